@@ -28,11 +28,11 @@ WINDOW_BATCHES = 64
 # The smallest number of windows in an epoch of shuffled rows: with fewer, long and short rows would
 # never be in the same batch; with one, batches would hold the same rows in every epoch.
 WINDOWS_IN_EPOCH = 16
-# The number of rows, in batches, that are in memory to shuffle rows of unknown number
+# The size of the shuffle buffer, in batches, if the number of rows is unknown
 SHUFFLE_BATCHES = 1024
 # The number of batches that a thread makes in advance
 PREFETCHED_BATCHES = 8
-# The number of rows that are packed at a time only to know their sizes
+# The number of rows to pack at a time where only their sizes are needed
 _ROWS_SIZED = 2048
 
 # Returns values of the rows at some indices, `(rows, ...)`
@@ -51,27 +51,26 @@ class BatchOptions:
 
     Args:
         batch_size: Number of rows in a batch; `None` for the default, 32.
-        compiles: Whether each new batch shape is compiled, which takes seconds: there are few
-            different lengths then, and the last batch of training data is completed with padding
-            rows.
-        batches_for_more_lengths: The least number of batches in an epoch with as many lengths as if
-            nothing was compiled, since fewer padded tokens then save more time than it takes to
-            compile for more lengths; `None` for never.
+        compiles: Whether each new batch shape is compiled, which takes seconds. Then batches have
+            few different lengths, and padding rows complete the last batch of training data.
+        batches_for_more_lengths: The number of batches in an epoch from which on they have as many
+            lengths as without compilation, since less padding then saves more time than compilation
+            takes; `None` for never.
         shuffle_seed: Seed for shuffling the rows and the batches, differently in each epoch; `None`
             does not shuffle. If the number of rows is unknown, a row is at most 1,024 batches
             earlier than in the input.
         training: Whether the rows are training data.
         bucketing_window: Number of batches with rows that are sorted by length together; 1 does not
-            regroup rows. Defaults to 64, and if rows are shuffled, to at most a sixteenth of an
-            epoch, or of the rows before if their number is unknown.
+            regroup rows. Defaults to 64; if rows are shuffled, to at most a sixteenth of an epoch,
+            or, if its size is unknown, of the rows so far.
         num_replicas: Number of devices of this process that share each batch. The last batch
             is then completed with padding rows too, so that each device has as many.
         shard: The index of this process and the number of processes that share each batch: each has
-            as many of its consecutive rows, and pads them to the same length as the others.
-        sharded_map: Computes a function of the rows of each process, and checks that processes
-            have some numbers in common. With it, a process packs a shard of the rows
-            in memory to know all lengths, and then its shard of each batch; without, it packs all
-            rows.
+            an equal number of consecutive rows, padded to the length of the whole batch.
+        sharded_map: Computes a function of rows, each process for its shard, and checks that all
+            processes have the same options. With it, a process packs its shard of the rows in
+            memory, from which all learn the lengths, and then its shard of each batch; without, it
+            packs all rows.
         allow_unlabeled: Whether a label may be -1 (for regression NaN), which means that the row
             has none.
 
@@ -119,7 +118,7 @@ class BatchOptions:
         return self.compiles and (num_batches is None or least is None or num_batches < least)
 
     def window(self, num_rows: int | None) -> int | None:
-        """Returns the number of batches in a window; `None` if it grows with the rows before."""
+        """Returns the number of batches in a window; `None` if it grows with the rows so far."""
         if self.bucketing_window is not None or self.shuffle_seed is None:
             return self.bucketing_window or WINDOW_BATCHES
         if num_rows is None:
@@ -129,8 +128,8 @@ class BatchOptions:
 
 def check_shard(shard: tuple[int, int], batch_size: int) -> None:
     """Checks that processes can have equal shards `(index, count)` of a batch."""
-    number, count = shard
-    if not 0 <= number < count or batch_size % count:
+    index, count = shard
+    if not 0 <= index < count or batch_size % count:
         raise ValueError(
             f"shard is {shard}, with a batch_size of {batch_size}; expected an index below the "
             "number of processes, and a batch_size that is a multiple of this number."
@@ -139,8 +138,8 @@ def check_shard(shard: tuple[int, int], batch_size: int) -> None:
 
 def rows_of_shard(shard: tuple[int, int], batch_size: int) -> slice:
     """Returns the rows of a batch that a process `(index, count)` has."""
-    number, count = shard
-    return slice(number * batch_size // count, (number + 1) * batch_size // count)
+    index, count = shard
+    return slice(index * batch_size // count, (index + 1) * batch_size // count)
 
 
 class Examples(Protocol):
@@ -158,7 +157,7 @@ class Batch(NamedTuple):
     Args:
         features: Features `(batch, length)` or `(batch, sequences, length)`, with `padding_mask`.
         rows: The index of each row in the input, int64 `(batch,)`.
-        is_real: 0 for the repeated rows that complete the batch, float32 `(batch,)`; `None` if
+        is_real: 0 for the padding rows that complete the batch, float32 `(batch,)`; `None` if
             batches are not completed.
         columns: The other columns of the rows, such as labels.
     """
@@ -173,7 +172,7 @@ class Window(NamedTuple):
     """Rows that are sorted by length together.
 
     Args:
-        examples: The examples that have them.
+        examples: The examples that contain the rows.
         rows: Their indices in `examples`, int64 `(rows,)`.
         columns: The other columns of `examples`, such as labels.
         first: The index in the input of the first row of `examples`.
@@ -214,12 +213,12 @@ class RowsInMemory:
         if options.sharded_map is None:
             return None
 
-        def of_rows(rows: np.ndarray) -> np.ndarray:
+        def sizes_at(rows: np.ndarray) -> np.ndarray:
             chunks = (rows[at : at + _ROWS_SIZED] for at in range(0, len(rows), _ROWS_SIZED))
             return np.concatenate([sizes(self.examples.pack(chunk)) for chunk in chunks])
 
         return options.sharded_map(
-            of_rows,
+            sizes_at,
             len(self.examples),
             batch_size=options.rows_in_batch,
             bucketing_window=options.window(len(self.examples)) or 0,
@@ -242,10 +241,10 @@ class Batches(abc.ABC):
     """Whether labels and weights have one value for each token."""
 
     rows_in_batch: int | None = None
-    """The number of rows of every batch; `None` if some have another number."""
+    """The number of rows of every batch; `None` if it varies."""
 
     prefetches = True
-    """Whether a thread makes batches in advance, more perhaps than are used."""
+    """Whether a thread makes batches in advance, perhaps more than are used."""
 
     has_one_shape = False
     """Whether the arrays of all batches have the same shapes."""
@@ -302,8 +301,8 @@ class Loader(Batches):
 
     A window of rows is packed in one call, sorted by length and cut into batches, and each batch is
     padded to the shortest bucket that holds it. Every batch but one is full, so that an epoch has
-    `ceil(rows / batch_size)` steps. Shuffled rows are in an order that depends on the seed and the
-    epoch alone, and so are the batches of a window.
+    `ceil(rows / batch_size)` steps. The order of shuffled rows, and of the batches of a window,
+    depends on the seed and the epoch alone.
 
     `finish` converts a `Batch` to a batch for Keras, such as `(features, labels, weights)`.
     """
@@ -327,7 +326,7 @@ class Loader(Batches):
         self._pad_token_id = preprocessor.tokenizer.pad_token_id
         is_coarse = options.has_few_lengths(self.num_batches)
         self._buckets = bucket_lengths(preprocessor.sequence_length, coarse=is_coarse)
-        # (Processes exchange them here, where no thread of theirs works.)
+        # (Processes exchange them here, before a thread makes batches.)
         self._sizes = source.sizes(options)
 
     @property
@@ -354,46 +353,46 @@ class Loader(Batches):
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
         options = self.options
         size, seed = options.rows_in_batch, options.shuffle_seed
-        in_window = options.window(self.source.num_rows)
-        skipped = 0 if in_window is None else first // in_window
-        batches_before = skipped * (in_window or 0)
-        for count, window in enumerate(self.source.windows(number, options, skipped), skipped):
+        window_batches = options.window(self.source.num_rows)
+        skipped = 0 if window_batches is None else first // window_batches
+        batches_before = skipped * (window_batches or 0)
+        for index, window in enumerate(self.source.windows(number, options, skipped), skipped):
             sequences = None
             if self._sizes is None:
                 sequences = window.examples.pack(window.rows)
-                of_rows = sizes(sequences)
+                row_sizes = sizes(sequences)
             else:
-                of_rows = self._sizes[window.rows]
-            order = None if seed is None else (seed, number, count)
-            batches = list(rows_of_batches(of_rows[:, 0], size, order))
-            yield from self._of_window(
-                window, sequences, of_rows, batches[max(0, first - batches_before) :]
+                row_sizes = self._sizes[window.rows]
+            order = None if seed is None else (seed, number, index)
+            batches = list(rows_of_batches(row_sizes[:, 0], size, order))
+            yield from self._batches_of_window(
+                window, sequences, row_sizes, batches[max(0, first - batches_before) :]
             )
             batches_before += len(batches)
 
-    def _of_window(
+    def _batches_of_window(
         self,
         window: Window,
         sequences: Sequences | None,
-        of_rows: np.ndarray,
+        row_sizes: np.ndarray,
         batches: Sequence[np.ndarray],
     ) -> Iterator[Any]:
-        """Yields batches of a window; `sequences` has all rows, `None` packs the needed ones."""
+        """Yields the batches of a window; if `sequences` is `None`, packs the rows of the shard."""
         fills, shard = self.options.fills_last_batch, self.options.shard
-        whole = [np.resize(x, self.options.rows_in_batch) if fills else x for x in batches]
-        shards = [rows[rows_of_shard(shard, len(rows))] for rows in whole]
+        full_batches = [np.resize(x, self.options.rows_in_batch) if fills else x for x in batches]
+        shards = [rows[rows_of_shard(shard, len(rows))] for rows in full_batches]
         place = np.arange(len(window.rows))
         if sequences is None:
             own = np.concatenate([np.zeros(0, "int64"), *shards])
             place[own] = np.arange(len(own))
             sequences = window.examples.pack(window.rows[own])
-            _check_sizes(sizes(sequences), of_rows[own], window.rows[own])
-        for rows, full_batch, own_rows in zip(batches, whole, shards, strict=True):
+            _check_sizes(sizes(sequences), row_sizes[own], window.rows[own])
+        for rows, full_batch, own_rows in zip(batches, full_batches, shards, strict=True):
             is_real = None
             if fills:
                 is_real = np.arange(len(full_batch)) < len(rows)
                 is_real = is_real[rows_of_shard(shard, len(full_batch))].astype("float32")
-            size = of_rows[rows].max(axis=0)
+            size = row_sizes[rows].max(axis=0)
             yield self._finish(
                 self._pad(sequences, place[own_rows], size, own_rows, is_real, window)
             )
@@ -409,12 +408,12 @@ class Loader(Batches):
     ) -> Batch:
         """Makes a batch of some rows of a window: `place` are their indices in `sequences`.
 
-        `size` has the largest of `sizes` in the batches of all processes.
+        `size` has the largest of the `sizes` of the batch, over all processes.
         """
-        length, most = bucket_for(max(1, size[0]), self._buckets), size[1]
+        length, num_sequences = bucket_for(max(1, size[0]), self._buckets), size[1]
         index = window.rows[rows]
         return Batch(
-            sequences.take(NUMPY, place).padded(NUMPY, length, self._pad_token_id, most),
+            sequences.take(NUMPY, place).padded(NUMPY, length, self._pad_token_id, num_sequences),
             window.first + index,
             is_real,
             tuple(column[index] for column in window.columns),
@@ -422,7 +421,7 @@ class Loader(Batches):
 
 
 def sizes(sequences: Sequences) -> np.ndarray:
-    """Returns the number of tokens of each row's longest sequence, and of its sequences.
+    """Returns the length of each row's longest sequence, and the number of its sequences.
 
     They determine the shape of a batch; int32 `(rows, 2)`.
     """
@@ -443,7 +442,7 @@ def _check_sizes(received: np.ndarray, expected: np.ndarray, rows: np.ndarray) -
 
 
 class BatchesOfBatches(Batches):
-    """Base class of batches that are made of other batches, one of one."""
+    """Base class of batches that are each made of one other batch."""
 
     def __init__(self, batches: Batches) -> None:
         super().__init__()
@@ -494,7 +493,7 @@ def with_columns(batch: Batch) -> tuple[Any, ...]:
     """Converts a batch to `(features, *columns)`, such as labels and weights.
 
     If batches are completed, sample weights are multiplied by weights of 0 for padding rows; a
-    single column is one of labels.
+    single column has labels.
     """
     if batch.is_real is None:
         return (batch.features, *batch.columns)
@@ -573,7 +572,7 @@ class _Failure(NamedTuple):
 
 
 def prefetch(batches: Iterable[Any], ahead: int = PREFETCHED_BATCHES) -> Generator[Any, None, None]:
-    """Yields batches. A thread makes some in advance.
+    """Yields batches, which a thread makes in advance.
 
     The thread ends when the generator is closed or collected.
     """

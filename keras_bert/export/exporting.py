@@ -42,7 +42,7 @@ def export_task(
 
     - `tf_saved_model`: a folder that TensorFlow Serving loads, or `tf.saved_model.load` after
       `import tensorflow_text`. It includes the vocabulary and the weights, and pads rows to the
-      longest of their group. Its signatures depend on the task, see `keras_bert.export.signatures`,
+      longest of their chunk. Its signatures depend on the task, see `keras_bert.export.signatures`,
       `question_signatures` and `tagging_signatures`: `serving_default` takes text, `serve_ids`
       takes token ids. The folder also contains `batching_params.pbtxt` and, if the package
       `tensorflow-serving-api` is installed, warm-up requests.
@@ -64,10 +64,11 @@ def export_task(
             to the task's, or to the ids if it has none.
         dtype: `"float32"`. A SavedModel may also be `"bfloat16"`, which halves the size of weights
             and computes matrix products in bfloat16, but LayerNorm, the head and the outputs in
-            float32. `"int8"` has 8-bit products: in a SavedModel as `quantize` with `calibration`,
-            for TensorFlow Serving 2.18 or later on x86 CPUs; in the other formats quantized by
-            NNCF (`openvino`), ONNX Runtime or TensorFlow (`onnx`, `litert`: weights statically,
-            activations dynamically). An int8 model answers differently: evaluate it before serving.
+            float32. `"int8"` has 8-bit products: in a SavedModel those of `quantize` with
+            `calibration`, for TensorFlow Serving 2.18 or later on x86 CPUs; in the other formats
+            quantized by NNCF (`openvino`), ONNX Runtime or TensorFlow (`onnx`, `litert`: weights
+            statically, activations dynamically). An int8 model answers differently: evaluate it
+            before serving.
         calibration: About 300 texts like those that will be served; pairs of texts for a classifier
             of pairs, and of a question and its passage for a question answerer. Required for
             a SavedModel and for `openvino` in int8, which are calibrated with their activations;
@@ -84,12 +85,12 @@ def export_task(
             texts are truncated at the last whole character. By default, texts of any length are
             read, in windows if the task has windows.
         part_tokens: The number of tokens, padding included, that a SavedModel computes at a time.
-            The rows of a batch are computed in groups of similar lengths, in parallel. The default
+            The rows of a batch are computed in chunks of similar lengths, in parallel. The default
             is for CPUs; for a GPU, some 16,384 or more.
         padded_batches: Whether a SavedModel is for servers that pad requests of unequal lengths, so
             that they can share a batch. Its `batching_params.pbtxt` tells the server to do so, and
-            all its signatures that take words or choices require their number, since padding cannot
-            be told from them. Text does not need it.
+            its signatures that take words or choices require their number, since padding looks like
+            them. Text does not need it.
         overwrite: Whether to replace an existing file or folder, atomically.
 
     Raises:

@@ -3,19 +3,18 @@
 
 `serving_default` takes text, strings `(batch,)`; `serve_ids` takes `token_ids`, int32 `(batch,
 length)`, in which padding is recognized by its id; `count_tokens` takes text and says whether all
-of it is read, see `token_counts`. Every function validates its inputs, is traced
-with its input signature, and returns a dict of tensors. The task has a preprocessor, and is on the
-TensorFlow backend.
+of it is read, see `token_counts`. Every function validates its inputs, and returns a dict of
+tensors. The task has a preprocessor, and is on the TensorFlow backend.
 
 A server joins the requests of several clients to one batch, and an error in the graph fails all of
 them. Therefore a fault in a single row of ids, or in its count, marks that row alone: its `error`
 is the reason, its strings are empty, its integers -1 and its other numbers -1e6. Only a fault of a
 whole request, such as inputs that differ in their number of rows, is an error.
 
-A server that is told to pad the rows of a batch does so with the first element of the tensor of
-each request. Strings `(batch,)` are not padded, and behind the first column of ids `[CLS]` counts
-as padding. In words and choices padding cannot be told from data without the number of elements of
-each row, which an export for such servers (`padded_batches`) always takes.
+A server that is told to pad rows pads each request with the first element of its tensor. Strings
+`(batch,)` need no padding, and in ids, `[CLS]` after the first column counts as padding. In words
+and choices, padding looks like data, so an export for such servers (`padded_batches`) always takes
+the number of elements of each row.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ ERROR = "error"
 # Stands for the numbers of a row with an error: finite, since JSON has no NaN
 NO_VALUE = -1e6
 
-# How the labels are read where any number of them applies to a text
+# How to read the labels of a classifier with `multi_label`
 LABELS_REQUESTS = (RowRequest(items={"label": "labels", "score": "scores"}, count="num_labels"),)
 
 # How texts with choices are sent to the signatures below
@@ -318,8 +317,8 @@ def token_counts(
     counts = [task.preprocessor.tokenizer.graph(text).row_lengths() for text in limited_texts]
     num_tokens = tf.cast(tf.add_n(counts), tf.int32)
     is_cut = [
-        tf.strings.length(a) > tf.strings.length(b)
-        for a, b in zip(texts, limited_texts, strict=True)
+        tf.strings.length(text) > tf.strings.length(limited_text)
+        for text, limited_text in zip(texts, limited_texts, strict=True)
     ]
     return {
         "num_tokens": num_tokens,
@@ -333,8 +332,8 @@ def checked_counts(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Validates the number of elements of each row of `values`, int32 `(batch,)`.
 
-    Returns the counts, within the possible range; and the error of each row, string `(batch,)`,
-    empty if its count was within it.
+    Returns the counts, clipped to the possible range, and the error of each row, string `(batch,)`,
+    empty if its count was in range.
     """
     counts = tf.ensure_shape(counts, [None])
     rows, width = tf.unstack(tf.shape(values))
@@ -391,12 +390,14 @@ def may_have_padding(values: tf.Tensor) -> tf.Tensor:
     values = _flat_rows(values)
     first, last = values[:, :1], values[:, -1:]
     # (batch, 1) or, where rows are empty, (batch, 0) -> (batch,)
-    begins = tf.reduce_any(first == last, axis=1)
+    may_begin = tf.reduce_any(first == last, axis=1)
+    # In a run, all rows end in the same element. A row may be padded if it, or a row before it in
+    # its run, begins with that element.
     changes = tf.concat([[False], tf.reduce_any(last[1:] != last[:-1], axis=1)], axis=0)
     run = tf.cumsum(tf.cast(changes[: tf.shape(values)[0]], tf.int32))
-    count = tf.cumsum(tf.cast(begins, tf.int32))
+    count = tf.cumsum(tf.cast(may_begin, tf.int32))
     before = tf.math.unsorted_segment_min(
-        count - tf.cast(begins, tf.int32), run, tf.shape(values)[0]
+        count - tf.cast(may_begin, tf.int32), run, tf.shape(values)[0]
     )
     is_wide = (tf.shape(values)[0] > 1) & (tf.shape(values)[1] > 1)
     return (count > tf.gather(before, run)) & is_wide
@@ -409,10 +410,10 @@ def _flat_rows(values: tf.Tensor) -> tf.Tensor:
 
 
 class ServedOutputs:
-    """The outputs of a task, which all signatures compute by one graph.
+    """Computes the outputs of a task, for all signatures by one graph.
 
-    With a graph for each signature, a SavedModel would be as many times larger, and would take as
-    much longer to write and to load.
+    With a graph for each signature, a SavedModel would be that many times larger, and slower to
+    write and to load.
     """
 
     def __init__(self, task: Servable, options: ExportOptions) -> None:
@@ -431,12 +432,12 @@ class ServedOutputs:
         return dict(self._graph(_with_segments(features)))
 
     def in_chunks(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
-        """Computes the outputs in groups of rows of similar lengths.
+        """Computes the outputs in chunks of rows of similar lengths.
 
-        A CPU takes no less time for a token in a batch of thousands than in one of a few hundred.
-        Groups of that size have hardly any padding, whatever rows a server puts into one batch, the
-        memory is bounded, and several cores compute a group each. A group has at most `part_tokens`
-        tokens, padding included, or is a single row.
+        On a CPU, a batch of a few hundred tokens is as fast per token as one of thousands. Chunks
+        of that size have hardly any padding, whatever rows a server batches, memory is bounded, and
+        several cores compute a chunk each. A chunk has at most `part_tokens` tokens, padding
+        included, or is a single row.
         """
         return dict(self._graph_in_chunks(_with_segments(features)))
 
@@ -449,21 +450,21 @@ class ServedOutputs:
         )
         order = tf.argsort(ends, direction="DESCENDING", stable=True)
         ends = tf.gather(ends, order)
-        # Columns of padding: rows are `_rounded_up`
-        rest = self._rounded_up(length) - length
+        # Room for the lengths of chunks, which are `_rounded_up`
+        extra_columns = self._rounded_up(length) - length
         features = {
-            name: tf.pad(tf.gather(x, order), [*[[0, 0]] * (len(x.shape) - 1), [0, rest]])
+            name: tf.pad(tf.gather(x, order), [*[[0, 0]] * (len(x.shape) - 1), [0, extra_columns]])
             for name, x in features.items()
         }
-        # The choices of multiple choice; where there are no rows, there may be none
-        sequences = tf.maximum(1, tf.reduce_prod(tf.shape(mask)[1:-1]))
+        # The number of choices of multiple choice; without rows, it may be 0
+        num_sequences = tf.maximum(1, tf.reduce_prod(tf.shape(mask)[1:-1]))
 
         def bounds(start: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             """Returns the length of a chunk, and the first row after it."""
-            # Where there are no rows, the outputs get their shape from a chunk without rows.
+            # Without rows, the outputs get their shape from an empty chunk.
             longest = tf.reduce_max(tf.concat([[1], ends[start : start + 1]], axis=0))
             longest = self._rounded_up(longest)
-            return longest, start + tf.maximum(1, self._part_tokens // (longest * sequences))
+            return longest, start + tf.maximum(1, self._part_tokens // (longest * num_sequences))
 
         def has_rows(start: tf.Tensor, *_: Any) -> tf.Tensor:
             return start < tf.maximum(1, tf.size(ends))
@@ -485,9 +486,9 @@ class ServedOutputs:
             for name in names:
                 if of_tokens[name]:
                     value = values[name][:, :length]
-                    num_columns = length - tf.shape(value)[1]
+                    num_missing = length - tf.shape(value)[1]
                     values[name] = tf.pad(
-                        value, [[0, 0], [0, num_columns], *[[0, 0]] * (len(value.shape) - 2)]
+                        value, [[0, 0], [0, num_missing], *[[0, 0]] * (len(value.shape) - 2)]
                     )
             new_arrays = (
                 array.write(index, values[name]) for name, array in zip(names, arrays, strict=True)
@@ -529,7 +530,7 @@ class ServedOutputs:
 
 
 def _with_segments(features: dict[str, Any]) -> dict[str, tf.Tensor]:
-    """Returns the features that are not `None`, the same ones in all signatures."""
+    """Drops features that are `None`, and adds segment ids: the same for all signatures."""
     present = {name: x for name, x in features.items() if x is not None}
     return {"segment_ids": tf.zeros_like(present["token_ids"]), **present}
 
@@ -541,8 +542,8 @@ def features_of_ids(
 
     The ids are `token_ids` and, for pairs, `segment_ids`, int32 `(batch, length)`, or for multiple
     choice `(batch, choices, length)`. Segment ids are ignored if the encoder has no segments. The
-    features have at most as many columns as the model has positions, with padding in rows with an
-    error. Returns also the error of each row, string `(batch,)`, empty if there is none.
+    features have at most as many columns as the model has positions, and padding in rows with an
+    error. The second result is the error of each row, string `(batch,)`, empty if there is none.
     """
     tokenizer, config = task.preprocessor.tokenizer, task.config
     limits = {"token_ids": config.vocabulary_size, "segment_ids": config.num_segments}

@@ -53,14 +53,14 @@ class Task(TextTrainer):
     """The fields that are, or may be, lists of strings."""
 
     options: ClassVar[tuple[str, ...]] = ()
-    """The arguments of the class besides its parts, and the attributes that files save."""
+    """The arguments of the class besides its parts, which are attributes that files save."""
 
     preprocessor_options: ClassVar[tuple[str, ...]] = ("sequence_length",)
     """The arguments of the preprocessor besides the tokenizer."""
 
     # The options that presets save too
     preset_options: ClassVar[tuple[str, ...]] = ()
-    # The name in checkpoints of the attribute `head`, which has the outputs of the task
+    # The name in checkpoints of the attribute `head`, which computes the outputs of the task
     head_name: ClassVar[str] = ""
     # The name of a single output in exports without text
     output_name: ClassVar[str] = "logits"
@@ -78,11 +78,12 @@ class Task(TextTrainer):
     @property
     def heads(self) -> dict[str, Any]:
         """The heads of the task, layers or tuples of layers, by their names in checkpoints."""
-        # (Class attributes would hide the layers on PyTorch, which keeps them elsewhere.)
+        # (`getattr`: class attributes would hide the layers on PyTorch, which stores them
+        # elsewhere.)
         head, pooler = (getattr(self, name, None) for name in ("head", "pooler"))
         heads = {self.head_name: head, "pooler": pooler}
-        # (Its name comes after `heads` in the alphabet: `.keras` files name weights by the first
-        # attribute that has them.)
+        # (`.keras` files name a weight by the first attribute in the alphabet that has it, so the
+        # name of `top_layers` comes after `heads`.)
         heads |= {layer.name: layer for layer in getattr(self, "top_layers", ())}
         return {name: layer for name, layer in heads.items() if name and layer is not None}
 

@@ -65,7 +65,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def tells_cut_rows(method: Method) -> Method:
-    """Has a method of a `TextTrainer` warn of rows that it cuts, once for each model."""
+    """Makes a method of a `TextTrainer` warn, once for each model, if it cuts rows."""
 
     @functools.wraps(method)
     def wrapped(self: TextTrainer, *args: Any, **kwargs: Any) -> Any:
@@ -98,7 +98,7 @@ class TextTrainer(TokenModel):
     seconds_waited: float = 0.0
     """How long `fit` has waited for batches of text until now, in seconds."""
 
-    # Whether a method runs that tells how many rows it cuts
+    # Whether a method with `tells_cut_rows` is running
     _counts_cut_rows: bool = False
 
     # The kinds of input besides features
@@ -117,7 +117,7 @@ class TextTrainer(TokenModel):
     default_learning_rate: float | None = None
     # Whether labels are class ids, so that `class_weight` applies
     supports_class_weight: bool = False
-    # The weight of each class id in the loss of a running `fit`, and last that of other ids
+    # The weight of each class id in the loss of a running `fit`; the last is for all other ids
     _class_weight: tuple[float, ...] | None = None
     # Whether the outputs depend on the encoder's pooler. If not, it is not trained: it would have
     # no gradient, about which TensorFlow warns, and on JAX its weights would decay.
@@ -127,7 +127,7 @@ class TextTrainer(TokenModel):
         self, *args: Any, backbone: Backbone | None, preprocessor: Any = None, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
-        if backbone is not None:  # as of an ensemble, which has several
+        if backbone is not None:  # An ensemble has several.
             self.backbone = backbone
         # The mean of the loss of each output; that of a single output is reported as `loss`.
         self._loss_means = {
@@ -136,8 +136,7 @@ class TextTrainer(TokenModel):
         self._objective: Objective | None = None
         if preprocessor is not None and backbone is not None:
             check_preprocessor(preprocessor, backbone.config)
-        # A config becomes a preprocessor on first use: models that take ids do not need that its
-        # rows fit.
+        # A config becomes a preprocessor on first use: a model that only takes ids never needs one.
         self._preprocessor = preprocessor
 
     @property
@@ -171,7 +170,7 @@ class TextTrainer(TokenModel):
         return config
 
     def _num_cut_rows(self) -> tuple[int, int]:
-        """Returns the number of rows until now, and of those that were cut."""
+        """Returns how many rows were read until now, and how many of them were cut."""
         counts = getattr(self._preprocessor, "cut_rows", None)
         return (0, 0) if counts is None else (counts.num_rows, counts.num_cut)
 
@@ -245,7 +244,7 @@ class TextTrainer(TokenModel):
         )
         self._objective = new_objective(loss, loss_weights, self._loss_means)
         if self._objective is not None:
-            # Nothing is computed by it. To build it, Keras would call the model symbolically at
+            # It computes nothing here. But to build it, Keras would call the model symbolically at
             # each `train_on_batch`.
             self._compile_loss.built = True
 
@@ -324,7 +323,7 @@ class TextTrainer(TokenModel):
     def _compared(
         self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool
     ) -> tuple[Any, Any, Any]:
-        """Returns the targets, outputs and weights that losses and metrics are computed of."""
+        """Returns the targets, outputs and weights for losses and metrics."""
         return y, y_pred, sample_weight
 
     def _has_loss_divisors(self) -> bool:
@@ -382,7 +381,7 @@ class TextTrainer(TokenModel):
         return weights * sample_weight
 
     def _outputs_with_losses(self) -> Iterable[str]:
-        """Returns the names of the outputs with a loss in the sum; "" is a single output."""
+        """Returns the names of the outputs with a loss in the sum; "" names a single output."""
         return self.output if isinstance(self.output, Mapping) else ("",)
 
     def _check_loss(self, loss: Any) -> None:
@@ -509,24 +508,22 @@ class TextTrainer(TokenModel):
                 table (pandas, polars, Arrow, Hugging Face `datasets`) of `text` and `text_pair`, or
                 a `tf.data.Dataset` of `(text, label)`, which is batched by length if it is not
                 batched. Or batches of text that are left as they are, in tuples with their labels
-                and weights: a `keras.utils.PyDataset`, a PyTorch `DataLoader`, or a generator,
-                which several epochs need `steps_per_epoch` for. Or features, as in
-                `keras.Model.fit`.
+                and weights: a `keras.utils.PyDataset`, a PyTorch `DataLoader`, or a generator
+                (several epochs need `steps_per_epoch`). Or features, as in `keras.Model.fit`.
             y: Labels, one for each row of `x`. Defaults to the column `label` of a dict or table,
-                if the task needs labels. If a Hugging Face data set has names for its ids, and the
-                task has `class_names`, the names count.
-            batch_size: Number of rows in a batch; ignored for batches that are given. Defaults to
-                32.
+                if the task needs labels. The ids of a Hugging Face data set with names for them
+                become those of the same names in the task's `class_names`, if it has any.
+            batch_size: Number of rows in a batch; ignored if `x` has batches. Defaults to 32.
             epochs: See `keras.Model.fit`.
             verbose: See `keras.Model.fit`.
             callbacks: See `keras.Model.fit`.
-            validation_split: Fraction of the rows to hold out for validation, from the end;
-                ignored with `validation_data`.
+            validation_split: Fraction of the rows, from the end, to use for validation; ignored
+                with `validation_data`.
             validation_data: `(x, y)`, `(x, y, sample_weight)` or a dataset, of text or features.
-            shuffle: Whether to shuffle the rows in each epoch, also of a `tf.data.Dataset` if
-                it is of single texts, and the batches of a `PyDataset`. Of a dataset that does not
-                know its size, 1,024 batches of rows are in memory for it. Without, the batches of a
-                `bucketing_window` are sorted by length.
+            shuffle: Whether to shuffle the rows in each epoch, including those of a
+                `tf.data.Dataset` of single texts, and the batches of a `PyDataset`. For a dataset
+                of unknown size, 1,024 batches of rows are in memory. Without shuffling, the batches
+                of a `bucketing_window` are sorted by length.
             class_weight: A dict of the weight of each class; the keys are ids, or names of
                 classes. They weigh the loss of training alone, and not the metrics.
             sample_weight: See `keras.Model.fit`; each is at least 0.
@@ -541,16 +538,16 @@ class TextTrainer(TokenModel):
 
         With gradient accumulation, an update is the same as for one batch of all rows or tokens of
         its micro-batches, except that in-batch negatives come from one micro-batch. The
-        micro-batches that remain at the end of an epoch make an update too. If a learning rate
-        schedule ends before the training, there is a warning; and once if rows are cut to
-        `sequence_length`, with their number, also by `evaluate` and `predict`.
+        micro-batches that remain at the end of an epoch make an update too. There is a warning if a
+        learning rate schedule ends before the training does. Another one, once for a model and in
+        `evaluate` and `predict` too, says how many rows are cut to `sequence_length`.
 
         Returns:
             A `keras.callbacks.History`.
 
         Raises:
             ValueError: If a row, a label or an argument is invalid; the message names the row. Or
-                if the learning rate schedule has ended before, so that no weight would change.
+                if the learning rate schedule has ended already, so that no weight would change.
         """
         refuse_aliases(self.fit, kwargs, "fit")
         checks.NON_NEGATIVE_INT.check(epochs=epochs, initial_batch=initial_batch)
@@ -565,31 +562,32 @@ class TextTrainer(TokenModel):
         if class_weight is not None and self.supports_class_weight:
             rules = self._label_rules(options)
             class_weight = checked_class_weight(class_weight, rules.num_ids, rules.class_names)
-        held_out = None
+        validation_rows = None
         rows = self._read(x, y, sample_weight, options)
-        of_features = isinstance(rows, Features)
+        are_features = isinstance(rows, Features)
         has_class_ids = self.supports_class_weight and self._loss_takes_ids()
-        # Those of one-hot labels of features are left to Keras, which knows one label for each row.
-        is_of_tokens = len(getattr(self.output, "shape", ())) > 2
-        is_for_keras = of_features and self.supports_class_weight and not is_of_tokens
-        if class_weight and not has_class_ids and not is_for_keras:
+        # With one-hot labels of features, Keras weighs classes, but only for one label per row.
+        has_token_outputs = len(getattr(self.output, "shape", ())) > 2
+        keras_weighs_classes = are_features and self.supports_class_weight and not has_token_outputs
+        if class_weight and not has_class_ids and not keras_weighs_classes:
             raise ValueError(
                 f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "
                 "not class ids. Use sample_weight instead."
             )
         may_split = validation_split and validation_data is None
         if may_split and isinstance(rows, InputAdapter) and rows.in_memory:
-            rows, held_out = rows.split(validation_split)
+            rows, validation_rows = rows.split(validation_split)
             validation_split = 0.0
         x, y, sample_weight = self._model_data(rows, x, options)
         first_epoch = kwargs.get("initial_epoch", 0)
         in_update = steps_in_update(self.optimizer) if self.compiled else 1
-        # Micro-batches that an update had before this training are read, but not trained on.
+        # If `initial_batch` is within an update, its earlier micro-batches are read, but not
+        # trained on.
         skipped = initial_batch % in_update
         validation_batch_size = kwargs.get("validation_batch_size") or batch_size
-        if held_out is None:
+        if validation_rows is None:
             if validation_split and validation_data is None and in_update > 1:
-                # As Keras does; it could not split what `MicroBatches` are made of.
+                # As Keras does, which could not split `MicroBatches`.
                 (x, y, sample_weight), validation_data = array_slicing.train_validation_split(
                     (x, y, sample_weight), validation_split=validation_split
                 )
@@ -597,7 +595,7 @@ class TextTrainer(TokenModel):
             validation = self._validation_data(validation_data, validation_batch_size)
         else:
             validation = self._batches(
-                held_out, self._options(validation_batch_size, is_shared=True)
+                validation_rows, self._options(validation_batch_size, is_shared=True)
             )
         training_feed = Feed(
             x,
@@ -616,10 +614,10 @@ class TextTrainer(TokenModel):
                 "x": training_feed.for_keras(),
                 "y": y,
                 "sample_weight": sample_weight,
-                "batch_size": batch_size if of_features else None,
+                "batch_size": batch_size if are_features else None,
                 # Batches and generators have their own order; Keras would warn about `shuffle`.
                 "shuffle": shuffle
-                and of_features
+                and are_features
                 and not (is_dataset(x) or isinstance(x, Batches | Iterator)),
                 "class_weight": None if has_class_ids else class_weight,
             }
@@ -719,8 +717,8 @@ class TextTrainer(TokenModel):
             x: Text in any form that `fit` takes, or features. Labels in a dataset are ignored.
             batch_size: Number of rows in a batch. Defaults to 32.
             verbose: See `keras.Model.predict`.
-            **kwargs: Other arguments of `keras.Model.predict`; of text, `steps` is for batches that
-                are given.
+            **kwargs: Other arguments of `keras.Model.predict`; of text, `steps` is only for input
+                that has batches.
 
         Returns:
             Float32 outputs in the order of the input; see the class for their shapes. If these
@@ -731,7 +729,7 @@ class TextTrainer(TokenModel):
         the same rows, computes its shard of each batch, and returns the outputs of all rows.
 
         Raises:
-            ValueError: If features are no arrays in memory, and there are several processes.
+            ValueError: If features are not arrays in memory, and there are several processes.
         """
         rows = read_input(self.adapters, x)
         if not isinstance(rows, Features):
@@ -750,8 +748,8 @@ class TextTrainer(TokenModel):
     ) -> int:
         """Counts the updates that `fit` makes, for the steps of a learning rate schedule.
 
-        A batch has rows of text, choices or features, but windows of questions and of words, of
-        which a long passage has several.
+        A batch has rows of text, choices or features. Of questions and words it has windows, and a
+        long passage has several.
 
         Args:
             x: Rows in any form that `fit` takes; labels are not needed. A `tf.data.Dataset` of
@@ -824,20 +822,21 @@ class TextTrainer(TokenModel):
             for features, _ in batches
         ]
         lengths = np.concatenate([np.zeros(0, "int64"), *counts])
-        return lengths[lengths > 0]  # without the filler of batches
+        return lengths[lengths > 0]  # without padding rows
 
     # === Text to batches ===
 
     def _predict_rows(
         self, rows: InputAdapter, batch_size: int | None, verbose: int | str, **kwargs: Any
     ) -> Any:
-        # Batches of text are not in its order; and Keras' `predict` may not be what is called.
+        # `steps` would cut text anywhere, since its batches are sorted by length; and for some
+        # kinds of text, Keras' `predict`, which takes the other arguments, is not called.
         if isinstance(rows, TextBatchesAdapter):
             rows = dataclasses.replace(rows, steps=kwargs.get("steps"))
         elif kwargs.get("steps") is not None or (kwargs and not rows.outputs_are_joined):
             raise ValueError(f"With text, `predict` does not take {', '.join(kwargs)}.")
-        # The replicas of a strategy share the batches of `predict`, but each has all of those of
-        # `predict_on_batch`. Those of a `keras.distribution` share batches below.
+        # The replicas of a `tf.distribute.Strategy` share the batches of `predict`, but not those
+        # of `predict_on_batch`. The devices of a `keras.distribution` share batches below.
         is_shared = rows.outputs_are_joined and self._strategy is not None
         options = self._options(batch_size, is_shared=is_shared)
         batches, restore = rows.prediction_batches(self.preprocessor, options)
@@ -860,7 +859,7 @@ class TextTrainer(TokenModel):
             )
         batches = ArrayBatches(features.x, batch_size or DEFAULT_BATCH_SIZE)
         _, outputs = self._joined_outputs(batches, verbose, **kwargs)
-        # Only the last batch has filler.
+        # Only the last batch has padding rows.
         return keras.tree.map_structure(lambda rows: rows[: batches.num_rows], outputs)
 
     def _joined_outputs(
@@ -870,7 +869,7 @@ class TextTrainer(TokenModel):
         if num_devices() > 1:
             batches = shared_predictions(batches, num_devices(), process_shard())
         elif batches.num_batches == 1 and not kwargs and self._num_replicas() == 1:
-            # A dataset and the loop of `predict` take longer than the batch, such as one sentence.
+            # For one batch, such as one sentence, Keras' loop takes longer than the model.
             ((_, index, outputs),) = self._outputs_of_batches(batches, verbose)
             return index, outputs
         feed = Feed(batches, with_targets=False)
@@ -925,12 +924,12 @@ class TextTrainer(TokenModel):
         """Returns `x`, `y` and `sample_weight` for Keras, of rows that were read from `x`.
 
         Raises:
-            ValueError: If there are no labels, but losses of outputs, which need some.
+            ValueError: If there are no labels, and the losses need them.
         """
         if not rows.has_labels and self.needs_labels and self._objective is not None:
             columns = set(column_names(x) or ())
             if isinstance(rows, Features):
-                columns.clear()  # which are inputs
+                columns.clear()  # They are inputs.
             others = sorted(map(str, columns - {"text", "text_pair"}))
             raise ValueError(
                 f"There are no labels, with which a {type(self).__name__} is trained and "
@@ -967,7 +966,7 @@ class TextTrainer(TokenModel):
         return parts[0] if parts[1] is None else tuple(p for p in parts if p is not None)
 
     def _options(self, batch_size: int | None, *, is_shared: bool = False) -> BatchOptions:
-        """Returns the options of batching of evaluation and prediction."""
+        """Returns the batching options of evaluation and prediction."""
         return BatchOptions(
             batch_size,
             compiles=self._compiles_each_shape(),

@@ -26,15 +26,16 @@ from keras_bert.data.loader import (
     with_index,
 )
 
-# Converts the labels and weights of rows to columns; besides, its arguments are the number of rows
-# and the index of the first.
+# Converts labels and weights to columns; it also takes `num_rows`, and `first_row`, the index of
+# the first.
 ReadColumns = Callable[..., tuple[np.ndarray, ...]]
-# Keras reads a batch or two to build the model, and then begins anew.
+# Keras reads a batch or two to build the model, and then starts over. So the first batches of a
+# generator are stored, until more than these have been read.
 _NUM_FIRST_BATCHES = 4
 
 
 class BatchedText(abc.ABC):
-    """Batches of text that `fit`, `evaluate` and `predict` are given, by the first of them."""
+    """Batches of text that the user makes; the first one tells whether they have labels."""
 
     num_batches: int | None = None
     """The number of batches; `None` if it is unknown, or infinite."""
@@ -48,10 +49,10 @@ class BatchedText(abc.ABC):
 
     @abc.abstractmethod
     def read(self, epoch: int, first: int, seed: int | None) -> Iterator[Any]:
-        """Yields the batches of an epoch but the `first` ones; without a seed, in their order."""
+        """Yields the batches of an epoch after `first` ones; without a seed, in their own order."""
 
 
-class _OfPyDataset(BatchedText):
+class _PyDatasetText(BatchedText):
     """The batches of a `keras.utils.PyDataset`, in another order in each epoch, as in Keras."""
 
     def __init__(self, dataset: Any) -> None:
@@ -72,7 +73,7 @@ class _OfPyDataset(BatchedText):
         self._dataset.on_epoch_end()
 
 
-class _OfGenerator(BatchedText):
+class _GeneratorText(BatchedText):
     """The batches of a generator, which can be read once."""
 
     can_be_read_ahead = False
@@ -90,10 +91,10 @@ class _OfGenerator(BatchedText):
                 "steps_per_epoch; or a keras.utils.PyDataset."
             )
         yield from itertools.islice(
-            itertools.chain(list(self._first_batches), self._new()), first, None
+            itertools.chain(list(self._first_batches), self._read_generator()), first, None
         )
 
-    def _new(self) -> Iterator[Any]:
+    def _read_generator(self) -> Iterator[Any]:
         for batch in self._generator:
             is_building = 0 < len(self._first_batches) < _NUM_FIRST_BATCHES
             self._first_batches = [*self._first_batches, batch] if is_building else []
@@ -101,7 +102,7 @@ class _OfGenerator(BatchedText):
         self._has_ended = True
 
 
-class _OfDataLoader(BatchedText):
+class _DataLoaderText(BatchedText):
     """The batches of a `DataLoader` of PyTorch."""
 
     def __init__(self, first: Any, loader: Any) -> None:
@@ -123,7 +124,7 @@ class _OfDataLoader(BatchedText):
             yield batch
 
 
-class _OfDataset(BatchedText):
+class _DatasetText(BatchedText):
     """The batches of a `tf.data.Dataset` of batches of text, with or without labels and weights."""
 
     def __init__(self, dataset: Any) -> None:
@@ -139,25 +140,25 @@ class _OfDataset(BatchedText):
 def opened(x: Any) -> Any:
     """Returns `BatchedText` if a generator, `PyDataset` or `DataLoader` has batches of text.
 
-    Otherwise it returns a generator that has the batch that was read of one, or `x` unchanged.
+    Otherwise it returns `x`; for a generator, one that also yields the batch that was read.
     """
     if isinstance(x, Generator):
         for first in x:
             if _is_text(first, "generator"):
-                return _OfGenerator(first, x)
+                return _GeneratorText(first, x)
             return (batch for batch in itertools.chain([first], x))
     elif _is_a(x, "PyDataset", "keras."):
         if x.num_batches != 0 and _is_text(x[0], type(x).__name__):
-            return _OfPyDataset(x)
+            return _PyDatasetText(x)
     elif _is_a(x, "DataLoader", "torch.utils.data"):
         first = _example(x)
         if _is_text(first, "DataLoader"):
-            return _OfDataLoader(first, x)
+            return _DataLoaderText(first, x)
     return x
 
 
 def _is_a(x: Any, name: str, module: str) -> bool:
-    """Returns whether an object is of a class of a library, without importing that."""
+    """Returns whether an object has a class of a library, without importing the library."""
     return any(cls.__name__ == name and cls.__module__.startswith(module) for cls in type(x).mro())
 
 
@@ -199,7 +200,8 @@ class GivenBatches(Batches):
     since no process knows the rows of the others.
 
     Args:
-        read_columns: Checks and converts labels and weights; `None` returns the indices of rows.
+        read_columns: Checks and converts labels and weights; `None` yields the indices of rows
+            instead.
         steps: The number of batches to read at most.
     """
 
@@ -257,7 +259,7 @@ class GivenBatches(Batches):
 
 
 def without_labels(row: Any) -> Any:
-    """Returns the `x` of an element of a dataset; a pair, or a text with its label, is an error."""
+    """Returns the `x` of an element of a dataset; two strings are ambiguous, and an error."""
     if not isinstance(row, tuple):
         return row
     is_pair = isinstance(row[0], (Mapping, tuple))
@@ -273,7 +275,8 @@ def without_labels(row: Any) -> Any:
 class TextDatasetAdapter(InputAdapter):
     """A `tf.data.Dataset` of text, with or without labels, of single rows or batches.
 
-    Its elements are `x`, `(x, labels)` or `(x, labels, weights)`; without `rules`, `x` is read.
+    Its elements are `x`, `(x, labels)` or `(x, labels, weights)`; without `rules`,
+    only `x` is read.
     """
 
     forms = TEXT_FORMS
@@ -317,7 +320,7 @@ class TextDatasetAdapter(InputAdapter):
         from keras_bert.data.tfdata import text_datasets
 
         if text_datasets.is_batched(self.dataset):
-            text = _OfDataset(self.dataset)
+            text = _DatasetText(self.dataset)
             # Each is padded to its longest row on all backends.
             options = dataclasses.replace(options, compiles=False)
             return GivenBatches(text, preprocessor, options, self._read_columns)
@@ -334,8 +337,8 @@ class TextDatasetAdapter(InputAdapter):
             rows = rows.unbatch()
         # Keras warns at the end of predictions if it does not know their number.
         num_rows = text_datasets.num_elements(rows)
-        # (`map` would pass the items of a tuple as arguments. A pair of texts that is an element by
-        # itself would be read as a text with its label.)
+        # (`enumerate`, since `map` would pass the items of a tuple as arguments. The tuple, since a
+        # pair of texts alone would be read as a text with its label.)
         rows = rows.enumerate().map(lambda _, row: (without_labels(row),))
         source = text_datasets.DatasetRows(rows, preprocessor, lambda **_: (), num_rows)
         return Loader(source, preprocessor, options, with_index), in_order
