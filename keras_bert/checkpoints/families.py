@@ -73,7 +73,7 @@ class TF1Release(WeightNames):
 
 @dataclasses.dataclass(frozen=True)
 class KerasHubModels(WeightNames):
-    """The models of a family in KerasHub; the names of weights are attributes that lead to them.
+    """The models of a family in KerasHub; the names of weights are paths of attributes.
 
     Args:
         config: The arguments of its encoder.
@@ -95,14 +95,14 @@ class Family:
         hugging_face: The names of its tensors in Hugging Face's format, for the encoder without
             their scope.
         classes: The heads of each class of `transformers`, by the suffix of the name of the class.
-        poolers: The dense layer of the pooler, by the suffix of the name of the class, in classes
-            with the pooler in the head.
+        poolers: For each class that has the pooler in its head, by suffix: the pooler's dense
+            layer.
         can_be_causal: Whether `transformers` supports causal attention for its classes.
         encoder_scope: The scope of the encoder's tensors in classes with a head; by default `name`.
         released_name: Another `model_type`, which released files have.
-        released_scope: Another scope of the encoder's tensors, likewise.
-        tokenizer: The arguments of its tokenizer's class, other than the vocabulary, that are not
-            the defaults, for new vocabularies.
+        released_scope: Another scope of the encoder's tensors, in released files.
+        tokenizer: For new vocabularies, the arguments of its tokenizer that differ from the
+            defaults.
         keras_hub: Its models in KerasHub; `None` if there are none.
         google_tf1: Its TF1 release; `None` if there is none.
     """
@@ -128,7 +128,7 @@ class Family:
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """All of its prefixes in files: that, and the one of released files."""
+        """All prefixes in files: `scope`, and that of released files."""
         return (self.scope, *([f"{self.released_scope}."] if self.released_scope else []))
 
 
@@ -160,10 +160,10 @@ _HUB_FIELDS = {
 _HUB_SEGMENT_FIELDS = {**_HUB_FIELDS, "num_segments": "num_segments"}
 _HUB_TANH_GELU = {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-12}
 
-_ENDS = {"bos_token_id": "cls", "eos_token_id": "sep"}
-# The classes of most families without a head, and with that of masked LM
+_BOS_AND_EOS = {"bos_token_id": "cls", "eos_token_id": "sep"}
+# The classes without a head and with the masked LM head, which most families have
 _MASKED_LM_CLASSES: dict[str, tuple[str, ...]] = {"Model": (), "ForMaskedLM": ("masked_lm",)}
-# Families with classes that can attend to the tokens before a token only
+# For families with classes that can be causal
 _CAN_BE_CAUSAL: dict[str, tuple[Any, ...]] = {"is_decoder": (False, True)}
 _BERT_CONFIG = ConfigFields(REQUIRED, _OPTIONAL, needed=_CAN_BE_CAUSAL)
 BERT = Family(
@@ -224,7 +224,7 @@ ROBERTA = Family(
         _OPTIONAL,
         defaults={"pad_token_id": 1},
         needed=_CAN_BE_CAUSAL,
-        token_ids=_ENDS,
+        token_ids=_BOS_AND_EOS,
         fixed={
             "masked_lm_activation": "gelu_erf",
             "pooler_dropout": 0.1,
@@ -285,7 +285,7 @@ _ALBERT_CONFIG = ConfigFields(
     },
     defaults={"dropout": 0.0, "attention_dropout": 0.0, "classifier_dropout": 0.1},
     needed={"inner_group_num": (1,)},
-    token_ids=_ENDS,
+    token_ids=_BOS_AND_EOS,
     fixed={"layer_sharing": "all", "tokenizer": "sentence_piece"},
     always_projects=True,
 )
@@ -453,7 +453,7 @@ ELECTRA = Family(
 def _distilbert_fields(
     fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Returns the fields of a file, where BERT's names of three of them come first."""
+    """Returns the fields of a file, in which BERT's names of three of them take precedence."""
     names = {
         "hidden_size": "dim",
         "num_attention_heads": "n_heads",
@@ -582,8 +582,8 @@ MODERNBERT = Family(
 
 _ROPE: dict[str, tuple[Any, ...]] = {"position_embedding_type": ("absolute", "rope")}
 _ROTARY = {"rotary_base": rotary_fields.BASE, "rotary_scale": rotary_fields.SCALE}
-# The tasks that `transformers` has of some families
-_CLASSIFYING = {
+# The only tasks that `transformers` has for some families
+_CLASSIFIER_CLASSES = {
     ending: HF_TASK_CLASSES[ending]
     for ending in ("ForSequenceClassification", "ForTokenClassification")
 }
@@ -634,7 +634,7 @@ NOMIC_BERT = Family(
     ),
     poolers={"ForSequenceClassification": "nomic_bert.pooler.dense"},
     released_scope="bert",
-    classes={**_MASKED_LM_CLASSES, **_CLASSIFYING},
+    classes={**_MASKED_LM_CLASSES, **_CLASSIFIER_CLASSES},
 )
 
 _GTE_BLOCK = hf_block(
@@ -666,7 +666,7 @@ _MPNET_TOKENIZER = {
     "pair_separators": 2,
     "num_segments": 1,
 }
-# Text is normalized by the model alone, as in pre-training.
+# Only the SentencePiece model normalizes text, as in pre-training.
 _DEBERTA_TOKENIZER = {
     "special_tokens": {
         "pad": "[PAD]",
@@ -690,7 +690,7 @@ GTE = dataclasses.replace(
         REQUIRED,
         {**_OPTIONAL, **_ROTARY},
         defaults={"attention_dropout": 0.0, "pad_token_id": 1},
-        # The others are of the released code.
+        # The fields besides RoPE's are those of the released code.
         needed={**_ROPE, "layer_norm_type": ("layer_norm",), "logn_attention_scale": (False,)},
         fixed={
             "masked_lm_activation": "gelu_erf",
@@ -749,7 +749,7 @@ EUROBERT = Family(
         },
         # The released code calls the pooling `clf_pooling`.
         needed={**_ROPE, "tie_word_embeddings": (False,), "clf_pooling": ("late",)},
-        token_ids={**_ENDS, "mask_token_id": "mask"},
+        token_ids={**_BOS_AND_EOS, "mask_token_id": "mask"},
         fixed={
             "num_segments": 0,
             "positions": "rotary",
@@ -790,11 +790,10 @@ EUROBERT = Family(
             **dict.fromkeys(CLASSIFIERS, hf_dense("classifier")),
         },
     ),
-    classes={**_MASKED_LM_CLASSES, **_CLASSIFYING},
+    classes={**_MASKED_LM_CLASSES, **_CLASSIFIER_CLASSES},
     encoder_scope="model",
     tokenizer={
-        # The released one pads with the token at the end of a text. A token of its own tells
-        # padding apart.
+        # The released tokenizer pads with the end-of-text token; ours has a token of its own.
         "special_tokens": {
             "pad": "<|pad|>",
             "unk": "<|end_of_text|>",
@@ -841,7 +840,7 @@ MPNET = dataclasses.replace(
     config=dataclasses.replace(
         ROBERTA.config,
         required=REQUIRED_WITHOUT_SEGMENTS,
-        # The code has 32 buckets and counts positions past padding of id 1, whatever the file says.
+        # Whatever the file says, the code has 32 buckets, and positions begin after padding id 1.
         needed={"relative_attention_num_buckets": (32,), "pad_token_id": (1,)},
         fixed={
             "num_segments": 0,
