@@ -166,7 +166,7 @@ def bilstm(
 
 
 def _exported_model(folder: Path) -> str | None:
-    """Returns the SHA-256 of the model that an earlier run exported, if its results tell it."""
+    """Returns the SHA-256 of the model that an earlier run exported; `None` if it is unknown."""
     try:
         content = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         return str(content["exported_model"])
@@ -215,8 +215,8 @@ def run(
     job = job_class(config, data, run_presets.resolve(config.preset))
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    to_beat = job.baselines() if hosts.is_main_process() else {}
-    baselines.show(to_beat)
+    baseline_scores = job.baselines() if hosts.is_main_process() else {}
+    baselines.show(baseline_scores)
     try:
         runs, diverging_runs = train_seeds(job, meter)
     except NotFiniteError as error:
@@ -231,7 +231,7 @@ def run(
         "encoder": best.encoder,
         "runs": [dataclasses.asdict(run) for run in runs],
         "summary": summary(runs),
-        "baselines": to_beat,
+        "baselines": baseline_scores,
         "kept": {
             "seed": best.seed,
             "epoch": best.best_epoch,
@@ -242,7 +242,7 @@ def run(
         },
         "seconds": {part: sum(run.seconds[part] for run in runs) for part in best.seconds},
         "diverged": diverging_runs,
-        # What to try the model with
+        # An input to try the model with
         "example": data_inspection.text_rows([*data.parts().values()][1]).example(),
     }
     # The export of an earlier run of the same command, perhaps with other seeds
@@ -272,16 +272,16 @@ def _write_results(results: dict[str, Any], folder: Path) -> None:
 
 
 def check_hosts(config: FineTuningConfig) -> None:
-    """Checks that all processes have the same command, and can have equal shares of each batch.
+    """Checks that all processes have the same command, and can have equal shards of each batch.
 
     Raises:
         DisagreementError: In all processes, if the commands differ.
-        ValueError: If a batch cannot be divided.
+        ValueError: If a batch cannot be sharded evenly.
     """
     if hosts.count() == 1:
         return
     settings = config.to_dict()
-    # A folder may be mounted at another place; its files are compared.
+    # Folders may be mounted at different paths; their files are compared instead.
     for name in (*HOST_OPTIONS, "output_dir", "data_dir", "preset"):
         settings.pop(name, None)
     hosts.agree("the command", settings)
@@ -353,7 +353,7 @@ def train(
 def _encoder_sizes(model: keras.Model) -> dict[str, int] | None:
     """Returns the sizes of a task's encoder, see `ENCODER_SIZES`, and its parameters.
 
-    `None` of a model of features, which has no encoder.
+    `None` for a model of features, which has no encoder.
     """
     backbone = getattr(model, "backbone", None)
     if backbone is None:
@@ -372,8 +372,8 @@ def fit(
 ) -> list[dict[str, float]]:
     """Fits a compiled model with progress lines, logs and checkpoints.
 
-    An interrupted training resumes from the checkpoints of `seed_run`. The time left is that of a
-    run of several seeds, in epochs, or by default of this one.
+    An interrupted training resumes from the checkpoints of `seed_run`. `time_left`, in epochs, is
+    that of all seeds; by default it is that of this one.
 
     Returns:
         Keras' loss and metrics, one record per epoch.
@@ -423,7 +423,7 @@ class DevEvaluation(keras.callbacks.Callback):
         self._epoch_start: float | None = None
 
     def metered(self) -> Energy | None:
-        """Returns the energy until now, of the interrupted runs before this one too."""
+        """Returns the energy until now, including that of interrupted runs before this one."""
         if self.meter is not None and self.energy is not None:
             self.energy = self.energy.plus(self.meter())
         return self.energy
@@ -441,7 +441,7 @@ class DevEvaluation(keras.callbacks.Callback):
         for name in _EVALUATION_STATE:
             if name in state:
                 setattr(self, name, state[name])
-        # What was not metered from the beginning to the end is not known.
+        # The energy is unknown if some of it was not metered.
         energy = state.get("energy")
         is_known = energy is not None and self.meter is not None
         self.energy = Energy(*energy) if is_known else None
@@ -495,7 +495,7 @@ def save_model(model: keras.Model, path: Path) -> None:
     """
     optimizer = getattr(model, "optimizer", None)
     moments = () if optimizer is None else optimizer.variables
-    # (The loss of another process, which is a RuntimeError too, is no failure to write.)
+    # (Outside the `try`: if another process is lost, that is a RuntimeError too.)
     with hosts.with_whole_values(moments):
         if not hosts.is_main_process():
             return
@@ -534,8 +534,8 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
     fingerprint = run_fingerprint(config, job.data)
     preset = output_folder.content_of_folder(job.preset).hex()
     hosts.agree("the data", {"fingerprint": fingerprint, "preset": preset})
-    several = f"for all {config.num_seeds} seeds" if config.num_seeds > 1 else ""
-    time_left = TimeLeft(config.num_seeds * config.epochs, bool(config.patience), several)
+    scope = f"for all {config.num_seeds} seeds" if config.num_seeds > 1 else ""
+    time_left = TimeLeft(config.num_seeds * config.epochs, bool(config.patience), scope)
     for index, seed in enumerate(range(config.seed, config.seed + config.num_seeds)):
         time_left.skip_to(index * config.epochs)
         folder = Path(config.output_dir) / f"seed_{seed}"
@@ -550,11 +550,11 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
             run = train(job, seed_run, meter, time_left)
         except NotFiniteError as error:
             messages.append(str(diverged(seed, error, folder)))
-            if config.num_seeds > 1:  # or else it ends the program, which says so
+            if config.num_seeds > 1:  # Otherwise it ends the program, which logs it.
                 logging.error("%s", messages[-1])
             continue
-        own = time.perf_counter() - start
-        building = max(0.0, own - sum(run.seconds.values()))
+        seconds = time.perf_counter() - start
+        building = max(0.0, seconds - sum(run.seconds.values()))
         run = dataclasses.replace(run, seconds={"building": building, **run.seconds})
         runs.append(run)
         if not hosts.is_main_process():
@@ -578,12 +578,13 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
 def summary(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
     """Summarizes the last epoch's scores by development set and metric: mean, interval, seeds."""
 
-    def of(dev: str, metric: str) -> dict[str, Any]:
+    def summarize(dev: str, metric: str) -> dict[str, Any]:
         values = [run.final[dev][metric] for run in runs]
         mean, half_width = mean_and_interval(values)
         interval = None if len(values) == 1 else round(half_width, 2)
         return {"mean": round(mean, 2), "interval_95": interval, "seeds": values}
 
     return {
-        dev: {metric: of(dev, metric) for metric in runs[0].final[dev]} for dev in runs[0].final
+        dev: {metric: summarize(dev, metric) for metric in metrics}
+        for dev, metrics in runs[0].final.items()
     }

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a run on several hosts: which one this is, and what they tell one another.
+"""The processes of a run on several hosts: which one this is, and the messages between them.
 
-A program joins the others with `joined` before it computes anything, and then asks this module.
-Without `--coordinator`, there is one process, which writes, and which waits for nobody. Everything
-that depends on how processes find one another is here, and nothing else knows `jax.distributed`.
+A program enters `joined` before it computes anything. Without `--coordinator` there is one process,
+which is the main process and waits for nobody. This module alone knows how processes find one
+another, and uses `jax.distributed`.
 
-Messages go through the key-value store of JAX's coordinator, by the client that Orbax uses too:
-collectives of the devices would have their place in the order of the model's own, and a process
-that waits in one cannot be told that another one has failed.
+Messages go through the key-value store of JAX's coordinator, by the client that Orbax uses too.
+Collectives of the devices would have to be in one order with the model's own, and a process that
+waits in one cannot be told that another one has failed.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from .options import ALL_BY_ENVIRONMENT, HostOptions
 # What one process makes for the others, such as records, may take days. A process that has ended is
 # noticed much earlier.
 _LONGEST_WAIT = 7 * 24 * 3600.0
-# Processes start at different times: how much longer they may take to join than to answer
-_TIMES_TO_JOIN = 5
-# How much longer they may take to write their parts of a checkpoint
-_TIMES_TO_WRITE = 20
+# Processes start at different times: they may take this many timeouts to join
+_TIMEOUTS_TO_JOIN = 5
+# They may take this many timeouts to write their shards of a checkpoint
+_TIMEOUTS_TO_WRITE = 20
 # How long to wait for the reason why another process has ended
 _SECONDS_FOR_REASON = 3.0
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -52,8 +52,8 @@ _LOST = (
     "the connection to another process is lost: it has ended. Start the same command on all hosts "
     "again, or on another number of them; it resumes from the last checkpoint"
 )
-# In messages of errors of collectives whose other end is gone
-_OF_CONNECTIONS = ("Gloo", "NCCL", "UNAVAILABLE", "Connection", "connection", "DEADLINE")
+# Words in the errors of collectives of which another process has ended
+_CONNECTION_WORDS = ("Gloo", "NCCL", "UNAVAILABLE", "Connection", "connection", "DEADLINE")
 
 Item = TypeVar("Item")
 
@@ -91,7 +91,7 @@ def count() -> int:
 
 
 def shard() -> tuple[int, int]:
-    """Returns the share of each batch that this process reads: its number, and their count."""
+    """Returns this process's shard of each batch: its index, and the number of shards."""
     return index(), count()
 
 
@@ -101,11 +101,11 @@ def is_main_process() -> bool:
 
 
 def seconds_to_write() -> int:
-    """Returns how long a process may take to write its part of a checkpoint.
+    """Returns how long a process may take to write its shard of a checkpoint.
 
     One that has ended is noticed much earlier, after `--host_timeout`.
     """
-    return _TIMES_TO_WRITE * _processes.timeout
+    return _TIMEOUTS_TO_WRITE * _processes.timeout
 
 
 @contextlib.contextmanager
@@ -118,8 +118,8 @@ def joined(options: HostOptions) -> Iterator[None]:
     its error within seconds.
 
     Raises:
-        ValueError: If the backend cannot train on several hosts, or the environment does not tell
-            the processes.
+        ValueError: If the backend cannot train on several hosts, or the environment does not
+            describe the processes.
         LostProcessError: If they do not all join, or one of them fails.
     """
     if not options.coordinator or count() > 1:
@@ -143,10 +143,10 @@ def joined(options: HostOptions) -> Iterator[None]:
                 yield
         barrier()
     except BaseException as error:
-        # JAX would wait for the others, which may wait for this process, and then abort. Handlers
-        # are called in the reverse order.
+        # At exit, JAX would wait for the others, which may wait for this process, and then abort.
+        # This handler comes before JAX's, since they are called in reverse order.
         atexit.register(_end_at_once)
-        # Before them, Python would wait for a thread that writes a checkpoint with the others.
+        # Before handlers, Python would wait for a thread that writes a checkpoint with the others.
         threading.Thread(target=_end_after_main_thread, daemon=True).start()
         reason = _reason_of_another(error)
         if reason:
@@ -175,7 +175,7 @@ def _join(options: HostOptions) -> _Processes:
 
     from keras_bert.ops.lazy_tensorflow import set_random_seed
 
-    seconds_to_join = _TIMES_TO_JOIN * options.host_timeout
+    seconds_to_join = _TIMEOUTS_TO_JOIN * options.host_timeout
     is_auto = options.coordinator == ALL_BY_ENVIRONMENT
     try:
         _end_without_abort()
@@ -184,7 +184,8 @@ def _join(options: HostOptions) -> _Processes:
             None if is_auto else options.coordinator,
             options.num_processes,
             options.process_id,
-            # Otherwise the variables of a cluster would choose among this process's devices.
+            # Otherwise environment variables of a cluster would choose among this process's
+            # devices.
             cluster_detection_method=None if is_auto else "deactivate",
             initialization_timeout=seconds_to_join,
             heartbeat_timeout_seconds=options.host_timeout,
@@ -205,7 +206,7 @@ def _join(options: HostOptions) -> _Processes:
     # those of a model that is loaded, must have the same values.
     set_random_seed(0)
     keras.distribution.set_distribution(
-        # Each process reads its own rows, of any kind of data; Keras would divide `tf.data` only.
+        # Each process reads its own rows, of any kind of data; Keras would shard `tf.data` only.
         keras.distribution.DataParallel(auto_shard_dataset=False)
     )
     return _Processes(
@@ -216,14 +217,14 @@ def _join(options: HostOptions) -> _Processes:
     )
 
 
-# === What one of them does for all ===
+# === Work of one process for all ===
 
 
 @contextlib.contextmanager
 def working_folder(folder: Path) -> Iterator[Path]:
-    """Yields the folder to write results to: the given one, or for other processes one to discard.
+    """Yields the folder for results: `folder` in the main process, a temporary one in the others.
 
-    So all of them can do what needs the devices of all, such as predictions, and writes files.
+    So all processes can run code that writes files and needs all devices, such as predictions.
     """
     if is_main_process():
         yield folder
@@ -260,7 +261,7 @@ def energy_meter(is_wanted: bool, country: str) -> Iterator[energy.Meter | None]
 
 
 def whole(array: Any) -> Any:
-    """Returns an array of which the devices of each process may have a part.
+    """Returns the whole of an array that may be sharded over the devices of all processes.
 
     All processes must call this for the same arrays.
     """
@@ -273,26 +274,26 @@ def whole(array: Any) -> Any:
 
 @contextlib.contextmanager
 def with_whole_values(variables: Iterable[Any]) -> Iterator[None]:
-    """Has each process hold the whole variables within the block, such as to save them.
+    """Gathers sharded variables in each process within the block, such as to save them.
 
     All processes must call this for the same variables.
     """
-    parts = [(variable, variable.value) for variable in variables] if count() > 1 else []
+    shards = [(variable, variable.value) for variable in variables] if count() > 1 else []
     try:
-        for variable, part in parts:
-            # (`assign` would divide them again.)
-            variable._value = whole(part)
+        for variable, own_shard in shards:
+            # (`assign` would shard it again.)
+            variable._value = whole(own_shard)
         yield
     finally:
-        for variable, part in parts:
-            variable._value = part
+        for variable, own_shard in shards:
+            variable._value = own_shard
 
 
-# === What they tell one another ===
+# === Messages ===
 
 
 class _Exchanges:
-    """Exchanges of values, of which all processes make the same ones in the same order."""
+    """Exchanges values; all processes make the same exchanges in the same order."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -311,7 +312,7 @@ class _Exchanges:
         others = (_wait_for(f"{folder}/{other}", seconds) for other in range(1, count()))
         values = [value, *map(json.loads, others)]
         client.key_value_set(f"{folder}/all", json.dumps(values))
-        if number:  # Who takes part in this exchange has read the one before.
+        if number:  # All processes that are here have read the exchange before.
             client.key_value_delete(f"{self._folder}/{number - 1}/")
         return values
 
@@ -329,7 +330,7 @@ def gather(value: Any) -> list[Any]:
 
 
 def gather_in_background(value: Any, seconds: float | None = None) -> list[Any]:
-    """Does as `gather`, in a thread beside the main one, within `seconds_to_write()` by default."""
+    """Does as `gather` in a background thread, within `seconds_to_write()` by default."""
     return _exchanges_in_background.gather(
         value, seconds_to_write() if seconds is None else seconds
     )
@@ -346,7 +347,7 @@ def from_main_process(make: Callable[[], Any]) -> Any:
 
 
 def sharded_map(function: Callable[[Item], Any], items: Iterable[Item]) -> list[Any]:
-    """Returns the results of a function, of which each process computes its share.
+    """Returns the results of a function for all items; each process computes its shard of them.
 
     The function returns a JSON value, and the items are the same in all processes.
     """
@@ -356,7 +357,7 @@ def sharded_map(function: Callable[[Item], Any], items: Iterable[Item]) -> list[
 
 
 def merged(what: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Returns the values of all processes, of which each has some.
+    """Merges the values of all processes by key.
 
     Raises:
         DisagreementError: In all processes, if those that have a value under the same key differ.
@@ -401,11 +402,11 @@ def _check_same(what: str, values: list[Any]) -> None:
 
 
 class AgreedBatches(BatchesOfBatches):
-    """Shares of batches, each of which is handed over when all processes have theirs.
+    """Yields this process's shard of each batch, once all processes have theirs.
 
-    Otherwise those of other shapes, or of another step, would train something else without an
-    error, or wait for one another forever. With the same messages, the processes tell one another
-    how many tokens are selected in the rows of each, by which a `BatchShard` is completed.
+    All shards must have the same shapes and step. Otherwise the processes would train something
+    else without an error, or wait for one another forever. The same messages have the number of
+    tokens that each shard selects, which completes a `BatchShard`.
     """
 
     def __init__(self, batches: Batches, first: int = 0) -> None:
@@ -424,12 +425,12 @@ class AgreedBatches(BatchesOfBatches):
             yield batch.completed(before) if is_shard else batch
 
 
-# === When one of them fails ===
+# === Failures ===
 
 
 def is_of_connection(error: BaseException) -> bool:
-    """Returns whether an error is one of those that the end of another process causes."""
-    return count() > 1 and any(word in str(error) for word in _OF_CONNECTIONS)
+    """Returns whether an error may come from the end of another process."""
+    return count() > 1 and any(word in str(error) for word in _CONNECTION_WORDS)
 
 
 def _wait_for(key: str, seconds: float) -> str:
@@ -479,11 +480,11 @@ def _failure() -> str:
 
 @functools.cache
 def _end_without_abort() -> None:
-    """Has this process end with one line when another one is lost, and not with a C++ stack.
+    """Makes this process end with one line, not a C++ stack, when another one is lost.
 
-    JAX's client aborts the process then, unless it has a callback, which it calls with a value that
-    Python cannot have: a C++ exception that nobody handles (jaxlib 0.10). What is done about those
-    is therefore to end.
+    JAX's client then aborts the process, unless it has a callback. It calls that with a value that
+    it cannot convert to Python, a C++ exception that nothing handles (jaxlib 0.10). So the handler
+    of such exceptions ends the process too.
     """
     from jax._src.lib import _jax
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pre-training run: its phases and intervals, its checkpoints, and how it goes on from them."""
+"""A pre-training run: its phases and intervals, its checkpoints, and how it resumes."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ from .text_source import Batches, TextSource
 from .tokenizer_source import open_tokenizer
 from .unigrams import unigram_scores
 
-_BATCHES_LOOKED_AT = 20
+_NUM_SAMPLE_BATCHES = 20
 # Minimum time between two plots of the curves, for runs with short intervals
-_SECONDS_BETWEEN_PICTURES = 30.0
+_SECONDS_BETWEEN_PLOTS = 30.0
 
 
 def pretrain(config: PretrainConfig) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
     with scope():
         model = build_model(config, tokenizer)
     checkpoints = RunCheckpoints(folder / "checkpoints", config.keep_checkpoints)
-    # Whether text is lower-cased is the tokenizer's own.
+    # The tokenizer's config says whether text is lowercased.
     settings = config.settings() | {"lowercase": None, "tokenizer": tokenizer.get_config()}
     state = restore(model, checkpoints, source, output_folder.fingerprint(settings))
     seconds_before = state.seconds
@@ -108,7 +108,7 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
             if state.step < phase.end:
                 length = phase.sequence_length
                 if length not in baselines:
-                    data = (train, _BATCHES_LOOKED_AT) if dev is None else (dev, text.dev_batches)
+                    data = (train, _NUM_SAMPLE_BATCHES) if dev is None else (dev, text.dev_batches)
                     score = functools.partial(
                         unigram_scores, records[length][0], length, tokenizer, causal, *data
                     )
@@ -154,7 +154,7 @@ def restore(
 
 
 def _content(flag: str, groups: list[list[Path]]) -> str:
-    """Returns a hash of files in groups, of which each process reads those that it trains on."""
+    """Returns a hash of groups of files; each process reads the groups that it trains on."""
     own = groups_of_shard(hosts.shard(), len(groups))
     contents = {str(group): output_folder.content_of_files(groups[group]).hex() for group in own}
     contents = hosts.merged(f"the content of --{flag}", contents)
@@ -183,7 +183,7 @@ class Run:
         config: The settings.
         model: The compiled model.
         checkpoints: The checkpoints to write to.
-        peak: FLOP/s of matrix products; if an interval has more, its speed is the peak.
+        peak: Peak FLOP/s of matrix products; raised to the speed of an interval that is faster.
         meter: Returns the energy since its last call; `None` if energy is not metered.
     """
 
@@ -201,7 +201,7 @@ class Run:
         self.time_left = TimeLeft(self.work(self.optimization.num_steps))
 
     def work(self, step: int) -> float:
-        """Returns the work of the run up to an update, in FLOPs, by which its phases differ."""
+        """Returns the FLOPs of the run up to an update; an update of each phase has its own."""
         work = 0.0
         for phase in self.optimization.plan():
             length = phase.sequence_length
@@ -238,17 +238,17 @@ class Run:
             train.num_rows,
             train.batches_per_epoch,
         )
-        # Each length is traced separately. A function that TensorFlow has traced before for another
-        # length would be traced for any length, and its results would differ in the last bits from
-        # those of a run that resumes in this phase.
+        # Trace each length anew. TensorFlow would trace a function of another length again for any
+        # length, and its results would differ in the last bits from those of a run that resumes in
+        # this phase.
         self.model.make_train_function(force=True)
         self.model.make_test_function(force=True)
         interval = self.optimization.steps_per_interval
         while state.step < phase.end:
             done = state.step - phase.first_step
             num_left = phase.end - state.step
-            # Whole intervals in one call of `fit`, and the remaining steps in another: those at the
-            # end, and those of an interval in which the run was interrupted
+            # One call of `fit` has whole intervals; another has the rest of the phase, or of an
+            # interval in which the run was interrupted.
             rest = min(num_left, interval - done % interval)
             count, steps = (num_left // interval, interval) if rest == interval else (1, rest)
             intervals = IntervalReport(self, state, steps, phase.end, workload, dev_examples)
@@ -299,7 +299,7 @@ class Run:
 
         def tokens_and_slots() -> tuple[float, int]:
             name = "sequence_ids" if train.packed else "padding_mask"
-            batches = list(train.first_batches(_BATCHES_LOOKED_AT))
+            batches = list(train.first_batches(_NUM_SAMPLE_BATCHES))
             tokens = np.mean([np.count_nonzero(batch[name]) for batch in batches])
             return float(tokens), batches[0]["mask_positions"].shape[1]
 
@@ -339,8 +339,8 @@ class IntervalReport(keras.callbacks.Callback):
         self.workload, self.dev = workload, dev
         self.is_interrupted = bool
         self._folder = Path(run.config.output_dir)
-        # The first interval of a run is drawn at once
-        self._next_picture = time.monotonic() + _SECONDS_BETWEEN_PICTURES if state.log else 0.0
+        # The first interval of a run is plotted at once
+        self._next_plot = time.monotonic() + _SECONDS_BETWEEN_PLOTS if state.log else 0.0
         self._start = 0.0
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -402,9 +402,9 @@ class IntervalReport(keras.callbacks.Callback):
         if self.run.config.tensorboard:
             report.write_tensorboard(record, self._folder / "tensorboard")
         # The run's end has a plot of its own
-        if step < self.optimization.num_steps and time.monotonic() >= self._next_picture:
+        if step < self.optimization.num_steps and time.monotonic() >= self._next_plot:
             report.draw(self.state.log, self._folder)
-            self._next_picture = time.monotonic() + _SECONDS_BETWEEN_PICTURES
+            self._next_plot = time.monotonic() + _SECONDS_BETWEEN_PLOTS
 
     def _is_scored(self, step: int) -> bool:
         """Returns whether the validation text is scored after the interval that ends at a step."""
@@ -423,7 +423,7 @@ class IntervalReport(keras.callbacks.Callback):
             return {}
         before = self.state.log[-1] if self.state.log else {"energy_kwh": 0.0, "co2_kg": 0.0}
         if "energy_kwh" not in before:
-            return {}  # What was not metered from the beginning is not known
+            return {}  # unknown, since some of it was not metered
         energy = Energy(
             before["energy_kwh"], before["co2_kg"], bool(before.get("energy_is_measured", False))
         ).plus(self.run.meter())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of several requests in one batch, each with others of about its length."""
+"""Batches the rows of several requests with others of similar length."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .signatures import BATCH_CHARACTERS, Row
 
 # Characters of text that an id stands for
 _CHARACTERS_OF_ID = 4
-# Shorter rows are of one group.
+# All shorter rows share a group.
 _SHORTEST = 64
-# Rows that are longer never keep all threads busy.
+# Longer rows never keep all threads busy.
 _LONG = 8_192
 
 
@@ -47,15 +47,15 @@ class _WaitingRow:
     """A row in the queue.
 
     Args:
-        turn: The number of rows that had been taken when its request came, plus its index there;
-            and the number of rows that came before it. Those of the lowest turn are taken first, so
-            that a request of many rows does not hold up those that come after it.
-        request: The request that it is of.
+        turn: The order in which rows are taken, lowest first: the number of rows taken before its
+            request arrived, plus its index there; and, between equals, its number among all rows.
+            So a request of many rows does not hold up later ones.
+        request: The request that it belongs to.
         index: Its index there.
         signature: The name of the signature that answers it.
         row: Its inputs.
         length: Its length in characters.
-        since: The time at which it came.
+        since: The time at which it arrived.
     """
 
     turn: tuple[int, int]
@@ -69,7 +69,7 @@ class _WaitingRow:
 
 @dataclasses.dataclass(frozen=True)
 class BatchReport:
-    """What a batch was, for metrics.
+    """The size and the times of a batch, for metrics.
 
     Args:
         rows: The number of rows.
@@ -85,17 +85,17 @@ class BatchReport:
 class Batcher:
     """Computes waiting rows in batches, on some threads.
 
-    An idle thread takes what is waiting, and does not wait for more: rows gather by themselves
-    while all threads are busy. It begins with the row whose turn it is, and adds those of the same
-    signature, shape and length, up to a factor of two. So a short text is neither padded to the
-    length of a long one nor computed with it. Of several threads, one never takes long texts while
-    all others compute some; and a request of many rows shares batches with those that come later.
+    An idle thread takes the rows that wait, and does not wait for more: rows collect while all
+    threads are busy. It begins with the row whose turn it is, and adds rows of the same signature
+    and shapes whose length is within a factor of two. So a short text is neither padded to the
+    length of a long one nor computed with it. Of several threads, at least one stays free of long
+    texts; and a request of many rows shares batches with later ones.
 
     If a batch fails, each request in it is computed by itself, so that the error is that of the
     request that causes it.
 
     Args:
-        answer: Returns the answers of rows to a signature, which is named.
+        answer: Returns the answers of a signature, by name, to rows.
         threads: The number of threads.
         batch_size: The largest number of rows in a batch.
         max_waiting: The largest number of rows that wait.
@@ -192,18 +192,18 @@ class Batcher:
                     self._changed.notify_all()
 
     def _take(self) -> list[_WaitingRow]:
-        """Waits for rows, and returns those of a batch; none if the queue is closed and empty."""
+        """Waits for rows, and returns a batch; an empty one if the queue is closed and empty."""
         with self._changed:
             while True:
                 self._remove_done()
-                can_take = [
+                available = [
                     rows
                     for rows in self._groups.values()
                     if rows[0].length <= _LONG or self._running_long < self._max_long
                 ]
-                if can_take:
-                    # (Empty if requests are cancelled just now.)
-                    if batch := self._pop_batch(min(can_take)):
+                if available:
+                    # (It is empty if all its requests have just been cancelled.)
+                    if batch := self._pop_batch(min(available)):
                         return batch
                 elif self._closed and not self._groups:
                     return []
@@ -211,7 +211,7 @@ class Batcher:
                     self._changed.wait()
 
     def _remove_done(self) -> None:
-        """Removes rows of cancelled and failed requests that are first, and empty groups."""
+        """Removes the first rows of groups if their requests are done, and empty groups."""
         for key in list(self._groups):
             rows = self._groups[key]
             while rows and rows[0].request.future.done():
@@ -220,7 +220,7 @@ class Batcher:
                 del self._groups[key]
 
     def _pop_batch(self, rows: list[_WaitingRow]) -> list[_WaitingRow]:
-        """Removes the rows of a batch from those of a group."""
+        """Removes the rows of a batch from a group."""
         batch: list[_WaitingRow] = []
         characters = 0
         while rows and len(batch) < self._batch_size:
@@ -269,7 +269,7 @@ class Batcher:
 
     def _fail(self, request: _Request, error: Exception) -> None:
         with self._changed:
-            # Rows of the request that other threads compute do not complete it.
+            # Rows that other threads compute must not complete the request.
             is_first = request.remaining > 0
             request.remaining = -1
         if is_first and request.future.set_running_or_notify_cancel():
@@ -284,7 +284,7 @@ def _length(value: Any) -> int:
 
 
 def _shape(value: Any) -> tuple[int, ...]:
-    """Returns the lengths of nested lists, whose elements have one length each."""
+    """Returns the shape of nested lists that are not ragged."""
     if not isinstance(value, list):
         return ()
     return (len(value), *(_shape(value[0]) if value else ()))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The API of Text Embeddings Inference (TEI), and of the Inference API of Hugging Face.
 
-Addresses, JSON and errors are those of TEI's `router/src/http`. Each address is for the only model
-that answers so, or behind `/models/NAME` for the model of that name. A `POST` to the address of the
-server itself is Hugging Face's Inference API, whose parameters are in `parameters`.
+Addresses, JSON and errors are those of TEI's `router/src/http`. An address is for the only model
+that can answer it, or, behind `/models/NAME`, for the model of that name. `POST /` is Hugging
+Face's Inference API, with its options in `parameters`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from .signatures import CHOICES, DEFAULT_SIGNATURE, Row
 _EXAMPLE = '{"inputs": "a text"}'
 # The label of a regression, as in configs without labels
 _ONLY_LABEL = "LABEL_0"
-# How tokens become words: a word has the label of its first token.
+# How tokens become words: in each strategy, a word has the label of its first token.
 _STRATEGIES = ("none", "simple", "first")
 _UNSUPPORTED = {"/embed_sparse": "sparse vectors", "/embed_all": "vectors of all tokens"}
 # The methods of the tasks that answer `/predict`
@@ -64,9 +64,9 @@ _PARAMETERS = {
     },
 }
 _ROWS = "a string, a pair of strings, or a list of lists of one or two strings"
-# Tokens of an answer at most, whose JSON has some 70 bytes each
+# The most tokens in an answer; the JSON of each has some 70 bytes
 _MAX_TOKENS = 1 << 18
-# The types of TEI's errors by their status here, and their status there
+# TEI's status and type of an error, by its status here
 _ERRORS = {
     400: (422, "Validation"),
     413: (413, "Validation"),
@@ -141,24 +141,24 @@ class _Api:
             **scores,
         }
 
-    async def infer(self, request: Request, asked: Row) -> Response:
+    async def infer(self, request: Request, payload: Row) -> Response:
         """Answers as Hugging Face's Inference API, and without `parameters` as TEI."""
-        if "query" in asked:
-            return await self.rerank(request, asked)
+        if "query" in payload:
+            return await self.rerank(request, payload)
         model = self._server.model_for(
             request, "vectors, labels or scores", lambda model: model.verb in (*_PREDICTS, "embed")
         )
         if model.verb == "embed":
-            is_similarity = isinstance(asked.get("inputs"), dict)
-            return await (self.similarity if is_similarity else self.embed)(request, asked)
-        if "parameters" not in asked:
-            return await self.predict(request, asked)
+            is_similarity = isinstance(payload.get("inputs"), dict)
+            return await (self.similarity if is_similarity else self.embed)(request, payload)
+        if "parameters" not in payload:
+            return await self.predict(request, payload)
         fields = {
             "inputs": Field(self._read_texts, is_required=True),
             "parameters": Field(read_object_of(_PARAMETERS[model.verb]), is_required=True),
         }
-        is_single = isinstance(asked.get("inputs"), str)
-        texts, parameters = read_fields(asked, fields).values()
+        is_single = isinstance(payload.get("inputs"), str)
+        texts, parameters = read_fields(payload, fields).values()
         top_k = parameters.pop("top_k", None)
         function = parameters.pop("function_to_apply", None)
         if function is not None and (function == "softmax") != bool(model.class_names):
@@ -175,10 +175,10 @@ class _Api:
         is_flat = is_single and model.verb == "tag"
         return respond(lambda: encoded(answers[0] if is_flat else answers), cut)
 
-    async def embed(self, request: Request, asked: Row) -> Response:
+    async def embed(self, request: Request, payload: Row) -> Response:
         """Computes a vector for each input."""
         model = self._server.model_for(request, "vectors", _embeds)
-        options = read_fields(asked, self._embed_fields)
+        options = read_fields(payload, self._embed_fields)
         _check_direction(options, model)
         (inputs, _), *_ = options.values()
         answer = await embed(
@@ -191,7 +191,7 @@ class _Api:
         )
         return respond(lambda: encoded(answer.vectors.tolist()), answer.cut)
 
-    async def similarity(self, request: Request, asked: Row) -> Response:
+    async def similarity(self, request: Request, payload: Row) -> Response:
         """Compares a sentence with others."""
         model = self._server.model_for(request, "vectors", _embeds)
         sentences = {
@@ -200,7 +200,7 @@ class _Api:
         }
         parameters = {"truncate": Field(read_boolean, False)}
         options = read_fields(
-            asked,
+            payload,
             {
                 "inputs": Field(read_object_of(sentences), is_required=True),
                 "parameters": Field(read_object_of(parameters), {"truncate": False}),
@@ -219,25 +219,25 @@ class _Api:
             answer.cut,
         )
 
-    async def predict(self, request: Request, asked: Row) -> Response:
+    async def predict(self, request: Request, payload: Row) -> Response:
         """Classifies texts, or finds entities."""
         model = self._server.model_for(
             request, "labels or scores", lambda model: model.verb in _PREDICTS
         )
-        of_tags = _PARAMETERS["tag"] if model.verb == "tag" else {}
-        options = read_fields(asked, {**self._predict_fields, **of_tags})
+        tag_fields = _PARAMETERS["tag"] if model.verb == "tag" else {}
+        options = read_fields(payload, {**self._predict_fields, **tag_fields})
         _check_direction(options, model)
         rows, is_single = options["inputs"]
         answers, cut = await self._predictions(request, model, rows, options)
         return respond(lambda: encoded(answers[0] if is_single else answers), cut)
 
-    async def rerank(self, request: Request, asked: Row) -> Response:
+    async def rerank(self, request: Request, payload: Row) -> Response:
         """Sorts texts by how well they answer a query."""
         model = self._server.model_for(request, "scores of pairs", _scores_pairs)
-        options = read_fields(asked, self._rerank_fields)
+        options = read_fields(payload, self._rerank_fields)
         _check_direction(options, model)
         query, texts = options["query"], options["texts"]
-        # What is read with each text, and is sent once
+        # The query is sent once, but read with each text.
         if len(query) * len(texts) > self._server.max_bytes:
             raise RequestError(
                 f"query has {len(query)} characters for each of {len(texts)} texts; expected at "
@@ -260,25 +260,25 @@ class _Api:
         ]
         return respond(lambda: encoded(ranks), cut)
 
-    async def tokenize(self, request: Request, asked: Row) -> Response:
+    async def tokenize(self, request: Request, payload: Row) -> Response:
         """Converts texts to tokens."""
         fields = {
             "inputs": Field(self._read_texts, is_required=True),
             "add_special_tokens": Field(read_boolean, True),
         }
         model = self._server.model_for(request, "tokens")
-        texts, adds_special_tokens = read_fields(asked, fields).values()
+        texts, adds_special_tokens = read_fields(payload, fields).values()
         tokens = await asyncio.to_thread(_tokens, model.tokenizer, texts, adds_special_tokens)
         return respond(lambda: encoded(tokens))
 
-    async def decode(self, request: Request, asked: Row) -> Response:
+    async def decode(self, request: Request, payload: Row) -> Response:
         """Converts token ids to texts."""
         fields = {
             "ids": Field(read_inputs(self._server.max_rows), is_required=True),
             "skip_special_tokens": Field(read_boolean, True),
         }
         model = self._server.model_for(request, "tokens")
-        (ids, _), skips = read_fields(asked, fields).values()
+        (ids, _), skips = read_fields(payload, fields).values()
         if any(isinstance(row, str) for row in ids):
             raise RequestError("ids has a string; expected token ids, or lists of them", "ids")
         try:
@@ -356,16 +356,16 @@ class _Api:
         if model.verb == "tag":
             texts = [row["text"] for row in rows]
             return [
-                _groups(answer, text, model.class_names, options)
+                _entity_records(answer, text, model.class_names, options)
                 for answer, text in zip(answers, texts, strict=True)
             ], cut
         labels = model.class_names or (_ONLY_LABEL,)
-        groups = []
+        predictions = []
         for answer in answers:
             scores = zip(_scores(answer, options), labels, strict=True)
             classes = [{"score": score, "label": label} for score, label in scores]
-            groups.append(sorted(classes, key=lambda one: -one["score"]))
-        return groups, cut
+            predictions.append(sorted(classes, key=lambda one: -one["score"]))
+        return predictions, cut
 
     async def _choice_scores(
         self, request: Request, model: LoadedModel, pairs: Sequence[Row], options: Row
@@ -398,11 +398,11 @@ def _scores(answer: Row, options: Row) -> list[float]:
     return answer["probabilities"]
 
 
-def _groups(
+def _entity_records(
     answer: Row, text: str, class_names: Sequence[str], options: Row
 ) -> list[dict[str, Any]]:
     """Returns the entities of a text, or without aggregation its words, with their offsets."""
-    count = answer["num_words"]  # What is behind it, other texts of the batch have.
+    count = answer["num_words"]  # The rest is padding.
     labels, scores, starts, ends = (
         answer[name][:count] for name in ("labels", "scores", "starts", "ends")
     )
@@ -450,7 +450,7 @@ def _tokens(
 
 
 def _check_direction(options: Row, model: LoadedModel) -> None:
-    """Refuses to cut texts at another end than the model does."""
+    """Refuses to cut texts at another side than the model does."""
     direction = options["truncation_direction"]
     side = model.tokenizer.truncation_side
     if options["truncate"] and direction is not None and direction.lower() != side:
@@ -460,7 +460,7 @@ def _check_direction(options: Row, model: LoadedModel) -> None:
         )
 
 
-async def _refuse(request: Request, asked: Row) -> Response:
+async def _refuse(request: Request, payload: Row) -> Response:
     path = "/" + request.url.path.rpartition("/")[2]
     raise RefusedError(424, f"{path}: no model of this server has {_UNSUPPORTED[path]}")
 
