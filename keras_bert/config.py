@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration of an encoder, a frozen dataclass, and those of the released models."""
+"""The configuration of an encoder, a frozen dataclass, also by the name of a released model."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _one_of(choices: Sequence[str]) -> _Rule:
 
 
 def _plain(numbers: checks.Numbers) -> _Rule:
-    """Returns the rule for numbers of Python, which JSON takes, and not those of NumPy."""
+    """Returns the rule for Python numbers only, since JSON cannot represent NumPy's."""
     return _rule(
         lambda value: isinstance(value, (int, float)) and numbers.allows(value), str(numbers)
     )
@@ -73,8 +73,8 @@ _POSITIVE_INTS = _rule(_is_positive_ints, "a tuple of integers above 0")
 class BertConfig:
     """The architecture of an encoder of the BERT family.
 
-    The encoders of BERT and of its descendants differ only in the values of these fields, which can
-    be combined freely. The defaults are BERT-base.
+    The encoders of BERT and its descendants differ only in the values of these fields, which can be
+    combined freely, with few exceptions. The defaults are BERT-base.
 
     Args:
         vocabulary_size: Number of token ids.
@@ -96,29 +96,29 @@ class BertConfig:
         positions: `"learned"`, a table of position embeddings; `"rotary"`, the rotation of queries
             and keys in every block (RoPE), for which the dimension of a head must be even; or
             `"none"`.
-        position_offset: The row of position 0 in the position table. If it is above 0 (2 in
+        position_offset: The row of the position table for position 0. If it is above 0 (2 in
             RoBERTa), positions count the tokens that are not padding, and padding has the row
-            before that of position 0.
-        relative_positions: What is added to the attention scores for the distance of two tokens:
+            before position 0.
+        relative_positions: The relative position bias that is added to the attention scores:
             `"bucketed"`, a learned number for each head and bucket of distances (MPNet); or
-            `"disentangled"`, products of the contents with the positions (DeBERTa). `None` for
-            nothing.
-        relative_buckets: The number of buckets of distances: of all (MPNet), or of each sign
+            `"disentangled"`, products of contents and positions (DeBERTa). `None` for no bias.
+        relative_buckets: The number of buckets of distances: in total (MPNet), or for each sign
             (DeBERTa).
-        relative_distance: The distance at which the buckets end.
+        relative_distance: The distance from which on all distances share the last bucket.
         rotary_base: The base of the frequencies of rotary positions.
         rotary_scale: A factor of the frequencies, below 1 for longer texts than an encoder was
             trained on (position interpolation).
         local_rotary_base: The base in blocks with an attention window. `None` for `rotary_base`.
-        attention_window: The largest distance of two tokens that attend to each other, in the
-            blocks that `global_attention_every` does not except. `None` for no limit.
-        global_attention_every: Every how many blocks, beginning with the first, one has no
-            attention window. `None` for no such block.
+        attention_window: The largest distance of two tokens that attend to each other (sliding
+            window), except in the blocks of `global_attention_every`. `None` for no limit.
+        global_attention_every: The interval of the blocks without an attention window, beginning
+            with the first: 3 for every third block. `None` for no such block.
         attention_bias: Whether the projections of the attention have biases.
-        feed_forward: `"plain"`, two dense layers; or `"gated"`, whose inner layer is multiplied by
-            a gate (GLU).
+        feed_forward: `"plain"`, two dense layers; or `"gated"`, with a gate that multiplies the
+            inner layer (GLU).
         feed_forward_bias: Whether the dense layers of the feed-forward networks have biases.
-        intermediate_bias: Whether the first of them has one. `None` for `feed_forward_bias`.
+        intermediate_bias: Whether their first dense layer has a bias. `None` for
+            `feed_forward_bias`.
         norm: `"layer_norm"` or `"rms_norm"`.
         norm_bias: Whether every LayerNorm has an offset.
         norm_placement: `"post"`, the norm follows the residual connection; or `"pre"`, it precedes
@@ -129,36 +129,37 @@ class BertConfig:
         activation: `"gelu_erf"` (the exact GELU), `"gelu_tanh"` (its tanh approximation, as in the
             released TF1 code), `"relu"`, `"silu"` or `"tanh"`. `"gelu"` is not accepted, since its
             meaning differs between releases.
-        masked_lm_head: `"tied"`, a dense layer, an activation and a norm, whose outputs are
-            multiplied by the token embeddings; or `"linear"`, a matrix of its own (EuroBERT).
+        masked_lm_head: `"tied"`, a dense layer, an activation and a norm, and then a product with
+            the token embeddings; or `"linear"`, a matrix of its own (EuroBERT).
         masked_lm_bias: Whether there is a bias for each token of the vocabulary.
         masked_lm_activation: The activation of the masked LM head. `None` for `activation`.
         pooler: Whether the encoder has a pooler. If not (DistilBERT, ELECTRA), tasks that need a
-            pooled output have their own.
+            pooled output have a pooler of their own.
         pooler_activation: The activation of the pooler of the encoder or task.
         pooler_dropout: Dropout rate before the dense layer of the pooler.
         pooler_norm: Whether a norm follows the pooler's activation.
-        pooling: What the pooler is applied to: `"first"`, the first token; `"last"`, the last one
-            that is not padding; `"mean"`, the mean of all tokens that are not padding; or `"late"`,
-            each of them, and the mean of its outputs is taken, which needs `pooler` to be False:
-            with a linear head on it, it is the mean of the logits of all tokens.
-            `None` for the last one if the encoder is causal, or else the first one.
-        token_pooler: Whether token classification and question answering apply the layer of the
-            pooler to every token, before their head.
+        pooling: The input of the pooler: `"first"`, the first token; `"last"`, the last token that
+            is not padding; `"mean"`, the mean of all tokens that are not padding; or `"late"`, each
+            of these tokens, and the mean of the outputs is pooled. (With a linear head, the result
+            is the mean of all tokens' logits.) `"late"` requires `pooler=False`. `None` for
+            `"last"` if the encoder is causal, otherwise `"first"`.
+        token_pooler: Whether token classification and question answering apply the pooler's layer
+            to every token, before their head.
         head_bias: Whether the dense layers of the pooler and of the masked LM head have biases.
         dropout: Dropout rate after the embeddings and after both sublayers of a block.
         embedding_dropout: Dropout rate after the embeddings. `None` for `dropout`.
         attention_dropout: Dropout rate on the attention probabilities.
         classifier_dropout: Dropout rate before a classification head. `None` for `dropout`.
-        token_dropout: Dropout rate before a token classification head. `None` for that of other
+        token_dropout: Dropout rate before a token classification head. `None` for the rate of other
             classification heads.
         answer_dropout: Dropout rate before a question answering head.
         layer_norm_epsilon: Added to the variance, or to the mean square, in every norm.
-        initializer_range: Standard deviation of the truncated normal initializer of kernels and
-            embeddings; values beyond two of them are drawn again.
-        scaled_initializer: Whether it is divided by `sqrt(2 num_layers)` for the last products of
-            both sublayers and for the dense layers of the pooler and of the masked LM head, and is
-            `hidden_dim ** -0.5` for classification heads (Megatron-LM, ModernBERT).
+        initializer_range: Standard deviation of the normal initializer of kernels and embeddings,
+            which is truncated at two standard deviations.
+        scaled_initializer: Whether to divide `initializer_range` by `sqrt(2 num_layers)` for the
+            output projections of both sublayers and the dense layers of the pooler and the masked
+            LM head, and to replace it with `hidden_dim ** -0.5` for classification heads
+            (Megatron-LM, ModernBERT).
         pad_token_id: The id of the padding token.
         tokenizer: The kind of tokenizer: `"wordpiece"`, `"byte_pair"` or `"sentence_piece"`.
         causal: Whether tokens attend only to themselves and to the tokens before them, as in the
@@ -166,13 +167,13 @@ class BertConfig:
         output_hidden_states: Whether a backbone also returns the hidden states of every block.
         output_attention_scores: Whether a backbone also returns the attention probabilities of
             every block.
-        heads_by_layer: The number of attention heads that each layer has left after pruning, from 1
-            to `num_heads`; equal for layers that share their attention. `None` for `num_heads` in
-            all layers. The dimension of a head does not change.
+        heads_by_layer: The number of attention heads of each layer after pruning, from 1 to
+            `num_heads`; equal for layers that share their attention. `None` for `num_heads` in all
+            layers. The dimension of a head does not change.
 
     Raises:
         ConfigError: If the type or the value of a field is not allowed; the message names the
-            field, the value and what is allowed.
+            field, the value and the allowed values.
 
     Example:
 
@@ -303,7 +304,7 @@ class BertConfig:
                 raise ConfigError(
                     f"BertConfig.{name} is {value!r}; it must be None with relative_positions."
                 )
-        # A quarter of the buckets have one distance each; at the end are the widest.
+        # The first half of each sign's buckets have one distance each; it must not be empty.
         if self.relative_buckets < 4 or self.relative_distance <= self.relative_buckets:
             raise ConfigError(
                 f"BertConfig.relative_buckets is {self.relative_buckets} and relative_distance is "
@@ -313,7 +314,7 @@ class BertConfig:
     def _check_heads_by_layer(self) -> None:
         if self.heads_by_layer is None:
             return
-        # JSON has lists
+        # JSON has lists and no tuples.
         heads = tuple(self.heads_by_layer)
         object.__setattr__(self, "heads_by_layer", heads)
         shared = [heads[owner] for owner in self.attention_owners if owner < len(heads)]
@@ -343,7 +344,7 @@ class BertConfig:
 
     @functools.cached_property
     def attention_windows(self) -> tuple[int | None, ...]:
-        """The attention window of each layer; `None` for one whose attention is global."""
+        """The attention window of each layer; `None` for global attention."""
         every = self.global_attention_every
         return tuple(
             None if every is not None and index % every == 0 else self.attention_window
@@ -361,7 +362,7 @@ class BertConfig:
 
     @functools.cached_property
     def attention_norms(self) -> tuple[bool, ...]:
-        """Whether the attention of each layer has a norm."""
+        """Whether each layer has an attention norm."""
         first = self.norm_placement == "post" or self.first_attention_norm
         return (first, *(True,) * (self.num_layers - 1))
 
@@ -372,12 +373,12 @@ class BertConfig:
 
     @functools.cached_property
     def attention_owners(self) -> tuple[int, ...]:
-        """The index of the block whose attention weights each block uses, which may be its own."""
+        """For each block, the index of the block that owns its attention weights."""
         return self._owners("attention")
 
     @functools.cached_property
     def feed_forward_owners(self) -> tuple[int, ...]:
-        """The index of the block whose feed-forward weights each block uses."""
+        """For each block, the index of the block that owns its feed-forward weights."""
         return self._owners("feed_forward")
 
     def _owners(self, part: str) -> tuple[int, ...]:
@@ -390,7 +391,7 @@ class BertConfig:
 
     @property
     def output_initializer_range(self) -> float:
-        """The standard deviation of the initial weights of the last product of a sublayer."""
+        """The initial standard deviation of output projections, pooler and masked LM head."""
         depth = 2 * self.num_layers if self.scaled_initializer else 1
         return float(self.initializer_range / depth**0.5)
 
@@ -428,7 +429,7 @@ class BertConfig:
 
     @property
     def effective_pooling(self) -> str:
-        """What the pooler is applied to: `pooling`, or the default of the kind of encoder."""
+        """The input of the pooler: `pooling`, or `"last"` if causal, otherwise `"first"`."""
         return self.pooling or ("last" if self.causal else "first")
 
     def replace(self, **changes: Any) -> BertConfig:

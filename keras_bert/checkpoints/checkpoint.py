@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An opened checkpoint: its configuration, and its weights and tokenizer, which are read lazily."""
+"""An opened checkpoint: its configuration, with weights and a tokenizer that are read lazily."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EncoderT = TypeVar("EncoderT", bound=Encoder)
 
 
 def registered_backbone(config: BertConfig, **arguments: Any) -> Any:
-    """Creates a `keras_bert.Backbone`, by its class in Keras' registry."""
+    """Creates a `keras_bert.Backbone`; its class comes from Keras' registry."""
     cls = keras.saving.get_registered_object("keras_bert>Backbone")
     if cls is None:
         raise TypeError("Pass the class of the encoder: cls=keras_bert.Backbone.")
@@ -39,25 +39,25 @@ _NAMES_SHOWN = 10
 class Checkpoint:
     """A checkpoint folder in any of the formats, as returned by `open_checkpoint`.
 
-    Opening a checkpoint only reads its configuration. Tensors, one at a time, and the vocabulary
-    are read when they are needed.
+    Opening a checkpoint only reads its configuration. The vocabulary and each tensor are read when
+    they are needed.
 
     Args:
         format: `"keras_bert"`, `"hugging_face"`, `"google_tf1"` or `"keras_hub"`.
         folder: The folder of the files.
         config: The architecture.
         backbone_layout: How the weights of the encoder are stored.
-        head_layouts: How the weights of each head that the format supports are stored.
+        head_layouts: For each head that the format supports, how its weights are stored.
         open_tensors: A function that opens the tensors.
         open_tokenizer: A function that reads the config of the tokenizer; it returns `None` if the
             folder has none.
         unsupported_heads: Error messages for heads that the tasks of this package do not support.
         num_tokens: The number of tokens when the tokenizer was saved; `None` if it is unknown.
         class_names: The names of the classes of a classifier, in the order of its outputs; `None`
-            if the files do not have them.
+            if no file names them.
         task: The settings of a task in a preset of this package; `None` in other formats.
-        decoder_is_tied: Whether a masked LM without a stored decoder decodes with the token
-            embeddings.
+        decoder_is_tied: Whether the token embeddings are the decoder of a masked LM if none is
+            stored.
 
     Example:
 
@@ -158,9 +158,9 @@ class Checkpoint:
         return stored.second_of_two + (shape[0] if stored.transposed else shape[-1])
 
     def with_scores(self) -> Checkpoint:
-        """Returns the checkpoint with the logit of a sigmoid as the score of a regression.
+        """Returns the checkpoint for a regression, with the logit of a sigmoid as the score.
 
-        Without it, the single output of a classifier with a sigmoid is read as two classes.
+        Otherwise, a classifier with a single output and a sigmoid is read as two classes.
         """
         head_layouts = {
             head: {
@@ -182,11 +182,11 @@ class Checkpoint:
         """Creates an encoder of this architecture, with randomly initialized weights.
 
         Args:
-            config: The architecture, with changes that do not affect weights. Defaults to
-                `config`.
+            config: An architecture that differs from the checkpoint's only in fields that do not
+                affect weights. Defaults to the checkpoint's.
             cls: The class of the encoder. Defaults to `keras_bert.Backbone`.
-            weights_fit: Whether to check first that the shapes of the stored tensors match the
-                configuration, before memory is allocated; `False` if weights will not be loaded.
+            weights_fit: Whether to check, before memory is allocated, that the shapes of the stored
+                tensors match the configuration; `False` if weights will not be loaded.
             **arguments: Other arguments of `cls`.
 
         Returns:
@@ -200,7 +200,7 @@ class Checkpoint:
         return cls(config or self.config, **arguments)
 
     def check_encoder(self) -> None:
-        """Checks that the tensors of the encoder match the configuration; the pooler is optional.
+        """Checks that the encoder's tensors match the configuration; the pooler is optional.
 
         Raises:
             CheckpointError: If tensors are missing or have the wrong shapes.
@@ -218,8 +218,8 @@ class Checkpoint:
     def load_into(self, backbone: Encoder, *, pooler_is_used: bool = True) -> None:
         """Loads the weights of an encoder.
 
-        If the checkpoint has no pooler, as models that were trained on tokens only, the encoder's
-        pooler is not changed, with a warning.
+        If the checkpoint has no pooler, such as a model that was trained on tokens only, the
+        encoder's pooler is not changed, with a warning.
 
         Args:
             backbone: The encoder.
@@ -240,21 +240,21 @@ class Checkpoint:
         self._load(targets, layout, "encoder")
 
     def load_head(self, name: str, head: Head, outputs: Sequence[int] | None = None) -> bool:
-        """Loads the weights of a head; if the checkpoint does not have it, warns instead.
+        """Loads the weights of a head; warns if the checkpoint does not have the head.
 
         Args:
             name: The name of the head: `"classifier"`, `"masked_lm"`, `"next_sentence"`, … (see
                 `heads`).
             head: The layer or the layers of the head, built; see `head_weights`.
-            outputs: For each output of a classifier, the index of the stored output to load it
-                from; `None` keeps the stored order.
+            outputs: For each output of a classifier, the index of the stored output to load;
+                `None` keeps the stored order.
 
         Returns:
-            Whether the checkpoint has the head, or the head has no weights.
+            Whether the weights were loaded; also `True` if the head has no weights.
 
         Raises:
             CheckpointError: If the checkpoint has only a part of the head, weights have the wrong
-                shapes, or the head has a meaning that is not supported.
+                shapes, or no task of this package supports the head.
         """
         targets = weights.head_weights(head)
         if not targets:
@@ -269,11 +269,11 @@ class Checkpoint:
         return True
 
     def leave_head(self, name: str) -> None:
-        """Marks a head as used that is intentionally not loaded, so that `unused` excludes it."""
+        """Excludes a head that is intentionally not loaded from `unused`."""
         self._used_names |= _names(self._resolve(self.head_layouts[name]))
 
     def unused(self) -> list[str]:
-        """Returns the names (in the files) of tensors that have not been used so far."""
+        """Returns the names in the files of tensors that have not been used so far."""
         rest = set(self._tensors.names()) - self._used_names
         return sorted(self._tensors.label(name) for name in rest)
 
@@ -288,7 +288,7 @@ class Checkpoint:
             raise CheckpointError(f"{self.folder}: {self.unsupported_heads[head]}")
         if head != "masked_lm" or self.config.masked_lm_head != "tied":
             return
-        # The decoder of a masked LM of this package is the table of the token embeddings.
+        # In this package, the token embeddings are the decoder of a masked LM.
         table = self._resolve(self.backbone_layout)["token_embedding.embeddings"]
         differing = [
             self._tensors.label(name)

@@ -31,8 +31,8 @@ from keras_bert.tasks.student_initialization import student_from_teacher
 from keras_bert.tasks.task import Task
 from keras_bert.tasks.text_classifier import TextClassifier
 
-# The default loss weights of divergence, labels and cosine distance: those of DistilBERT for masked
-# LMs, and equal weights of both kinds of targets for classifiers.
+# The default loss weights of divergence, labels and cosine distance: DistilBERT's for masked LMs,
+# and equal weights of teacher and labels for classifiers
 _MASKED_LM_WEIGHTS = (5.0, 2.0, 1.0)
 _CLASSIFIER_WEIGHTS = (0.5, 0.5, 0.0)
 DIVERGENCE_TOKENS = ("masked", "all")
@@ -48,9 +48,9 @@ class Distiller(CustomObjective, Task):
     the labels (the masked tokens, or the classes); and for masked LMs, the cosine distance between
     the last hidden states, over all tokens except padding.
 
-    `fit` and `evaluate` take the same data as the student's. A classifier can also be
-    trained without labels, on the teacher's outputs alone: omit `y`, or use the label -1 (for
-    regression NaN) for rows without a label.
+    `fit` and `evaluate` take the same data as the student. A classifier can also learn without
+    labels, from the teacher's outputs alone: omit `y`, or use the label -1 (for regression NaN)
+    for rows without a label.
 
     The student is trained in place: save, export and evaluate the task that was passed as
     `student`. The teacher is frozen, runs without dropout, and is not saved in presets.
@@ -60,7 +60,7 @@ class Distiller(CustomObjective, Task):
 
     Args:
         student: A `MaskedLM` or a `TextClassifier`; see `student_from_teacher`.
-        teacher: A task of the same class with the same vocabulary or classes.
+        teacher: A task of the same class, with the same vocabulary and classes.
         temperature: The divisor of logits before they are compared. Defaults to 2.
         divergence_weight: Loss weight of the divergence from the teacher. Defaults to 5 for masked
             LMs and 0.5 for classifiers.
@@ -68,25 +68,26 @@ class Distiller(CustomObjective, Task):
             classifiers.
         cosine_weight: Loss weight of the cosine distance. Defaults to 1 for masked LMs; must be 0
             for classifiers.
-        divergence_tokens: The tokens at which distributions of masked LMs are compared: `"masked"`,
-            or `"all"` tokens except padding, which is the default of DistilBERT's released code and
-            needs logits over the vocabulary for seven times as many tokens.
-        project_hidden: Whether to train a projection of the student's hidden states, to compare
-            them with the teacher's, if their dimensions differ; otherwise this is an error.
+        divergence_tokens: The tokens at which the distributions of masked LMs are compared:
+            `"masked"`; or `"all"`, all tokens except padding, the default of DistilBERT's released
+            code, which needs logits over the vocabulary for seven times as many tokens.
+        project_hidden: If the hidden dimensions of student and teacher differ, whether to train a
+            projection of the student's hidden states to the teacher's dimension. Without it, such a
+            pair is an error.
         name: The name of the model.
 
     Call arguments:
         inputs: The inputs of the student.
 
     Returns:
-        A dict of `student_logits` and `teacher_logits`, and also of `student_hidden` and
-        `teacher_hidden` if these are compared.
+        A dict of `student_logits` and `teacher_logits`, and if the hidden states are compared, also
+        of `student_hidden` and `teacher_hidden`.
 
     Raises:
-        TypeError: If student and teacher are not of the same class, or of a class that is not
-            supported.
-        ValueError: If they share an encoder, differ in vocabulary or classes, or in their hidden
-            dimension without `project_hidden`.
+        TypeError: If student and teacher are not both a `MaskedLM` or both a `TextClassifier`.
+        ValueError: If one has `multi_label`, they share an encoder, they differ in vocabulary or
+            classes, they differ in hidden dimension without `project_hidden`, or an option is
+            invalid.
 
     Example:
 
@@ -238,7 +239,7 @@ class Distiller(CustomObjective, Task):
         values["accuracy"] = (ops.cast(is_right, "float32"), labeled)
         return values
 
-    # The input is that of the student, except that rows of classifiers may have no labels.
+    # The student reads the input, except that rows of classifiers may have no labels.
 
     def _read(
         self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
@@ -253,7 +254,7 @@ class Distiller(CustomObjective, Task):
         return self.student_task._batches(rows, options)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Computes the logits of the student; see its `predict`."""
+        """Computes the outputs of the student; see its `predict`."""
         return self.student_task.predict(x, *args, **kwargs)
 
     def save_to_preset(self, preset_dir: str | os.PathLike[str]) -> None:
@@ -291,9 +292,9 @@ class Distiller(CustomObjective, Task):
 def _apply_task(
     task: MaskedLM | TextClassifier, inputs: dict[str, Any], with_hidden: bool, everywhere: bool
 ) -> dict[str, Any]:
-    """Applies a task to inputs; returns its symbolic `logits`, and `hidden` if it is compared.
+    """Returns the symbolic `logits` of a task, and its `hidden` states if `with_hidden`.
 
-    Logits of a masked LM are of all tokens if `everywhere`.
+    A masked LM has logits for the masked tokens only, or for all tokens if `everywhere`.
     """
     if not isinstance(task, MaskedLM):
         return {"logits": task(inputs)}
@@ -313,7 +314,7 @@ def _squared_difference(x: Any, y: Any) -> Any:
 
 
 def _known_labels(y: Any, rows: Any, is_regression: bool) -> tuple[Any, Any]:
-    """Replaces labels that mean that a row has none, and returns the weights of the labels."""
+    """Replaces the labels of unlabeled rows with 0; returns the labels and their weights."""
     if y is None:
         return None, rows
     y = ops.reshape(y, (-1,))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ensembles: the averaged predictions of several trained models of one task."""
+"""Ensembles average the predictions of several trained models of one task."""
 
 from __future__ import annotations
 
@@ -27,30 +27,29 @@ from keras_bert.tasks.token_classifier import TokenClassifier
 class Ensemble(Task):
     """Several trained models of one task, as one model of that task that averages them.
 
-    It answers, predicts, evaluates, saves and exports as its members do, from one tokenization and
-    one pipeline of batches. Each batch is computed by every member, one after another. It is not
-    trained: it shares the weights of its members, which may be trained before or after.
+    It answers, predicts, evaluates, saves and exports as its members do. Text is tokenized and
+    batched once, and all members compute each batch, one after another. An ensemble is not trained:
+    it shares the weights of its members, which may be trained before or after.
 
     The average depends on the class of the members:
 
     - `TextClassifier`, `TokenClassifier`, `MultipleChoice`: the probabilities of the classes or
-      choices, and of a regression the scores. The logits of `predict` are the logarithms of the
-      mean probabilities, or with `multi_label` the logits of each. `thresholds` are the means of
-      those of the members; `tune_thresholds` finds the ensemble's own.
+      choices, or the scores of a regression. `predict` returns the logarithms of the mean
+      probabilities as logits, or with `multi_label` the logit of each mean probability. Each of the
+      `thresholds` is the mean over the members; `tune_thresholds` finds the ensemble's own.
     - `QuestionAnswerer`: the start logits and the end logits of each token of each window, before
-      spans are chosen. (Probabilities would be normalized in each window, while the scores of
-      spans are compared between the windows of a passage.) `null_threshold` is the mean of those
-      of the members.
+      spans are chosen. (Probabilities would be normalized in each window, but the scores of spans
+      are compared across the windows of a passage.) `null_threshold` is the mean over the members.
 
-    Members must be of the same class, have the same preprocessor (tokenizer, `sequence_length` and
-    other options) and the same classes; the order of `class_names` may differ: the first
-    member's counts. Their encoders may differ in everything else. An ensemble of one model answers
+    Members must be of the same class, and have the same preprocessor (tokenizer, `sequence_length`
+    and other options) and the same classes. The order of `class_names` may differ; the ensemble has
+    the first member's. The encoders may differ in everything else. An ensemble of one model answers
     as that model.
 
-    Ensembles of a task of your own are a class too: a subclass of `Ensemble` and of the task.
+    For an ensemble of your own task, define a subclass of `Ensemble` and of the task.
 
     Args:
-        members: The models, one or more, such as several seeds'.
+        members: One or more models, such as models that were trained with different seeds.
         name: The name of the model.
 
     Call arguments:
@@ -60,7 +59,8 @@ class Ensemble(Task):
         The same as each member's.
 
     Raises:
-        TypeError: If a member is of a class that has no ensemble, such as `TextEmbedder`.
+        TypeError: If members are of different classes, or of a class without an ensemble, such as
+            `TextEmbedder`.
         ValueError: If there are no members, or they differ in more than their encoders; the message
             names the difference.
 
@@ -78,13 +78,13 @@ class Ensemble(Task):
         [BERT](https://arxiv.org/abs/1810.04805), section 4.2, "Ensemble" of table 2.
     """
 
-    # The options of members that must be equal, and those whose mean the ensemble has
+    # Options that must be equal for all members, and options that are averaged over them
     shared_options: ClassVar[tuple[str, ...]] = ()
     mean_options: ClassVar[tuple[str, ...]] = ()
 
     def __new__(cls, members: Sequence[Task] = (), **kwargs: Any) -> Any:
-        # `Ensemble(members)` is an object of the subclass for their class. (Keras also calls this
-        # without arguments.)
+        # `Ensemble(members)` creates an object of the subclass for their task. (Keras also calls
+        # this without arguments.)
         if cls is Ensemble and members:
             cls = _ensemble_class(members)
         return super().__new__(cls, members, **kwargs)
@@ -98,7 +98,7 @@ class Ensemble(Task):
             [_columns(first, member) for member in members],
             name="averaged",
         )
-        # Not the constructor of the class of the members, which makes a head of its own
+        # Not `super().__init__`: the constructor of the members' class would create a head.
         Task.__init__(
             self,
             inputs=first.input,
@@ -116,7 +116,7 @@ class Ensemble(Task):
 
     @staticmethod
     def averaging(member: Any) -> Callable[[Sequence[Any]], Any]:
-        """Returns how outputs are averaged: a function of a list of the outputs of all members.
+        """Returns the function that averages the outputs of all members, given as a list.
 
         Args:
             member: One of the members.
@@ -143,7 +143,7 @@ class Ensemble(Task):
 
     @property
     def backbone(self) -> Never:  # type: ignore[override]
-        """Refused, since there are several.
+        """Refused, since each member has its own.
 
         Raises:
             ValueError: Always.
@@ -296,7 +296,7 @@ def _ensemble_class(members: Sequence[Task]) -> type[Ensemble]:
     Raises:
         TypeError: If they are of several classes, or there is no such subclass.
     """
-    # By their first class besides `Ensemble`
+    # By the task that each subclass inherits from besides `Ensemble`
     classes: dict[type, type[Ensemble]] = {
         ensemble.__bases__[-1]: ensemble for ensemble in Ensemble.__subclasses__()
     }
@@ -346,7 +346,7 @@ def _facts(member: Any, shared_options: Sequence[str], with_preprocessor: bool) 
         return facts
     if member._preprocessor_config() is None:
         return {**facts, "preprocessor": "none"}
-    # With the defaults of what the config in a file of an earlier release lacks
+    # From the preprocessor, which adds defaults for options that an older file lacks
     preprocessor = member.preprocessor.get_config()
     tokenizer = preprocessor.pop("tokenizer")
     facts |= {"preprocessor": "one", **preprocessor}
@@ -354,7 +354,7 @@ def _facts(member: Any, shared_options: Sequence[str], with_preprocessor: bool) 
 
 
 def _shown(value: Any) -> str:
-    """Returns a value for an error message; of a vocabulary its size."""
+    """Returns a value as text for an error message; for a vocabulary, its size."""
     is_long = isinstance(value, (list, dict))
     return f"one of {len(value):,} entries" if is_long else str(value)
 
@@ -367,12 +367,12 @@ def _columns(first: Any, member: Any) -> list[int] | None:
 
 
 def _mean_option(members: Sequence[Any], option: str) -> float | tuple[float, ...] | None:
-    """Returns the mean of the values of an option; `None` if they are `None`.
+    """Returns the mean of an option over the members; `None` if all have `None`.
 
-    If there is one for each class, it is the mean of each, in the order of the first member's.
+    An option with a value for each class has a mean for each, in the first member's order.
 
     Raises:
-        ValueError: If only some of them are `None`.
+        ValueError: If only some members have `None`.
     """
     values: list[Any] = [getattr(member, option) for member in members]
     if values.count(None) == len(values):

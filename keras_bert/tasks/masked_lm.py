@@ -50,9 +50,9 @@ class MaskedRows(NamedTuple):
 
     Attributes:
         token_ids: The ids of each text, with special tokens.
-        positions: For each text the positions of the outputs that predict its masks: the masks
-            themselves, or, in a causal model, the tokens before.
-        spans: For each text the start and the end of each mask, in characters.
+        positions: For each text the positions that predict its masks: the masks themselves, or in
+            a causal model the tokens before them.
+        spans: For each text the start and the end of each mask, offsets in characters.
     """
 
     token_ids: list[list[int]]
@@ -93,7 +93,7 @@ class MaskedTokenTask(Task):
         return rows
 
     def _predict_rows(self, *args: Any, **kwargs: Any) -> Any:
-        # It needs the positions of masks.
+        # The model needs `mask_positions`, which a row of text does not have.
         of_text = f"; for text, use `{self.verb}`" if self.verb else ""
         raise ValueError(f"`predict` of a {type(self).__name__} takes ids{of_text}.")
 
@@ -128,13 +128,13 @@ class MaskedLM(MaskedTokenTask):
     masked_lm.fit(["a gripping film", "a moving film"])  # goes on with the pre-training
     ```
 
-    `fit` and `evaluate` take text without labels. In training the masks differ in each epoch, in
-    evaluation they are always the same. With a causal encoder, they train and evaluate a
+    `fit` and `evaluate` take text without labels. In training, the masks differ in each epoch; in
+    evaluation, they are always the same. A causal encoder is trained and evaluated as a
     left-to-right language model instead, in which every token predicts the next one.
 
     The defaults of `compile()` are AdamW with a learning rate of 1e-4, the cross-entropy of the
-    masked tokens (divided by the sum of the sample weights, and not by the number of slots),
-    accuracy and perplexity.
+    masked tokens (divided by the sum of the sample weights, not by the number of slots), accuracy
+    and perplexity.
 
     Args:
         backbone: The encoder, a `Backbone`.
@@ -208,12 +208,12 @@ class MaskedLM(MaskedTokenTask):
     ) -> Any:
         """Predicts the most likely tokens for each `[MASK]` (RoBERTa: `<mask>`) in a text.
 
-        A causal model predicts a mask from the text before it only.
+        A causal model predicts a mask only from the text before it.
 
         Args:
             x: A string or a list of strings, each with at least one `[MASK]`.
-            batch_size: The number of texts in a batch. Defaults to 32, or fewer if texts have very
-                many masks.
+            batch_size: The maximum number of texts in a batch, which has fewer if texts have very
+                many masks. Defaults to 32.
             verbose: 0 or 1; 1 shows a progress bar.
             top_k: The number of tokens to return for each mask.
             targets: The tokens to choose from, a token or a list of tokens, as they are in the
@@ -223,12 +223,13 @@ class MaskedLM(MaskedTokenTask):
             For each mask, a list of `top_k` dicts in descending order of `score`: `token`, `score`
             (its probability) and `text` (the text with this mask replaced by the token). For a text
             with several masks, a list of such lists; for a list of texts, a list of the results.
-            With `targets`, there are at most as many dicts as targets; the probabilities remain
-            those among all tokens.
+            With `targets`, there are at most as many dicts as targets; `score` is still the
+            probability among all tokens.
 
         Raises:
-            ValueError: If a row is not text, or has no `[MASK]` within `sequence_length`; or if
-                `targets` is empty or has tokens that are not in the vocabulary.
+            ValueError: If a row is not text, or has no `[MASK]` within `sequence_length`; if
+                `targets` is empty or has tokens that are not in the vocabulary; or if `top_k` is
+                not from 1 to the size of the vocabulary.
 
         Example:
 
@@ -294,7 +295,7 @@ class MaskedLM(MaskedTokenTask):
         """Converts texts with `[MASK]` (RoBERTa: `<mask>`) to ids and the positions to predict.
 
         Args:
-            texts: The texts; they are cut at `sequence_length`.
+            texts: The texts, which are truncated to `sequence_length`.
 
         Returns:
             A `MaskedRows`, a tuple of `token_ids`, `positions` and `spans`.
@@ -324,9 +325,9 @@ class MaskedLM(MaskedTokenTask):
 
 
 def masked(masker: Any, batch: tuple[Any, ...], step: int | None) -> tuple[Any, Any, Any]:
-    """Masks `(features,)` or `(features, weights)`: `(features, mask_ids, mask_weights)`.
+    """Masks `(features,)` or `(features, weights)`; returns features, mask ids and mask weights.
 
-    The masks depend on the step; without, on the ids of the batch.
+    The masks depend on the step, or on the ids of the batch if the step is `None`.
     """
     features, *row_weights = batch
     features = masker(features, step)
@@ -337,7 +338,7 @@ def masked(masker: Any, batch: tuple[Any, ...], step: int | None) -> tuple[Any, 
 
 
 def masked_by_rows(masker: MaskedLMMasker, batch: tuple[Any, ...], _: int) -> tuple[Any, Any, Any]:
-    """Masks each row of a batch as `masked` does, but on its own, whatever its batch."""
+    """Masks like `masked`, but each row alone, so that its masks do not depend on the batch."""
     features, *row_weights = batch
     ids, mask = features["token_ids"], features["padding_mask"]
     rows, slots = len(ids), masker.num_slots(ids.shape[1])
@@ -365,7 +366,7 @@ def token_batches(
     """Groups rows that are already tokenized into length-bucketed batches of `(features, index)`.
 
     `index` has the indices of the rows, int64 `(batch,)`. The positions to predict are padded with
-    0 to a power of two, so that a compiler sees few shapes.
+    0 to a power of two, so that few shapes are compiled.
     """
 
     def with_positions(batch: Batch) -> tuple[Any, ...]:

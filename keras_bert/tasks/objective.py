@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The losses and metrics of tasks, which are means over rows or tokens, and not over batches."""
+"""The losses and metrics of tasks: means over rows or tokens, not over batches."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.optimizer_updates import num_replicas, sum_over_replicas
 
 # (minimum hidden_dim, learning rate). MiniLM's rate was measured, the next is interpolated, and
-# those of BASE and LARGE are among the paper's (2e-5, 3e-5, 5e-5).
+# BASE and LARGE have rates of the paper (2e-5, 3e-5, 5e-5).
 _FINE_TUNING_RATES = ((1024, 2e-5), (768, 3e-5), (512, 1e-4), (0, 1.5e-4))
 
 
 def fine_tuning_rate(hidden_dim: int) -> float:
-    """Returns the default peak learning rate of fine-tuning, which small encoders need higher.
+    """Returns the default peak learning rate of fine-tuning, which is higher for small encoders.
 
     | hidden_dim | learning rate | source |
     |---|---|---|
@@ -50,11 +50,11 @@ def fine_tuning_rate(hidden_dim: int) -> float:
 class Objective:
     """The losses of a compiled model: for each output a weighted mean over all rows or tokens.
 
-    Keras' are means of the means of batches, which depend on the batches.
+    Keras averages the means of the batches instead, so that its loss depends on the batching.
 
     Args:
-        losses: The loss and the loss weight of each output; "" is a single output.
-        means: For each output the mean of its loss, which `fit` and `evaluate` report.
+        losses: The loss and the loss weight of each output; a single output has the name "".
+        means: For each output the metric that averages its loss, for `fit` and `evaluate`.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Objective:
         )
 
     def divisors(self, y: Any, outputs: Any, sample_weight: Any) -> Any:
-        """Returns what `loss` divides the losses of a batch by, float32 `(losses,)`.
+        """Returns the divisor of each loss of a batch, float32 `(losses,)`.
 
         The `outputs` are symbolic.
         """
@@ -104,7 +104,7 @@ class Objective:
         )
 
     def _outputs(self, y: Any, y_pred: Tensor, sample_weight: Any) -> Iterator[tuple[Any, ...]]:
-        """Yields name, loss, loss weight, targets, values and sample weights of each output."""
+        """Yields the name, loss, loss weight, targets, output and sample weights of each output."""
         for name, (loss, weight) in self._losses.items():
             target, output, weights = _of_output(name, y, y_pred, sample_weight)
             weights = weights_of_targets(weights, ops.shape(output)[:-1])
@@ -112,12 +112,12 @@ class Objective:
 
 
 def _of_output(name: str, *parts: Any) -> list[Any]:
-    """Returns the targets, outputs or sample weights for one of the outputs of a model."""
+    """Returns the part for one output from targets, outputs or sample weights."""
     return [part[name] if isinstance(part, Mapping) else part for part in parts]
 
 
 def weights_of_targets(weights: Any, shape: Sequence[Any]) -> Any:
-    """Repeats the weight of each row for its targets, which may have a second axis.
+    """Repeats the weight of each row for all targets of the row, if there is a second axis.
 
     The divisor of a loss is the sum of the weights of all targets.
     """
@@ -129,8 +129,8 @@ def weights_of_targets(weights: Any, shape: Sequence[Any]) -> Any:
 def class_loss() -> keras.losses.Loss:
     """Returns the cross-entropy of logits for class ids.
 
-    It is divided by the sum of the sample weights and not by their number, since padding rows, and
-    tokens that are not the first subword of a word, have weight 0.
+    It is divided by the sum of the sample weights and not by their number, since padding rows have
+    weight 0, and so do tokens that are not the first subword of a word.
     """
     return keras.losses.SparseCategoricalCrossentropy(
         from_logits=True, reduction="mean_with_sample_weight"
@@ -143,7 +143,7 @@ def class_accuracy() -> keras.metrics.Metric:
 
 
 def takes_ids(loss: Any) -> bool:
-    """Returns whether the targets of a loss are ids; `None` is the default loss, with ids."""
+    """Returns whether the targets of a loss are ids; so they are for the default loss, `None`."""
     return loss is None or loss_name(loss).startswith("sparse")
 
 
@@ -159,7 +159,7 @@ def computes_in_float16(backbone: Backbone) -> bool:
 
 
 def joined_metrics(metrics: Any, weighted: Any) -> Any:
-    """Joins the metrics of both arguments of `compile`, by output if they are dicts."""
+    """Joins `metrics` and `weighted_metrics` of `compile`, by output if they are dicts."""
     if metrics is None or weighted is None:
         return weighted if metrics is None else metrics
     if isinstance(metrics, Mapping) and isinstance(weighted, Mapping):
@@ -177,8 +177,8 @@ def joined_metrics(metrics: Any, weighted: Any) -> Any:
 def class_accuracies(metrics: Any, loss: Any) -> Any:
     """Replaces `"accuracy"` with `ClassAccuracy` if labels are class ids.
 
-    Keras' own accuracy averages over the length of a batch first. For one-hot labels, the reverse
-    replacement is made.
+    Keras' own accuracy averages over the length of a batch first. For one-hot labels, replaces
+    `ClassAccuracy` with `"accuracy"` instead.
     """
     if isinstance(metrics, Mapping):
         return {
@@ -194,7 +194,7 @@ def class_accuracies(metrics: Any, loss: Any) -> Any:
 
 
 def new_objective(loss: Any, weights: Any, outputs: Mapping[str, ElementMean]) -> Objective | None:
-    """Returns the objective of the arguments of `compile`; `None` for forms left to Keras."""
+    """Returns the objective for arguments of `compile`; `None` if Keras must handle them."""
     losses = dict(loss) if isinstance(loss, Mapping) else {"": loss}
     losses = {name: _as_loss(part) for name, part in losses.items()}
     coefficients = weights if isinstance(weights, Mapping) else {"": weights}
@@ -205,7 +205,7 @@ def new_objective(loss: Any, weights: Any, outputs: Mapping[str, ElementMean]) -
     if any(isinstance(value, Sequence) for value in coefficients.values()):
         return None
     shared = coefficients.get("")
-    # In the same order as Keras sums them
+    # In the order in which Keras sums them
     weighted = {
         name: (
             losses[name],
@@ -230,7 +230,7 @@ def _divisor(loss: keras.losses.Loss, shape: Sequence[Any], weights: Any) -> Any
 
 
 def _divisors_of_update(x: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Returns this replica's part of the divisor of each loss, if the update has micro-batches."""
+    """Returns this replica's share of each loss's divisor; `{}` without micro-batches."""
     divisors = x.get(LOSS_DIVISORS) if isinstance(x, Mapping) else None
     if divisors is None:
         return {}
@@ -239,10 +239,10 @@ def _divisors_of_update(x: Any, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _share_of_update(mean: Any, divisor: Any, of_update: Any) -> Any:
-    """Scales the mean of a batch, so that the update has the mean over all that it is made of.
+    """Scales the mean of a batch, so that the update is the mean over all its rows or tokens.
 
-    Keras has divided it by the number of replicas, as if each had targets of the same weight, and
-    the optimizer takes the mean of micro-batches.
+    Keras divides the mean by the number of replicas, as if the targets of each had the same total
+    weight, and the optimizer averages micro-batches in the same way.
     """
     if num_replicas() == 1 and of_update is None:
         return mean
@@ -266,21 +266,21 @@ class CustomObjective:
         return ()
 
     def _report(self, names: Iterable[str]) -> None:
-        """Creates the means that are reported with these names."""
+        """Creates the metrics that are reported under these names."""
         self._means = {name: ElementMean(name=name) for name in names}
 
     def _loss_parts(self) -> Mapping[str, float]:
-        """Returns the means that the loss is the sum of, with the loss weight of each."""
+        """Returns the names of the losses that are summed, with the loss weight of each."""
         raise NotImplementedError
 
     def _loss_targets(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, Mapping[str, Any]]:
-        """Returns the targets, and the weights of the values of each of the parts of the loss."""
+        """Returns the targets, and for each part of the loss the weights of its values."""
         raise NotImplementedError
 
     def _values(
         self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any
     ) -> Mapping[str, tuple[Any, Any]]:
-        """Returns the values of a batch for the reported means, and their weights."""
+        """Returns the values of a batch for each reported metric, and their weights."""
         raise NotImplementedError
 
     def _has_loss_divisors(self) -> bool:
@@ -329,7 +329,7 @@ class CustomObjective:
 
         Args:
             optimizer: See `keras.Model.compile`. Defaults to `keras_bert.optimizers.AdamW` with a
-                learning rate of 1e-4 in pre-training, and the student's where it is a
+                learning rate of 1e-4 in pre-training, and the student's default where it is a
                 classifier.
             loss: Must be `None`.
             **kwargs: Other arguments of `keras.Model.compile`, except losses and metrics.
@@ -356,7 +356,7 @@ class CustomObjective:
 
 
 def _weighted_mean(values: Any, weights: Any, of_update: Any) -> Any:
-    """Returns a replica's part of the mean over all replicas, which sum their losses."""
+    """Returns this replica's term of the mean over all replicas, which sum their losses."""
     (total,) = sum_over_replicas([ops.sum(weights) if of_update is None else of_update])
     return ops.divide_no_nan(ops.sum(values * weights), total)
 
@@ -364,8 +364,8 @@ def _weighted_mean(values: Any, weights: Any, of_update: Any) -> Any:
 def slot_targets(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
     """Returns the ids of masked tokens and their weights, int32 and float32 `(batch, slots)`.
 
-    Labels and weights may be dicts as for `Pretrainer`; without weights, slots at position 0 are
-    ignored.
+    Targets and weights may be dicts, as for `Pretrainer`. Without weights, slots at position 0 have
+    the weight 0.
     """
     ids, weights = _of_output("masked_lm_logits", y, sample_weight)
     if weights is None:
@@ -374,7 +374,7 @@ def slot_targets(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
 
 
 def token_weights(x: Any, slot_weights: Any) -> Any:
-    """Returns the largest weight of a row's slots for each of its tokens, 0 for padding."""
+    """Returns for each token the largest weight of its row's slots, 0 for padding."""
     of_rows = ops.amax(slot_weights, axis=1, keepdims=True)
     mask = x.get("padding_mask")
     mask = x.get("sequence_ids") if mask is None else mask

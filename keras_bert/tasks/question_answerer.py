@@ -56,13 +56,13 @@ class QuestionAnswerer(Task):
     that does not contain the answer is `[CLS]`.
 
     `fit` and `evaluate` take questions with their answers: a list of dicts of `question`, `context`
-    and `answers` (each with `text` and `answer_start`, as a list of dicts like in SQuAD files or as
-    a dict of two lists; empty if the question is unanswerable), a dict or data frame of these
-    columns, or the examples of `keras_bert.data.read_squad`. The target is the first answer that
-    has a token. `batch_size` counts windows, `validation_split` holds out questions, and
-    `validation_data` is questions too. For features, `y` is a dict of `start_logits` and
-    `end_logits`, positions `(batch,)`. For questions, `predict` returns a dict of lists with an
-    array `(length,)` for each window.
+    and `answers`, a dict or data frame of these columns, or the examples of
+    `keras_bert.data.read_squad`. `answers` is a list of dicts of `text` and `answer_start`, as in
+    SQuAD files, or a dict of two lists; it is empty if the question is unanswerable. The target is
+    the first answer that has a token. `batch_size` counts windows, `validation_split` sets aside
+    questions, and `validation_data` has questions too. For features, `y` is a dict of
+    `start_logits` and `end_logits`, positions `(batch,)`. For questions, `predict` returns a dict
+    of lists with an array `(length,)` for each window.
 
     The defaults of `compile()` are AdamW with a learning rate for the size of the encoder, the mean
     of the cross-entropies of the start position and of the end position, and the accuracy of each.
@@ -75,11 +75,12 @@ class QuestionAnswerer(Task):
             which is 0 for BERT.
         max_answer_length: Maximum length of an answer in tokens. Defaults to 30.
         null_threshold: If the null score exceeds the score of the best span by more than this
-            threshold, `answer` returns an empty answer. `None` returns a span, unless none of the
-            20 best start tokens and end tokens of a window make one, as in the released code.
-        negative_share: The share of the windows without the answer that `fit` trains on, of
-            questions that have another window with it: a random sample, the same one in each
-            epoch. Long documents have many of them. 1 trains on all, as for SQuAD in the paper.
+            threshold, `answer` returns an empty answer. With `None`, it returns the best span, and
+            an empty answer only if the 20 best start tokens and end tokens of each window form no
+            span, as in the released code.
+        negative_share: The fraction of negatives that `fit` trains on: windows without the answer,
+            where another window of the question has it. `fit` samples them at random, once for all
+            epochs. Long documents have many. 1 trains on all, as for SQuAD in the paper.
         top_layers: Keras layers that are applied one after another to the sequence output `(batch,
             length, hidden)`, before the head; the last one returns `(batch, length, features)`. See
             `keras_bert.layers.bidirectional_lstm`. Layers that read padding are refused. Defaults

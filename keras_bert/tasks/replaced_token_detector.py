@@ -44,11 +44,11 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
     """ELECTRA: a discriminator that detects which tokens of a text were replaced by a generator.
 
     The generator, a second and smaller encoder, is trained at the same time to predict masked
-    tokens. Samples of its predictions replace the masked tokens in the input of the discriminator.
-    Both encoders share the token, segment and position embeddings and their LayerNorm, or the token
-    embeddings alone (see `embedding_sharing`). The gradients of the discriminator's loss do not
-    flow through the samples to the generator. A sample that is equal to the original token counts
-    as not replaced.
+    tokens. Samples from its predictions replace the masked tokens in the input of the
+    discriminator. Both encoders share the token, segment and position embeddings and their
+    LayerNorm, or the token embeddings alone (see `embedding_sharing`). The gradients of the
+    discriminator's loss do not flow through the samples to the generator. A sample that is equal to
+    the original token counts as not replaced.
 
     `fit` and `evaluate` take the same data as in `MaskedLM`: text without labels, or ids with
     `mask_positions`, the original ids as `y`, and their sample weights. For text, 85% of the
@@ -63,14 +63,15 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
             ids only.
         generator: The architecture of the generator, a `BertConfig` or its `to_dict()`. It must
             have the same `vocabulary_size`, `max_sequence_length`, `num_segments` and embedding
-            dimension. Defaults to one of `generator_size`.
+            dimension. Defaults to the discriminator's architecture, scaled by `generator_size`.
         generator_size: The hidden dimension, the number of heads and the intermediate dimension of
-            the generator, as a fraction of the discriminator's; the number of layers is the
-            same. Defaults to 0.25.
+            the generator, as a fraction of the discriminator's; the number of layers is the same.
+            Defaults to 0.25.
         discriminator_weight: Loss weight of the discriminator. Defaults to 50.
         embedding_sharing: `"all"`, as in ELECTRA; or `"disentangled"`, as in DeBERTaV3: the token
-            embeddings of the discriminator are the sum of the generator's, which its loss does not
-            change, and of a table that begins with zeros. Defaults to `"all"`.
+            embeddings of the discriminator are the generator's plus a table of its own, which
+            begins at zero. The discriminator's loss does not change the generator's. Defaults to
+            `"all"`.
         masking: A dict of options of `keras_bert.data.MaskedLMMasker.from_tokenizer` for masking
             text, such as `{"mask_selection_rate": 0.25}`.
         seed: Integer seed of sampling in training; `None` for a random seed.
@@ -226,8 +227,8 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         Args:
             preset: The checkpoint of the discriminator; see `Task.from_preset`. A preset that was
                 saved by a detector contains the generator too.
-            generator_preset: The checkpoint of the generator. The embeddings that are shared are
-                those of the discriminator.
+            generator_preset: The checkpoint of the generator. Shared embeddings are loaded from the
+                discriminator's checkpoint.
             load_weights: Whether to load the weights; otherwise they are initialized randomly.
             **options: See `Task.from_preset`.
 
@@ -262,7 +263,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
                 f"{preset} has no generator; it is initialized randomly, except its embeddings.",
             )
         else:
-            # Before the discriminator, whose embeddings then replace those that are shared
+            # Before the discriminator, so that shared embeddings end up as the discriminator's
             second.load_into(task.generator, pooler_is_used=False)
             for name, head in task.generator_heads.items():
                 second.load_head(name, head)
@@ -295,8 +296,8 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         return {"masked_lm_loss": 1.0, "replaced_token_loss": self.discriminator_weight}
 
     def _loss_targets(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, dict[str, Any]]:
-        # The generator is measured on the masked tokens; the discriminator on all tokens except
-        # padding, in rows that have a masked token with a weight.
+        # The generator's loss is over the masked tokens. The discriminator's is over all tokens
+        # except padding, in rows that have a masked token with a weight.
         ids, weights = slot_targets(x, y, sample_weight)
         # The original token of a slot with weight 0 is unknown.
         of_tokens = spread_slots(weights, x["mask_positions"], length_of(x["token_ids"]), empty=-1)

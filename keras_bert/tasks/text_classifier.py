@@ -53,9 +53,8 @@ class TextClassifier(Task):
     classifier.classify(["a moving film"])  # [{"label": "good", "score": 0.9}]
     ```
 
-    With `multi_label`, any number of labels applies to a text. The labels of `fit` are a list of
-    names for each text, or rows of 0 and 1, and those of `classify` are all that reach their
-    thresholds:
+    With `multi_label`, any number of labels applies to a text. `fit` takes a list of names for each
+    text, or rows of 0 and 1, and `classify` returns all labels that reach their thresholds:
 
     ```python
     classifier = keras_bert.TextClassifier.from_preset(
@@ -69,10 +68,11 @@ class TextClassifier(Task):
 
     The defaults of `compile()` are AdamW with a learning rate for the size of the encoder, the
     cross-entropy and accuracy; with `multi_label`, the binary cross-entropy of each label, and F1
-    over all labels (`micro_f1`) and as the mean of the labels (`macro_f1`), above a probability of
-    0.5; for regression, the mean squared error and the mean absolute error.
-    It classifies the pooled output; in a causal encoder this is the last token, the only
-    one that attends to the whole text.
+    at a threshold of 0.5, over all labels (`micro_f1`) and averaged over labels (`macro_f1`); for
+    regression, the mean squared error and the mean absolute error.
+
+    The head classifies the pooled output. A causal encoder pools the last token, the only one that
+    attends to the whole text.
 
     Args:
         backbone: The encoder, a `Backbone`.
@@ -84,15 +84,15 @@ class TextClassifier(Task):
             names, and the labels of `classify` are names.
         multi_label: Whether any number of labels applies to a text, so that each has a probability
             of its own (a sigmoid). Otherwise, the classes exclude each other (a softmax).
-        thresholds: With `multi_label`, the lowest probability of a label that applies: one for all
+        thresholds: With `multi_label`, the probability from which a label applies: one for all
             labels, or one for each. They are saved with the model. Defaults to 0.5; see
             `tune_thresholds`.
         dropout: Dropout rate on the pooled output. Defaults to the rate in the encoder's config.
         top_layers: Keras layers that are applied one after another to the sequence output `(batch,
-            length, hidden)`; the output of the last one, `(batch, features)`, is classified instead
-            of the pooled output. See `keras_bert.layers.bidirectional_lstm`, and for sentence
-            embeddings `keras_bert.layers.SentencePooling`. Layers that read padding are refused.
-            Defaults to none.
+            length, hidden)`. The head classifies the output of the last one, `(batch, features)`,
+            instead of the pooled output. See `keras_bert.layers.bidirectional_lstm`, and for
+            sentence embeddings `keras_bert.layers.SentencePooling`. Layers that read padding are
+            refused. Defaults to none.
         name: The name of the model.
 
     Call arguments:
@@ -122,7 +122,7 @@ class TextClassifier(Task):
     preset_options = ("dropout", "multi_label", "thresholds")
     head_name = "classifier"
 
-    # Those of ensembles of classes of one's own, which do not share them
+    # Defaults for a user's ensemble class that does not set these options
     multi_label: bool = False
     thresholds: tuple[float, ...] | None = None
 
@@ -239,10 +239,10 @@ class TextClassifier(Task):
     ) -> keras.callbacks.History:
         """Trains on few rows, such as eight of each class, as SetFit does.
 
-        First the encoder learns from all pairs of the texts, so that the embeddings of texts with a
-        label in common are similar, and those of others are not. Then the head becomes the logistic
-        regression on the embeddings, one for each label with `multi_label`. The model needs no
-        `compile`, and its encoder should come from a checkpoint for sentence embeddings:
+        First the encoder learns from pairs of the texts: embeddings become similar if the texts
+        have a label in common, and dissimilar otherwise. Then a logistic regression is fitted to
+        the embeddings (with `multi_label`, one for each label), and becomes the head. The model
+        needs no `compile`, and its encoder should come from a checkpoint for sentence embeddings:
 
         ```python
         classifier = keras_bert.TextClassifier.from_preset(
@@ -260,9 +260,10 @@ class TextClassifier(Task):
             epochs: Number of passes over the pairs; 0 fits the head alone.
             verbose: See `keras.Model.fit`.
             callbacks: See `keras.Model.fit`; their model is the embedder that learns the pairs.
-            learning_rate: The peak learning rate, after a tenth of the steps. It then falls to 0.
-            max_pairs: The largest number of pairs. Their number grows with the square of the number
-                of rows: eight rows of each of six classes have 1,920. Defaults to all.
+            learning_rate: The peak learning rate, after a warm-up of a tenth of the steps. It then
+                falls to 0.
+            max_pairs: The maximum number of pairs. The number of all pairs grows with the square of
+                the number of rows: eight rows of each of six classes have 1,920. Defaults to all.
 
         Returns:
             A `keras.callbacks.History` of the training on pairs.
@@ -299,18 +300,18 @@ class TextClassifier(Task):
             x: Text in any form that `fit` takes.
             batch_size: The number of texts in a batch. Defaults to 32.
             verbose: 0 or 1; 1 shows a progress bar.
-            top_k: The number of classes to return for each text, at most all; `None` returns the
-                most probable class by itself, and not in a list. With `multi_label`, `None` returns
-                the labels that reach their thresholds, and a number the most probable labels,
-                whatever the thresholds are.
+            top_k: The number of classes to return for each text, at most all, in a list. `None`
+                returns the most probable class alone, not in a list. With `multi_label`, `None`
+                returns the labels that reach their thresholds, and a number returns the most
+                probable labels, whatever the thresholds are.
 
         Returns:
             A list of dicts in the order of the input: `label` (the name of the class, or its id
             without `class_names`) and `score` (its probability); for regression, only `score`. For
             a single string, a single dict; for a pandas data frame or series, a data frame with the
-            same index. With `top_k` or `multi_label`, a list of dicts in descending order of
-            `score`, which is empty if no label applies, instead of each dict; for a pandas data
-            frame or series, a series of these lists.
+            same index. With `top_k` or `multi_label`, each text has a list of dicts in descending
+            order of `score` instead, which is empty if no label applies; for a pandas data frame or
+            series, a series of these lists.
 
         Raises:
             ValueError: If `top_k` is below 1, or given for a regression.
@@ -353,32 +354,33 @@ class TextClassifier(Task):
         batch_size: int | None = None,
         verbose: int | str = 0,
     ) -> Any:
-        """Classifies texts by labels of which there are no examples, with a model of entailment.
+        """Classifies texts by labels that have no examples, with a model of entailment.
 
-        The model was trained on pairs of a premise and a hypothesis (NLI). For each text and label,
-        it says whether the text entails that it has the label: a prediction for each pair. The
-        scores are those of the `zero-shot-classification` pipeline of `transformers`.
+        The model must have been trained on pairs of a premise and a hypothesis (NLI). For each pair
+        of a text and a label, it predicts whether the text entails the hypothesis that it has this
+        label. The scores are the same as from the `zero-shot-classification` pipeline of
+        `transformers`.
 
         Args:
-            x: Texts in any form that `fit` takes, in memory, but no pairs.
-            labels: The labels, or a dict of a description of each label, which then stands in the
-                hypothesis.
+            x: Single texts in any form that `fit` takes, in memory.
+            labels: The labels, or a dict from each label to a description, which then replaces the
+                label in the hypothesis.
             hypothesis: The hypothesis, with `{}` in the place of the label.
             multi_label: Whether any number of labels applies to a text: the score of a label is the
                 probability of entailment among entailment and contradiction. Otherwise, the scores
                 of the labels sum to 1. A single label is scored as with `multi_label`.
-            entailment: The class that means entailment, by name or id. Defaults to the one with a
+            entailment: The class that means entailment, by name or id. Defaults to the first class
                 name that begins with "entail". Contradiction is the first class, or the last if
                 entailment is the first.
             batch_size: The number of pairs in a batch. Defaults to 32.
             verbose: 0 or 1; 1 shows a progress bar.
 
         Returns:
-            For each text a list of dicts of `label` and `score`, one for each label, in descending
-            order of the scores; for a single string one list.
+            For each text, a list of dicts of `label` and `score`, one for each label, in descending
+            order of `score`. For a single string, a single list.
 
         Raises:
-            ValueError: If the model has no class of entailment, or an argument is invalid.
+            ValueError: If the model has no class for entailment, or an argument is invalid.
 
         Example:
 
@@ -428,9 +430,10 @@ class TextClassifier(Task):
     def tune_thresholds(
         self, x: Any, y: Any = None, batch_size: int | None = None, verbose: int | str = 0
     ) -> tuple[float, ...]:
-        """Sets the threshold of each label to the one with the highest F1 on some texts.
+        """Sets the threshold of each label to the value with the highest F1 on some texts.
 
-        Take texts that the model was not trained on. A score on the same texts is too high.
+        Use texts that the model was not trained on, and evaluate on yet others: F1 on the texts
+        that thresholds were tuned on is too high.
 
         Args:
             x: Text in any form that `fit` takes, in memory.
@@ -463,7 +466,7 @@ class TextClassifier(Task):
             answer: dict[str, Any] = {"label": str(best["label"]), "score": best["score"]}
             if self.multi_label:
                 applying = self._applying_labels(probabilities)
-                # Padded, since their number is that of the labels in every row
+                # Padded, since every row must have as many entries
                 padding = [{"label": "", "score": 0.0}] * (self.num_classes - len(applying))
                 answer = {
                     "labels": [str(label["label"]) for label in applying + padding],

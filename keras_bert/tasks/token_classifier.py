@@ -43,12 +43,11 @@ class TokenClassifier(Task):
     The class of a word is the class of its first subword.
 
     `fit` and `evaluate` take a list of sentences, each a list of words, or a list of documents,
-    each a list of such sentences; a sentence of a document then has the sentences around it as
-    context. `y` has a label for each word, in the same nesting: a class id, or a name if the task
-    has `class_names`. Negative ids are ignored. `sample_weight` has a weight for each word, in the
-    same nesting. `batch_size` counts windows, and `validation_split` holds out sentences or
-    documents. For features, `y` is class ids `(batch, length)`; negative ids, and ids of padding,
-    are ignored.
+    each a list of sentences. In a document, the sentences around a sentence are its context. `y`
+    has a label for each word, in the same nesting: a class id, or a name if the task has
+    `class_names`. Negative ids are ignored. `sample_weight` has a weight for each word, in the same
+    nesting. `batch_size` counts windows, and `validation_split` sets aside sentences or documents.
+    For features, `y` is class ids `(batch, length)`; negative ids, and ids at padding, are ignored.
 
     For words, `predict` returns an array of logits `(words, num_classes)` for each sentence, nested
     like the input; it also takes text as `tag` does.
@@ -143,8 +142,8 @@ class TokenClassifier(Task):
             verbose: 0 or 1; 1 shows a progress bar.
 
         Returns:
-            For a text or sentence, a list of a dict for each word: `word`; `label`, the name of the
-            class, or its id without `class_names`; `score`, its probability; and for a text,
+            For a text or sentence, a list of dicts, one for each word: `word`; `label`, the name of
+            the class, or its id without `class_names`; `score`, its probability; and for a text,
             `start` and `end`, the offsets of its first character and one past its last character.
             For lists of texts or sentences, lists of such lists.
 
@@ -187,11 +186,11 @@ class TokenClassifier(Task):
             verbose: 0 or 1; 1 shows a progress bar.
 
         Returns:
-            For a text or sentence, a list of a dict for each entity in their order: `type`; `text`;
-            `score`, the mean probability of the labels of its words; and `start` and `end`, the
-            offsets in the text of its first character and one past its last character, or for a
-            sentence, the indices of its first word and one past its last word. For lists of texts
-            or sentences, lists of such lists.
+            For a text or sentence, a list of dicts, one for each entity in order: `type`; `text`;
+            `score`, the mean probability of the labels of its words; and `start` and `end`. In a
+            text these are the offsets of its first character and one past its last character, in a
+            sentence the indices of its first word and one past its last word. For lists of texts or
+            sentences, lists of such lists.
 
         Raises:
             ValueError: If the `class_names` do not encode spans.
@@ -251,7 +250,7 @@ class TokenClassifier(Task):
     def _compared(
         self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool
     ) -> tuple[Any, Any, Any]:
-        # Negative labels and padding are ignored, whatever the form of the features.
+        # Give negative labels and padding the weight 0, whatever the form of the features.
         weights = ops.ones(ops.shape(y)[:2])
         if len(y.shape) == 2:  # and not one-hot
             weights = ops.cast(ops.greater_equal(y, 0), "float32")
@@ -279,7 +278,7 @@ class TokenClassifier(Task):
 
 
 def _entities(tags: Sequence[Mapping[str, Any]], text: str | None) -> list[dict[str, Any]]:
-    """Returns the entities of a sentence, with offsets of words if there is its text."""
+    """Returns the entities of a sentence; offsets are in characters if its text is given."""
     answers = []
     for kind, start, end in entities([tag["label"] for tag in tags]):
         words = tags[start:end]

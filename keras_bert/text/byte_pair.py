@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """BPE tokenizers: RoBERTa's, ModernBERT's, EuroBERT's, mmBERT's, with character offsets.
 
-Text is split into words, each including the space before it, and their bytes are merged to tokens.
-mmBERT merges characters, and the bytes of characters that the vocabulary lacks.
+Text is split into words, each with the space before it, and the bytes of a word are merged to
+tokens. mmBERT merges characters instead; one that the vocabulary lacks becomes a token per byte.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
     from keras_bert.text.graph.tokenizer import GraphTokenizer
 
 
-# Represents the space that is added before a text, so that it is in no span: half of a surrogate
-# pair, which is in no text
+# Represents the space that is added before a text, so that no span includes it. It is half of a
+# surrogate pair, which no text contains.
 _ADDED_SPACE = "\udc00"
-# Marks a special token of a text among words, likewise
+# The prefix of a special or added token among the words of a text, likewise half of a pair
 _FOUND = "\udc01"
 
 WORD_PATTERNS = ("gpt2", "llama3")
 """The ways to split text into words."""
 
 _BLANK_WORDS = re.compile(f"{BLANK}*[^{BLANK}]+|{BLANK}+")
-# Up to this many symbols, a word is merged by comparing all pairs before each merge, which is
-# faster for few
+# Words of at most this many symbols are merged by comparing all pairs before each merge, which is
+# faster than a heap.
 _FEW_SYMBOLS = 32
 
 
@@ -56,15 +56,16 @@ class BytePairTokenizer(Tokenizer):
     """A byte-pair encoding (BPE) tokenizer: RoBERTa's, ModernBERT's, EuroBERT's or mmBERT's.
 
     Strings are tokenized in Python, with a cache of words. Tensors of TensorFlow are tokenized with
-    graph operations, so in `tf.data.Dataset.map`, a `tf.function` and a SavedModel, which then
+    graph operations, also in `tf.data.Dataset.map`, a `tf.function` and a SavedModel, which then
     contains the vocabulary (and must track `graph.resources`). No special tokens are added around
     a text. Bytes that are not valid UTF-8 are dropped. Characters that were added after Unicode 15
     are not recognized as letters or numbers.
 
     Args:
-        vocabulary: The tokens in the order of their ids, or the path of a `vocab.json`. Their
-            characters represent bytes, `Ġ` the space; see also `byte_fallback`. The special tokens
-            are required, the mask token for masking only.
+        vocabulary: The tokens in the order of their ids, or the path of a `vocab.json`. Each
+            character of a token represents a byte, such as `Ġ` the space; see also
+            `byte_fallback`. All special tokens are required, except the mask token if nothing is
+            masked.
         merges: The pairs of tokens to merge, such as `"Ġ t"`, in the order in which they were
             learned; or the path of a `merges.txt`.
         add_prefix_space: Whether to tokenize the first word of a text as if it followed a space.
@@ -74,26 +75,26 @@ class BytePairTokenizer(Tokenizer):
         special_tokens: The special tokens by their roles, `"pad"`, `"unk"`, `"cls"`, `"sep"` and
             `"mask"`, such as `{"cls": "[CLS]"}`; several roles may have the same token. Defaults to
             RoBERTa's: `<pad>`, `<unk>`, `<s>`, `</s>` and `<mask>`.
-        pair_separators: The number of special tokens between the texts of a pair, which are
-            separators: 2 in RoBERTa, 1 in ModernBERT.
-        mask_takes_space: Whether the whitespace before a mask token in a text is part of it.
+        pair_separators: The number of special tokens between the texts of a pair: 2 in RoBERTa, 1
+            in ModernBERT.
+        mask_takes_space: Whether the whitespace before a mask token in a text is part of the token.
         added_tokens: Other tokens of the vocabulary, such as runs of spaces and entity markers,
             that are one token each where they occur in a text, before it is split into words.
         word_pattern: How text is split into words before bytes are merged: `"gpt2"`, as in RoBERTa
             and ModernBERT; or `"llama3"`, as in EuroBERT, where numbers have at most three digits,
             and a word may begin with a punctuation mark. With `byte_fallback`, text is not split.
         compose: Whether to compose characters (NFC) first, as in ModernBERT.
-        ignore_merges: Whether a word that is a token is that token even if merging its bytes
-            results in others, as in EuroBERT.
-        space_before_first_word: Whether also the first one of the words of a text that are passed
-            separately, to `tokenize_words` and taggers, is tokenized as if it followed a space, as
-            in RoBERTa. All others are.
-        byte_fallback: Whether tokens are of characters, as in Gemma and mmBERT, and not of bytes.
-            `▁` represents the space (also where a text has it), and a character that is not a
-            token itself has a token for each of its bytes, such as `<0xC3>`, which is not merged.
-            Text is not split into words: tokens may have any characters that merges lead to.
-        repeats_cls: Whether the last special token between the texts of a pair is the one at the
-            beginning of a row, and not a separator.
+        ignore_merges: Whether a word that is in the vocabulary becomes that token even if merging
+            its bytes leads to other tokens, as in EuroBERT.
+        space_before_first_word: If the words of a text are passed separately, to `tokenize_words`
+            or a tagger, whether the first one too is tokenized as if it followed a space, as in
+            RoBERTa. The others always are.
+        byte_fallback: Whether tokens consist of characters and not of bytes, as in Gemma and
+            mmBERT. `▁` represents the space (and also itself), and a character that is not in the
+            vocabulary becomes a token for each of its bytes, such as `<0xC3>`, which are not
+            merged. Text is not split into words, so merges may cross spaces.
+        repeats_cls: Whether the last special token between the texts of a pair is the CLS token
+            instead of a separator.
         truncation_side: The end at which texts that are too long for a row are truncated: `"right"`
             or `"left"`.
 
@@ -187,7 +188,7 @@ class BytePairTokenizer(Tokenizer):
         self._word_space, self._space = (BLANK, BLANK) if byte_fallback else (SPACE, " ")
         special = self.special_token_ids
         whole = {*special, *map(self.token_to_id, self.added_tokens)}
-        # The bytes of each token; None for tokens that merging never results in
+        # The bytes of each token; None for special and added tokens, which are never merged
         bytes_of = _fallback_bytes if byte_fallback else token_bytes
         self._pieces = [
             None if index in whole else bytes_of(token)
@@ -233,9 +234,9 @@ class BytePairTokenizer(Tokenizer):
 
     @functools.cached_property
     def unmerged_token_ids(self) -> list[int]:
-        """The ids of tokens that merging their bytes does not result in, without special ones.
+        """The ids of tokens that merging their own bytes does not lead to.
 
-        A text has them only as whole words with `ignore_merges`, and as added tokens.
+        They occur only as whole words with `ignore_merges`. Special and added tokens are excluded.
         """
         added_ids = {*map(self.token_to_id, self.added_tokens)}
         return [
@@ -247,15 +248,15 @@ class BytePairTokenizer(Tokenizer):
         ]
 
     def token_text(self, token_id: int) -> str:
-        """Returns the text of a token; a part of a character is U+FFFD."""
+        """Returns the text of a token; an incomplete character becomes U+FFFD."""
         return self._text_of(self.id_to_token(token_id), token_id).decode("utf-8", "replace")
 
     def save_vocabulary(self, path: str | os.PathLike[str]) -> None:
         """Writes the vocabulary and the merges to `vocab.json` and `merges.txt` in a folder.
 
         Raises:
-            ValueError: With `byte_fallback`: its merges may have line breaks. A preset has it all
-                in a `tokenizer.json`.
+            ValueError: With `byte_fallback`, since merges may then contain line breaks. A preset
+                saves such a tokenizer as a `tokenizer.json`.
         """
         if self.byte_fallback:
             raise ValueError(
@@ -304,7 +305,7 @@ class BytePairTokenizer(Tokenizer):
         return word if is_first and not self.space_before_first_word else _after_space(word)
 
     def _split_at_spaces(self, text: str) -> list[str]:
-        """Splits a text quickly into words that `_split_words` splits further, or not at all."""
+        """Splits a text quickly into words, which `_split_words` may split further."""
         if self.byte_fallback:
             text = text.replace(" ", BLANK)
             return [text] if self._crosses_spaces else _BLANK_WORDS.findall(text) or [""]
@@ -314,7 +315,7 @@ class BytePairTokenizer(Tokenizer):
         return self._split_words(text) or [""]
 
     def _split_at_joints(self, text: str) -> list[str]:
-        """Splits a text between characters that no merge joins, so that all tokens stay whole."""
+        """Splits a text between characters that no merge joins, so that no token is split."""
         if not text:
             return []
         pairs = map(str.__add__, text, text[1:])
@@ -357,7 +358,7 @@ class BytePairTokenizer(Tokenizer):
         )
 
     def _ids_of_word(self, word: str) -> list[int]:
-        """Converts a word of `_split_at_spaces`, or a token that was found, to ids."""
+        """Converts a word of `_split_at_spaces`, or a token marked by `_FOUND`, to ids."""
         if word.startswith(_FOUND):
             return [self._ids[word[1:]]]
         ids: list[int] = []
@@ -368,7 +369,7 @@ class BytePairTokenizer(Tokenizer):
         return ids
 
     def _symbols(self, piece: bytes) -> list[int]:
-        """Returns the ids of the bytes or characters of a word, which are merged."""
+        """Returns the ids of the bytes or characters of a word, before merging."""
         if not self.byte_fallback:
             return [self._byte_ids[byte] for byte in piece]
         ids: list[int] = []
@@ -408,7 +409,7 @@ class BytePairTokenizer(Tokenizer):
             begin = end
 
     def _merge(self, ids: list[int]) -> list[int]:
-        """Merges the pair of the lowest rank, wherever it occurs, until there is none."""
+        """Merges the pair with the lowest rank, wherever it occurs, until no pair has a rank."""
         if len(ids) > _FEW_SYMBOLS:
             return merged_by_heap(ids, self._ranks, self._merge_results)
         no_rank = len(self._ranks)
@@ -440,10 +441,10 @@ class BytePairTokenizer(Tokenizer):
 def byte_word_splitter(word_pattern: str) -> Callable[[str], list[str]]:
     """Returns a function that splits a text into words, without losing a character.
 
-    `"gpt2"` splits into runs of letters, of numbers, of whitespace, or of other characters. A
-    single space before a word is its first character. Other whitespace is a word too, except for
-    the last space, which belongs to the next word. Contractions such as `'s` are words. For
-    `"llama3"`, see `BytePairTokenizer`.
+    `"gpt2"` splits into runs of letters, numbers, whitespace, or other characters. A single space
+    before a word is its first character. Other whitespace is a word of its own, except for its last
+    space, which belongs to the next word. Contractions such as `'s` are words. For `"llama3"`, see
+    `BytePairTokenizer`.
 
     Reference:
         [Radford et al., 2019](https://github.com/openai/gpt-2), the released code.
@@ -452,7 +453,7 @@ def byte_word_splitter(word_pattern: str) -> Callable[[str], list[str]]:
 
 
 def word_expression(word_pattern: str) -> str:
-    """Returns the regular expression of a way to split text into words.
+    """Returns the regular expression for a word pattern.
 
     Its character classes are spelled out, so that they do not depend on the version of Unicode.
     """
@@ -462,7 +463,7 @@ def word_expression(word_pattern: str) -> str:
     if word_pattern == "gpt2":
         return f"'s|'t|'re|'ve|'m|'ll|'d| ?[{letter}]+| ?[{number}]+| ?{other}+|{at_end}"
     if word_pattern == "llama3":
-        # The long s is another spelling of s without regard to case.
+        # The long s matches s if case is ignored.
         endings = "[sS\u017ftTmMdD]|[rR][eE]|[vV][eE]|[lL][lL]"
         return (
             f"'(?:{endings})|[^\r\n{letter}{number}]?[{letter}]+|[{number}]{{1,3}}"
@@ -477,12 +478,12 @@ def _after_space(text: str) -> str:
 
 
 def _merged_ids(merges: Sequence[str], ids: Mapping[str, int]) -> dict[tuple[int, int], int]:
-    """Maps pairs of ids to the id of their merge, in the order in which they were learned."""
+    """Maps pairs of ids to the id of the merged token, in the order of the merges."""
     results: dict[tuple[int, int], int] = {}
     for index, merge in enumerate(merges):
         left, right = check_merge(merge, ids.keys(), f"Merge {index}")
         pair = ids[left], ids[right]
-        # Of merges of one pair, the last one counts, as in the `tokenizers` library.
+        # If a pair is repeated, the last merge counts, as in the `tokenizers` library.
         results.pop(pair, None)
         results[pair] = ids[left + right]
     return results
@@ -506,7 +507,7 @@ def _joints(merges: Sequence[str]) -> frozenset[str]:
 
 
 def _check_bytes(tokens: Collection[str], merges: Sequence[str]) -> None:
-    """Checks that there is a token for each byte that is needed, and that none is merged."""
+    """Checks that each byte that is needed has a token, and that no merge contains one."""
     for byte, token in enumerate(byte_tokens()):
         if token not in tokens and not (byte < 0x80 and chr(byte) in tokens) and byte != ord(" "):
             raise ValueError(

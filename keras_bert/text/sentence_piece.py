@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SentencePiece tokenizers, ALBERT's and XLM-RoBERTa's, exact and with character offsets."""
+"""SentencePiece tokenizers, such as ALBERT's and XLM-RoBERTa's, with character offsets."""
 
 from __future__ import annotations
 
@@ -37,31 +37,30 @@ _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~£€')
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """A SentencePiece tokenizer: ALBERT's, XLM-RoBERTa's, or one of those made from it.
+    """A SentencePiece tokenizer: ALBERT's, XLM-RoBERTa's or DeBERTa's.
 
     For ALBERT, text is normalized in these steps before the model is applied: runs of whitespace
-    are replaced with one space, and texts stripped; pairs of backticks or apostrophes are replaced
-    with `"`; unless accents are kept, characters are decomposed (NFKD) and combining marks dropped;
-    and text is lowercased. After it, pieces that end with a digit and a comma are split: `1990,`
-    becomes `1990` and `,`. For XLM-RoBERTa, all of this is off: `lowercase=False`,
-    `keep_accents=True`, `albert_rules=False`. For DeBERTa (v2 and v3), so it is, and
-    `compose=True`.
+    become one space, and texts are stripped; pairs of backticks or apostrophes become `"`; unless
+    accents are kept, characters are decomposed (NFKD) and combining marks dropped; and text is
+    lowercased. After the model, pieces that end with a digit and a comma are split: `1990,` becomes
+    `1990` and `,`. For XLM-RoBERTa, all of this is off: `lowercase=False`, `keep_accents=True`,
+    `albert_rules=False`. For DeBERTa (v2 and v3), it is off too, and `compose=True`.
 
     Strings are tokenized by the `sentencepiece` library. Tensors of TensorFlow are tokenized with
-    graph operations of TF Text, so in `tf.data.Dataset.map`, a `tf.function` and a SavedModel,
-    which then contains the model. They may differ where segmentations have equal scores, such as
-    `9` `99` and `99` `9`: TF Text has an older version of the library, which prefers the other
-    one. No special tokens are added around a text. Bytes that are not valid UTF-8
+    graph operations of TF Text, also in `tf.data.Dataset.map`, a `tf.function` and a SavedModel,
+    which then contains the model. The ids of the two may differ where segmentations have equal
+    scores, such as `9` `99` and `99` `9`, since TF Text has an older version of the library, which
+    prefers the other one. No special tokens are added around a text. Bytes that are not valid UTF-8
     are dropped.
 
     Args:
         model: A serialized SentencePiece model as bytes, or the path of one (`spiece.model`). Its
-            pieces are the vocabulary. The special tokens are required, the mask token for masking
-            only.
+            pieces are the vocabulary. All special tokens are required, except the mask token if
+            nothing is masked.
         lowercase: Whether to lowercase text, as the released models expect.
         keep_accents: Whether to keep accents, without decomposing characters. (If the model itself
-            then decomposes a character, such as a ligature, the span of a piece that ends inside
-            it does not include it.)
+            decomposes a character, such as a ligature, the span of a piece that ends inside the
+            character does not include it.)
         albert_rules: Whether to apply the rules above for whitespace, quotes, and numbers with
             commas.
         special_tokens_in_text: Whether `[MASK]` (including the whitespace before it), `[SEP]` and
@@ -76,11 +75,11 @@ class SentencePieceTokenizer(Tokenizer):
             are 0.
         truncation_side: The end at which texts that are too long for a row are truncated: `"right"`
             or `"left"`.
-        compose: Whether characters are composed (NFC) and runs of whitespace replaced with one
-            space, in place of the normalization of the model, as in the tokenizer of DeBERTa in
-            `transformers` 5. With `compose=False`, text is normalized as it was when DeBERTa was
-            pre-trained: a no-break space is a space, and not unknown. Text without such characters
-            has the same ids.
+        compose: Whether to compose characters (NFC) and to replace runs of whitespace with one
+            space, instead of the model's own normalization, like the tokenizer of DeBERTa in
+            `transformers` 5. With `compose=False`, text is normalized as in DeBERTa's pre-training:
+            a no-break space is a space, and not unknown. Text without such characters has the same
+            ids.
 
     Call arguments:
         text: A string or `bytes`, or a batch of them: a list, an array, or a string tensor of
@@ -95,7 +94,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If the model is not a SentencePiece model, or lacks the special tokens; or if
+        ValueError: If the model is not a SentencePiece model, or lacks a special token; or if
             `compose` is used with `lowercase` or `albert_rules`, or without `keep_accents`.
 
     Example:
@@ -156,7 +155,7 @@ class SentencePieceTokenizer(Tokenizer):
             lowercase, keep_accents, collapse=albert_rules, join_spaces=compose
         )
         self.parts = self._parts_of_pieces() if albert_rules else {}
-        """The pieces that replace each piece with a comma after a digit, by its id."""
+        """For each piece that ends with a digit and a comma, by id, the pieces that replace it."""
         indices = range(len(self.vocabulary))
         self._control_ids = tuple(filter(self._processor.is_control, indices))
         in_text = (*self.special_token_ids, *self._control_ids)
@@ -193,7 +192,8 @@ class SentencePieceTokenizer(Tokenizer):
         """Creates a tokenizer from the config that `get_config` returned.
 
         Raises:
-            ValueError: If a field is missing, unknown or not of its type, or `model` not base64.
+            ValueError: If a field is missing, unknown or of the wrong type, or `model` is not
+                base64.
         """
         check_tokenizer_config({**config, "kind": cls.kind})
         arguments = {name: value for name, value in config.items() if name != "kind"}
@@ -252,16 +252,17 @@ class SentencePieceTokenizer(Tokenizer):
 
     @property
     def ids_of_parts(self) -> list[list[int]]:
-        """The ids that replace each id; most are replaced by themselves."""
+        """The ids that replace each id; most ids replace themselves."""
         return [
             [self._ids.get(part, self.unk_token_id) for part in row] for row in self._parts_of_all()
         ]
 
     @functools.cached_property
     def blank_characters(self) -> str:
-        """The characters that the model drops or replaces with a space, for character classes.
+        """The characters that the model drops or replaces with a space, as a character class.
 
-        They are in no span. ALBERT's rules do the same before the model, for whitespace only.
+        They are in no span. ALBERT's rules handle whitespace before the model, so only the space
+        remains.
         """
         if self.albert_rules:
             return " "
@@ -311,8 +312,8 @@ class SentencePieceTokenizer(Tokenizer):
 
         for index, first, last in self._pieces(self.cleaner(text).encode("utf-8")):
             if self.vocabulary[index].strip(SPACE):
-                # If the model itself splits a character into several pieces, the last one has its
-                # bytes.
+                # If the model itself splits a character into several pieces, only the last piece
+                # has bytes.
                 last = max(last, first + 1)
             # Characters without bytes are skipped.
             start = min(bisect.bisect(byte_ends, first), len(text))
@@ -324,7 +325,7 @@ class SentencePieceTokenizer(Tokenizer):
             yield index, begin + start, begin + (start if is_empty else end)
 
     def _pieces(self, clean_text: bytes) -> Iterator[tuple[int, int, int]]:
-        """Yields the ids and the spans, in bytes and without spaces, of a normalized text."""
+        """Yields the id and the span of each piece of a normalized text: bytes, without spaces."""
         encoding = self._processor.encode(clean_text, return_type="offset_mapping")
         for index, (begin, last) in zip(encoding["ids"], encoding["offsets"], strict=True):
             first, last = self._without_blanks(clean_text, begin, last)
@@ -365,7 +366,7 @@ def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
 
 
 def _valid(text: str) -> str:
-    """Replaces NUL with another unknown character, as for operations of TF Text."""
+    """Replaces NUL with another unknown character, as before operations of TF Text."""
     return text.replace("\0", "\ue000")
 
 

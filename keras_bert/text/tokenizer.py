@@ -28,11 +28,11 @@ from keras_bert.vocabularies.tokenizer_config import (
 if TYPE_CHECKING:
     from keras_bert.text.graph.tokenizer import GraphTokenizer
 
-# Half of the distinct words that are cached with their tokens; a word takes some 200 bytes.
+# The words in each half of the cache, the newer and the older; a word takes some 200 bytes.
 _MAX_KNOWN_WORDS = 1 << 17
 # Longer words are hardly ever seen twice.
 _MAX_KNOWN_LENGTH = 64
-# The characters of texts that are tokenized at a time: their words stay in a processor's cache.
+# Number of characters that are tokenized at a time, so that words stay in the processor's cache
 _CHUNK = 1 << 17
 
 
@@ -41,7 +41,7 @@ class FlatTokens(NamedTuple):
 
     Args:
         ids: The id of each token, int32 `(tokens,)`.
-        starts: The offset in its text of the first character of each, int32 `(tokens,)`.
+        starts: The offset of each token's first character in its text, int32 `(tokens,)`.
         ends: The offset one past its last character, int32 `(tokens,)`.
         lengths: The number of tokens of each text, int64 `(texts,)`.
     """
@@ -52,7 +52,7 @@ class FlatTokens(NamedTuple):
     lengths: np.ndarray
 
     def before_composition(self, texts: Sequence[str]) -> Self:
-        """Returns the tokens of composed texts with offsets in the texts before."""
+        """Converts offsets in composed texts to offsets in the original `texts`."""
         starts, ends = np.array(self.starts), np.array(self.ends)
         splits = np.cumsum([0, *self.lengths])
         for text, begin, end in zip(texts, splits[:-1], splits[1:], strict=True):
@@ -67,7 +67,7 @@ class FlatTokens(NamedTuple):
 
 
 END = "\ud800"
-"""The word after each text, which none contains: half of a surrogate pair is no character."""
+"""The word that ends each text: half of a surrogate pair, which no text contains."""
 
 SPECIAL_ROLES = ("pad", "unk", "cls", "sep", "mask")
 """The roles of special tokens."""
@@ -79,13 +79,12 @@ _CLASSES: dict[str, type[Tokenizer]] = {}
 class KnownWords(dict[str, bytes]):
     """The tokens of words, computed when a word is first looked up.
 
-    They are int32 numbers as bytes, which are joined faster than lists. The number of words that
-    are cached is bounded: a word that is not looked up among as many others is forgotten.
-    Several threads may look words up.
+    They are int32 numbers as bytes, which are joined faster than lists. The cache is bounded: it
+    forgets words that have not been looked up for long. Several threads may look words up.
 
     Args:
         tokens: Computes the ids of a word; or for each of its tokens the id, the start and the end.
-        width: The number of numbers of a token, 1 or 3.
+        width: The count of numbers for each token, 1 or 3.
     """
 
     def __init__(self, tokens: Callable[[str], Iterable[int]], width: int) -> None:
@@ -107,13 +106,13 @@ class KnownWords(dict[str, bytes]):
         return entry
 
     def ids(self, words: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the ids of all texts, each ended by `END`, and the number of each text's."""
+        """Returns the ids of all texts, each ended by `END`, and the number of ids of each."""
         ids = np.frombuffer(b"".join(map(self.__getitem__, words)), np.int32)
         is_end = ids < 0
         return ids[~is_end], _lengths(is_end)
 
     def tokens(self, words: Iterable[str], begins: np.ndarray) -> FlatTokens:
-        """Returns the tokens of texts with offsets, by the offset of each word and `END`."""
+        """Returns the tokens of texts; `begins` has the offset of each word, and of each `END`."""
         entries = list(map(self.__getitem__, words))
         tokens = np.frombuffer(b"".join(entries), np.int32).reshape(-1, 3)
         counts = np.fromiter(map(len, entries), np.int64, len(entries)) // (3 * tokens.itemsize)
@@ -132,9 +131,9 @@ def _lengths(is_end: np.ndarray) -> np.ndarray:
 class Tokenizer(abc.ABC):
     """Base class of tokenizers, which convert text to ids and back.
 
-    `from_preset` returns the tokenizer of any checkpoint. A call converts text to ids alone, and
-    `encode` to a row with special tokens. Strings are converted in Python, and tensors of
-    TensorFlow, in a graph or not, with graph operations. Both give the same ids and offsets.
+    `from_preset` returns the tokenizer of any checkpoint. A call converts text to ids without
+    special tokens, and `encode` to a row with them. Strings are converted in Python, and tensors of
+    TensorFlow with its operations, in a graph or not. Both give the same ids and offsets.
 
     Subclasses define their special tokens, and implement `_texts_to_ids`, `_texts_to_tokens`,
     `_ids_to_text` and `_make_graph`.
@@ -170,22 +169,22 @@ class Tokenizer(abc.ABC):
     mask_token: str
 
     pair_separators: int = 1
-    """The number of special tokens between the two texts of a pair: separators."""
+    """The number of special tokens between the two texts of a pair."""
 
     repeats_cls: bool = False
-    """Whether the last one of these is the token at the beginning of a row, and no separator."""
+    """Whether the last special token between two texts is the CLS token instead of a separator."""
 
     num_segments: int = 2
     """The number of segments of the family's encoders; with 1, all segment ids are 0."""
 
     mask_takes_space: bool = False
-    """Whether the whitespace before a mask token in a text is part of it."""
+    """Whether the whitespace before a mask token in a text is part of the token."""
 
     compose: bool = False
     """Whether characters are composed (NFC) first."""
 
     added_tokens: tuple[str, ...] = ()
-    """Tokens but the special ones that are one token each where they occur in a text."""
+    """Tokens that are one token each where they occur in a text, besides the special tokens."""
 
     masks_with_special_tokens: ClassVar[bool] = True
     """Whether the random tokens of the family's masking may be special tokens."""
@@ -216,22 +215,21 @@ class Tokenizer(abc.ABC):
             preset: A folder (a preset of this package or of KerasHub, a Hugging Face checkpoint or
                 a TF1 release; or a folder with the files of a tokenizer alone, such as `vocab.txt`
                 or `tokenizer.json`), `"minilm"`, `"hf://organization/model"`, or the name of a
-                KerasHub preset.
-                Of a model in a `.keras` file, the tokenizer is
-                `keras_bert.load_model(path).preprocessor.tokenizer`.
+                KerasHub preset. For a model in a `.keras` file, use
+                `keras_bert.load_model(path).preprocessor.tokenizer` instead.
             special_tokens_in_text: See the arguments of the class. Defaults to the value in a
                 preset of this package, otherwise to `False`.
 
         Returns:
-            A tokenizer of the class that its files are for: a `WordPieceTokenizer`, a
-            `BytePairTokenizer` or a `SentencePieceTokenizer`.
+            A `WordPieceTokenizer`, `BytePairTokenizer` or `SentencePieceTokenizer`, as the files
+            require.
 
         Raises:
             keras_bert.checkpoints.CheckpointError: If files are missing or malformed, or the
                 tokenizer or its model is not supported.
             ValueError: If the tokenizer is not of this class.
         """
-        # Here, since tokenizers need neither Keras nor its backend.
+        # Imported here, since tokenizers need neither Keras nor its backend.
         from keras_bert.checkpoints.loading import open_tokenizer
 
         config = open_tokenizer(preset)
@@ -249,7 +247,7 @@ class Tokenizer(abc.ABC):
         return tokenizer
 
     def special_tokens(self) -> tuple[str, ...]:
-        """Returns the special tokens, each once, which a vocabulary may or may not contain."""
+        """Returns the special tokens, each once; the vocabulary may lack some of them."""
         tokens = (self.pad_token, self.unk_token, self.cls_token, self.sep_token, self.mask_token)
         return tuple(dict.fromkeys(tokens))
 
@@ -282,21 +280,21 @@ class Tokenizer(abc.ABC):
         """Converts texts to ids, with the offsets of each token in its text.
 
         Offsets count the Unicode code points of the original text, without invalid bytes, and never
-        decrease. The span of a token is the shortest one that contains all characters that it comes
-        from; the span of an unknown token is the text that it replaces. A character that is split
-        into several tokens is the span of each of them.
+        decrease. The span of a token is the shortest one that contains all characters that the
+        token comes from; the span of an unknown token is the text that it replaces. If a character
+        is split into several tokens, it is the span of each of them.
 
         A combining mark that the tokenizer drops, as an uncased tokenizer does, belongs to the span
-        of the character before it, or at the beginning of a word to the token after it; so do
-        zero-width joiners. Other dropped characters, such as zero-width spaces, are in no span, or
-        inside one. The space before a word is not in its span.
+        of the character before it, or at the beginning of a word to the token after it. So does a
+        zero-width joiner. Other dropped characters, such as zero-width spaces, are in no span,
+        unless they are inside a token. The space before a word is not in its span.
 
         Args:
-            text: See the call arguments.
+            text: A text or a batch of texts, as in a call.
 
         Returns:
             A tuple of the ids, the start of each token (the offset of its first character), and its
-            end (the offset one past its last character), each as from a call.
+            end (the offset one past its last character), each nested like the ids from a call.
         """
         if is_tensor(text):
             return self.graph.tokenize_with_offsets(text)
@@ -309,11 +307,10 @@ class Tokenizer(abc.ABC):
         """Converts the words of a text, each a separate string, to ids.
 
         Args:
-            words: Strings of any shape; see the call arguments. The last dimension has the words of
-                a text.
+            words: Strings of any shape, as in a call. The last dimension has the words of a text.
 
         Returns:
-            The ids of each word; see a call.
+            The ids of each word, as from a call.
         """
         if is_tensor(words):
             return self.graph.tokenize_words(words)
@@ -343,8 +340,8 @@ class Tokenizer(abc.ABC):
 
         Args:
             words: See `flat_ids`.
-            is_first: Whether each word is the first one of a text, `(words,)`. Defaults to the
-                words of a single text.
+            is_first: Whether each word is the first one of a text, `(words,)`. By default, all are
+                the words of a single text.
 
         Returns:
             See `flat_ids`; the lengths count the tokens of the words.
@@ -389,24 +386,24 @@ class Tokenizer(abc.ABC):
     ) -> list[int] | list[list[int]]:
         """Converts a text or a pair of texts to the ids of a row of the model.
 
-        These are the ids that the preprocessor of a task gives, without padding: `[CLS] A [SEP]` or
+        The preprocessor of a task gives the same ids, with padding: `[CLS] A [SEP]` or
         `[CLS] A [SEP] B [SEP]`, and in RoBERTa `<s> A </s>` or `<s> A </s></s> B </s>`.
 
         Args:
             text: A string or `bytes`, or a batch of them: a list or an array `(batch,)`.
             text_pair: The second text, or the second texts likewise; `None` for single texts.
-            add_special_tokens: Whether to add the special tokens of the row. Without, the texts of
-                a pair follow one another.
+            add_special_tokens: Whether to add the special tokens of the row. Without them, the
+                texts of a pair follow one another.
             sequence_length: Maximum length of a row in tokens, including the special tokens. A pair
-                that is longer is truncated from the end of its longer text, one token at a time,
-                or from its beginning by `truncation_side`. Defaults to no limit.
+                that is longer loses one token of its longer text at a time, at the
+                `truncation_side`. Defaults to no limit.
 
         Returns:
             A list of the ids, or for a batch a list of such lists.
 
         Raises:
-            TypeError: If a text is neither a string nor `bytes`, such as a tensor of TensorFlow,
-                which a preprocessor takes.
+            TypeError: If a text is neither a string nor `bytes`. (The preprocessor of a task also
+                takes tensors of TensorFlow.)
             ValueError: If there are not as many texts as second texts, `sequence_length` is too
                 small for the special tokens, or UTF-8 cannot represent a text.
         """
@@ -475,12 +472,12 @@ class Tokenizer(abc.ABC):
         return texts, False
 
     def decode(self, token_ids: Any, skip_special_tokens: bool = False) -> str | list[str]:
-        """Converts ids to text as it is read: without the spaces before punctuation.
+        """Converts ids to readable text, without spaces before punctuation.
 
-        It is `detokenize`, but for WordPiece: `detokenize` separates words and punctuation with
-        spaces, and here there is none before `.`, `,`, `?` and `!`, nor before a token such as
-        `'s`, as in the `decode` of `transformers` and `tokenizers`. Text that was lowercased stays
-        so, and further spaces are not restored: "don't (yet)" becomes "don ' t ( yet )".
+        It differs from `detokenize` for WordPiece only. `detokenize` puts spaces around all words
+        and punctuation; `decode` omits them before `.`, `,`, `?` and `!`, and before a token such
+        as `'s`, like `decode` of `transformers` and `tokenizers`. Lowercased text stays lowercased,
+        and other spaces remain: "don't (yet)" becomes "don ' t ( yet )".
 
         Args:
             token_ids: Ids, `(tokens,)` or `(batch, tokens)`: lists or arrays.
@@ -496,7 +493,7 @@ class Tokenizer(abc.ABC):
         return self._decode_rows(token_ids, skip_special_tokens, self._ids_to_readable_text)
 
     def detokenize(self, token_ids: Any, skip_special_tokens: bool = False) -> Any:
-        """Converts ids to text; spaces separate all words and punctuation of WordPiece.
+        """Converts ids to text; with WordPiece, spaces separate all words and punctuation.
 
         Args:
             token_ids: Ids, `(tokens,)` or `(batch, tokens)`: lists, arrays, or a tensor of
@@ -539,7 +536,7 @@ class Tokenizer(abc.ABC):
 
     @property
     def graph(self) -> GraphTokenizer:
-        """This tokenizer as TensorFlow operations, made on first use."""
+        """This tokenizer as TensorFlow operations, created on first use."""
         with self._lock:
             if self._graph is None:
                 try:
@@ -634,7 +631,8 @@ class Tokenizer(abc.ABC):
         """Creates a tokenizer from the config that `get_config` returned.
 
         Raises:
-            ValueError: If a field is missing, unknown, or not of its type: a config names no files.
+            ValueError: If a field is missing, unknown, or of the wrong type. The path of a file is
+                not accepted.
         """
         check_tokenizer_config({**config, "kind": cls.kind})
         return cls(**{name: value for name, value in config.items() if name != "kind"})
@@ -674,7 +672,7 @@ class Tokenizer(abc.ABC):
         """Creates this tokenizer as TensorFlow operations."""
 
     def _as_word(self, word: str, is_first: bool) -> str:
-        """Returns the text that a word is tokenized as, which may be the first one of its text."""
+        """Returns the text to tokenize for a word, which may depend on whether it is the first."""
         return word
 
 
@@ -692,8 +690,8 @@ def pair_limits(
     """Returns how many tokens each text of a pair may keep.
 
     The result is the same as if the longer text (the second one on a tie) lost one token at a time,
-    but it is computed without a loop: each text may keep up to half of the tokens, and the longer
-    one also gets the rest of the shorter one's half. The numbers may be arrays, with `maximum`.
+    but there is no loop: each text may keep up to half of the tokens, and the longer one also gets
+    the unused rest of the other half. The numbers may be arrays if `maximum` takes them.
     """
     half = max_tokens // 2
     return (
@@ -708,7 +706,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def _strings(text: Any) -> tuple[Any, list[str]]:
-    """Decodes and checks texts; returns them as nested lists, and as a list of the strings."""
+    """Decodes and checks texts; returns them as nested lists, and as a flat list."""
     strings: list[str] = []
 
     def collect(text: Any, path: tuple[int, ...]) -> Any:
@@ -729,7 +727,7 @@ def _strings(text: Any) -> tuple[Any, list[str]]:
 
 
 def _put_in(nested: Any, results: Iterator[Any]) -> Any:
-    """Replaces the strings of nested lists, in order."""
+    """Replaces the strings of nested lists with results, in order."""
     if isinstance(nested, list):
         return [_put_in(item, results) for item in nested]
     return next(results)

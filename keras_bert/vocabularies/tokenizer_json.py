@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `tokenizer.json` of the `tokenizers` library: WordPiece, BPE and unigram models.
 
-For ALBERT it is written in addition to the SentencePiece model: without it, the `transformers`
-library (5.23) splits texts at user-defined pieces and begins a word after each, so that its ids
-differ from SentencePiece's.
+ALBERT has one beside the SentencePiece model: without it, the `transformers` library (5.23) splits
+texts at user-defined pieces and begins a word after each, so that its ids differ from
+SentencePiece's.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from keras_bert.vocabularies.tokenizer_config import WORD_LENGTH
 
 TOKENIZER_FILE = "tokenizer.json"
 
-# Options of BPE models that are not supported, and the values that disable them
+# Options of BPE models that are not supported, with the values that disable them
 _OFF: dict[str, tuple[Any, ...]] = {
     "dropout": (None, 0, 0.0),
     "continuing_subword_prefix": (None, ""),
     "end_of_word_suffix": (None, ""),
 }
-# The regular expressions of the ways to split text into words
+# The regular expression of each word pattern
 _WORD_PATTERNS = {
     "gpt2": (r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"),
     "llama3": (
@@ -40,7 +40,7 @@ _WORD_PATTERNS = {
         r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
     ),
 }
-# The field of the steps of each part that is a Sequence
+# The field that holds the steps of a part of type Sequence
 _STEPS = {
     "normalizer": "normalizers",
     "pre_tokenizer": "pretokenizers",
@@ -48,13 +48,13 @@ _STEPS = {
 }
 _QUOTES = ("``", "''")
 _SPACES = " {2,}"
-# The normalizer of DeBERTa's class in `transformers` 5, which has none of its model
+# The normalizer of DeBERTa's class in `transformers` 5, which ignores the model's normalization
 _COMPOSING = [
     {"type": "Replace", "pattern": {"Regex": r"\s{2,}|[\n\r\t]"}, "content": " "},
     {"type": "NFC"},
     {"type": "Strip", "strip_left": False, "strip_right": True},
 ]
-# Steps that SentencePiece itself does: runs of spaces, and those at the end
+# Steps that SentencePiece does itself: it joins runs of spaces, and strips spaces at the end
 _OF_SPACES = (f"Replace {_SPACES!r} by ' '", f"Replace {_SPACES!r} by {BLANK!r}", "Strip")
 
 
@@ -66,12 +66,12 @@ class TokenizerJson:
         self._fields = read_json(path)
 
     def part(self, name: str) -> Mapping[str, Any]:
-        """Returns an object of the file; `{}` if it is absent."""
+        """Returns a top-level object of the file; `{}` if it is absent."""
         value: Mapping[str, Any] = self._fields.get(name) or {}
         return value
 
     def steps(self, name: str) -> list[Mapping[str, Any]]:
-        """Returns the steps of a normalizer, pre-tokenizer or post-processor, even if it is one."""
+        """Returns a list of the steps of a normalizer, pre-tokenizer or post-processor."""
         part = self.part(name)
         if part.get("type") != "Sequence":
             return [part] if part else []
@@ -149,9 +149,9 @@ def merges_of(tokenizer: TokenizerJson) -> list[str]:
 
 
 def _check_byte_fallback(tokenizer: TokenizerJson) -> None:
-    """Checks that a tokenizer with byte fallback is Gemma's: spaces are replaced, words not split.
+    """Checks that a tokenizer with byte fallback replaces spaces and splits no words, as Gemma's.
 
-    Its pre-tokenizer splits at spaces, which there are none of then.
+    Gemma's pre-tokenizer splits at spaces, but the normalizer has replaced them all.
     """
     steps = tokenizer.steps("normalizer")
     replaced = [
@@ -189,7 +189,7 @@ def _byte_words(tokenizer: TokenizerJson) -> tuple[str, bool]:
     if last.get("type") == "ByteLevel" and last.get("use_regex", True) == (not splits):
         if not splits:
             word_pattern = "gpt2"
-        # It would add a space before every word.
+        # After a Split, add_prefix_space would add a space before every word.
         elif splits[0].get("type") == "Split" and not (splits[1:] or last.get("add_prefix_space")):
             is_usual = splits[0].get("behavior") == "Isolated" and not splits[0].get("invert")
             pattern = splits[0].get("pattern")
@@ -285,7 +285,7 @@ def _gemma_steps() -> dict[str, Any]:
 def wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
     """Reads how a WordPiece tokenizer normalizes and splits text, as fields of a config.
 
-    A step that BERT's tokenizer does not have is an error.
+    Steps that BERT's tokenizer does not have are an error.
     """
     model = tokenizer.part("model")
     prefix = model.get("continuing_subword_prefix", "##")
@@ -297,7 +297,7 @@ def wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
             f"model.max_input_chars_per_word is {length!r}; it must be {WORD_LENGTH}"
         )
     steps = tokenizer.steps("pre_tokenizer")
-    # BertPreTokenizer does the work of the other two.
+    # BertPreTokenizer does the same as the other two together.
     splits = {str(step.get("type")) for step in steps}
     if (
         splits - {"BertPreTokenizer", "WhitespaceSplit", "Punctuation"}
@@ -376,8 +376,9 @@ class RowFormats(NamedTuple):
     """How a post-processor packs texts into rows.
 
     Args:
-        single: The special tokens of the row of a text, and `A` for the text, with their segments.
-        pair: Those of the row of two texts, and `A` and `B`.
+        single: The special tokens of a row with one text, and `A` for the text, each with its
+            segment.
+        pair: The same for a row with two texts, `A` and `B`.
         ids: The ids that each special token has in a row.
     """
 
@@ -387,7 +388,10 @@ class RowFormats(NamedTuple):
 
 
 def row_formats(tokenizer: TokenizerJson) -> RowFormats:
-    """Reads how the post-processor packs a text, and two, into a row; others are an error."""
+    """Reads how the post-processor packs one or two texts into a row.
+
+    Post-processors of other types are an error.
+    """
     # ByteLevel changes offsets only.
     steps = [step for step in tokenizer.steps("post_processor") if step.get("type") != "ByteLevel"]
     kinds = ("BertProcessing", "RobertaProcessing", "TemplateProcessing")
@@ -405,7 +409,7 @@ def row_formats(tokenizer: TokenizerJson) -> RowFormats:
     single = [(cls, 0), ("A", 0), (sep, 0)]
     pair = [*single, ("B", 1), (sep, 1)]
     if step["type"] == "RobertaProcessing":
-        # Without, `tokenizers` takes it for a BertProcessing.
+        # Without these fields, `tokenizers` reads it as a BertProcessing.
         if not all(isinstance(step[name], bool) for name in ("trim_offsets", "add_prefix_space")):
             raise TypeError("trim_offsets and add_prefix_space must be true or false")
         pair = [*single, (sep, 0), ("B", 0), (sep, 0)]
@@ -460,7 +464,7 @@ def unigram_json(
         "model": {
             "type": "Unigram",
             "unk_id": ids[names["unk"]],
-            # DeBERTa's mask token is an added one.
+            # DeBERTa's mask token is an added token.
             "vocab": [
                 [piece.text, piece.score]
                 for piece in (pieces_without_mask(pieces, names["mask"]) if composes else pieces)
@@ -485,7 +489,7 @@ def unigram_model(tokenizer: TokenizerJson) -> bytes:
 
 
 def _present(names: Mapping[str, str], ids: Mapping[str, int]) -> list[str]:
-    """Returns the special tokens of a vocabulary, each once."""
+    """Returns the special tokens that a vocabulary has, each once."""
     return list(dict.fromkeys(token for token in names.values() if token in ids))
 
 
@@ -535,7 +539,7 @@ def _template(
     between = [sep] * config["pair_separators"]
     if config.get("repeats_cls"):
         between[-1] = cls
-    # The segment of the second text and of the token after it; in BPE's families there is one.
+    # The segment of the second text and of the token after it; BPE families have one segment.
     segment = config.get("num_segments", 1) - 1
 
     def special(token: str, segment: int = 0) -> dict[str, Any]:
@@ -583,9 +587,9 @@ def pieces_without_mask(pieces: Sequence[Piece], mask: str) -> Sequence[Piece]:
 
 
 def unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
-    """Reads how a tokenizer with a unigram model normalizes and splits text, as a config's fields.
+    """Reads how a unigram tokenizer normalizes and splits text, as fields of a config.
 
-    Steps that neither ALBERT, XLM-RoBERTa nor DeBERTa has are an error.
+    Steps that none of ALBERT, XLM-RoBERTa and DeBERTa has are an error.
     """
     if tokenizer.part("model").get("byte_fallback"):
         raise tokenizer.error("model.byte_fallback is True, which is not supported")
@@ -604,7 +608,7 @@ def unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
         *(rules if albert_rules else []),
         *([] if keep_accents else ["NFKD", "StripAccents"]),
         *(["Lowercase"] if lowercase else []),
-        # It replaces whitespace by the space, as ALBERT's rules do.
+        # Precompiled replaces whitespace with the space, as ALBERT's rules do.
         *(["Precompiled"] if "Precompiled" in names or not albert_rules else []),
     ]
     if [name for name in names if name not in _OF_SPACES] != usual_names:
@@ -639,8 +643,8 @@ def _check_pre_tokenizer(
         and last.get("add_prefix_space", True)
         and last.get("replacement", BLANK) == BLANK
     )
-    # Files of transformers 4 may normalize runs of spaces, and drop those at the end, instead of
-    # WhitespaceSplit.
+    # Instead of WhitespaceSplit, files of transformers 4 may have normalizers that join runs of
+    # spaces and strip spaces at the end.
     kinds = [step.get("type") for step in normalizers[-3:]]
     drops_spaces = normalizers == _COMPOSING or (
         kinds == ["Precompiled", "Strip", "Replace"] and normalizers[-2].get("strip_right") is True

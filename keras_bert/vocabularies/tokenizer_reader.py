@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the tokenizer files of a folder to the config of a tokenizer."""
+"""Reads the config of a tokenizer from the files of a folder."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ from keras_bert.vocabularies.tokenizer_settings import (
     TokenizerSettings,
 )
 
-# The classes of the SentencePiece models, where no file names one
+# The tokenizer class that each SentencePiece model implies, if no file names a class
 _MODEL_FILES = {
     MODEL_FILE: ALBERT,
     RELEASED_MODEL_FILE: ALBERT,
@@ -73,11 +73,11 @@ _MODEL_FILES = {
     DEBERTA_MODEL_FILE: DEBERTA_V2,
 }
 _KINDS_OF_MODELS = {"WordPiece": WORDPIECE, "BPE": BYTE_PAIR, "Unigram": SENTENCE_PIECE}
-# The maximum number of characters of a word in the transformers library
+# The maximum number of characters in a word in the transformers library
 _THEIR_WORD_LENGTH = 100
-# What a SentencePiece tokenizer does without any rules of its own
+# The options of a SentencePiece tokenizer that only applies its model
 _PLAIN = {"lowercase": False, "keep_accents": True, "albert_rules": False}
-# What they are in files that do not name them
+# The special tokens to look for by role, in files that do not name them
 _USUAL_NAMES = {
     "pad": ("<pad>", "[PAD]"),
     "unk": ("<unk>", "[UNK]"),
@@ -91,13 +91,14 @@ _USUAL_NAMES = {
 def read_tokenizer(folder: Path) -> dict[str, Any] | None:
     """Reads the tokenizer of a folder of this package, of Hugging Face or of a TF1 release.
 
-    The class that `tokenizer_config.json` or `config.json` names determines which files count, as
-    in the transformers library: of the classes of BERT, MPNet, RoBERTa, ALBERT, XLM-RoBERTa,
-    CamemBERT and DeBERTa, a `tokenizer.json` has the vocabulary alone; for others, it has
-    everything. Without a class, the files are tried in this order: `vocab.txt` (WordPiece),
-    `spiece.model`, the released `30k-clean.model`, XLM-RoBERTa's `sentencepiece.bpe.model` or
-    DeBERTa's `spm.model` (SentencePiece), `vocab.json` and `merges.txt` (BPE), and
-    `tokenizer.json` (any of them).
+    If there is a `tokenizer.json`, the vocabulary is read from it, and a SentencePiece model beside
+    it must have the same pieces. The class that `tokenizer_config.json` or `config.json` names
+    determines where settings come from, as in the transformers library: for the classes of BERT,
+    MPNet, RoBERTa, ALBERT, XLM-RoBERTa, CamemBERT and DeBERTa, first from `tokenizer_config.json`;
+    for other classes or none, from `tokenizer.json`. Without a `tokenizer.json`, vocabularies are
+    tried in this order: `vocab.txt` (WordPiece), `spiece.model`, the released `30k-clean.model`,
+    XLM-RoBERTa's `sentencepiece.bpe.model` or DeBERTa's `spm.model` (SentencePiece), and
+    `vocab.json` with `merges.txt` (BPE).
 
     Returns the config; `None` if the folder has none of the files.
 
@@ -134,7 +135,7 @@ def _read_tokenizer(folder: Path) -> dict[str, Any] | None:
 
 
 def _kind_of_files(folder: Path, file: TokenizerJson | None) -> str | None:
-    """Returns the kind of the vocabulary in a folder; `None` if it has none."""
+    """Returns the kind of the vocabulary in a folder; `None` if there is no vocabulary."""
     if file is not None:
         return _KINDS_OF_MODELS[file.kind]
     if (folder / VOCABULARY_FILE).exists():
@@ -218,10 +219,11 @@ def _special_tokens(
 ) -> tuple[dict[str, str], list[str], int]:
     """Reads the special tokens of a tokenizer that is defined by a `tokenizer.json`.
 
-    Those of a row are the ones that its post-processor adds. The others are named by
-    `tokenizer_config.json` or `special_tokens_map.json`, or have usual names. In a vocabulary
-    without padding it is the token at the end of a text, and without an unknown token the padding.
-    Returns them by their roles, those between the texts of a pair, and the number of segments.
+    CLS and SEP are the tokens that its post-processor adds. The others are named by
+    `tokenizer_config.json` or `special_tokens_map.json`, or have usual names. A vocabulary without
+    a padding token has the SEP token in its place, and one without an unknown token has the padding
+    token. Returns the tokens by role, the tokens between the texts of a pair, and the number of
+    segments.
     """
     names = {}
     for role, usual in _USUAL_NAMES.items():
@@ -278,7 +280,7 @@ def _special_tokens(
 def _check_names(
     names: Mapping[str, str], vocabulary: Collection[str], path: Path, expected: str
 ) -> None:
-    """Checks that a vocabulary has all special tokens but for the mask token."""
+    """Checks that a vocabulary has all special tokens except the mask token."""
     required = list(dict.fromkeys(names[role] for role in ("cls", "pad", "sep", "unk")))
     absent_tokens = [token for token in required if token not in vocabulary]
     if absent_tokens:
@@ -289,12 +291,12 @@ def _check_names(
 
 
 def _renamed(names: Mapping[str, str], usual: Mapping[str, str]) -> dict[str, str] | None:
-    """Returns the special tokens that are not the usual ones; `None` if all are."""
+    """Returns the special tokens that differ from the usual ones; `None` if none does."""
     return {role: name for role, name in names.items() if name != usual[role]} or None
 
 
 def read_sentence_piece(path: Path) -> dict[str, Any]:
-    """Reads the config of a tokenizer of ALBERT's pieces, with no rules but its model's."""
+    """Reads the config of a tokenizer with ALBERT's special tokens that only applies its model."""
     return _sentence_piece(read_bytes(path), path, ALBERT_TOKENS, **_PLAIN)
 
 
@@ -371,7 +373,7 @@ def _sentence_pieces(
 
 
 def _released_model(path: Path, name: str | None) -> bytes:
-    """Reads a model; for XLM-RoBERTa and CamemBERT, with the ids of the vocabulary."""
+    """Reads a model; for XLM-RoBERTa and CamemBERT, its ids are changed to fairseq's."""
     model = read_bytes(path)
     try:
         if path.name == fairseq_ids.MODEL_FILE:
@@ -387,13 +389,13 @@ def _are_same_models(model: bytes, other: bytes, name: str | None) -> bool:
     """Returns whether two models are the same for a class of the transformers library."""
     if name != DEBERTA_V2:
         return have_same_pieces(model, other)
-    # Its class does not read the map of the characters, and adds the mask token.
+    # DeBERTa's class ignores the map of characters, and adds the mask token.
     model, other = (without_characters_map(_with_mask(each)) for each in (model, other))
     return have_same_pieces(model, other)
 
 
 def _with_added_pieces(model: bytes, settings: TokenizerSettings) -> bytes:
-    """Returns a model with the special tokens that have the next ids after its pieces."""
+    """Returns a model with the special tokens that files add directly after its pieces."""
     pieces = read_pieces(model)
     count = len(pieces)
     tokens = [token for token in settings.added_tokens() if token.get("special", False)]
@@ -405,7 +407,7 @@ def _with_added_pieces(model: bytes, settings: TokenizerSettings) -> bytes:
 
 
 def _with_mask(model: bytes) -> bytes:
-    """Returns a model of DeBERTa with the mask token, which is added to its pieces."""
+    """Returns a model of DeBERTa with the mask token added to its pieces, if it is not one."""
     pieces, mask = read_pieces(model), WORDPIECE_TOKENS["mask"]
     if any(piece.text == mask for piece in pieces):
         return model
@@ -415,9 +417,9 @@ def _with_mask(model: bytes) -> bytes:
 def _with_control_pieces(
     model: bytes, names: Mapping[str, str], settings: TokenizerSettings
 ) -> bytes:
-    """Returns a model in which other special tokens are control pieces, as a row's are.
+    """Returns a model in which all further special tokens are control pieces.
 
-    Other added tokens are an error: SentencePiece finds only pieces of the model.
+    Any other added token is an error, since SentencePiece finds only pieces of the model.
     """
     pieces = read_pieces(model)
     indices = {piece.text: index for index, piece in enumerate(pieces)}
@@ -470,8 +472,8 @@ def _wordpiece(
     """Creates the config of a WordPiece tokenizer.
 
     Whether text is lowercased is read from `tokenizer_config.json`, or else from the normalizer of
-    `tokenizer.json`, or else inferred from the vocabulary. Of a tokenizer that is defined by
-    `tokenizer.json` (by its class, or as the only file), everything is read from that file.
+    `tokenizer.json`, or else inferred from the vocabulary. If the class of the tokenizer is defined
+    by `tokenizer.json`, or no file names a class, everything is read from `tokenizer.json`.
     """
     is_mpnet = settings.tokenizer_class == MPNET
     names = settings.special_tokens(WORDPIECE)
@@ -538,9 +540,9 @@ def _with_added_tokens(
 ) -> tuple[dict[str, Any], dict[str, bool]]:
     """Adds tokens to the config of a WordPiece or BPE tokenizer.
 
-    Returns also whether each includes the whitespace before it, where files say so. Their ids must
-    follow the vocabulary's; `single_word`, and `lstrip` or `rstrip` of BPE, are not
-    supported.
+    Also returns whether each token includes the whitespace before it, if files say so. The ids of
+    new tokens must follow the vocabulary. `single_word` is not supported; with BPE, neither is
+    `rstrip`, nor `lstrip` except for the mask token.
     """
     kind = config.get("kind", WORDPIECE)
     usual = ROBERTA_TOKENS if kind == BYTE_PAIR else WORDPIECE_TOKENS
@@ -553,7 +555,7 @@ def _with_added_tokens(
         content, index = token["content"], token["id"]
         if index is None:
             if content in roles.values() and content not in indices:
-                continue  # such as a mask token, without which a vocabulary may be
+                continue  # such as a mask token, which a vocabulary may lack
             index = indices.get(content, len(vocabulary))
         if index == len(vocabulary) and content not in indices:
             indices[content] = index
@@ -583,7 +585,7 @@ def _with_added_tokens(
                 )
     own = [token for token in added if token["content"] not in roles.values()]
     names = [token["content"] for token in own]
-    # "normalized" means that the token is recognized in the normalized text
+    # "normalized" means that the token is found in the normalized text.
     uncased = [
         token["content"]
         for token in own

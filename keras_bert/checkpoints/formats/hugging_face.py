@@ -52,23 +52,24 @@ _ACTIVATIONS = {
     "swish": "silu",
     "tanh": "tanh",
 }
-# The first word for each
+# The first name of each activation in `_ACTIVATIONS`
 _WORDS = {ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())}
 
-# Heads on the pooled output, which is of the first token in `transformers`. In a causal model that
-# token attends to no other, so the pooler of this package takes the last token.
+# Heads on the pooled output. `transformers` pools the first token, which in a causal model attends
+# to no other token, so the pooler of this package takes the last one.
 _ON_POOLED_OUTPUT = ("next_sentence", "classifier", "multiple_choice")
-# The pooler of causal models under names that do not exist: a stored pooler is reported as unused.
+# The pooler of causal models has names that no file has, so that a stored one is never loaded and
+# is reported as unused.
 _POOLER = {name: Stored((f"{name} (of the last token)",)) for name in POOLER_WEIGHTS}
 _SINGLE_LABEL, _MULTI_LABEL = "single_label_classification", "multi_label_classification"
 # A field of config.json that only this package reads
 _OWN_FIELD = "keras_bert"
-# Without it, the pipeline and the cross-encoder apply a sigmoid to a single output.
+# Without these fields, the pipeline and the cross-encoder apply a sigmoid to a single output.
 _REGRESSION = {
     "problem_type": "regression",
     "sentence_transformers": {sentence_transformers.ACTIVATION: "torch.nn.modules.linear.Identity"},
 }
-# Of WordPiece and SentencePiece, and of byte-level BPE
+# The names in WordPiece and SentencePiece vocabularies, and in byte-level BPE
 _SPECIAL_TOKENS = {
     "cls": ("[CLS]", "<s>"),
     "sep": ("[SEP]", "</s>"),
@@ -139,7 +140,7 @@ def _family(fields: Mapping[str, Any], path: Path) -> Family:
 def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> dict[str, Layout]:
     architectures = fields.get("architectures")
     names = map(str, architectures) if isinstance(architectures, list) else ()
-    # The prefix may come from the released code.
+    # Only the suffixes of class names count: the prefix may come from the released code.
     suffixes = sorted(filter(family.classes.get, family.classes), key=len, reverse=True)
     ending = next((each for name in names for each in suffixes if name.endswith(each)), "")
     # The head of several classes is named "classifier".
@@ -159,10 +160,10 @@ def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> di
 
 
 def _activation(fields: Mapping[str, Any], num_outputs: Any, folder: Path) -> tuple[str, str]:
-    """Returns the class of PyTorch that makes answers of a classifier's outputs, and an error.
+    """Returns the PyTorch activation for a classifier's outputs, and an error message.
 
-    If the files name one, sentence-transformers applies it, or else the pipeline of
-    `transformers` its own. The error message is empty if a task has such answers.
+    It is the activation that the files name for sentence-transformers, or else the default of the
+    pipeline of `transformers`. The message is empty if a task supports the activation.
     """
     problem = fields.get("problem_type")
     if problem not in (None, "regression", _SINGLE_LABEL, _MULTI_LABEL) or (
@@ -192,7 +193,7 @@ def _activation(fields: Mapping[str, Any], num_outputs: Any, folder: Path) -> tu
 
 
 def _multi_label_options(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Returns the options of a task with several labels for a text."""
+    """Returns the options of a task with `multi_label`."""
     own = fields.get(_OWN_FIELD) or {}
     thresholds = own.get("thresholds") if isinstance(own, dict) else own
     if thresholds is not None and not (
@@ -218,7 +219,7 @@ def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | Non
 
 
 def _locations(folder: Path, scopes: Sequence[str]) -> dict[str, Location]:
-    """Locates the tensors, by their names without scope and with the current LayerNorm names."""
+    """Locates the tensors by name, without the scope and with the current LayerNorm names."""
     locations: dict[str, Location] = {}
     for path, expected_names in _weight_files(folder).items():
         with open_safetensors(path) as file:
@@ -240,7 +241,7 @@ def _locations(folder: Path, scopes: Sequence[str]) -> dict[str, Location]:
                     f"{path}: tensor {stored_name!r} is the same weight as "
                     f"{locations[name].name!r} in {locations[name].path}; expected one of them."
                 )
-            # Not a weight but a buffer of 0, 1, 2 …
+            # position_ids is not a weight but a buffer of 0, 1, 2 …
             if name != "embeddings.position_ids":
                 locations[name] = Location(path, stored_name)
     return locations
@@ -295,24 +296,25 @@ def save_hugging_face(
     """Saves a model in the Hugging Face format, which the `transformers` library can load.
 
     The family is the first one of `FAMILIES` that can represent the architecture and has its kind
-    of tokenizer. The class is determined by the heads: a BERT without heads is saved as
-    `BertModel`, with `masked_lm` and `next_sentence` as `BertForPreTraining`, with `classifier` as
+    of tokenizer. The heads determine the class: a BERT without heads is saved as `BertModel`, with
+    `masked_lm` and `next_sentence` as `BertForPreTraining`, with `classifier` as
     `BertForSequenceClassification`. As in `transformers`, the classes for masked LM and for tokens
     have no pooler. A causal encoder is saved with `is_decoder` and without a pooler, since
-    `transformers` would pool a different token, and with `masked_lm` as `BertLMHeadModel`. An
-    encoder without segment embeddings is saved with two that are 0, unless it is a DistilBERT. A
-    `TextEmbedder` is saved with the files from which `sentence-transformers` reads how embeddings
-    are pooled and whether they are normalized.
+    `transformers` would pool a different token; with `masked_lm`, it is a `BertLMHeadModel`. An
+    encoder without segment embeddings is saved with two that are 0 if its family requires them,
+    such as BERT's. A `TextEmbedder` is saved with the files that tell `sentence-transformers` how
+    to pool embeddings and whether to normalize them.
 
     Args:
-        model: The encoder, or a task with its heads, tokenizer and class names. Of a distiller, the
-            student is saved. Weights are saved in their dtype.
+        model: The encoder, or a task with its heads, tokenizer and class names. A distiller saves
+            its student. Weights are saved in their dtype.
         preset_dir: The folder to write to; existing files are replaced.
-        heads: A dict of the layer, or layers, of each head. Defaults to the heads of the task.
+        heads: A dict from the name of each head to its layer or layers. Defaults to the heads of
+            the task.
         tokenizer: The config of the tokenizer. Defaults to the task's.
         class_names: The names of the classes of a classifier, in the order of its outputs. Defaults
             to the task's.
-        card: Arguments of `model_card`, to write a model card too.
+        card: Arguments of `model_card`. Defaults to no model card.
 
     Raises:
         TypeError: If the model is neither an encoder nor a task.
@@ -355,7 +357,7 @@ def save_hugging_face(
 
 
 def _token_ids(family: Family, tokenizer: Mapping[str, Any] | None) -> dict[str, int | None]:
-    """Returns the ids of special tokens that the class would otherwise take from its defaults."""
+    """Returns the ids of special tokens, which otherwise would be the defaults of the class."""
     tokens = list_tokens(tokenizer) if tokenizer else []
     custom_tokens = (tokenizer or {}).get("special_tokens") or {}
     ids: dict[str, int | None] = {}
@@ -395,7 +397,7 @@ def _architecture_name(family: Family, heads: Mapping[str, Any], causal: bool) -
             f"No {family.name} class of the transformers library has the heads "
             f"{', '.join(heads)}; expected one of: {choices}."
         )
-    # Of two classes with the same heads, the second one is causal.
+    # If two classes have the same heads, the second one is causal.
     return endings[-1 if causal else 0]
 
 
@@ -432,7 +434,7 @@ def _collect_tensors(
 def _pooler_tensors(
     family: Family, ending: str, values: Mapping[str, Any]
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Returns the tensors of a pooler that its class has in the head."""
+    """Returns the tensors of a pooler that belongs to the head in `transformers`."""
     layout: Layout = family.hugging_face.heads.get("pooler", {})
     if ending in family.poolers:
         layout = hf_dense(family.poolers[ending])
