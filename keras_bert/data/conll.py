@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading and writing of the CoNLL format: one word per line, with its labels in columns."""
+"""Reads and writes the CoNLL format: one word per line, with its labels in columns."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _NO_VALUE = "_"
 # CoNLL-U's ids of multiword tokens ("1-2") and of empty nodes ("8.1").
 _NOT_A_WORD = re.compile(r"\d+[-.]\d+")
 _NEW_DOCUMENT = re.compile(r"#\s*newdoc\b")
-# The columns of CoNLL-U, and of CoNLL-X before it: their number, the id of the first word or of a
+# CoNLL-U, and its predecessor CoNLL-X: the number of columns, the id of the first word or of a
 # token before it, and the columns of the words and of their universal parts of speech
 _CONLL_U_COLUMNS = 10
 _FIRST_ID = re.compile(r"1(-\d+)?|0\.1")
 _FORM, _UPOS = 1, 3
 _NUMBER = re.compile(r"\d{1,9}")
-# A column holds the numbers of words if it counts the words in this share of the sentences
+# A column holds word numbers if it counts the words in at least this share of the sentences
 _COUNTED = 0.9
 
 Separator = Literal["auto", "tab", "space"]
@@ -115,7 +115,8 @@ def read_conll(
         A `TaggedText` with the sentences in the order of the file.
 
     Warns:
-        UserWarning: If the contents of a file, and not its place, choose a column.
+        UserWarning: If words are read from the second column, since the first only counts them, or
+            if labels of CoNLL-U are read from the column of the parts of speech by default.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -231,7 +232,7 @@ def write_conll(
 
 
 def _is_conll_u(path: Path) -> bool:
-    """Returns whether the first line of a file that is no comment has the columns of CoNLL-U."""
+    """Returns whether the first line, without comments and blanks, has CoNLL-U's columns."""
     for line in read_lines(path):
         if line.strip() and not line.startswith("#"):
             columns = line.split("\t")
@@ -240,7 +241,7 @@ def _is_conll_u(path: Path) -> bool:
 
 
 class _Row(NamedTuple):
-    """A line of a word: its number from 1, and its columns."""
+    """The line of a word: its number in the file, from 1, and its columns."""
 
     line: int
     columns: list[str]
@@ -293,7 +294,7 @@ def _word_column(path: Path, sentences: list[list[_Row]], usual: _Row, labeled: 
 def _usual_row(sentences: list[list[_Row]], skip_bad: bool) -> _Row:
     """Returns the row that sets the number of columns of the others.
 
-    That is the first row, or if others may be skipped, the first with the most frequent number.
+    It is the first row or, with `skip_bad`, the first row with the most frequent number of columns.
     """
     if not skip_bad:
         return sentences[0][0]
@@ -303,7 +304,7 @@ def _usual_row(sentences: list[list[_Row]], skip_bad: bool) -> _Row:
 
 
 def _check_widths(path: Path, rows: list[_Row], usual: _Row) -> None:
-    """Checks that lines have equally many columns, if a column is counted from the end."""
+    """Checks that lines have equally many columns, which counting from the end requires."""
     for line, columns in rows:
         if len(columns) != len(usual.columns):
             raise ValueError(
@@ -361,7 +362,7 @@ def _columns(line: str, separator: Separator) -> list[str]:
 
 
 def _whole(starts: list[int], num_sentences: int) -> list[int] | None:
-    """Completes the document starts: sentences before the first one are a document too."""
+    """Completes the document starts: sentences before the first start are a document too."""
     valid_starts = [start for start in starts if start < num_sentences]
     if not valid_starts:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packing: token ids with special tokens in rows, the padding of rows, and their tokenization."""
+"""Tokenizes texts, packs them into rows with special tokens, and pads the rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from keras_bert.text.tokenizer import Tokenizer, is_tensor, pair_limits
 
 
 class Preprocessor:
-    """Base class of preprocessors. Their arguments are their attributes."""
+    """Base class of preprocessors. Each argument is an attribute of the same name."""
 
     def __init__(self, tokenizer: Tokenizer, sequence_length: int) -> None:
         self.tokenizer = tokenizer
@@ -51,8 +51,8 @@ class Sequences(NamedTuple):
 
     Args:
         features: `token_ids` and other features of each token, `Ragged` of the same lengths.
-        counts: The number of sequences of each row, int64 `(rows,)`, such as a text with each of
-            its choices; `None` if each row is one sequence.
+        counts: The number of sequences of each row, int64 `(rows,)`; in multiple choice, a sequence
+            is a text with one choice. `None` if each row is one sequence.
     """
 
     features: dict[str, Ragged]
@@ -85,14 +85,13 @@ class Sequences(NamedTuple):
         """Pads the sequences to a length, and adds the `padding_mask`.
 
         `token_ids` are padded with `pad_token_id`, other features with 0. The features are `(rows,
-        length)`, or with `counts` `(rows, sequences, length)`: then sequences without tokens
-        complete the rows to `most` sequences, by default as many as the longest row has.
+        length)`, or with `counts` `(rows, most, length)`: rows are filled up with empty sequences
+        to `most` sequences, by default the largest count.
         """
         lengths, shape = self.lengths, None
         if self.counts is not None:
             most = xp.highest(self.counts, 0) if most is None else most
             rows = xp.size(self.counts)
-            # Sequences without tokens complete the rows.
             number = xp.arange(xp.size(lengths)) - xp.repeat(
                 row_starts(xp, self.counts), self.counts
             )
@@ -113,13 +112,13 @@ class Sequences(NamedTuple):
     def padded_to_longest(self, xp: Arrays, shortest: int, pad_token_id: int) -> dict[str, Any]:
         """Pads the sequences to the length of the longest, and to at least `shortest` tokens.
 
-        The columns of special tokens are there even if there are no rows.
+        With the number of special tokens as `shortest`, even a batch without rows has columns.
         """
         return self.padded(xp, xp.highest(self.lengths, shortest), pad_token_id)
 
 
 def functions_for(values: Any) -> Arrays:
-    """Returns the functions of arrays for tensors of TensorFlow, or for anything else of NumPy."""
+    """Returns TensorFlow's array functions for its tensors, and NumPy's for anything else."""
     if not is_tensor(values):
         return NUMPY
     from keras_bert.data.tfdata.arrays import TENSORFLOW
@@ -145,7 +144,7 @@ def truncate(
 ) -> list[Ragged]:
     """Truncates texts, or pairs of texts, to a maximum number of tokens, the longer text first.
 
-    The tokenizer says which end is cut off. Returns the texts, or the first and the second ones.
+    The tokenizer says which end is cut off. Returns the texts, or the first and the second texts.
     """
     side = tokenizer.truncation_side
     if second is None:
@@ -198,9 +197,9 @@ def surround_second(xp: Arrays, tokenizer: Tokenizer, first: Ragged, values: Rag
 
 
 def single_or_batch(texts: Any) -> tuple[Any, bool]:
-    """Returns texts as a batch, and whether they were a single one.
+    """Returns texts as a batch, and whether they were a single text.
 
-    They are a string, a batch of strings, or a string tensor of TensorFlow, `()` or `(batch,)`.
+    Texts are a string, a batch of strings, or a string tensor of TensorFlow, `()` or `(batch,)`.
     """
     if is_tensor(texts):
         is_single = texts.shape.rank == 0

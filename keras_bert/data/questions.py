@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions on passages: overlapping windows that fit the model's input."""
+"""Splits passages with questions into overlapping windows that fit the model's input."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from keras_bert.data.squad import QuestionExample
 from keras_bert.data.texts import CutRows, InMemory
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
-# Number of questions for which one call makes windows, and of the characters of their passages
+# Maximum number of questions that are tokenized at a time, and of characters of their passages
 CHUNK = 512
 _CHARACTERS = 4_000_000
 # The columns of `_chunk` that have a value for each window; the others have one for each token
@@ -95,15 +95,15 @@ class QuestionAnswererPreprocessor(Preprocessor):
         tokenizer: The tokenizer that converts text to ids.
         sequence_length: Maximum length of a row in tokens, including the special tokens.
         doc_stride: Number of tokens between the starts of consecutive windows.
-        max_query_length: Maximum length of a question in tokens; longer ones are truncated.
+        max_query_length: Maximum length of a question in tokens; longer questions are truncated.
 
     Call arguments:
         question: Strings of shape `(batch,)`.
         context: The passages, strings of shape `(batch,)`.
 
     Returns:
-        `QuestionWindows`, with at least one window for each question. Values of tokens
-        are `Ragged`: the values of all windows, and the length of each.
+        `QuestionWindows`, with at least one window for each question. Values of tokens are
+        `Ragged`: the values of all windows, and the length of each window.
 
     Raises:
         ValueError: If `doc_stride` or `max_query_length` is below 1, or a row with the longest
@@ -246,6 +246,7 @@ class QuestionRows:
             `(windows,)`; 0, the position of `[CLS]`, if the window does not contain the whole
             answer.
         end_positions: The position in the window of the answer's last token, likewise.
+        num_questions: The number of questions.
     """
 
     row_splits: np.ndarray
@@ -284,9 +285,9 @@ def question_rows(
 ) -> QuestionRows:
     """Tokenizes questions, and splits their passages into windows, in the order of the questions.
 
-    The target is the first answer that has a token. Of the windows without the answer, a share
-    remains, a random sample that depends on the questions alone; a question without an answer in
-    any window keeps all of them.
+    The target is the first answer that overlaps a token. Of the windows without the answer, a
+    random sample of `negative_share` is kept, the same in each call; a question without an answer
+    in any window keeps all its windows.
     """
     chunks, first = [], 0
     for batch in batched_by_characters(examples, _CHARACTERS, CHUNK):
@@ -302,7 +303,7 @@ def question_rows(
 def batched_by_characters(
     examples: Sequence[QuestionExample], characters: int, count: int | None = None
 ) -> Iterator[Sequence[QuestionExample]]:
-    """Yields chunks of questions with passages of so many characters, or of one question."""
+    """Yields chunks of up to `count` questions and `characters` of passages, or one question."""
     first = total = 0
     for index, example in enumerate(examples):
         total += len(example.context)
@@ -329,7 +330,8 @@ def likely_spans(
         mask: Bool `(windows, length)`, False at padding.
         may_start: Bool `(windows, length)`: whether a token has its maximum context in this window.
         may_end: Bool `(windows, length)`: whether a token is in the passage.
-        n_best: Number of start tokens and of end tokens of each window; of equals, the earlier.
+        n_best: Number of start tokens and of end tokens of each window; of tokens with equal
+            logits, the earlier ones are taken.
         max_answer_length: Maximum length of an answer, in tokens.
 
     Returns:
@@ -410,8 +412,8 @@ def _answer_tokens(
 ) -> np.ndarray:
     """Returns the token span of an answer to each question in its passage, int64 `(batch, 2)`.
 
-    The span is from the first to the last token that overlap the answer: the first answer that has
-    a token; -1 if there is none.
+    The span has the first and the last token that overlap the answer, which is the first one that
+    overlaps any token; -1 if there is none.
     """
     starts, ends = tokens.char_starts.values, tokens.char_ends.values
     splits = np.concatenate([[0], np.cumsum(tokens.char_starts.lengths)])

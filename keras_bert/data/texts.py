@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts and pairs of texts: their packing with special tokens, and the rows that are batched."""
+"""Packs texts and pairs of texts with special tokens, and serves them as rows of a `Loader`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_TOKENS_IN_MEMORY = 1 << 28
 
 
 class CutRows:
-    """Counts the rows that are cut, since not all their tokens fit into the limit of an option."""
+    """Counts the rows that are cut since they have more tokens than an option allows."""
 
     def __init__(self, option: str, limit: int) -> None:
         self.option = option
@@ -36,7 +36,7 @@ class CutRows:
         self.reset()
 
     def reset(self) -> None:
-        """Counts anew."""
+        """Sets the counts to 0."""
         self.is_told = False
         self.num_rows = self.num_cut = 0
 
@@ -54,7 +54,7 @@ class CutRows:
         self.add(lengths[is_new], max_tokens)
 
     def message(self, rows_before: int = 0, cut_before: int = 0) -> str:
-        """Returns how many of the rows since then were cut, as a message; empty if none."""
+        """Returns a message about the rows cut since the counts before; empty if there are none."""
         num_cut = self.num_cut - cut_before
         if not num_cut:
             return ""
@@ -149,10 +149,10 @@ class TextClassifierPreprocessor(Preprocessor):
 
 
 class TokenizedTexts:
-    """The tokens of texts in memory, which are computed when they are first asked for, and kept.
+    """Texts in memory, which are tokenized when they are first read, and a cache of their tokens.
 
-    They are kept up to the number that a row has space for, and in two bytes each if the vocabulary
-    allows it; `max_tokens` of all texts at most, and the rest is tokenized each time.
+    Of each text up to `sequence_length` tokens are kept, in two bytes each if the vocabulary allows
+    it. Once the cache has `max_tokens` tokens, the texts that it lacks are tokenized each time.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class TokenizedTexts:
         fits = self._tokenizer.vocabulary_size <= 1 << 16
         self._flat = np.empty(0, "uint16" if fits else "int32")
         self._num_used = 0
-        # The index in the flat array of each text's first token; -1 for texts that it lacks
+        # The index of each text's first token in the flat array, -1 for texts that are not in it
         self._starts = np.full(len(texts), -1, "int64")
         self._lengths = np.zeros(len(texts), "int32")
 
@@ -194,8 +194,7 @@ class TokenizedTexts:
         values, lengths = self._tokenize(index)
         end = self._num_used + len(values)
         if end > len(self._flat):
-            # As many as all texts will have if they are like these: memory is taken up when it is
-            # written to.
+            # Space for all texts, if they are like these; memory counts only once it is written to.
             is_new = self._starts < 0
             estimate = self._num_used + int(1.1 * len(values) / len(index) * is_new.sum())
             larger = np.empty(max(end, estimate), self._flat.dtype)
@@ -250,7 +249,7 @@ class TextPairExamples(TextExamples):
 
 
 class InMemory:
-    """Sequences that are in memory already, as rows of a `Loader`."""
+    """Sequences in memory, as rows of a `Loader`."""
 
     def __init__(self, sequences: Sequences) -> None:
         self._sequences = sequences

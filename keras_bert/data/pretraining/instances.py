@@ -40,11 +40,11 @@ class Instance(NamedTuple):
 class InstanceMaker:
     """Creates the instances of a corpus, one shard at a time.
 
-    Random numbers depend only on the seed, the duplicate and the document, and the shard of a
-    document only on the number of shards: shards can be created in any order, by any number of
-    processes. By default each of them reads the whole corpus, from which random second segments are
-    drawn. With `independent_shards` a shard depends on its own documents alone, so that a cluster
-    can send each document to its shards, and nothing else.
+    Any number of processes can create the shards, in any order: random numbers depend only on the
+    seed, the duplicate and the document or shard. By default each process reads the whole corpus,
+    since a random second segment can come from any document. With `independent_shards` a shard
+    depends on its own documents alone, so that a cluster only needs to send each document to its
+    shards.
 
     Args:
         cls_token_id: The id of `[CLS]`.
@@ -106,7 +106,7 @@ class InstanceMaker:
                 no document and no sentence is empty. With `independent_shards`, only its length and
                 the documents of `documents_of` are used.
             shard: Index of the shard.
-            num_shards: Number of shards. Each has equally many documents of each
+            num_shards: Number of shards. Each has nearly the same number of documents of each
                 duplicate, in random order.
 
         Returns:
@@ -143,8 +143,8 @@ class InstanceMaker:
             num_shards: Number of shards.
 
         Returns:
-            int64 `(documents,)`; a document that several duplicates have in this shard is there
-            once.
+            int64 `(documents,)`; each document once, also if several of its duplicates are in this
+            shard.
         """
         shards = [
             self._shard_documents(num_documents, shard, num_shards, duplicate)
@@ -174,7 +174,7 @@ class InstanceMaker:
     def _shard_documents(
         self, num_documents: int, shard: int, num_shards: int, duplicate: int
     ) -> Integers:
-        """Returns the indices of the documents that a shard has of a duplicate, in their order."""
+        """Returns the indices of the documents of a shard in one duplicate, in order."""
         bounds = [n * num_documents // num_shards for n in (shard, shard + 1)]
         if self.independent_shards:
             return self._order(num_documents, duplicate).documents(np.arange(*bounds))
@@ -184,7 +184,7 @@ class InstanceMaker:
     def _of_documents(
         self, documents: Documents, indices: list[int], places: list[int], duplicate: int
     ) -> Iterator[Instance]:
-        """Creates the instances of documents, by index in the corpus and in `documents`."""
+        """Creates instances; a document has an index in the corpus and a place in `documents`."""
         if self.kind in PAIR_MAKERS:
             pairs = PAIR_MAKERS[self.kind]
             for index, place in zip(indices, places, strict=True):
@@ -228,8 +228,8 @@ def full_sentences(
 ) -> Iterator[Ids]:
     """Yields rows of consecutive sentences, int32 `(length,)`, also across documents.
 
-    A `separator` is between the documents. A sentence that does not fit begins the next row; one
-    that is longer than a row is split. Every token is used exactly once.
+    A `separator` is between documents in a row. A sentence that does not fit begins the next row; a
+    sentence longer than a row is split. Every token is used exactly once.
 
     Reference:
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2, FULL-SENTENCES.
@@ -295,15 +295,15 @@ def segment_pairs(
     """Creates BERT's or ALBERT's segment pairs of a document.
 
     Consecutive sentences are collected up to a target length and split into two segments at a
-    random sentence boundary. In half of BERT's pairs the second segment is replaced by consecutive
-    sentences of another document (label 1), and its sentences begin the next pair, so that no
-    sentence is lost. In half of ALBERT's (`swap`) the segments are swapped (label 1). The second
-    segment of a single sentence is always from another document. Those come from each other
-    document with the same probability; the released code may, after ten draws, take the same.
+    random sentence boundary. In half of BERT's pairs, consecutive sentences of another document
+    replace the second segment (label 1), and the replaced sentences begin the next pair, so that
+    none is lost. In half of ALBERT's pairs (`swap`), the segments are swapped (label 1). If there
+    is only one sentence, the second segment is always from another document. Each other document is
+    equally probable; the released code may, after ten draws, take the same document.
 
-    Pairs have at most `max_tokens` without special tokens, which is the target, but for a share of
-    the documents (`short_seq_probability`) with a target that is uniform in `[2, max_tokens]`. No
-    document and no sentence is empty.
+    Pairs have at most `max_tokens` tokens without special tokens. This is also the target length,
+    but with probability `short_seq_probability` a document has a random one, uniform in
+    `[2, max_tokens]`. No document and no sentence is empty.
 
     Raises:
         ValueError: If a random segment is needed and the corpus has only one document.
@@ -346,8 +346,8 @@ def single_sentence_pairs(
 ) -> Iterator[SegmentPair]:
     """Creates pairs of single sentences; with probability 0.5, the second one is random (label 1).
 
-    A second sentence that is replaced by one of another document begins the next pair. For
-    the arguments see `segment_pairs`; `short_seq_probability` is ignored.
+    If a sentence of another document replaces the second sentence, that one begins the next pair.
+    For the arguments see `segment_pairs`; `short_seq_probability` is ignored.
 
     Reference:
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2, SENTENCE-PAIR+NSP.
@@ -370,9 +370,8 @@ def truncate_pair_randomly(
 ) -> tuple[Ids, Ids]:
     """Truncates a pair, one token at a time from the longer segment, at a random end.
 
-    On a tie the second segment is truncated. The front or the back is drawn for each token, as in
-    BERT's released code; the number of tokens removed at the front is then binomial, and so takes a
-    single draw.
+    On a tie the second segment is truncated. BERT's released code draws the front or the back for
+    each token; the number of tokens removed at the front is then binomial, and one draw suffices.
     """
     if len(first) + len(second) <= max_tokens:
         return first, second

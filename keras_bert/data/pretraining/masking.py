@@ -24,14 +24,14 @@ _NUM_STREAMS = 4
 class BatchShard(NamedTuple):
     """Consecutive rows of a batch with their masks, but without the random tokens.
 
-    The random tokens depend on how many tokens are selected in the rows before, which another
-    process may have.
+    The random tokens depend on how many tokens are selected in the rows before these, which may be
+    in another process.
 
     Args:
         features: The features of the rows, with their masks; `token_ids` are not replaced.
         num_selected: The number of selected tokens.
-        replaced_ids: Returns the `token_ids` with the selected tokens replaced, for the number of
-            tokens that are selected in the rows before.
+        replaced_ids: A function of the number of tokens selected in the rows before these; it
+            returns the `token_ids` with the selected tokens replaced.
     """
 
     features: dict[str, Any]
@@ -39,7 +39,7 @@ class BatchShard(NamedTuple):
     replaced_ids: Callable[[Any], Any]
 
     def completed(self, selected_before: Any) -> dict[str, Any]:
-        """Returns the features, if so many tokens are selected in the rows before."""
+        """Returns the features, given the number of tokens selected in the rows before these."""
         return {**self.features, "token_ids": self.replaced_ids(selected_before)}
 
 
@@ -47,9 +47,9 @@ class MaskedLMMasker:
     """Selects tokens to predict, and replaces them with `[MASK]`, a random token or themselves.
 
     In each row, `max(1, round(mask_selection_rate * tokens))` tokens are selected, where `tokens`
-    includes `[CLS]` and `[SEP]`, or fewer if fewer tokens may be selected. A word that exceeds the
-    rest of this number is skipped, which may shorten an n-gram. The replacement is drawn for each
-    token independently, also within a word.
+    includes `[CLS]` and `[SEP]`, or fewer if fewer tokens may be selected. A word with more tokens
+    than are left of this number is skipped, which may shorten an n-gram. The replacement is drawn
+    for each token independently, also within a word.
 
     The masks depend only on `seed`, the step and the batch: training that resumes at step 1000
     gets the same masks as without the interruption. They are the same for NumPy arrays and, in a
@@ -81,8 +81,8 @@ class MaskedLMMasker:
             `word_starts`, bool, True at the first token of each word; `sequence_ids` of packed
             rows, in which words end at the end of a sequence.
         step: The index of the batch in training, an integer or an integer tensor. With `None`, the
-            masks depend on `seed` and the ids: the same batch always has the same masks, as is
-            wanted for evaluation.
+            masks depend on `seed` and the ids: the same batch always has the same masks, for
+            evaluation.
 
     Returns:
         A dict of the features, without `word_starts`, and of
@@ -200,12 +200,12 @@ class MaskedLMMasker:
         return self._shard(xp, features, self._seeds(xp, ids, step), 0).completed(0)
 
     def shard(self, features: Any, step: int, first_row: int) -> BatchShard:
-        """Masks some consecutive rows of a batch, without the others.
+        """Masks some consecutive rows of a batch; the other rows are not needed.
 
         Args:
             features: The features of the rows, as for a call.
             step: The index of the batch in training.
-            first_row: The index in the batch of the first of the rows.
+            first_row: The index of the first of these rows in the batch.
         """
         xp, features = dense_features(features)
         seeds = self._seeds(xp, features["token_ids"], step)
@@ -214,9 +214,9 @@ class MaskedLMMasker:
     def masked(self, dataset: Any, first_step: int = 0) -> Any:
         """Masks the batches of a `tf.data.Dataset`, each batch with different masks.
 
-        Steps are counted from `first_step` in each iteration. Therefore call `.repeat()` before
-        this method and not after it; and for training that resumes, pass the number of batches
-        that it has already seen.
+        Each iteration counts steps from `first_step`. Therefore call `.repeat()` before this
+        method, not after it, and when training resumes, pass the number of batches that it has
+        already seen.
 
         Args:
             dataset: A dataset of features, or of tuples that begin with features.
@@ -330,7 +330,7 @@ class MaskedLMMasker:
     ) -> Any:
         """Draws the replacements of selected tokens, int32 `(selected,)`.
 
-        `first` is the index of the first of them among the selected tokens of the batch.
+        `first` is the index of the first one among the selected tokens of the batch.
         """
         count = xp.size(labels)
         kind = mask_selection.as_fractions(xp, xp.random_bits(seeds[_KIND], count, first))
@@ -369,8 +369,8 @@ def _check_ids(name: str, ids: Sequence[int], vocabulary_size: int) -> None:
 def dense_features(features: Any) -> tuple[Arrays, dict[str, Any]]:
     """Converts features, or ids alone, to dense arrays, with int32 `token_ids`.
 
-    Returns also the functions of arrays, of TensorFlow if the ids are a tensor. Features that are
-    `None` are dropped.
+    Also returns the array functions: TensorFlow's if the ids are a tensor, otherwise NumPy's.
+    Features that are `None` are dropped.
     """
     if not isinstance(features, Mapping):
         features = {"token_ids": features}

@@ -31,7 +31,7 @@ _MASK_FEATURES = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 _FEATURES = frozenset(
     ("input_ids", "input_mask", "segment_ids", "word_starts", "next_sentence_labels")
 ).union(_MASK_FEATURES)
-# The name of one of several files: the text before its number, its number, their count, the rest
+# The name of a shard: the text before its number, its number, the number of shards, the rest
 _SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)(.*)", re.DOTALL)
 # Number of consecutive rows that are shuffled together
 SHUFFLE_WINDOW = 8192
@@ -141,7 +141,7 @@ class InstanceEncoder:
         }
 
     def _word_starts(self, rows: Ragged) -> Flags:
-        """Finds first tokens of words: a subword at the start of a (truncated) segment is one."""
+        """Marks the first token of each word, even if it is a subword of a truncated segment."""
         starts: Flags = ~self._is_continuation[rows.values]
         starts[1:] |= self._is_special[rows.values[:-1]]
         starts[row_starts(NUMPY, rows.lengths)] = True
@@ -160,7 +160,7 @@ def write_records(path: str | os.PathLike[str], records: Iterable[bytes]) -> int
 
     Raises:
         FileNotFoundError: If the folder of the file does not exist.
-        NotADirectoryError: If it is a file.
+        NotADirectoryError: If the folder of the file is a file itself.
     """
     path = Path(path)
     check_parent_exists(path)
@@ -207,14 +207,15 @@ def pretraining_batches(
         `padding_mask` (bool), of shape `(batch, length)`. Records with masks also have
         `mask_positions` (int32), `mask_ids` (int32) and `mask_weights` (float32), `(batch, slots)`;
         records without masks have `word_starts`, bool `(batch, length)`. Records with labels also
-        have `next_sentence_labels`, int32 `(batch,)`. Its length is the number of batches, and its
-        method `epoch(number, first)` gives the batches of an epoch, without the first ones.
+        have `next_sentence_labels`, int32 `(batch,)`. The iterable's length is the number of
+        batches, and its method `epoch(number, first)` skips the first batches of an epoch.
 
     Raises:
-        FileNotFoundError: If no file matches, or some that the names of others count are missing.
+        FileNotFoundError: If no file matches, or a pattern misses some of the shards that file
+            names such as `*-00000-of-00008.tfrecord` count.
         ValueError: If the first record of a file lacks the features of a pre-training record or
-            has other features than the first file's, if `buckets` are invalid, or if a
-            file is truncated; and when a corrupt or malformed record is read. The message names the
+            has other features than in the first file, if `buckets` are invalid, or if a file is
+            truncated; during iteration, if a record is corrupt or malformed. The message names the
             file, the record and the feature.
     """
     lengths = list(buckets or ())
@@ -266,7 +267,8 @@ def has_masks(files: Files) -> bool:
         files: TFRecord files, or a pattern.
 
     Raises:
-        FileNotFoundError: If no file matches, or some that the names of others count are missing.
+        FileNotFoundError: If no file matches, or a pattern misses some of the shards that file
+            names such as `*-00000-of-00008.tfrecord` count.
         ValueError: If the record lacks the features of a pre-training record.
     """
     return RecordParser(record_paths(files)[:1], 0, None).is_masked
@@ -282,7 +284,8 @@ def check_record_files(files: Files) -> int:
         The number of records.
 
     Raises:
-        FileNotFoundError: If no file matches, or some that the names of others count are missing.
+        FileNotFoundError: If no file matches, or a pattern misses some of the shards that file
+            names such as `*-00000-of-00008.tfrecord` count.
         ValueError: If a file is truncated or a checksum does not match; the message names the file
             and the index of the record.
     """
@@ -293,8 +296,8 @@ def record_paths(files: Files) -> list[str]:
     """Returns the paths that match names and patterns.
 
     Raises:
-        FileNotFoundError: If no file matches, or if a pattern does not match all files that
-            their names count, such as `*-00000-of-00008.tfrecord`.
+        FileNotFoundError: If no file matches, or a pattern misses some of the shards that file
+            names such as `*-00000-of-00008.tfrecord` count.
     """
     patterns = [files] if isinstance(files, str | os.PathLike) else list(files)
     paths: list[str] = []
@@ -329,7 +332,7 @@ def _check_all_shards(paths: Sequence[str], pattern: str) -> None:
 
 
 def interleaved(paths: Sequence[str]) -> Iterator[Record]:
-    """Yields the records of files, one of each of up to 16 files at a time in turn."""
+    """Yields the records of files, one in turn from each of up to 16 open files."""
     waiting = deque(paths)
     reading: list[Iterator[Record] | None] = [None] * min(_FILES_AT_ONCE, len(paths))
     while waiting or any(reading):
@@ -352,7 +355,7 @@ def shuffled_records(
 
 
 def shuffled(rows: Iterable[Item], *seed: int, window: int = SHUFFLE_WINDOW) -> Iterator[Item]:
-    """Yields rows in random order, with a window of them in memory."""
+    """Yields rows in random order, shuffled within windows, with one window in memory."""
     for number, chunk in enumerate(chunked(rows, window)):
         for index in permutation(len(chunk), *seed, number).tolist():
             yield chunk[index]
@@ -430,8 +433,8 @@ class _RecordBatches(Batches):
 class RecordParser:
     """Parses records; error messages name the file, the record and the feature.
 
-    The first record of the first file determines the features. With a `vocabulary_size` of `None`,
-    ids may be all that an int32 can be.
+    The first record of the first file determines the features. If `vocabulary_size` is `None`,
+    ids may be any nonnegative int32 below the largest.
     """
 
     def __init__(
@@ -472,7 +475,7 @@ class RecordParser:
             self._slots = int(example["masked_lm_positions"].lengths[0])
 
     def __call__(self, records: Sequence[Record]) -> tuple[dict[str, Ragged], Features]:
-        """Parses records: features of tokens, and the others (masks and labels), dense."""
+        """Parses records to ragged features of tokens, and to dense masks and labels."""
         features = tfrecords.parse(records, self._kinds)
         self._check_numbers(features, records)
         rows = {"token_ids": features["input_ids"], "segment_ids": features["segment_ids"]}
@@ -538,7 +541,7 @@ class RecordParser:
             rule = "one where input_ids end in padding"
             _check(records, "input_mask", rule, last != 0, last)
         else:
-            # The ones of its mask make up a row. Behind a hole, positions would be wrong
+            # A row has as many tokens as ones in its mask; after a zero, positions would be wrong
             mask = features["input_mask"]
             ones = np.arange(mask.lengths.max()) < lengths[:, np.newaxis]
             is_one = ones[NUMPY.mask(mask.lengths, ones.shape[1])]
@@ -565,7 +568,7 @@ class RecordParser:
 
 
 def _ones(mask: Ragged) -> np.ndarray:
-    """Returns how many values of each row are not 0, int64 `(rows,)`."""
+    """Counts the values of each row that are not 0, int64 `(rows,)`."""
     rows = row_numbers(NUMPY, mask.lengths)
     return np.bincount(rows, mask.values != 0, len(mask.lengths)).astype("int64")
 
@@ -573,7 +576,7 @@ def _ones(mask: Ragged) -> np.ndarray:
 def _check(
     records: Sequence[Record], feature: str, rule: str, is_good: np.ndarray, received: Any
 ) -> None:
-    """Raises a ValueError if the flag of a record is not good."""
+    """Raises a ValueError if `is_good`, a flag for each record, is false for one."""
     bad = np.flatnonzero(~is_good)
     if len(bad):
         raise ValueError(
@@ -584,7 +587,7 @@ def _check(
 def _check_each(
     records: Sequence[Record], feature: str, rule: str, values: Ragged, is_good: np.ndarray
 ) -> None:
-    """Raises a ValueError if a value of a record is not good."""
+    """Raises a ValueError if `is_good`, a flag for each value, is false for one."""
     bad = np.flatnonzero(~is_good)
     if len(bad):
         record = records[row_numbers(NUMPY, values.lengths)[bad[0]]]

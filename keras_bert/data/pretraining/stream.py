@@ -36,8 +36,8 @@ class StreamPosition(NamedTuple):
     """Where a batch of a stream begins.
 
     Attributes:
-        epoch: The number of epochs before it.
-        row: The number of rows of its epoch before it, of all groups of files.
+        epoch: The number of epochs before the batch.
+        row: The number of rows before the batch in its epoch, in all groups of files together.
         batch: The number of batches before it, on which its masks depend.
     """
 
@@ -59,8 +59,8 @@ class PretrainingStream:
         batch_size: Number of rows in a batch.
         sequence_length: Number of tokens in a row.
         masker: The masker of records without masks: a `MaskedLMMasker` or another callable of a
-            batch and a step. Unless it has `masks_rows_alone` or a method `shard`, it is called
-            with whole batches.
+            batch and a step. It is called with whole batches, unless it has `masks_rows_alone`, or
+            a method `shard` and batches are read `as_shards`.
         packed: Whether to pack several records into a row instead of padding; for records without
             masks only. Labels of pairs are dropped, since a row can have only one.
         seed: Seed of the order; the masks have the seed of the masker.
@@ -69,12 +69,13 @@ class PretrainingStream:
             rows of each batch, so a process with these rows reads no other files. An epoch ends
             with the rows of the smallest group. The batches depend on the number of groups, and not
             on the number of processes.
-        count: Counts the rows of the groups: takes a function of the index of a group, and the
-            indices, and returns the results in their order, as `map` does. Processes can divide the
-            work among them.
+        count: Counts the rows of the groups: it calls a function with the index of each group, and
+            returns the results in order, as `map` does. Processes can divide this work among
+            themselves.
 
     Raises:
-        FileNotFoundError: If no file matches, or some that the names of others count are missing.
+        FileNotFoundError: If no file matches, or a pattern misses some of the shards that file
+            names such as `*-00000-of-00008.tfrecord` count.
         ValueError: If a file is truncated, records lack the features of pre-training records, the
             rows do not fill a batch, records that have masks are to be packed or masked again, or
             there are fewer files than groups, or `batch_size` is no multiple of the groups.
@@ -193,16 +194,16 @@ class PretrainingStream:
 
         Args:
             first: The index of the first batch, counted over all epochs.
-            shard: The index of this process and the number of processes that share each batch: each
-                has as many of its consecutive rows, with the masks that they have in the batch.
-            as_shards: Whether a process decodes and masks its own rows only, instead of the whole
-                batch. If masks are drawn, batches are `BatchShard`s then, for processes that tell
-                one another how many tokens are selected in the rows of each.
+            shard: The index of this process and the number of processes that share each batch. Each
+                gets an equal number of consecutive rows, with the masks of the whole batch.
+            as_shards: Whether a masker with a method `shard` masks only the rows of this process,
+                instead of the whole batch. Batches are `BatchShard`s then, and the processes must
+                tell one another how many tokens are selected in their rows.
 
         Returns:
             An iterable of dicts as returned by `pretraining_batches` for records with masks; packed
-            batches have `sequence_ids` and `position_ids` instead of `padding_mask`. A thread makes
-            the batches in advance.
+            batches have `sequence_ids` and `position_ids` instead of `padding_mask`. A thread
+            prefetches the batches.
 
         Raises:
             ValueError: If the processes cannot have equal shards.
@@ -249,18 +250,18 @@ class PretrainingStream:
         """Yields the rows of a group of files in the order of an epoch."""
         num_groups = len(self._groups)
         seed = (self.seed, epoch) if num_groups == 1 else (self.seed, epoch, group)
-        # Together they have as many rows in memory as one.
+        # The windows of all groups together have as many rows in memory as one would.
         window = -(-SHUFFLE_WINDOW // num_groups)
         if self.packed:
             return shuffled(self._in_order(group), *seed, window=window)
         return shuffled_records(self._groups[group], *seed, window=window)
 
     def _in_order(self, group: int) -> Iterator[Any]:
-        """Yields the rows of a group in the order of its files; packed ones stay the same."""
+        """Yields the rows of a group in the order of its files, packed the same each time."""
         return self._as_rows(interleaved(self._groups[group]))
 
     def _as_rows(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yields the records, or the records of each packed row."""
+        """Yields each record, or for each packed row the list of its records."""
         if not self.packed:
             yield from records
             return
@@ -314,7 +315,7 @@ class PretrainingStream:
             yield batch
 
     def _unmask(self, rows: list[Any]) -> Features:
-        """Returns a batch of rows as they are recorded."""
+        """Returns a batch of rows as they are recorded, before masking."""
         if self.packed:
             features, _ = self._parser(list(itertools.chain.from_iterable(rows)))
             row = np.repeat(np.arange(len(rows)), [len(records) for records in rows])
@@ -334,13 +335,13 @@ def grouped(paths: Sequence[str], file_groups: int) -> list[Sequence[str]]:
 
 
 def groups_of_shard(shard: tuple[int, int], file_groups: int) -> range:
-    """Returns the indices of the groups of files that have the rows of a process."""
+    """Returns the indices of the groups of files that fill the rows of a process."""
     number, count = shard
     return range(number * file_groups // count, -(-(number + 1) * file_groups // count))
 
 
 class _StreamBatches(Batches):
-    """Some of the batches of a stream; `read` yields them, without a number of first ones."""
+    """Batches of a stream, from `read`, a function of the number of batches to skip."""
 
     has_one_shape = True
 

@@ -26,13 +26,13 @@ from keras_bert.data.file_systems import find_urls, is_url, open_file
 
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
-# The bytes of a file, and the records, that are read or written at a time; of many files, only the
-# first records are looked at.
+# Bytes to read at a time, bytes to read at a time for the first record alone, and records to write
+# at a time
 _BLOCK_BYTES = 1 << 20
 _FIRST_BLOCK_BYTES = 1 << 16
 _BLOCK_RECORDS = 1024
-# The bytes of each record that a checksum takes at a time: the table of a few stays in the
-# cache, and many take fewer steps for a long record.
+# Bytes of each record that a checksum takes at a time: the table for few bytes stays in the cache,
+# and many bytes take fewer steps in a long record.
 _PIECES = (32, 1024)
 
 Item = TypeVar("Item")
@@ -66,7 +66,7 @@ def find_files(pattern: str) -> list[str]:
 
 
 def read_records(path: str, file: BinaryIO | None = None) -> Iterator[Record]:
-    """Yields the records of a file, which is closed at the end if it is already open."""
+    """Yields the records of a file, and closes it at the end, also if the caller opened it."""
     numbers = itertools.count()
     for block, starts, lengths in _blocks(path, file):
         _check(path, numbers, block, starts, lengths)
@@ -109,7 +109,7 @@ def write_records(file: BinaryIO, records: Iterable[bytes]) -> int:
 def _blocks(
     path: str, file: BinaryIO | None = None, block_bytes: int = _BLOCK_BYTES
 ) -> Iterator[tuple[bytes, np.ndarray, np.ndarray]]:
-    """Yields blocks of whole records, with where their contents start and their lengths."""
+    """Yields blocks of whole records, with the offsets and lengths of their contents."""
     number = 0
     with file or open_file(path) as file:
         rest = b""
@@ -168,7 +168,7 @@ def chunked(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 @functools.cache
 def _tables() -> tuple[np.ndarray, np.ndarray]:
-    """Returns the contributions of each byte of a chunk, and of its initial state, to a CRC-32C.
+    """Returns how each byte of a chunk, and the initial state, contribute to its CRC-32C.
 
     A CRC is linear: it is the exclusive or of each byte's contribution, which depends on the
     number of bytes after it. Both are uint32: `(piece, 256)`, by the number of bytes after a byte,
@@ -259,7 +259,7 @@ def _start(name: str, kind: str, size: int) -> bytes:
 def parse(records: Sequence[Record], kinds: Mapping[str, str]) -> dict[str, Ragged]:
     """Parses features of serialized examples; `kinds` are `"int64"` or `"float"`.
 
-    Of a missing feature, a record has no values.
+    A record that lacks a feature gets no values for it.
     """
     payloads: dict[str, list[bytes]] = {name: [] for name in kinds}
     for record in records:
@@ -282,7 +282,7 @@ def parse(records: Sequence[Record], kinds: Mapping[str, str]) -> dict[str, Ragg
 
 
 def spans(record: Record) -> dict[str, tuple[str, int, int]]:
-    """Returns the kind of each feature of a record, and where its list of values is.
+    """Returns the kind of each feature of a record, and the start and end of its values.
 
     Raises:
         ValueError: If the record is not a `tf.train.Example`.
@@ -307,7 +307,7 @@ def spans(record: Record) -> dict[str, tuple[str, int, int]]:
 
 
 def _fields(content: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yields the tag of each field of a message, and where its value starts and ends."""
+    """Yields the tag of each field of a message, and the start and end of its value."""
     while position < end:
         tag = content[position]
         position += 1
@@ -358,7 +358,7 @@ def _integers(data: np.ndarray, num_bytes: np.ndarray) -> Ragged:
 
 
 def _varints(values: np.ndarray, lengths: np.ndarray) -> tuple[bytes, np.ndarray]:
-    """Encodes integers in a variable number of bytes; returns also the number of each row."""
+    """Encodes integers as varints, and also returns the number of bytes of each row."""
     words = values.astype("int64").view("uint64")
     if words.max(initial=0) < 128:
         return words.astype("u1").tobytes(), lengths
@@ -381,7 +381,7 @@ def _varints(values: np.ndarray, lengths: np.ndarray) -> tuple[bytes, np.ndarray
 
 
 def _with_size(content: bytes) -> bytes:
-    """Returns a content after its length."""
+    """Returns a content with its length in front."""
     length, size = len(content), bytearray()
     while length >= 128:
         size.append(length & 0x7F | 0x80)
