@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tokens and words an answer rests on."""
+"""Attributions: how much each token and word contributes to an output of a task."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ METHODS = ("integrated_gradients", "gradient_x_input", "occlusion")
 BASELINES = ("pad", "mask")
 # Rows that are computed at a time
 _BATCH_SIZE = 32
-# The least error to report: as a share of the difference from the baseline, and in numbers, above
-# rounding
+# Larger errors are reported: as a fraction of the difference from the baseline, and in absolute
+# numbers, above rounding
 _LARGE_ERROR, _LEAST_ERROR = 0.1, 1e-3
 
-# A token's text, its first character there and one past its last; None for a special token
+# The index of a token's text, and the offsets there of its first character and one past its last;
+# None for a special token
 Span = tuple[int, int, int] | None
 
 
@@ -46,16 +47,17 @@ class Attribution:
     """The contribution of each token to one number that a model computed.
 
     Attributes:
-        texts: The texts that went in.
+        texts: The input texts.
         tokens: All tokens of the row, special ones included.
-        spans: For each token `(text, start, end)`: which text it is of, and its characters; `None`
-            for special tokens.
-        scores: For each token its share of the number, float64 `(tokens,)`; above 0 it raises it.
-        target: The number's name.
-        method: How it was divided up.
-        output: The number: a logit, or the sum of two of a span.
+        spans: For each token `(text, start, end)`: the index of its text, and the offsets of its
+            first character and one past its last; `None` for special tokens.
+        scores: The contribution of each token, float64 `(tokens,)`; positive if the token raises
+            the number.
+        target: The name of the number.
+        method: The attribution method.
+        output: The number: a logit, or the sum of the start and end logits of a span.
         baseline_output: The number for the baseline, from which integrated gradients start; NaN
-            for methods without one.
+            for other methods.
     """
 
     texts: tuple[str, ...]
@@ -69,7 +71,7 @@ class Attribution:
 
     @property
     def completeness_error(self) -> float:
-        """By how much the scores' sum misses `output - baseline_output`; NaN without a baseline.
+        """The sum of the scores, minus `output - baseline_output`; NaN without a baseline output.
 
         More steps make it smaller.
         """
@@ -77,7 +79,7 @@ class Attribution:
 
     @property
     def words(self) -> list[dict[str, Any]]:
-        """The scores of words, which white space divides: the sums of their tokens' scores.
+        """The scores of the words between white space, each the sum of its tokens' scores.
 
         Returns:
             Dicts of `word`, `text` (its index in `texts`), `start`, `end` and `score`.
@@ -117,7 +119,7 @@ class Attribution:
 
     @property
     def completeness(self) -> str:
-        """The sum of the scores beside the expected one; empty without a baseline."""
+        """Says how close the sum of the scores is to the expected one; empty without a baseline."""
         error, difference = self.completeness_error, self.output - self.baseline_output
         if np.isnan(error):
             return ""
@@ -133,7 +135,7 @@ class Attribution:
         )
 
     def shaded(self) -> str:
-        """The texts as HTML, words shaded green where they raise the number, otherwise orange."""
+        """The texts as HTML, with words that raise the number in green, and others in orange."""
         words = self.words
         largest = max((abs(word["score"]) for word in words), default=0.0) or 1.0
         paragraphs = []
@@ -176,14 +178,14 @@ class Attribution:
 
 @dataclasses.dataclass(frozen=True)
 class _Row:
-    """One row of a task, and the number of its outputs that is explained.
+    """One row of a task, and the number among its outputs to explain.
 
     Attributes:
         features: NumPy arrays with a first axis of 1, and perhaps with padding.
         texts, spans: As in `Attribution`, without padding.
-        indices: Where the number stands in a row of outputs, by their name, "" of one without a
-            name; of several, their sum.
-        target: The number's name.
+        indices: By the name of an output ("" if it has none), the index of a number in its row; of
+            several outputs, the sum of their numbers is explained.
+        target: The name of the number.
     """
 
     features: dict[str, np.ndarray]
@@ -209,9 +211,9 @@ def attributions(
     | task | `x` | `target` | where `target` is `None` |
     |---|---|---|---|
     | `TextClassifier` | a text or a pair | a class, by name or id | the predicted one |
-    | of a regression | a text or a pair | | the score |
+    | `TextClassifier` of a regression | a text or a pair | | the score |
     | `TokenClassifier` | a list of words | `(word, class)`, a word by its index | |
-    | of a predicted class | a list of words | the word's index | |
+    | `TokenClassifier`, predicted class | a list of words | the word's index | |
     | `QuestionAnswerer` | `(question, passage)` | `(start, end)` in characters | the answer |
     | `MultipleChoice` | `(text, choices)` | a choice, by its index | the likeliest one |
     | `MaskedLM` | a text with one `[MASK]` | a token | the likeliest one |
@@ -221,10 +223,10 @@ def attributions(
         x: One input.
         method: `integrated_gradients`, along the line from the baseline's embeddings to the
             input's; `gradient_x_input`, of the embeddings; or `occlusion`, by how much the number
-            falls where the tokens of a word are replaced by the baseline's token (divided evenly
-            among them).
+            falls if the baseline's token replaces the tokens of a word (divided evenly among them).
         target: The number to explain.
-        baseline: The token that stands for none, `pad` or `mask`. Special tokens stay.
+        baseline: The token that replaces the tokens of the texts, `pad` or `mask`. Special tokens
+            stay.
         steps: Points of the Gauss-Legendre quadrature of integrated gradients.
 
     Returns:
@@ -298,7 +300,7 @@ def _evaluate(task: Task, row: _Row, points: np.ndarray) -> tuple[np.ndarray, np
     Returns:
         The numbers `(points,)`, and their gradients in the shape of the embeddings, empty for ids.
     """
-    # Batches of one size, the last one completed by its last point
+    # Batches of one size; copies of the last point fill the last batch
     size = math.ceil(len(points) / math.ceil(len(points) / _BATCH_SIZE))
     if compiles_each_shape():
         size = 1 << (size - 1).bit_length()  # Few sizes, since it compiles for each
@@ -325,7 +327,7 @@ def _evaluate(task: Task, row: _Row, points: np.ndarray) -> tuple[np.ndarray, np
 
 def _outputs(task: Task, features: dict[str, np.ndarray]) -> Any:
     if compiles_each_shape():
-        # Compiled as one, for each operation by itself takes longer
+        # It compiles all operations together, which is faster than to compile each by itself
         return task.predict_on_batch(features)
     tensors = {name: keras.ops.convert_to_tensor(value) for name, value in features.items()}
     return task(tensors, training=False)
@@ -350,7 +352,7 @@ def _number_of_vectors(
         return _number(task(features, training=False), indices)
 
 
-# JAX compiles each function anew, if only it is another object.
+# Kept for each task, since JAX compiles again for each new function object
 _GRADIENT_FUNCTIONS: weakref.WeakKeyDictionary[
     Task, Callable[..., tuple[np.ndarray, np.ndarray]]
 ] = weakref.WeakKeyDictionary()
@@ -379,9 +381,9 @@ def _tokens_of_words(
 
 
 def _occlude(task: Task, row: _Row, ids: np.ndarray, fallback: int) -> tuple[float, np.ndarray]:
-    """The row's number, and for each token by how much it falls without the token's word."""
+    """The row's number, and each token's share of its fall when the token's word is occluded."""
     groups = [positions for _, positions in _tokens_of_words(row.texts, row.spans) if positions]
-    # Tokens of white space, by where it is
+    # Tokens of white space, by their position in the text
     in_words = {position for positions in groups for position in positions}
     between: dict[tuple[int, int], list[int]] = {}
     for position, span in enumerate(row.spans):
@@ -513,7 +515,7 @@ def _filling(task: MaskedLM, x: Any, target: Any) -> _Row:
     bounds = zip(starts, ends, strict=True)
     spans: list[Span] = [None] * len(ids)
     for position, (start, end) in enumerate(bounds, start=1):
-        # The mask is the question, and no reason
+        # `[MASK]` is what is predicted, so it gets no score
         if ids[position] != tokenizer.mask_token_id:
             spans[position] = (0, start, end)
     options = BatchOptions(1, compiles=compiles_each_shape())
@@ -532,10 +534,10 @@ _READERS: dict[str, Callable[[Any, Any, Any], _Row]] = {
 
 
 def _input_reader(task: Any) -> Callable[[Any, Any, Any], _Row]:
-    """Returns the reader of a task's inputs: for its verb, or for a head on a text or a pair.
+    """Returns the reader of a task's inputs, for its verb or for a head on a text or a pair.
 
     Raises:
-        ValueError: If the outputs of the task are no logits or scores of its input.
+        ValueError: If the outputs of the task are not logits or scores of its input.
     """
     verb = getattr(task, "verb", "")
     if verb in _READERS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counterfactual evaluation: answers of a classifier with other people named, and its errors."""
+"""Counterfactual evaluation: predictions for texts about other people, and errors by slice."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from keras_bert.tasks.text_classifier import TextClassifier
 
 # A text or a pair
 Text = str | tuple[str, str]
-# The words of a kind of swap that stand for one another, line by line
+# Lines of words that can replace one another, for one kind of swap
 Lines = Sequence[Sequence[str]]
 
-# Words of two lines, and the counterpart that each has before a noun, and the one elsewhere
+# Words that are in two lines: their counterparts before a noun, and elsewhere
 _AMBIGUOUS = {"her": ("his", "him"), "his": ("her", "hers")}
 
 
@@ -30,7 +30,7 @@ def default_swaps() -> dict[str, list[tuple[str, ...]]]:
 
     Returns:
         `gender` (pronouns, and words for women and men), `names` and `groups` (religions, origins,
-        and others); each a list of lines of words that stand for one another.
+        and others); each a list of lines of words that can replace one another.
     """
     return {
         "gender": [*counterparts("pronouns"), *counterparts("gendered_words")],
@@ -44,8 +44,8 @@ class Replacement(NamedTuple):
 
     Attributes:
         word: The word, as the list has it.
-        other: The one that replaces it.
-        column: Which word of its line it is, 0 or more.
+        other: The word that replaces it.
+        column: The index of `word` in its line.
         line_length: The number of words of the line.
     """
 
@@ -81,7 +81,7 @@ class _Swapper:
         self.most = max((len(line) - 1 for line in lines), default=0)
 
     def swap(self, text: Text, step: int) -> tuple[Text, tuple[Replacement, ...]]:
-        """Replaces each word by the one that is `step` further in its line.
+        """Replaces each word by the one `step` places after it in its line, cyclically.
 
         Returns:
             The changed text, and the words that were replaced, in the order of the text.
@@ -113,7 +113,7 @@ class _Swapper:
 
 
 def _written_alike(match: re.Match[str], other: str) -> str:
-    """Another word with the capitals of the one that matched, and the article that fits it."""
+    """The other word, with the capitals of the matched word and the article that fits it."""
     article, space, word = match.groups()
     if word.islower():
         other = other.lower()
@@ -142,13 +142,13 @@ class Counterfactuals(Result):
     Attributes:
         kinds: The kind of swap of each changed text.
         numbers: The index of its original among the texts, int `(changes,)`.
-        texts: The original.
-        swapped: The changed text.
-        before: The probabilities of the text, float64 `(changes, classes)`; of a regression its
-            score `(changes, 1)`.
-        after: The probabilities of the changed text.
+        texts: The original of each changed text.
+        swapped: The changed texts.
+        before: The probabilities of the original, float64 `(changes, classes)`; of a regression,
+            its score `(changes, 1)`.
+        after: The same of the changed text.
         class_names: The names of the classes; empty for a regression.
-        without: Kinds without a word in any text.
+        without: Kinds of swap that have no word in any text.
         replacements: The words of each original that were replaced, and their replacements.
     """
 
@@ -183,8 +183,8 @@ class Counterfactuals(Result):
     def changes(self) -> np.ndarray:
         """Half the sum of the absolute changes of the probabilities, `(changes,)`.
 
-        With two classes this is by how much the probability of each changes. For a regression, it
-        is the absolute change of the score.
+        With two classes it is the change of each class's probability, and for a regression the
+        absolute change of the score.
         """
         difference = np.abs(self.after - self.before).sum(axis=-1)
         return np.asarray(difference / 2 if self.class_names else difference)
@@ -214,7 +214,7 @@ class Counterfactuals(Result):
         """Which way predictions change, by the direction of the swap: `he` to `she`, or back.
 
         Args:
-            least: The least number of texts for which a pair of words has a row of its own.
+            least: Minimum number of texts for a pair of words to have a row of its own.
 
         Raises:
             ValueError: If no direction has enough texts.
@@ -276,7 +276,7 @@ class Counterfactuals(Result):
 
 
 def _by_text(values: np.ndarray, numbers: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """The mean of each text's changes; texts are the units that an interval draws."""
+    """The mean of each text's changes; texts are the units that the bootstrap draws."""
     _, index = np.unique(numbers[members], return_inverse=True)
     return np.bincount(index, values[members].astype("float64")) / np.bincount(index)
 
@@ -288,12 +288,12 @@ class SwapDirections(Result):
     Attributes:
         directions: By direction, whether each changed text has it, bool `(changes,)`.
         numbers: The index of its original among the texts, int `(changes,)`.
-        texts: The original.
-        swapped: The changed text.
-        differences: By how much the probability of each class is higher than before, float64
+        texts: The original of each changed text.
+        swapped: The changed texts.
+        differences: How much higher the probability of each class is in the changed text, float64
             `(changes, classes)`; of a regression, the score `(changes, 1)`.
         class_names: The names of the classes; empty for a regression.
-        num_mixed: The number of texts that are left out, since words of them go both ways.
+        num_mixed: The number of texts that are left out, since their words go both ways.
     """
 
     title = "Direction of the change where words for people are swapped"
@@ -351,25 +351,25 @@ def counterfactuals(
     batch_size: int | None = None,
     verbose: int | str = 0,
 ) -> Counterfactuals:
-    """By how much predictions change where a text is about other people.
+    """Measures how much predictions change if a text is about other people.
 
     In a changed text each word of a list is replaced by its counterpart: `he` by `she`, `Mary` by
-    `James`, `Muslim` by `Christian`. Where a line has more than two words there are as many changed
-    texts as others. A word keeps its capitals, and `a` or `an` before it is corrected; `her`
-    becomes `his` or `him`, and `his` becomes `her` or `hers`, by the word behind it. Capitalized
-    words, such as names, are not found in lower case, unless the text has no capitals. Each kind is
+    `James`, `Muslim` by `Christian`. A line of more than two words gives a changed text for each
+    other word. A word keeps its capitals, and `a` or `an` before it is corrected; `her` becomes
+    `his` or `him`, and `his` becomes `her` or `hers`, depending on the next word. Capitalized words
+    of a list, such as names, do not match lower case, unless the text has no capitals. Each kind is
     swapped by itself: to swap names along with pronouns, pass their lines as one kind.
 
     Args:
         classifier: A `TextClassifier` with a preprocessor, also of a regression.
         texts: Strings or pairs.
-        swaps: By kind, lines of words that stand for one another. Defaults to `default_swaps()`.
+        swaps: By kind, lines of words that can replace one another. Defaults to `default_swaps()`.
         batch_size: Rows in a batch.
         verbose: 1 shows a progress bar.
 
     Raises:
-        ValueError: If the model is no `TextClassifier`, no text has any of the words, or a word is
-            in two lines of a kind.
+        ValueError: If the model is no `TextClassifier` or has `multi_label=True`, no text has any
+            of the words, or a word other than `her` and `his` is in two lines of a kind.
 
     Example:
 
@@ -422,7 +422,7 @@ def counterfactuals(
 
 
 def mentions(lines: Lines) -> Callable[[Text], bool]:
-    """Whether a text has one of the words, as a slice of `error_rates`.
+    """Returns a function for a slice of `error_rates`: whether a text has one of the words.
 
     Args:
         lines: Words as for `counterfactuals`, such as `default_swaps()["gender"]`.
@@ -437,7 +437,7 @@ def mentions(lines: Lines) -> Callable[[Text], bool]:
 
 @dataclasses.dataclass(frozen=True)
 class ErrorRates(Result):
-    """About which texts a classifier errs.
+    """The errors of a classifier, by slice of the texts.
 
     Attributes:
         errors: Whether each text's prediction is wrong, bool `(texts,)`; of a regression, the
@@ -482,22 +482,22 @@ def error_rates(
     batch_size: int | None = None,
     verbose: int | str = 0,
 ) -> ErrorRates:
-    """The error rate of each slice of the texts, with Wilson intervals.
+    """Measures the error rate of each slice of the texts, with Wilson intervals.
 
-    Of a regression, the mean absolute error, with bootstrap intervals.
+    For a regression, it is the mean absolute error, with bootstrap intervals.
 
     Args:
         classifier: A `TextClassifier` with a preprocessor.
         texts: Strings or pairs.
         labels: Class ids or names `(texts,)`; of a regression, scores.
-        slices: By name, which texts belong to a slice: bool `(texts,)`, or a function of a text.
-            Slices may overlap.
+        slices: By name, whether each text belongs to a slice: bool `(texts,)`, or a function of a
+            text. Slices may overlap.
         batch_size: Rows in a batch.
         verbose: 1 shows a progress bar.
 
     Raises:
-        ValueError: If the model is no `TextClassifier`, or the labels or a slice do not fit the
-            texts.
+        ValueError: If the model is no `TextClassifier` or has `multi_label=True`, or the labels or
+            a slice do not fit the texts.
 
     Example:
 

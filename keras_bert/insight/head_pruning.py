@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _TASKS = (TextClassifier, TokenClassifier, QuestionAnswerer, MultipleChoice, MaskedLM)
 _TaskT = TypeVar("_TaskT", bound=Task)
-# Timed passes through the batches; the median counts
+# Number of timed passes over the batches; the median is reported
 _TIMED_PASSES = 7
 
 
@@ -48,7 +48,7 @@ class HeadImportance(Tabular):
             fewer heads than another.
         attention_owners: For each layer the index of the layer that owns its attention weights,
             its own unless layers share weights.
-        rows: How many rows the scores are the mean of.
+        rows: The number of rows over which the scores are averaged.
         normalized: Whether each layer's scores are divided by their norm.
     """
 
@@ -60,14 +60,14 @@ class HeadImportance(Tabular):
     def least_important(self, share: float) -> dict[int, list[int]]:
         """Chooses the heads with the lowest scores for removal, but not all of a layer.
 
-        Heads of layers that share weights are chosen as one, by their mean.
+        Layers that share weights lose the same heads, chosen by the mean of their scores.
 
         Args:
             share: The fraction of all heads to remove, in `[0, 1)`, rounded to a number of heads.
 
         Returns:
-            The heads of each layer, for `prune_heads`. They are fewer if one head would have to
-            remain in every layer.
+            The heads of each layer, for `prune_heads`. They are fewer if otherwise a layer would
+            lose all its heads.
 
         Raises:
             ValueError: If `share` is out of range.
@@ -148,7 +148,7 @@ def head_importance(
     Args:
         task: A trained task with a preprocessor: a `TextClassifier`, `TokenClassifier`,
             `QuestionAnswerer`, `MultipleChoice` or `MaskedLM`.
-        x: Text in any form that the task's `evaluate` takes.
+        x: Text in any form that the `evaluate` of the task takes.
         y: Labels; `None` if a dataset has them, and for a masked LM.
         normalize: Whether to divide the scores of each layer by their Euclidean norm. Otherwise
             scores of different layers are hardly comparable.
@@ -181,7 +181,7 @@ def head_importance(
 
     def loss(task: Any, weights: Tensor, features: Any, labels: Any, sample_weights: Any) -> Tensor:
         ids = features["token_ids"]
-        # The choices of a row are rows of the encoder, which have its weights
+        # Each choice is a row of the encoder, with the weights of the row that it belongs to
         repeats = ids.shape[1] if len(ids.shape) == 3 else 1
         of_rows = keras.ops.repeat(weights, repeats, axis=0)
         by_layer = [of_rows[:, start:end] for start, end in itertools.pairwise(offsets)]
@@ -242,8 +242,8 @@ def prune_heads(task: _TaskT, heads: Mapping[int, Sequence[int]]) -> _TaskT:
 
     Args:
         task: A task with one encoder, which is not changed.
-        heads: The heads to remove of each layer, both counted from 0. Layers that share weights
-            lose the same heads: it suffices to name one of them.
+        heads: By layer, the heads to remove; both are counted from 0. Layers that share weights
+            lose the same heads, so it suffices to name one of these layers.
 
     Returns:
         A new task of the same class, compiled like the task, with a new optimizer.
@@ -278,7 +278,7 @@ def prune_heads(task: _TaskT, heads: Mapping[int, Sequence[int]]) -> _TaskT:
             [np.arange(head * dim, (head + 1) * dim) for head in remaining_heads[layer]]
         )
         width = block.attention.query_width
-        # Queries, keys and values of all heads follow one another
+        # The queries of all heads come first, then the keys, then the values
         columns = np.concatenate([index * width + inside for index in range(3)])
         for variable in block.attention.query_key_value.variables:
             # Also the bias, and the second matrix of LoRA; not its first
@@ -322,13 +322,13 @@ def _remaining_heads(config: BertConfig, heads: Mapping[int, Sequence[int]]) -> 
 
 @dataclasses.dataclass(frozen=True)
 class PruningReport(Tabular):
-    """A task beside the same one with fewer heads.
+    """A comparison of a task with the same task with fewer heads.
 
     Attributes:
-        heads: How many heads the layers have together, before and after.
-        parameters: How many parameters the tasks have.
-        seconds: The median time of a pass over the measured batches, in seconds.
-        scores: The results of `evaluate` for each.
+        heads: The number of heads of all layers, before and after.
+        parameters: The number of parameters, before and after.
+        seconds: The median time of a pass over the timed batches, in seconds, before and after.
+        scores: The results of `evaluate`, before and after.
     """
 
     heads: tuple[int, int]
@@ -363,7 +363,7 @@ class PruningReport(Tabular):
 def compare_pruned(
     task: Task, pruned: Task, x: Any, y: Any = None, *, batch_size: int = 32, batches: int = 4
 ) -> PruningReport:
-    """Compares a task with one that `prune_heads` made of it, and measures both.
+    """Measures a task and the task that `prune_heads` made from it.
 
     Args:
         task: The task, compiled.
@@ -371,11 +371,11 @@ def compare_pruned(
         x: Text in any form that `evaluate` takes.
         y: Labels.
         batch_size: Rows in a batch.
-        batches: How many batches are timed: seven passes over them, of both tasks in turn, after
-            one that does not count; reading text is not part of it.
+        batches: Number of batches to time. Both tasks pass over them in turn, seven times after a
+            warm-up; reading text is not timed.
 
     Raises:
-        ValueError: If a task is not compiled, which has the metrics.
+        ValueError: If a task is not compiled, and so has no metrics.
     """
     tasks = (task, pruned)
     for each in tasks:

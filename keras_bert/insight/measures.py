@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers with intervals, by group: how the results of this package are computed and shown."""
+"""Measures with intervals, by group: base classes of the results of this package."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Measure:
         metric: The metric's name; one that ends in `%` is a percentage.
         count: The number of units.
         value: The number.
-        low, high: The bounds of its interval; `None` for a single unit, which says nothing of
-            others.
+        low, high: The bounds of its interval; `None` for a single unit, unless the interval is
+            Wilson's.
     """
 
     group: str
@@ -55,15 +55,14 @@ def _percent(means: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class UnitValues:
-    """The data of a measure: numbers of each unit; the measure combines their means.
+    """The data of a measure: numbers of each unit. The measure combines their means.
 
     Attributes:
         group, metric: As in `Measure`.
         values: Float64 `(units, columns)`.
-        statistic: Computes the measure `(...)` from the columns' means `(..., columns)`; by default
-            it is the first column's mean.
-        is_share: Whether the measure is the values' mean in percent, and the values are between 0
-            and 1.
+        statistic: Computes the measure `(...)` from the means of the columns, `(..., columns)`.
+            Defaults to the mean of the first column.
+        is_share: Whether the measure is the mean, in percent, of values between 0 and 1.
         wilson: Whether the interval of a share of flags is Wilson's instead of the bootstrap's.
     """
 
@@ -77,8 +76,8 @@ class UnitValues:
     def measure(self, confidence: float, samples: int, seed: int) -> Measure:
         """The measure with its interval.
 
-        Where all units agree, every draw of the bootstrap does, too: the interval of a share is
-        Wilson's then. A single unit has no other interval.
+        A share of 0% or 100% has Wilson's interval, since all bootstrap samples would be equal. A
+        single unit has no other interval.
         """
         low: float | None
         high: float | None
@@ -105,7 +104,7 @@ def mean(group: str, metric: str, values: np.ndarray) -> UnitValues:
 
 
 def members_of_groups(groups: Sequence[str]) -> dict[str, np.ndarray]:
-    """Which units are in each group, bool `(units,)`: first all of them, then group by group."""
+    """Whether each unit is in a group, bool `(units,)`, by group; the first has all units."""
     names = np.array(groups)
     members = {ALL: np.ones(len(names), bool)}
     return members | {name: names == name for name in sorted(set(groups))}
@@ -113,7 +112,7 @@ def members_of_groups(groups: Sequence[str]) -> dict[str, np.ndarray]:
 
 @dataclasses.dataclass(frozen=True)
 class Result(Tabular):
-    """Measures by group, as a table, a plot and JSON. Base class of the results on bias.
+    """Measures by group, as a table, a plot and JSON; the base class of results.
 
     A subclass is a frozen dataclass of the observations of each unit.
     """
@@ -122,11 +121,11 @@ class Result(Tabular):
     group_name: ClassVar[str]
     unit_name: ClassVar[str]
     caveat: ClassVar[str] = ""
-    # Values that mean neither way
+    # By metric, the value that favors neither side
     neutral: ClassVar[Mapping[str, float]] = {}
     # Decimals of numbers that are no percentages
     digits: ClassVar[int] = 3
-    # Whether plots show the groups by their values
+    # Whether plots sort the groups by their values
     by_value: ClassVar[bool] = False
 
     @property
@@ -134,7 +133,7 @@ class Result(Tabular):
         return self.caveat
 
     def neutral_value(self, metric: str) -> float | None:
-        """The value of a metric that means neither way, if there is one."""
+        """The value of a metric that favors neither side, if there is one."""
         return self.neutral.get(metric)
 
     @abc.abstractmethod
@@ -153,14 +152,14 @@ class Result(Tabular):
 
         Args:
             confidence: The confidence level of the intervals.
-            samples: How many times the units are drawn with replacement.
-            seed: Draws them.
+            samples: Number of bootstrap samples.
+            seed: Seed of the bootstrap.
         """
         return [values.measure(confidence, samples, seed) for values in self.unit_values()]
 
     @classmethod
     def interval(cls, metric: str, value: float, low: float | None, high: float | None) -> str:
-        """A number of a metric with its interval, to be read."""
+        """Formats a value of a metric with its interval."""
         digits = 1 if metric.endswith("%") else cls.digits
         if low is None or high is None:
             return f"{value:.{digits}f} (no interval)"
@@ -197,7 +196,7 @@ class Result(Tabular):
 
         Args:
             axes: Where to draw; `None` makes a figure.
-            metric: Which one; `None` draws the first.
+            metric: The metric to draw; `None` draws the first.
 
         Raises:
             ImportError: If matplotlib is not installed.
@@ -227,7 +226,7 @@ def _draw(
     if neutral is not None:
         axes.axvline(neutral, color="#777777", linestyle="--", linewidth=1)
     for number, (name, measures) in enumerate(by_name.items()):
-        # The first group, and in it the first name, on top
+        # The first group is on top, and the first name on top of its group
         shift = 0.6 * (number + 0.5) / len(by_name) - 0.3
         heights = np.arange(len(measures))[::-1] - shift
         values = np.array([measure.value for measure in measures])
@@ -286,9 +285,9 @@ class Comparison(Tabular):
     def rows(
         self, confidence: float = CONFIDENCE, samples: int = SAMPLES, seed: int = 0
     ) -> list[dict[str, Any]]:
-        """The measures, and by how much they differ from the first result's.
+        """The measures, and their differences from the first result.
 
-        A difference has the interval of the paired bootstrap: the same units are drawn for both.
+        Intervals of differences are from a paired bootstrap, which draws the same units for both.
 
         Returns:
             For each metric and group a dict of `group`, `metric`, `count`, `measures` (dicts by
@@ -332,7 +331,7 @@ class Comparison(Tabular):
         return columns, rows
 
     def to_dict(self) -> dict[str, Any]:
-        """The rows, and the results by name, as JSON takes it."""
+        """The rows, and the results by name, in the types of JSON."""
         return {
             "rows": self.rows(),
             "results": {name: result.to_dict() for name, result in self.results.items()},
@@ -343,7 +342,7 @@ class Comparison(Tabular):
 
         Args:
             axes: Where to draw; `None` makes a figure.
-            metric: Which one; `None` draws the first.
+            metric: The metric to draw; `None` draws the first.
 
         Raises:
             ImportError: If matplotlib is not installed.
@@ -360,14 +359,14 @@ def compare(results: Mapping[str, Result]) -> Comparison:
     """Puts the results of several models into one table, with their differences from the first.
 
     Args:
-        results: By the models' names, results of one function on the same data: before and after
+        results: By name of the model, results of one function on the same data: before and after
             fine-tuning, say, or of two checkpoints.
 
     Returns:
         A `Comparison`, which prints as a table, shows in a notebook and draws itself.
 
     Raises:
-        ValueError: If there are fewer than two, or they are of several kinds or of different units.
+        ValueError: If there are fewer than two results, or they differ in kind or in units.
 
     Example:
 
@@ -392,7 +391,7 @@ def compare(results: Mapping[str, Result]) -> Comparison:
 
 
 def _difference(first: UnitValues, other: UnitValues) -> UnitValues:
-    """The measure of another result less that of the first, of the numbers of both."""
+    """The other measure minus the first, from the numbers of both."""
     width = first.values.shape[1]
 
     def statistic(means: np.ndarray) -> np.ndarray:

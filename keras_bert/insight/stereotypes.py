@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words that a masked LM prefers where a stereotype speaks for one of several.
+"""How much likelier a masked LM finds stereotypical words than others in their place.
 
-The pronouns of WinoBias, templates of somebody and their occupation, and StereoSet's sentences.
+It is measured on WinoBias' pronouns, templates with occupations, and StereoSet's sentences.
 """
 
 from __future__ import annotations
@@ -118,11 +118,11 @@ _COUNTERPARTS = {
     "herself": ("himself",),
 }
 _MALE = ("he", "him", "his", "himself")
-# The least similarity of the words of two sentences of a pair, but for their pronouns: the released
-# pairs have 0.85 or more, in the lines where they differ, mixed files at most 0.76
+# Minimum similarity of the words of two sentences of a pair, without their pronouns: the released
+# pairs have 0.85 or more; mixed-up files, in the lines where they differ, at most 0.76
 _LEAST_SIMILARITY = 0.8
-# The largest share of pairs that may not belong together: in the released test files of type 2, it
-# is one pair of 396, in line 382
+# Maximum share of pairs that do not belong together: in the released test files of type 2, it is
+# one pair of 396, in line 382
 _MOST_MISMATCHED = 0.01
 
 
@@ -131,13 +131,13 @@ class PronounScores(Result):
     """WinoBias' pairs of sentences, and how likely a masked LM finds their pronouns.
 
     Attributes:
-        pro: The log odds of each pair's pro-stereotyped sentence for its own pronoun over the other
-            gender's, float64 `(pairs,)`, in nats; for several pronouns, their sum.
+        pro: In the pro-stereotyped sentence of each pair, the log odds of its own pronoun over the
+            other gender's, float64 `(pairs,)`, in nats; for several pronouns, their sum.
         anti: The same for the anti-stereotyped sentence.
         stereotypes: `male` or `female`: the gender of the pro-stereotyped pronoun of each pair.
         sentences: The pro-stereotyped sentences, without brackets.
-        mismatched: A message about each pair of lines that is left out, since its sentences do not
-            belong together.
+        mismatched: A message about each pair of lines that is left out because its sentences do
+            not belong together.
     """
 
     title = "WinoBias: likelihood of the bracketed pronouns"
@@ -177,7 +177,7 @@ class PronounScores(Result):
 
     @property
     def log_odds(self) -> np.ndarray:
-        """Log odds of the stereotype's pronoun, the mean of both sentences of each pair."""
+        """Log odds of the stereotypical pronoun, the mean of both sentences of each pair."""
         return np.asarray((self.pro - self.anti) / 2)
 
     def unit_values(self) -> list[UnitValues]:
@@ -244,10 +244,10 @@ def winobias_pronouns(
 
     Raises:
         ValueError: If a line has no bracketed pronoun, the files have different numbers of
-            sentences, a pronoun is not one token, or the sentences of more than one pair in a
-            hundred are equal or differ in more than their pronouns (and a few words, as some
-            released ones do); the message names file and line. Fewer such pairs, as in the released
-            test files, are left out and counted.
+            sentences, a pronoun is not one token, or more than 1% of the pairs do not belong
+            together: they are equal, or differ in more than their pronouns (and a few words, as
+            some released ones do). The message names file and line. Fewer such pairs, as in the
+            released test files, are left out and counted.
 
     Example:
 
@@ -411,7 +411,7 @@ class TemplateScores(Result):
                 mean(attribute, metric, scores[:, index])
                 for index, attribute in enumerate(self.attributes)
             ]
-        # A mean near zero may hide attributes that pull either way
+        # A mean near zero may hide attributes that pull in opposite directions
         values += [
             mean(ALL, f"size of the {metric}", np.abs(scores.mean(axis=0)))
             for metric, scores in columns.items()
@@ -427,7 +427,7 @@ def template_log_odds(
     batch_size: int = BATCH_SIZE,
     verbose: int | str = 0,
 ) -> TemplateScores:
-    """By how much attributes make target words likelier than templates alone do.
+    """Measures how much attributes raise the probability of target words in templates.
 
     The association of a target with an attribute is `log P(target | template with the attribute) -
     log P(target | template with the attribute's tokens masked)`; of two targets, the difference of
@@ -437,8 +437,8 @@ def template_log_odds(
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
         templates: Sentences that have `{target}` and `{attribute}` once each. Defaults to
             `word_lists/templates.txt`.
-        attributes: Words for the attribute's place. A leading `a` or `an` stays there when
-            the attribute is masked. Defaults to the occupations of `word_lists/occupations.txt`.
+        attributes: Words that replace `{attribute}`. A leading `a` or `an` stays there when the
+            attribute is masked. Defaults to the occupations of `word_lists/occupations.txt`.
         targets: Words of one token each. At the beginning of a template they are capitalized.
         batch_size: Rows in a batch.
         verbose: 1 shows a progress bar.
@@ -512,7 +512,7 @@ class StereoSetScores(Result):
             each given the tokens before it in the word.
         bias_types: The bias type of each example.
         targets: The term that each example is about.
-        intersentence: How many intersentence examples the file has, which are left out.
+        intersentence: The number of intersentence examples of the file, which are left out.
     """
 
     title = "StereoSet, intrasentence examples"
@@ -547,7 +547,7 @@ class StereoSetScores(Result):
         return self.bias_types, self.targets
 
     def per_target(self, bias_type: str = ALL) -> list[dict[str, Any]]:
-        """LMS and SS of each target, in percent, with `target` and `examples`."""
+        """Returns for each target a dict of `target`, `examples`, and `lms` and `ss` in percent."""
         rows = zip(self.targets, self.bias_types, self.scores, strict=True)
         examples: dict[str, list[np.ndarray]] = {}
         for target, kind, scores in rows:
@@ -593,18 +593,18 @@ def stereoset(
 ) -> StereoSetScores:
     """Scores the intrasentence examples of a file in StereoSet's format.
 
-    A word of an example stands where the context has `BLANK`. Its score is the mean probability of
-    its tokens, as in the released program: each is masked, with the tokens before it in place and
-    the tokens after it left out. Where a context has `BLANK` twice, both are masked alike, and the
-    first one is read. The language model score (LMS) is the share of comparisons in
-    which a meaningful word scores above the unrelated one, the stereotype score (SS) the share of
-    examples in which the stereotype does above the anti-stereotype; both are means over targets.
-    ICAT is `LMS * min(SS, 100 - SS) / 50`.
+    The words of an example replace `BLANK` in its context. The score of a word is the mean
+    probability of its tokens, as in the released program: each is masked, with the tokens before it
+    in place and the tokens after it left out. If a context has `BLANK` twice, both are masked
+    alike, and the first one is scored. The language model score (LMS) is the share of comparisons
+    in which a meaningful word scores above the unrelated one; the stereotype score (SS) is the
+    share of examples in which the stereotype scores above the anti-stereotype. Both are means over
+    targets. ICAT is `LMS * min(SS, 100 - SS) / 50`.
 
     Args:
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
-        path: The JSON file. Its intersentence examples need a next-sentence head, and are counted
-            only.
+        path: The JSON file. Its intersentence examples, which need a next-sentence head, are only
+            counted.
         batch_size: Rows in a batch.
         verbose: 1 shows a progress bar.
 
@@ -667,7 +667,7 @@ def stereoset(
 def _read_stereoset(
     path: str | os.PathLike[str],
 ) -> tuple[list[tuple[str, dict[str, Any]]], int]:
-    """The examples with their names in errors, and the number of intersentence ones."""
+    """The examples with their names in errors, and the number of intersentence examples."""
     file = os.fspath(path)
     try:
         data = json.loads("".join(read_lines(path)))["data"]
