@@ -55,8 +55,8 @@ class Attention(Layer):
 
     Args:
         num_heads: Number of attention heads.
-        num_key_value_heads: Number of heads of the keys and values; `num_heads /
-            num_key_value_heads` heads of the queries share each. Defaults to `num_heads`.
+        num_key_value_heads: Number of heads of the keys and values, each shared by `num_heads /
+            num_key_value_heads` query heads. Defaults to `num_heads`.
         head_dim: Dimension of a head. Defaults to the hidden dimension divided by `num_heads`,
             which must divide it; layers with pruned heads have fewer heads of the same dimension.
         window: The largest distance of two tokens that attend to each other; `None` for no limit.
@@ -66,16 +66,17 @@ class Attention(Layer):
             none.
         rotary_scale: A factor of these frequencies.
         relative_positions: The kind of the layout's `relative` positions: `"bucketed"`, numbers
-            that are added to the scores; or `"disentangled"`, vectors, and their products with
-            queries and keys are added. `None` for no relative positions.
+            that are added to the scores; or `"disentangled"`, vectors that are multiplied with
+            queries and keys, and the products added. `None` for no relative positions.
         relative_dropout: Dropout rate on the disentangled positions.
         use_bias: Whether the projections have biases.
         dropout: Dropout rate on the attention probabilities.
         initializer_range: Standard deviation of the kernels' truncated normal initializer.
-        output_initializer_range: The same for the last product. Defaults to `initializer_range`.
+        output_initializer_range: The same for the output projection. Defaults to
+            `initializer_range`.
         return_scores: Whether to return the attention probabilities too.
-        max_length: The longest rows that are expected, if they are not packed; see
-            `keras_bert.ops.attention`. Longer ones are computed too.
+        max_length: The expected maximum length of rows that are not packed; see
+            `keras_bert.ops.attention`. Longer rows are computed too.
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
@@ -87,12 +88,12 @@ class Attention(Layer):
 
     Output shape:
         `(batch, length, hidden)`, or `(batch, slots, hidden)` if the layout has output positions;
-        with `return_scores`, a tuple of it and of the probabilities `(batch, heads, length,
-        length)`.
+        with `return_scores`, a tuple of it and the probabilities `(batch, heads, length, length)`.
 
     Raises:
         ValueError: If `head_dim` is `None` and `num_heads` does not divide the hidden dimension,
-            or `num_key_value_heads` does not divide `num_heads`.
+            `num_key_value_heads` does not divide `num_heads`, the dimension of a head is odd with
+            `rotary_base`, or another argument is out of range.
 
     Reference:
         [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.2;
@@ -171,7 +172,7 @@ class Attention(Layer):
             )
         self.query_width = self.num_heads * self.width_of_head
         self.key_width = (self.num_key_value_heads or self.num_heads) * self.width_of_head
-        # The optimizer LAMB takes a kernel of the first name as three.
+        # The LAMB optimizer treats a kernel named `query_key_value` as three.
         is_grouped = self.key_width < self.query_width
         self.query_key_value = self._new(
             _BiasedProduct,
@@ -210,11 +211,11 @@ class Attention(Layer):
     def weighing_heads(self, weights: Sequence[Tensor]) -> Iterator[None]:
         """Multiplies the output of each head by a weight, to measure or to remove heads.
 
-        It has an effect on calls, and not on functions that were traced before.
+        It affects calls within the context, but not functions that were traced before.
 
         Args:
-            weights: For each use of this layer in a pass through the encoder (several if layers
-                share weights), float `(batch, heads)` or `(1, heads)`.
+            weights: Float `(batch, heads)` or `(1, heads)`, for each use of this layer in a pass
+                through the encoder (several if layers share weights).
         """
         self._head_weights = itertools.cycle(weights)
         try:
@@ -270,7 +271,7 @@ class Attention(Layer):
 
         Args:
             inputs: See the call arguments.
-            layout: See the call arguments; not a varlen one.
+            layout: See the call arguments; it must not be varlen.
 
         Returns:
             A tensor `(batch, heads, length, length)` in the compute dtype.
@@ -301,7 +302,7 @@ class Attention(Layer):
         if self.rotary_base is not None:
             cos_sin = layout.rope(inputs, head_dim, self.rotary_base, self.rotary_scale)
             query, key = (rotate(projection, cos_sin, training) for projection in (query, key))
-        if is_disentangled:  # A score is the sum of three products, of this variance.
+        if is_disentangled:  # A score is the sum of three products: this keeps its variance.
             query = query * 3**-0.5
         return query, key, value
 
@@ -319,7 +320,7 @@ class Attention(Layer):
             return bucketed
         rate, seed = self.relative_dropout, self.relative_seed_generator
         relative = dropout(relative, rate, seed=seed, training=training)
-        # The projections of the contents are the projections of the positions too.
+        # Contents and positions share their projections.
         projected = self.query_key_value(relative, training=training)
         of_queries, of_keys, _ = (
             ops.transpose(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transformer block, made of its parts, with the norm after or before each sublayer."""
+"""The transformer block, built from given parts, with a norm after or before each sublayer."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ class TransformerBlock(keras.layers.Layer):
 
     Args:
         attention: An `Attention`.
-        attention_norm: The `Norm` of the attention; `None`, which `norm_placement="pre"` allows,
-            for an attention without a norm before it.
+        attention_norm: The `Norm` of the attention; `None`, which only `norm_placement="pre"`
+            allows, for no norm before the attention.
         feed_forward: A `FeedForward` or `GatedFeedForward`.
         feed_forward_norm: The `Norm` of the feed-forward network.
         norm_placement: `"post"`: `norm(x + sublayer(x))`; `"pre"`: `x + sublayer(norm(x))`.
         dropout: Dropout rate on the output of both sublayers.
-        rematerialize: Whether to store only the inputs for the backward pass, which computes the
-            block again: memory does not grow with the number of blocks then, but with their inputs
-            alone, for a third more time.
+        rematerialize: Whether to store only the inputs for the backward pass, which then computes
+            the block again. Each further block needs memory for its inputs alone, and a training
+            step takes a third more time.
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
-        layout: A `keras_bert.ops.BatchLayout`: how the tokens lie, and which are padding.
-            With output positions, everything after the attention is computed for these tokens
-            alone. `None` for a batch without padding.
+        layout: A `keras_bert.ops.BatchLayout`: how the tokens lie, and which are padding. If it has
+            output positions, everything after the attention is computed only there. `None` for a
+            batch without padding.
         training: Whether dropout is active.
 
     Output shape:
         `(batch, length, hidden)`, or `(batch, slots, hidden)` if the layout has output positions;
-        if the attention returns scores, a tuple of it and of them.
+        if the attention returns scores, a tuple of it and the scores.
 
     Raises:
         ValueError: If `norm_placement` is unknown, or a norm is missing.
@@ -116,7 +116,7 @@ class TransformerBlock(keras.layers.Layer):
             own = layout._replace(relative=relative[0]) if relative else layout
             return self._compute(inputs, own, training)
 
-        # All of the layout that has gradients
+        # The only part of the layout that has gradients
         relative = () if layout.relative is None else (layout.relative,)
         generators = {
             self.attention.seed_generator: self.attention.dropout,
@@ -151,7 +151,7 @@ class TransformerBlock(keras.layers.Layer):
         return x if scores is None else (x, scores)
 
     def attention_inputs(self, inputs: Tensor) -> Tensor:
-        """Returns the input of the attention: `inputs`, or their norm (pre-norm)."""
+        """Returns the input of the attention: `inputs`, or with pre-norm their norm."""
         if self.norm_placement == "pre" and self.attention_norm is not None:
             return self.attention_norm(inputs)
         return inputs

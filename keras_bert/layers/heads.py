@@ -31,10 +31,10 @@ class Pooler(Layer):
         activation: A name that `BertConfig.activation` allows.
         dropout: Dropout rate on the pooled vector.
         initializer_range: Standard deviation of the kernel's truncated normal initializer.
-        pooling: Which vector is pooled: the `"first"` token's; the `"last"` one's that is not
-            padding, as in causal encoders, where no other token attends to the whole input; the
-            `"mean"` of all tokens that are not padding; `"late"`, the mean of the layer's outputs
-            for each of them; or `"none"`, which applies the layer to every token.
+        pooling: What to pool: `"first"`, the first token; `"last"`, the last token that is not
+            padding, for causal encoders, where no other token attends to the whole input; `"mean"`,
+            the mean of all tokens that are not padding; `"late"`, the mean of the outputs for these
+            tokens; or `"none"`, which applies the layer to every token.
         norm: `"layer_norm"`, `"rms_norm"`, or `None` for no norm.
         norm_bias: Whether LayerNorm has an offset.
         epsilon: Added to the variance or to the mean square of the norm.
@@ -42,8 +42,8 @@ class Pooler(Layer):
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
-        padding_mask: Bool `(batch, length)`, False at padding, for the last token and means; `None`
-            without padding, or to pool the first token.
+        padding_mask: Bool `(batch, length)`, False at padding; `None` without padding, or if
+            pooling does not need it (`"first"` and `"none"`).
         sequence_ids: int `(batch, length)`, 0 at padding, used instead of `padding_mask` for packed
             rows; or `None`.
         training: Whether dropout is active.
@@ -144,7 +144,7 @@ class Pooler(Layer):
 
 
 def _last_real(inputs: Tensor, is_real: Tensor, training: bool) -> Tensor:
-    """Returns the last vector `(batch, hidden)` where `is_real`, or the first one if none is."""
+    """Returns the last vector where `is_real`, `(batch, hidden)`, or the first if none is real."""
     positions = ops.arange(length_of(inputs), dtype="int32")
     last = ops.amax(ops.where(ops.cast(is_real, "bool"), positions, 0), axis=1)
     # (batch, length, hidden) -> (batch, 1, hidden) -> (batch, hidden)
@@ -189,7 +189,7 @@ class ClassificationHead(Layer):
         Logits `(batch, num_classes)` or `(batch, length, num_classes)`, float32.
 
     Raises:
-        ValueError: If `dropout` is not a rate.
+        ValueError: If an argument is out of range.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), sections 3.1 (task 2) and 4.
@@ -269,7 +269,7 @@ class MaskedLMTransform(Layer):
 
     Args:
         activation: A name that `BertConfig.activation` allows.
-        dim: Dimension of the token embeddings. Defaults to the inputs'.
+        dim: Dimension of the token embeddings. Defaults to the hidden dimension.
         layer_norm_epsilon: Added to the variance or to the mean square.
         norm: `"layer_norm"` or `"rms_norm"`.
         norm_bias: Whether LayerNorm has an offset.
@@ -335,7 +335,7 @@ class MaskedLMTransform(Layer):
 class ReplacedTokenHead(Layer):
     """The head of replaced token detection: `dense(activation(dense(inputs)))`.
 
-    It outputs a logit for each token, of the probability that it was replaced.
+    For each token it outputs the logit of the probability that the token was replaced.
 
     Args:
         activation: A name that `BertConfig.activation` allows.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dropout with a hash of a key and the position as its mask, so that the mask is never stored.
+"""Dropout that computes its mask by hashing a key and positions, and never stores the mask.
 
 XLA's random number generator is slow on CPUs, and a mask that is drawn separately has to be
 written to memory, kept for the backward pass and read again. A hash of the position costs a few
@@ -26,8 +26,8 @@ def make_key(rate: float, seed: Tensor) -> Tensor:
 def drop(x: Tensor, rate: float, key: Tensor, positions: Tensor | None = None) -> Tensor:
     """Sets a fraction `rate` of the elements to 0 and scales the rest by `1 / (1 - rate)`.
 
-    The same key, uint32 `(2,)`, drops the same positions. `positions`, uint32 in the shape of `x`,
-    are those of the elements in the tensor that `x` is a slice of.
+    The same key, uint32 `(2,)`, drops the same positions. If `x` is a slice of a tensor,
+    `positions`, uint32 in the shape of `x`, are the flat indices of its elements in the tensor.
     """
     if not rate:
         return x
@@ -42,8 +42,9 @@ def _hashed_positions(positions: Tensor, key: Tensor) -> Tensor:
     """Computes a pseudo-random uint32 for every position.
 
     The two multiplications and three shifts are a published bijective 32-bit hash
-    (https://github.com/skeeto/hash-prospector). One half of the key is added before it and the
-    other half in the middle, so that different keys do not produce shifted copies of one sequence.
+    (https://github.com/skeeto/hash-prospector). Two numbers are mixed from the key: one is XORed
+    with the positions before the hash and the other added in its middle, so that different keys do
+    not produce shifted copies of one sequence.
     """
     first, second = _mix(key[0] + key[1] * _uint32(0x9E3779B9)), _mix(key[0] ^ ~key[1])
     return _mix(ops.cast(positions, "uint32") ^ first, second)

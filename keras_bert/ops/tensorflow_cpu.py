@@ -2,7 +2,7 @@
 """Training kernels for TensorFlow on a CPU, with hand-written forward and backward passes.
 
 Matrix products are left to oneDNN, which is the fastest at them. Between them are chains of
-elementwise operations, and TensorFlow executes each as a pass over memory: here every chain
+elementwise operations. TensorFlow executes each operation as a pass over memory; here every chain
 is a small function that XLA compiles to one or two passes, computed in float32. The backward pass
 uses tensors that exist anyway, and recomputes the rest.
 
@@ -26,25 +26,28 @@ from keras_bert.ops.tensorflow_graphs import traced_once
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiles a function of tensors with XLA, which does so at the first call with each shape."""
+    """Compiles a function of tensors with XLA, at the first call with each shape."""
     return traced_once(function, spec=open_spec, jit_compile=True)
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a graph of a function of tensors, which is a part of the graphs that call it."""
+    """Traces a function of tensors to a graph that is inlined into the graphs that call it."""
     return traced_once(function, spec=open_spec, inline=True)
 
 
 def open_spec(tensor: Tensor) -> Any:
-    """Returns the dtype and the width of a tensor: batches of all lengths share a trace."""
+    """Returns a spec with open lengths, so that batches of all lengths share a trace.
+
+    It has the dtype and the rank of the tensor and, up to rank 2, its width.
+    """
     rank = tensor.shape.rank
-    # The last of attention's four dimensions may be a length too
+    # The last dimension of attention's tensors may be a length too
     width = tensor.shape[-1:] if rank <= 2 else [None]
     return tf.TensorSpec([None] * (rank - 1) + list(width), tensor.dtype)
 
 
 def bias_activation(x: Tensor, bias: Tensor, activation: str) -> Tensor:
-    """`keras_bert.ops.bias_activation` in training, of one of `ACTIVATIONS`."""
+    """`keras_bert.ops.bias_activation` in training, with one of `ACTIVATIONS`."""
     y = _bias_activation(activation)(_as_rows(x), tf.convert_to_tensor(bias))
     return tf.reshape(y, tf.shape(x))
 
@@ -79,7 +82,7 @@ def _bias_add(x: Tensor, bias: Tensor) -> tuple[Any, Callable[[Any], Any]]:
 
 
 def gated_activation(x: Tensor, activation: str) -> Tensor:
-    """`keras_bert.ops.gated_activation` in training, of one of `ACTIVATIONS`."""
+    """`keras_bert.ops.gated_activation` in training, with one of `ACTIVATIONS`."""
     y = _gated_activation(activation)(_as_rows(x))
     return tf.reshape(y, tf.concat([tf.shape(x)[:-1], [x.shape[-1] // 2]], 0))
 
@@ -147,7 +150,7 @@ class _Normalization(NamedTuple):
 
 
 def _normalize(tensors: dict[str, Tensor | None], options: _Normalization) -> Tensor:
-    """Computes the norm of the tensors that there are, the key last, after the others."""
+    """Computes the norm from the tensors that are not `None`; a key must be the last."""
     shape = tf.shape(tensors["x"])
     present = {
         name: _as_rows(x) if name in ("x", "residual") else tf.convert_to_tensor(x)
@@ -199,7 +202,7 @@ def gather_once(
 ) -> tuple[Any, Callable[[Any], Any]]:
     """Gathers rows of `(rows, width)`; only the results at `scatter_indices` have gradients.
 
-    The gradient is a gather too, while the gradient of `tf.gather` adds rows to others one by one.
+    The gradient is a gather too, while the gradient of `tf.gather` adds rows up one by one.
     """
 
     def gradient(upstream: Tensor) -> tuple[Any, None, None]:
@@ -209,14 +212,14 @@ def gather_once(
 
 
 def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
-    """`keras_bert.ops.tokens_at` in training; TensorFlow's gradient of it is 120 operations."""
+    """`keras_bert.ops.tokens_at` in training; TensorFlow's own gradient has 120 operations."""
     batch, length, _ = tf.unstack(tf.shape(x))
     starts = tf.range(0, batch * length, length)
     return take(_as_rows(x), positions + tf.expand_dims(starts, 1))
 
 
 def take(table: Tensor, indices: Tensor) -> Tensor:
-    """`keras_bert.ops.take` in training, with a dense gradient, as optimizers want it."""
+    """`keras_bert.ops.take` in training, with a dense gradient for the optimizers."""
     return _look_up(table, indices, few_rows=False)
 
 
@@ -363,7 +366,7 @@ def _rotate_halves(direction: float) -> Callable[..., Any]:
 
 @functools.cache
 def _norm(options: _Normalization, names: tuple[str, ...]) -> Callable[..., Any]:
-    """Returns the function of the tensors that computes the norm, and statistics of its rows."""
+    """Returns a function of the tensors that computes the norm, and statistics of each row."""
 
     @compiled
     def norm(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -393,7 +396,7 @@ def _total(options: _Normalization, of: dict[str, Tensor]) -> Tensor:
 
 @functools.cache
 def _norm_gradient(options: _Normalization, names: tuple[str, ...]) -> Callable[..., Any]:
-    """Returns the function that computes the gradients of all tensors but the key."""
+    """Returns a function that computes the gradients of all tensors but the key."""
 
     @compiled
     def norm_gradient(upstream: Tensor, scale: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
@@ -422,7 +425,7 @@ def _norm_gradient(options: _Normalization, names: tuple[str, ...]) -> Callable[
 
 @functools.cache
 def dropped(rate: float) -> Callable[..., Any]:
-    """Returns the function that drops elements of a tensor, of any shape, by a key."""
+    """Returns a function of a tensor of any shape, and a key, that drops elements."""
 
     @compiled
     def apply_dropout(x: Tensor, key: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention on TensorFlow: operations that its graph optimizer fuses, and training on a CPU.
 
-In training on a CPU, the probabilities are stored for the backward pass. Of long rows, which have
-more of them than a step has of anything else, the scores of a chunk of queries are computed at a
-time, and again in the backward pass: memory grows with the length then, and not with its square.
+In training on a CPU, the probabilities are stored for the backward pass. In long rows they would
+take more memory than anything else: their scores are computed for a chunk of queries at a time, and
+again in the backward pass. Memory then grows with the length, and not with its square.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _probabilities(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
 
 
 class _Inputs(NamedTuple):
-    """What attention is computed of.
+    """The inputs of attention.
 
     Attributes:
         queries: `(batch, heads, queries, head_dim)`.
@@ -83,8 +83,8 @@ def fused_step(
     is_long = None if length is None else length >= MIN_CHUNKED_LENGTH
     if is_long is None and max_length is not None and max_length < MIN_CHUNKED_LENGTH:
         is_long = False
-    # XLA compiles both branches of a `cond`: what one stores for the backward pass would need the
-    # same shape as if it were taken.
+    # XLA compiles both branches of a `cond`, and requires that the tensors that they store for the
+    # backward pass have the same shapes.
     if is_compiled_as_a_whole():
         is_long = bool(is_long)
     compute = _attention(dropout, head_dim, masks_queries, is_long)
@@ -99,10 +99,10 @@ def _attention(
 ) -> Callable[..., Any]:
     """Returns the function of the inputs, which is traced once for all layers of all models.
 
-    The choice between the two ways to compute it is a part of the function and of its gradient: in
-    each layer it would take half of the time before the first step of training. `masks_queries`
-    says whether a mask has a row for each query, and `is_long` whether to compute chunks of
-    queries; it is `None` if only a batch tells their number.
+    The function and its gradient contain the choice between the two ways to compute them: with the
+    choice in each layer, it would take half of the time before the first step of training.
+    `masks_queries` says whether a mask has a row for each query. `is_long` says whether to compute
+    chunks of queries; it is `None` if the number of queries is only known from the batch.
     """
 
     @functools.partial(traced_once, spec=open_spec)
@@ -134,9 +134,9 @@ def _attention(
 
 
 def _attend(dropout: float, inputs: _Inputs) -> tuple[Tensor, Tensor, Tensor]:
-    """Computes the context, of the shape of the queries, and what `_gradients` needs besides.
+    """Computes the context, in the shape of the queries, and the probabilities for `_gradients`.
 
-    These are the probabilities, `(batch, heads, queries, keys)`, before and after their dropout.
+    The probabilities, `(batch, heads, queries, keys)`, are returned before and after dropout.
     """
     probabilities = _probabilities(inputs.queries, inputs.keys, inputs.mask)
     weights = dropped(dropout)(probabilities, inputs.seed) if dropout else probabilities
@@ -146,7 +146,7 @@ def _attend(dropout: float, inputs: _Inputs) -> tuple[Tensor, Tensor, Tensor]:
 def _gradients(
     dropout: float, inputs: _Inputs, upstream: Tensor, probabilities: Tensor, weights: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Computes the gradients of queries, keys and values from that of the context."""
+    """Computes the gradients of queries, keys and values from the gradient of the context."""
     along_weights = tf.matmul(upstream, inputs.values, transpose_b=True)
     scale = 1 / math.sqrt(inputs.queries.shape[-1])
     along_scores = _softmax_gradient(dropout, scale)(probabilities, along_weights, inputs.seed)
@@ -162,7 +162,7 @@ def _gradients(
 
 
 def _attend_in_chunks(dropout: float, inputs: _Inputs, masks_queries: bool) -> Tensor:
-    """Computes the context alone: of the chunks nothing is stored for the gradients."""
+    """Computes the context chunk by chunk, and stores nothing for the gradients."""
     number, chunk = _chunks(inputs, masks_queries)
 
     def attend(index: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:
@@ -176,7 +176,7 @@ def _attend_in_chunks(dropout: float, inputs: _Inputs, masks_queries: bool) -> T
 def _gradients_in_chunks(
     dropout: float, inputs: _Inputs, masks_queries: bool, upstream: Tensor
 ) -> tuple[Tensor, ...]:
-    """Computes what `_gradients` does, and what is stored for it, again for each chunk."""
+    """Computes the gradients chunk by chunk, and the probabilities of each chunk again."""
     number, chunk = _chunks(inputs, masks_queries)
     upstream_chunks = _cut(upstream, number)
 
@@ -199,7 +199,7 @@ def _gradients_in_chunks(
 
 
 def _chunks(inputs: _Inputs, masks_queries: bool) -> tuple[Tensor, Callable[[Tensor], _Inputs]]:
-    """Returns the number of chunks, and the function of an index that returns a chunk's inputs."""
+    """Returns the number of chunks, and a function that returns the inputs of a chunk by index."""
     queries, keys, values, seed, mask = inputs
     number = (tf.shape(queries)[2] + CHUNK_SIZE - 1) // CHUNK_SIZE
     query_chunks = _cut(queries, number)
@@ -214,7 +214,7 @@ def _chunks(inputs: _Inputs, masks_queries: bool) -> tuple[Tensor, Callable[[Ten
 
 
 def _for_each(number: Tensor, body: Callable[..., Any], *state: Tensor) -> tuple[Tensor, ...]:
-    """Calls a function for each chunk, one after the other, with its index and the state."""
+    """Calls `body` for one chunk after another, with the chunk's index and the state."""
     start = (tf.constant(0), *state)
     _, *state = tf.while_loop(lambda index, *_: index < number, body, start, parallel_iterations=1)
     return tuple(state)
@@ -229,7 +229,7 @@ def _cut(x: Tensor, number: Tensor) -> Tensor:
 
 
 def _joined(chunks: Tensor, length: Tensor) -> Tensor:
-    """Joins what `_cut` returned."""
+    """Joins the chunks of `_cut`, without the padding at their end."""
     number, batch, heads, size, width = tf.unstack(tf.shape(chunks))
     x = tf.reshape(tf.transpose(chunks, (1, 2, 0, 3, 4)), (batch, heads, number * size, width))
     return x[:, :, :length]
