@@ -5,19 +5,19 @@
     python -m training.ablation --of=size --data_dir=wikitext-2 --glue_dir=glue
 
 Small encoders are pre-trained on the same text, and each is fine-tuned on SST-2, MRPC and SQuAD
-with several seeds. A table of the scores is printed, with the paper's own. `--of=tasks` (table 5)
-pre-trains in three ways; the left-to-right encoder is fine-tuned with a BiLSTM on top, too, and one
-encoder has random weights. `--of=size` (section 5.2, table 6) pre-trains encoders of several sizes,
-each for the same number of tokens, and with --same_flops also each for the same number of
-operations as the first. As in the paper, all sizes have one learning rate: that of the recipe
-wikitext2_cpu is too high for the larger ones. The paper's six sizes are
+with several seeds. The program prints a table of the scores beside the paper's. `--of=tasks`
+(table 5) pre-trains in three ways, fine-tunes the left-to-right encoder also with a BiLSTM on top,
+and adds an encoder with random weights. `--of=size` (section 5.2, table 6) pre-trains encoders of
+several sizes for the same number of tokens, and with --same_flops also for the same number of
+operations as the first size. As in the paper, all sizes share one learning rate; the recipe
+wikitext2_cpu has one that is too high for the larger sizes. The paper's six sizes are
 
     --sizes=3x768x12,6x768x3,6x768x12,12x768x12,12x1024x16,24x1024x16
 
-Each run is a child process. If the program is interrupted, the same command resumes it: finished
-runs are not repeated.
+Each run is a child process. If the program is interrupted, the same command resumes it without
+repeating finished runs.
 
-Files written to `output_dir`: each run, and `ablation.json`; of sizes also `ablation.png`.
+Files written to `output_dir`: each run, and `ablation.json`; with --of=size also `ablation.png`.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ class AblationConfig(ProgramConfig):
     """The data and the size of an ablation.
 
     Args:
-        of: What the encoders differ in: tasks (of pre-training), or size.
+        of: How the encoders differ: by their pre-training tasks (tasks), or by their size (size).
         data_dir: Folder of WikiText-2's token files.
         glue_dir: Folder of the GLUE download.
         squad_dir: Folder of the files of the recipe minilm_squad_v1; empty leaves SQuAD out.
-        output_dir: Folder for all runs and the table; by default runs/ablation, and for sizes
-            runs/size_ablation.
+        output_dir: Folder for all runs and the table; by default runs/ablation, or
+            runs/size_ablation with --of=size.
         num_steps: Training steps of each pre-training run.
         sizes: The encoders, as layers x hidden size x attention heads; only with --of=size.
-        same_flops: Whether to train each size for the operations of the first one, too.
-        pretraining_learning_rate: Peak learning rate of pre-training; by default that of the recipe
-            wikitext2_cpu, and for sizes 1e-3.
+        same_flops: Whether to train each size also with as many operations as the first one.
+        pretraining_learning_rate: Peak learning rate of pre-training; by default the one in
+            the recipe wikitext2_cpu, or 1e-3 with --of=size.
         bilstm_units: Units of each direction of the BiLSTM; only with --of=tasks.
         sst2_rows: Number of rows of SST-2 to fine-tune on; 0 for all.
         squad_questions: Number of SQuAD questions to fine-tune on; 0 for all.
@@ -133,7 +133,7 @@ class Size(NamedTuple):
 
     @classmethod
     def parsed(cls, text: str) -> Size:
-        """Returns the size that is written as 4x128x2."""
+        """Parses a size such as 4x128x2."""
         match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)x([1-9]\d*)", text)
         if match is None:
             raise ValueError(
@@ -155,7 +155,7 @@ class Size(NamedTuple):
         return BertConfig(vocabulary_size=_RECIPE.text.vocabulary_size, **sizes)
 
     def step_flops(self) -> int:
-        """Returns the FLOPs of a row of a training step with the recipe wikitext2_cpu."""
+        """Returns the FLOPs of one row in a training step of the recipe wikitext2_cpu."""
         from .costs import model_flops
 
         (phase,) = _RECIPE.optimization.plan()
@@ -167,14 +167,14 @@ class Row(NamedTuple):
     """A row of the table: an encoder that is pre-trained and fine-tuned.
 
     Args:
-        name: Its name, which folders of fine-tuning runs have.
+        name: Its name, which is also part of the names of the fine-tuning folders.
         run: The folder of the pre-training run.
-        num_steps: The number of its steps.
-        pretraining: The flags in which that run differs from the recipe wikitext2_cpu.
+        num_steps: The number of pre-training steps.
+        pretraining: The pre-training flags that differ from the recipe wikitext2_cpu.
         finetuning: Additional flags of fine-tuning.
         paper: The paper's perplexity and scores, by the name of the column.
         size: The size of the encoder; `None` for the recipe's.
-        column: What encoders of several sizes have in common: tokens, or operations.
+        column: With --of=size, whether all sizes have the same tokens or the same operations.
     """
 
     name: str
@@ -206,7 +206,7 @@ PAPER: Mapping[Size, Mapping[str, float]] = {
 
 
 def rows(config: AblationConfig) -> list[Row]:
-    """Returns the rows of the table; an encoder that is in two of them is trained once."""
+    """Returns the rows of the table; rows with the same `run` share one pre-trained encoder."""
     if config.of == _TASKS:
         nsp, causal = ("--kind=next_sentence",), ("--causal",)
         bilstm = (f"--bilstm_units={config.bilstm_units}",)
@@ -277,7 +277,7 @@ def pretraining_cells(config: AblationConfig) -> dict[str, Cell]:
 
 
 def finetuning_cells(config: AblationConfig) -> dict[tuple[str, str], Cell]:
-    """Returns the fine-tuning runs by the names of row and column."""
+    """Returns the fine-tuning runs by the names of their row and column."""
     cells = {}
     for row in rows(config):
         preset = os.fspath(config.folder / row.run / "preset")
@@ -312,8 +312,8 @@ def ablation(config: AblationConfig) -> list[dict[str, Any]]:
     """Performs the runs that are missing, and writes their scores.
 
     Returns:
-        A record for each row: `name`, `column`, and in `scores`, by task, those of the seeds in
-        percent, without runs that diverged. Of sizes, unless pre-training diverged, also
+        A record for each row: `name`, `column`, and `scores`, a list by task with the score of each
+        seed in percent, without diverged runs. With --of=size, unless pre-training diverged, also
         `parameters`, `flops`, and the `perplexity` on validation text.
 
     Raises:

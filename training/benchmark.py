@@ -21,8 +21,8 @@ the machine affects all of them alike. The medians over the rounds are reported.
     python -m training.benchmark --what=tokenize --batch_size=1024
 
 Locust (the extra `load`) sends the requests to servers with TensorFlow Serving's REST API or
-OpenAI's embeddings, and to no other host: with each number of `--clients` that wait for the answers
-(a closed loop), then at each of `--rates`, regardless of the answers (an open loop).
+OpenAI's embeddings, and to no other host. It runs each number of `--clients`, which wait for the
+answers (a closed loop), then each of `--rates`, without waiting for answers (an open loop).
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ from .engine.options import (
 
 MAX_TEXTS = 2000
 _MODELS = ("forward", "classify", "pretrain")
-# What is measured in this process: the module, and its function that returns the subjects
+# Work that is measured in this process: the module, and its function that returns the subjects
 _FUNCTIONS = {
     "tokenize": ("tokenizer", "tokenizer_subjects"),
     "mask": ("masking", "masking_subjects"),
     "answers": ("answers", "answer_subjects"),
 }
-# Options of some kinds of work only
+# Options that only some kinds of work have
 _OPTIONS_OF = {
     "subjects": (*_MODELS, "serve"),
     "texts": ("forward", "classify", "serve", "tokenize"),
@@ -83,43 +83,44 @@ class BenchmarkConfig(WorkOptions):
             SavedModel of a BERT classifier, which TensorFlow executes in this process), tokenize
             (batches of texts), mask (batches of ids) or answers (the span search of questions).
         subjects: The subjects, each library[+option]:backend[:precision][@model], with a precision
-            and a model if they differ from --precision and --model; libraries are keras_bert,
-            keras_hub, transformers and products, the matrix products of the tokens alone, without
-            padding and without all else. Options are unpadded (keras_bert), compiled (by
-            torch.compile, or XLA on TensorFlow) and sorted, for texts in the order of their
-            lengths. With --what=serve also serve:tensorflow, the export of keras_bert answered by
-            the batches of `training.serve`, and models on servers, such as
-            http://localhost:8501/v1/models/sst2, or http://localhost:8000/v1/embeddings for a model
-            named "model" with OpenAI's API. Ratios are relative to the first subject.
+            and a model if they differ from --precision and --model. Libraries are keras_bert,
+            keras_hub, transformers and products (only the matrix products of the tokens, without
+            padding). Options are unpadded (keras_bert), compiled (by torch.compile, or XLA on
+            TensorFlow) and sorted (texts in the order of their lengths). With --what=serve also
+            serve:tensorflow, which answers by the export of keras_bert in the batches of
+            `training.serve`, and models on servers, such as http://localhost:8501/v1/models/sst2,
+            or http://localhost:8000/v1/embeddings for a model named "model" with OpenAI's API.
+            Ratios are relative to the first subject.
         model: A name that BertConfig.from_name knows.
-        precision: Float32, bfloat16, mixed_bfloat16 (autocast, for transformers), or to serve
-            keras_bert int8.
+        precision: Float32, bfloat16, mixed_bfloat16 (autocast, for transformers), or int8 to serve
+            keras_bert.
         batch_size: Rows in a batch, or texts in a request.
         sequence_length: Tokens in a row; of texts, the maximum, to which KerasHub pads all.
         padding: Share of the tokens that are padding.
         steps: Batches, requests or questions in a round.
         rounds: Rounds of each subject.
         clip_norm: Global norm that gradients are clipped to; 0 for no clipping.
-        texts: File of texts, one per line. To serve or to tokenize, it is empty for sentences of
-            docstrings, and servers also take JSON Lines, whose objects are sent unchanged. For
-            forward and classify, batches are of these texts, at equal distances in the file, each
-            padded to its longest (for KerasHub, to --sequence_length); empty for random ids.
-        vocabulary: WordPiece vocabulary of the texts, a vocab.txt; empty for the installed
-            MiniLM's.
-        clients: Numbers of requests at a time, of --what=serve; each is a row of the table. To
+        texts: File of texts, one per line. To serve or to tokenize, empty takes sentences from
+            docstrings; for servers, the file may be JSON Lines, and each object is sent unchanged.
+            For forward and classify, batches take these texts at equal distances in the file, and
+            are padded to their longest text (for KerasHub, to --sequence_length); empty takes
+            random ids.
+        vocabulary: WordPiece vocabulary for the texts, a vocab.txt; empty takes MiniLM's, which is
+            installed.
+        clients: With --what=serve, numbers of concurrent requests; each is a row of the table. To
             tokenize and to mask, the number of threads.
-        batching: A batching_params.pbtxt, by which requests of keras_bert and keras_hub that wait
-            are joined to batches as TensorFlow Serving does; empty to answer each by itself.
-        rates: Requests per second to servers, sent at random times whether earlier ones are
-            answered or not; each is a row of the table.
-        seconds: Seconds of a round of requests to a server.
+        batching: A batching_params.pbtxt: requests to keras_bert and keras_hub that wait are joined
+            to batches by these parameters, as in TensorFlow Serving; empty answers each by itself.
+        rates: Requests per second to servers, sent at random times without waiting for earlier
+            answers; each is a row of the table.
+        seconds: Duration in seconds of a round of requests to a server.
         signature: The signature of models on servers.
         expected: JSON Lines with the prediction expected from a server for each line of --texts,
             as `python -m training.predict` writes them; empty to check no answers.
-        tolerance: Maximum difference of a number from the expected one.
-        timeout: Maximum seconds for an answer of a server.
+        tolerance: Maximum difference between a number and the expected one.
+        timeout: Seconds to wait at most for a server's answer.
         device: Cpu, or auto for an accelerator if there is one.
-        clock: Wall, or cpu for the processor seconds of a subject, on a machine with other load.
+        clock: Wall, or cpu to measure a subject's processor seconds, on a machine with other load.
         json: File for the results as JSON; empty for none.
         plot: PNG file for a plot of the latency of requests; empty for none.
     """
@@ -166,13 +167,13 @@ class BenchmarkConfig(WorkOptions):
 
     @property
     def loads(self) -> list[Load]:
-        """The load of each number of clients, then of each rate."""
+        """The loads: one for each number of clients, then one for each rate."""
         clients = _positive("clients", self.clients, int)
         rates = _positive("rates", self.rates, float)
         return [*(Load(clients=number) for number in clients), *(Load(rate=rate) for rate in rates)]
 
     def workload(self, load: Load) -> Workload:
-        """The fields that the work of a library needs."""
+        """Returns the fields that the work of a library needs."""
         names = [field.name for field in dataclasses.fields(WorkOptions)]
         return Workload(**{name: getattr(self, name) for name in names}, clients=load.clients)
 
@@ -199,7 +200,7 @@ def _positive(name: str, values: Sequence[str], number: Callable[[str], Any]) ->
 
 
 def make_subjects(config: BenchmarkConfig) -> Iterator[Subject]:
-    """Yields the subjects, with each load if they are served.
+    """Yields the subjects; to serve, once for each load.
 
     Raises:
         ValueError: If a subject, a load or a field of the workload is invalid.

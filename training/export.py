@@ -45,10 +45,10 @@ class ExportConfig(ProgramConfig):
             that ends in .onnx, .xml (openvino) or .tflite (litert), or a folder (hugging_face).
         deploy_to: The folder of a model on a server, to which the SavedModel is added as the next
             version; instead of, or besides, --output.
-        push_to: The model on the Hugging Face Hub, organization/model, that a folder in the format
-            hugging_face is uploaded to; instead of --output.
+        push_to: The model on the Hugging Face Hub, organization/model, to upload to in the format
+            hugging_face; instead of --output.
         results: For hugging_face, the results.json that the model card is written from; by default
-            that of the run that the model belongs to.
+            the one in the folder of the model's run.
         license: For hugging_face, the license of the weights, such as apache-2.0.
         export_format: tf_saved_model, onnx, openvino, litert or hugging_face; auto infers it from
             --output.
@@ -60,8 +60,9 @@ class ExportConfig(ProgramConfig):
         max_text_bytes: Bytes of UTF-8 after which a SavedModel truncates a text; 0 for no limit.
         padded_batches: Whether a SavedModel is for servers that pad requests of ids, words or
             choices of unequal lengths, so that they share a batch.
-        calibration_file: Texts like those that will be served (.tsv, .csv, .jsonl or .json,
-            optionally with .gz); required for a SavedModel and openvino in int8.
+        calibration_file: Texts like those that will be served, in a format that training reads
+            (such as .tsv, .csv, .jsonl or .parquet); required for tf_saved_model and openvino in
+            int8.
         text: The column of the text in that file, by name or by index from 0.
         text_pair: The column of the second text, likewise; empty for single texts.
         calibration_rows: Number of rows of that file to use.
@@ -94,7 +95,7 @@ class ExportConfig(ProgramConfig):
         check_one_of(self, export_format=("auto", *FORMATS, _HUGGING_FACE), dtype=tuple(dtypes))
 
 
-# Flags that do not change a folder in the format hugging_face
+# Flags that do not apply to the format hugging_face
 _OF_EXPORTS = ("dtype", "pair", "class_names", "sequence_length", "max_text_bytes")
 _NO_TEXT = "--takes_text is for classifiers, regressions and embedders in openvino, but"
 
@@ -104,7 +105,7 @@ def main(config: ExportConfig) -> None:
 
 
 def export(config: ExportConfig) -> str:
-    """Writes the export, and returns a report of what was written and how it is used.
+    """Writes the export, and returns a report with the files and the next commands.
 
     Raises:
         FileNotFoundError: If the model does not exist.
@@ -168,7 +169,7 @@ def _hugging_face(task: Any, config: ExportConfig) -> str:
 def _check(config: ExportConfig, files: Sequence[Path]) -> str:
     """Checks the flags against one another, and returns the format.
 
-    What the library would refuse by the names of its arguments is refused here by those of flags.
+    The library would raise errors too, but with the names of its arguments; these name the flags.
     """
     if not (config.output or config.deploy_to or config.push_to):
         raise ValueError("expected --output, --deploy_to or --push_to")
@@ -207,7 +208,7 @@ def _check(config: ExportConfig, files: Sequence[Path]) -> str:
 
 
 def _check_unset(config: ExportConfig, format: str, *names: str) -> None:
-    """Raises a ValueError if a flag is given that the format has no use for."""
+    """Raises a ValueError if one of these flags is given, since the format does not use them."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if field.name in names and value != field.default:
@@ -229,7 +230,7 @@ def _infer_format(output: str) -> str:
 
 
 def _check_destinations(config: ExportConfig, format: str) -> None:
-    """Checks that --output can be written, and --deploy_to be a folder."""
+    """Checks that --output can be written, and that --deploy_to is or can become a folder."""
     output, deploy_to = Path(config.output), Path(config.deploy_to)
     folders = [("output", folder) for folder in output.parents]
     folders += [("deploy_to", folder) for folder in (deploy_to, *deploy_to.parents)]
@@ -255,7 +256,7 @@ def calibration_texts(config: ExportConfig) -> list[str] | list[tuple[str, str]]
 
 
 def megabytes(path: Path) -> float:
-    """Returns the size of an export: of a folder, or of a file with its weights beside it."""
+    """Returns the size of an export in MB: a folder, or a file and the weights beside it."""
     files = [path, path.with_suffix(".bin")] if path.is_file() else path.rglob("*")
     return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
 

@@ -9,8 +9,8 @@
 
 With --hardware=this, the default, a few steps of the model are timed on this machine, and their
 energy is metered if codecarbon is installed. For other hardware, the estimate rests on the peak and
-the power that its maker publishes, and on --share_of_peak. It is the training that is estimated:
-scoring, reading text and creating records come on top of it.
+the power that its maker publishes, and on --share_of_peak. The estimate covers only training:
+scoring, reading text and creating records take additional time.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from .engine.options import (
 )
 from .pretraining.config import named_architecture
 
-# Share of the peak that well-tuned training of encoders reaches, an assumption for hardware on
-# which nothing was measured
+# Share of the peak that well-tuned training of encoders is assumed to reach, for hardware without
+# measurements
 _ASSUMED_SHARE = 0.4
 
 
@@ -61,7 +61,7 @@ class Accelerator(NamedTuple):
     gigabytes: float
 
 
-# By the makers' data sheets; TPUs by Jouppi et al., 2023, https://arxiv.org/abs/2304.01433, table 4
+# From the makers' data sheets; TPUs: Jouppi et al., 2023, https://arxiv.org/abs/2304.01433, table 4
 ACCELERATORS = {
     "t4": Accelerator(65e12, 70, 16),
     "l4": Accelerator(121e12, 72, 24),
@@ -84,11 +84,11 @@ _PROBE_SECONDS = 15.0
 _BYTES_OF_PARAMETER = 16
 # In a checkpoint: the weight, and AdamW's two moments
 _BYTES_IN_CHECKPOINT = 12
-# Batches of the training files of five GLUE tasks, 32 rows each, have 0.20 to 0.41.
+# Batches of 32 rows from the training files of five GLUE tasks have 0.20 to 0.41.
 _CLASSIFICATION_PADDING = 0.25
-# Tokens of a row from which scores are not stored: they are computed again in the backward pass.
+# From this row length, attention scores are not stored but recomputed in the backward pass.
 _LONG = 2048
-# Share of the cores that other programs may use without mention
+# Share of the cores that other programs may use before the report mentions them
 _BUSY = 0.5
 
 
@@ -100,23 +100,23 @@ class PlanConfig(CostOptions):
         model: A named architecture, such as bert_base_uncased, or the path of its JSON config.
         vocabulary_size: Size of the vocabulary; 0 takes the model's.
         dropout: Dropout rate of hidden states and attention; the model's by default.
-        objective: Masked_lm (pre-training) or classification (fine-tuning), where the output of
-            each row's first token alone is used.
+        objective: Masked_lm (pre-training) or classification (fine-tuning), which uses only the
+            output of each row's first token.
         tokens: Number of tokens to train on: updates x rows x length, or for classification the
             tokens of all rows, times the epochs.
-        sequence_length: Tokens in a row; for classification their mean.
-        padding: Padding that is computed besides the tokens, as a share of them; by default 0, or
-            0.25 for classification, whose batches have rows of similar lengths (0.20 of MRPC, 0.22
-            of RTE, 0.29 of SST-2 and STS-B, 0.41 of CoLA).
+        sequence_length: Tokens in a row; for classification the mean over the rows.
+        padding: Padding tokens to compute per token; by default 0, or 0.25 for classification,
+            which batches rows of similar lengths (0.20 for MRPC, 0.22 for RTE, 0.29 for SST-2 and
+            STS-B, 0.41 for CoLA).
         batch_size: Rows in an update.
-        masked: Share of the tokens that are predicted by a masked LM.
-        next_sentence: Whether there is a sentence pair objective.
+        masked: Share of the tokens that a masked LM predicts.
+        next_sentence: Whether to add the sentence pair objective.
         precision: Keras' dtype policy; auto takes the faster one of float32 and mixed_bfloat16.
         hardware: This machine (this), or an accelerator: t4, l4, a10, v100, rtx4090, a100, h100,
             h200, tpu_v3 or tpu_v4.
         devices: Number of accelerators, which share each batch.
-        share_of_peak: Share of the published peak that training reaches; 0 assumes 0.4, or measures
-            it with --hardware=this.
+        share_of_peak: Share of the published peak that training reaches; 0 assumes 0.4. With
+            --hardware=this it has no effect, since the speed is measured.
         measure_energy: Whether to meter the energy of the timed steps, if codecarbon is installed.
         price_per_hour: The price of one device in any currency; 0 if it is unknown.
     """
@@ -146,7 +146,7 @@ class PlanConfig(CostOptions):
             raise ValueError(f"--devices is {self.devices}, expected 1 with --hardware=this")
 
     def architecture(self) -> BertConfig:
-        """Returns the encoder's config, for pre-training with positions for `sequence_length`.
+        """Returns the encoder's config; pre-training adds positions up to `sequence_length`.
 
         Raises:
             ValueError: If the architecture is unknown, or has too few positions for fine-tuning.
@@ -179,7 +179,7 @@ class PlanConfig(CostOptions):
 
     @property
     def computed_tokens(self) -> float:
-        """The number of tokens with padding."""
+        """The number of tokens, including padding."""
         default = _CLASSIFICATION_PADDING if self.objective == _CLASSIFICATION else 0.0
         return self.tokens * (1 + (default if self.padding is None else self.padding))
 
@@ -194,11 +194,11 @@ class Rate:
     """How fast the hardware trains, and at what power.
 
     Args:
-        tokens_per_second: Tokens in a second, on all devices.
-        watts: The power of all of them; `None` if unknown.
-        origin: What the numbers rest on.
-        startup: Seconds that the first update takes longer than another, to be traced.
-        peak_bytes: The most memory that the process had; 0 if unknown, or with an accelerator.
+        tokens_per_second: Tokens in a second, on all devices together.
+        watts: The power of all devices together; `None` if unknown.
+        origin: How the numbers were obtained, for the report.
+        startup: Additional seconds of the first update, which traces the model.
+        peak_bytes: Peak memory of the process; 0 if unknown, or with an accelerator.
     """
 
     tokens_per_second: float
@@ -275,7 +275,7 @@ def plan(config: PlanConfig) -> str:
     else:
         copies, what = 1, "a checkpoint"
         if config.objective == _CLASSIFICATION:
-            # The best epoch's model is loaded for the answers, beside the one that was trained.
+            # To predict, the best epoch's model is loaded while the trained one is in memory.
             copies, what = 2, "a checkpoint, and the kept model"
         total = rate.peak_bytes + copies * _BYTES_IN_CHECKPOINT * count
         lines.append(
@@ -337,7 +337,7 @@ def _measured(config: PlanConfig) -> Rate:
 
         def batches() -> Iterator[tuple[dict[str, Any], Any]]:
             nonlocal metered_from
-            # Traced, compiled and warmed up before the first step that counts
+            # The first steps trace, compile and warm up, and do not count.
             while len(ends) < _WARM_UP_STEPS:
                 yield batch, labels
             if meter is not None:
@@ -349,11 +349,11 @@ def _measured(config: PlanConfig) -> Rate:
                 yield batch, labels
 
         with warnings.catch_warnings():
-            # The generator ends when there are enough steps, of which Keras warns.
+            # Keras warns when the generator ends, as it does here after enough steps.
             warnings.filterwarnings("ignore", "Your input ran out of data")
             model.fit(batches(), epochs=1, verbose=0, callbacks=[end_of_epoch])
         steps = np.diff(ends[_WARM_UP_STEPS:])
-        # The metered time includes an update more than those that are timed.
+        # The metered time covers one update more than the timed steps.
         metered_seconds = time.perf_counter() - metered_from
         watts = None if meter is None else 3.6e6 * meter().kwh / metered_seconds
     tokens = config.batch_size * config.sequence_length
@@ -374,7 +374,7 @@ def _task(config: PlanConfig) -> Any:
 
 
 def _random_batch(config: PlanConfig) -> tuple[dict[str, Any], Any]:
-    """Returns the inputs and the labels of an update, rows without padding."""
+    """Returns the inputs and the labels of one update; the rows have no padding."""
     import numpy as np
 
     generator = np.random.default_rng(0)
@@ -397,7 +397,7 @@ def _random_batch(config: PlanConfig) -> tuple[dict[str, Any], Any]:
 
 
 def _memory(config: PlanConfig, architecture: BertConfig) -> str:
-    """Describes the memory of weights, optimizer and activations of a device."""
+    """Describes the memory that weights, optimizer and activations take on a device."""
     state_bytes = _BYTES_OF_PARAMETER * parameters(architecture, config.objective)
     rows = -(-config.batch_size // config.devices)
     tokens = rows * config.sequence_length
@@ -419,11 +419,11 @@ def _memory(config: PlanConfig, architecture: BertConfig) -> str:
 
 
 def _stored_keys(config: PlanConfig, architecture: BertConfig) -> int:
-    """Returns the sum over the layers of the keys of a query whose scores are stored."""
+    """Returns how many attention scores are stored for a query, summed over the layers."""
     length, total = config.sequence_length, 0
     for window in architecture.attention_windows:
         if window is not None:
-            # A block of local attention has twice the window of queries, and twice as many keys.
+            # A block of local attention has 2 x window queries, and 4 x window keys.
             total += min(length, 4 * window)
         elif length < _LONG:
             total += length

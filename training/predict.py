@@ -7,14 +7,13 @@
     python -m training.predict --model='runs/finetune/seed_*/model.keras' --input=reviews.txt
 
 The model is a folder written by `export`, or the `.keras` file of a task; several files are an
-ensemble, which averages their predictions. The input has the formats
-that the programs for training and evaluation read: TSV, CSV, Excel's .xlsx, JSON Lines, a JSON
-array or Parquet with the task's fields (`text`, and for pairs `text_pair`; `question` and
-`context`; `text` and `choices`), SQuAD's JSON, CoNLL columns, SWAG's CSV and CODAH's TSV; text
-optionally compressed. Any other file, and standard input, holds one text per line or JSON Lines.
-Predictions are written in the order of the input, one per line: one for each row, and a blank row
-is answered as an empty text. An `id` field of the input is copied to the output, and with
---with_input its texts are too.
+ensemble, which averages their predictions. The program reads the same formats as training and
+evaluation: TSV, CSV, Excel's .xlsx, JSON Lines, a JSON array or Parquet with the task's fields
+(`text`, and for pairs `text_pair`; `question` and `context`; `text` and `choices`), SQuAD's JSON,
+CoNLL columns, SWAG's CSV and CODAH's TSV; text files may be compressed. By default it reads any
+other file, and standard input, as one text per line or as JSON Lines.
+It writes one prediction per row, in the order of the input, and predicts on a blank row as on an
+empty text. It copies an `id` field to the output, and with --with_input the texts too.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class RowFields:
 
     Args:
         names: Their names. For a classifier of pairs, `text` only: `text_pair` is optional.
-        lists: Those of them that hold, or may hold, a list of strings.
+        lists: The names of the fields that may hold a list of strings.
     """
 
     names: tuple[str, ...]
@@ -94,20 +93,20 @@ class PredictConfig(ProgramConfig):
             JSON Lines if the first line begins with {, and plain lines otherwise.
         text: The column of the text, by name or by index from 0; in JSON also a nested field, such
             as document.text.
-        text_pair: The column of the second text; empty takes text_pair if there is one.
+        text_pair: The column of the second text; if empty, the column text_pair if it exists.
         header: Whether the first row of TSV or CSV is a header: auto, yes or no.
-        quoting: Quotes in TSV: csv, they enclose cells and are doubled inside, as Excel and pandas
-            write them; none, they are text; auto infers it from the file.
+        quoting: How to read quotes in TSV: csv, as Excel and pandas write them (they enclose cells
+            and are doubled inside); none, as text; auto infers it from the file.
         word_column: For CoNLL columns, the index of the words' column from 0, or a negative index
-            from the end; by default the first that does not only count the words.
+            from the end; by default the first column that holds more than word numbers.
         separator: The separator of CoNLL columns: auto, tab or space.
-        comments: Whether lines that begin with # before a sentence are comments; by default in
-            CoNLL-U.
-        label_map: Labels to write as others: neutral:no,contradiction:no writes no for both, with
-            the probability of the one that is predicted.
-        skip_bad: Whether to skip and count malformed rows, instead of raising an error; then the
-            lines of the predictions are matched with the rows by their ids.
-        with_input: Whether each prediction repeats what it is for, under the names of the model's
+        comments: Whether lines that begin with # before a sentence are comments; by default only
+            in CoNLL-U.
+        label_map: Labels to rename in the output: neutral:no,contradiction:no writes no for both,
+            with the probability of the predicted label.
+        skip_bad: Whether to skip and count malformed rows, instead of raising an error; match the
+            predictions with the rows by their ids then.
+        with_input: Whether to repeat the input in each prediction, under the names of the model's
             fields: text and text_pair, question and context, or text and choices.
         batch_size: Rows in a batch.
     """
@@ -158,14 +157,14 @@ def predict(config: PredictConfig) -> int:
     label_map = parse_label_map(config.label_map)
     cut_rows = find_cut_rows(model)
     if cut_rows is not None:
-        cut_rows.is_told = True  # but at the end, of all batches
+        cut_rows.is_told = True  # `predict` warns once, after the last batch.
     count = 0
     with _opened_output(config.output) as output:
         rows = read_rows(config, fields)
         while batch := list(itertools.islice(rows, config.batch_size)):
             try:
                 answers = model.apply_verb(batch)
-            except ValueError as error:  # whose rows are those of the batch, from 0
+            except ValueError as error:  # It counts rows from 0 within the batch.
                 where = f"in the batch of rows {count + 1} to {count + len(batch)}"
                 raise RowError(f"{_input_name(config)}, {where}: {error}") from error
             for row, answer in zip(batch, answers, strict=True):
@@ -182,7 +181,7 @@ def predict(config: PredictConfig) -> int:
 
 
 def answered_row(row: Row, answer: Any, fields: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns the line of a row: its id, the given fields of its input, and its prediction."""
+    """Returns the output line of a row: its id, the input fields `fields`, and its prediction."""
     answer = answer if isinstance(answer, dict) else {"answers": answer}
     names = [
         *(["id"] if "id" in row else []),
@@ -195,7 +194,8 @@ def read_rows(config: PredictConfig, fields: RowFields) -> Iterator[Row]:
     """Yields the rows of the input, with the fields that the model reads, and `id` if present.
 
     Raises:
-        RowError: If a row lacks a field, or the field is not a string; the message names the line.
+        RowError: If a row lacks a field, or the field has another type than the model reads, and
+            `skip_bad` is off; the message names the line.
         ValueError: If the file is malformed in another way.
     """
     name = _input_name(config)
@@ -354,9 +354,10 @@ def _line_rows(
 
 
 def _with_fields(config: PredictConfig, fields: RowFields, record: Row) -> Row:
-    """Returns a record with its texts, or its choices, under the names that the model has for them.
+    """Renames the texts or choices of a record to the model's field names.
 
-    A field that is missing or malformed is an error only if the model requires it.
+    A missing or malformed field is no error here: `read_rows` checks the fields that the model
+    requires.
     """
     if "choices" in fields.names:
         with contextlib.suppress(ValueError):
@@ -393,7 +394,7 @@ def load_model(model: str) -> tuple[Any, RowFields]:
 
 def _saved(files: Sequence[Path]) -> tuple[Any, RowFields]:
     task = saved_models.load_task(files)
-    if not getattr(task, "verb", ""):  # as an encoder
+    if not getattr(task, "verb", ""):  # such as an encoder
         name = type(task).__name__
         raise ValueError(f"{files[0]} holds a {name}, which does not predict on text")
     has_pairs = any(output_folder.results_of(file).get("pairs") for file in files)
@@ -402,7 +403,7 @@ def _saved(files: Sequence[Path]) -> tuple[Any, RowFields]:
 
 
 def _exported(path: Path) -> tuple[Any, RowFields]:
-    # tensorflow_text registers the operations of the exported tokenizer.
+    # The exported tokenizer uses operations that tensorflow_text registers.
     program.require(("tensorflow", "tensorflow_text"), "export")
     program.import_quietly("tensorflow")
     from keras_bert.export import ServedModel
@@ -412,7 +413,7 @@ def _exported(path: Path) -> tuple[Any, RowFields]:
 
 
 def find_cut_rows(model: Any) -> Any:
-    """Returns the `CutRows` of a task; `None` of an export, and of a task that cuts no rows."""
+    """Returns the `CutRows` of a task; `None` for an export, and for a task that cuts no rows."""
     return getattr(getattr(model, "preprocessor", None), "cut_rows", None)
 
 

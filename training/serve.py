@@ -7,9 +7,9 @@
     curl http://127.0.0.1:8501/v1/models/model:predict -d '{"instances": ["a gripping film"]}'
 
 A model is a folder written by `export`, or the `.keras` file of a task, which needs no TensorFlow
-on the JAX and PyTorch backends. A SavedModel answers to all its signatures, a task to
-`serving_default`. Requests that arrive together are computed together, each text with others of
-about its length. Ctrl-C or SIGTERM ends the server after it has answered the requests that it has.
+on the JAX and PyTorch backends. A SavedModel answers requests for all its signatures, a task only
+for `serving_default`. Requests that arrive together are batched, each text with others of
+similar length. Ctrl-C or SIGTERM ends the server after it has answered the requests it received.
 
     POST /v1/embeddings, GET /v1/models             OpenAI's API
     POST /embed, /similarity, /predict, /rerank     Text Embeddings Inference's API; also behind
@@ -46,9 +46,9 @@ _PORTS = 1 << 16
 # A name and the path of its model
 _NAMED = re.compile(r"([^/\\=]+)=(.*)", re.DOTALL)
 _LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
-# The batches of a task on JAX, which is compiled for each number of rows before it is ready
+# Batch size of a task on JAX, which compiles each number of rows before the server is ready
 _JAX_BATCH_SIZE = 8
-# Seconds for the requests that are being answered when the server is told to end
+# Seconds that running requests get to finish when the server is told to end
 _SECONDS_TO_END = 30
 
 
@@ -60,15 +60,15 @@ class ServeConfig(ProgramConfig):
         model: A folder written by export, or a .keras file; several files, separated by commas or
             by wildcards as in seed_*/model.keras, are an ensemble. NAME=PATH gives the model a name
             in requests, and NAME=PATH,NAME=PATH serves several.
-        host: The address to listen at; 0.0.0.0 is all of this machine, and there is neither
-            encryption nor authentication.
+        host: The address to listen at; 0.0.0.0 is every interface of this machine. The server has
+            neither encryption nor authentication.
         port: The port; 0 takes a free one.
-        threads: Threads that compute a batch each, with a core each; by default as many as there
-            are cores for an export, and one for a .keras file.
-        batch_size: Rows in a batch at most.
-        max_rows: Rows in a request at most.
-        max_bytes: Size of a request at most.
-        max_waiting_rows: Rows that wait at most; further requests are refused with status 503.
+        threads: Threads, each of which computes a batch at a time; by default one per core for an
+            export, and one for a .keras file.
+        batch_size: Maximum rows in a batch.
+        max_rows: Maximum rows in a request.
+        max_bytes: Maximum size of a request in bytes.
+        max_waiting_rows: Maximum rows that wait; further requests are refused with status 503.
     """
 
     model: str = ""
@@ -104,10 +104,10 @@ def main(config: ServeConfig) -> None:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Opens a socket, before the model is loaded, which takes time.
+    """Opens the socket before the slow loading of the model, so that a wrong port fails at once.
 
     Raises:
-        OSError: If it cannot be opened, as where the port is in use.
+        OSError: If the socket cannot be opened, such as on a port that is in use.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -117,18 +117,18 @@ def listening(host: str, port: int) -> socket.socket:
         other = "; --port=0 takes a free port" if is_taken else ""
         reason = str(error.strerror).partition(" (")[0]
         raise OSError(f"--host={host} --port={port}: {reason}{other}") from error
-    # Without the protocol's name asyncio would not set TCP_NODELAY, and the end of an answer would
-    # wait for the client to acknowledge its beginning, 40 ms.
+    # asyncio sets TCP_NODELAY only if the socket names its protocol. Without it, the end of an
+    # answer waits 40 ms until the client acknowledges the beginning.
     return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, new_socket.detach())
 
 
 def serve(config: ServeConfig, server: ModelServer, listener: socket.socket) -> None:
-    """Serves a model until the process is told to end, and then answers what it has received."""
+    """Serves models until the process is told to end, then answers the requests it received."""
     from .serving import connections
     from .serving.application import application
 
     http = connections.server(application(server), _SECONDS_TO_END)
-    # From now on Ctrl-C and SIGTERM end the server in order, and its process with status 0.
+    # From now on Ctrl-C and SIGTERM shut the server down in order, with exit status 0.
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, http.handle_exit)
@@ -142,7 +142,7 @@ def named_models(model: str) -> dict[str, str]:
     """Returns the paths that `--model` names, by the names of the models.
 
     Raises:
-        ValueError: If a name is not one, or two models have it.
+        ValueError: If a name is invalid, or two models have the same name.
 
     Example:
 
@@ -164,13 +164,13 @@ def named_models(model: str) -> dict[str, str]:
 
 
 def load(config: ServeConfig) -> ModelServer:
-    """Loads the models, and has them answer requests of all sizes, the first of which are slow."""
+    """Loads the models, and warms them up, since the first request of each size is slow."""
     from .serving.metrics import Metrics
     from .serving.server import ModelServer
 
     paths = named_models(config.model)
     if any(Path(path).is_dir() for path in paths.values()):
-        # A product on one core, and several products at a time, answer most requests a second.
+        # Throughput is highest if each matrix product has one core, and several run in parallel.
         os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
     program.import_quietly()
     metrics = Metrics()
@@ -204,7 +204,7 @@ def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> 
         cut_rows.is_told = True
     warm_up(answers.signatures[DEFAULT_SIGNATURE], sizes, longest, compiles=compiles)
     if cut_rows is not None:
-        cut_rows.reset()  # From now on, it warns of the first row that is cut.
+        cut_rows.reset()  # From now on, the first row that is cut gives a warning.
     batcher = Batcher(
         answers.compute,
         threads=threads,
@@ -223,7 +223,7 @@ def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> 
 
 
 def ready_text(config: ServeConfig, server: ModelServer, address: str) -> str:
-    """Returns what to print when the server is ready: where models are, and a request."""
+    """Returns the text to print when the server is ready: the models' URLs, and a request."""
     paths = named_models(config.model)
     lines = [f"serving {path} at {address}/v1/models/{name}" for name, path in paths.items()]
     name, path = next(iter(paths.items()))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options shared by programs: base classes of their configs.
 
-An option without a fixed default is `None` unless it is given; no number is reserved for "unset".
+An option without a fixed default is `None` unless it is given; no number stands for "unset".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Annotated, Any, Self, TypeAlias
 from keras_bert import checks
 from keras_bert.checks import Numbers
 
-# The types of fields that are numbers: each names the numbers that are accepted
+# Types of numeric fields: each names the numbers that it accepts
 PositiveInt: TypeAlias = Annotated[int, checks.POSITIVE_INT]
 NonNegativeInt: TypeAlias = Annotated[int, checks.NON_NEGATIVE_INT]
 Seed: TypeAlias = Annotated[int, checks.SEED]
@@ -24,7 +24,7 @@ ProperFraction: TypeAlias = Annotated[float, checks.PROPER_FRACTION]
 Fraction: TypeAlias = Annotated[float, checks.FRACTION]
 PositiveFraction: TypeAlias = Annotated[float, checks.POSITIVE_FRACTION]
 
-# As `coordinator`: the environment tells the processes of a run.
+# Value of `coordinator` that finds the processes of a run by the environment
 ALL_BY_ENVIRONMENT = "auto"
 
 
@@ -33,10 +33,10 @@ class ProgramConfig:
     """Base class of the configs of programs: dataclasses whose fields are command-line flags.
 
     A field may be such a config itself: a group of options on one subject. The flags of a program
-    are the fields of all its groups, by their own names, which no two groups share.
+    are its own fields and the fields of all its groups; every name must be unique.
 
-    Fields that are numbers are checked: a type such as `PositiveInt` names those that are accepted;
-    of `float`, all that are finite. `None` is accepted if the type has it.
+    Numeric fields are checked: a type such as `PositiveInt` names the numbers that it accepts;
+    `float` accepts all finite numbers. `None` is accepted if the type includes it.
 
     Raises:
         ValueError: If a number is not accepted; the message names the flag.
@@ -48,7 +48,7 @@ class ProgramConfig:
 
     @classmethod
     def from_flags(cls, **options: Any) -> Self:
-        """Returns a config by the names of flags, whatever their groups.
+        """Returns a config with the given values of flags, in whatever group they are.
 
         Raises:
             TypeError: If there is no such flag.
@@ -56,7 +56,7 @@ class ProgramConfig:
         return cls().replace(**options)
 
     def replace(self, **options: Any) -> Self:
-        """Returns a copy with other values of some flags, whatever their groups.
+        """Returns a copy with other values of some flags, in whatever group they are.
 
         Raises:
             TypeError: If there is no such flag.
@@ -85,13 +85,13 @@ class ProgramConfig:
 
 
 def _number_ranges(config_class: Any) -> dict[str, Numbers]:
-    """Returns the accepted numbers of each field that is a number."""
+    """Returns the accepted numbers of each numeric field."""
     hints = typing.get_type_hints(config_class, include_extras=True)
     plain = {float: checks.FINITE, int: checks.INTEGER}
     ranges = {}
     for field in dataclasses.fields(config_class):
         hint = hints[field.name]
-        # Of `PositiveInt | None`, the type is its first argument
+        # In `PositiveInt | None`, the first argument is the type.
         for kind in (hint, *typing.get_args(hint)):
             numbers = getattr(kind, "__metadata__", (plain.get(kind),))[0]
             if numbers is not None:
@@ -117,16 +117,16 @@ def check_one_of(config: Any, **allowed: tuple[str, ...]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class HostOptions(ProgramConfig):
-    """The place of this process among those of a run.
+    """The processes of a run, and which of them this one is.
 
     Args:
         coordinator: For several hosts, on JAX: host:port of the first process, with num_processes
             and process_id; or auto, which takes all three from SLURM, Kubernetes, a TPU pod or Open
             MPI. Start the same command on each host; output_dir must be a folder that all share.
         num_processes: Number of processes, usually one for each host.
-        process_id: The number of this process, from 0, whose host is the coordinator's.
-        host_timeout: Seconds after which a process that does not answer is lost, which ends the
-            others; all must join within five times as many.
+        process_id: The number of this process, from 0; process 0 runs on the coordinator's host.
+        host_timeout: Seconds after which a process that does not answer counts as lost, and the
+            others end; at the start, all must join within five times as many.
     """
 
     coordinator: str = ""
@@ -154,7 +154,7 @@ class HostOptions(ProgramConfig):
 
 
 HOST_OPTIONS = tuple(field.name for field in dataclasses.fields(HostOptions))
-# Options that do not change the result of a run, but for rounding
+# Options that change the result of a run at most by rounding
 NO_INFLUENCE = (
     "output_dir",
     "data_dir",
@@ -179,11 +179,11 @@ class DeviceOptions(ProgramConfig):
 
     Args:
         precision: Float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16 on
-            an accelerator and on CPUs that compute it faster, which is measured at the start.
-        devices: Number of devices of this machine, such as GPUs, that share each batch; 1 with
+            an accelerator, and on a CPU if a measurement at the start shows that it is faster.
+        devices: Number of devices of this machine, such as GPUs, to split each batch over; 1 with
             PyTorch.
-        shard_optimizer: Whether the devices that share a batch also share the moments of the
-            optimizer and the accumulated gradients, instead of having a copy each; on JAX.
+        shard_optimizer: Whether to shard the optimizer's moments and the accumulated gradients over
+            these devices, instead of keeping a copy on each; on JAX.
         rematerialize: Whether to compute each block of the encoder again in the backward pass
             instead of storing its results: less memory, for up to a third more time.
     """
@@ -196,14 +196,14 @@ class DeviceOptions(ProgramConfig):
 
 @dataclasses.dataclass(frozen=True)
 class CostOptions(ProgramConfig):
-    """What a run costs.
+    """How to measure the cost of a run.
 
     Args:
-        measure_energy: Whether to meter energy and CO2, if codecarbon is installed (the extra
-            energy), of each host.
+        measure_energy: Whether to meter the energy and CO2 of each host, if codecarbon (the extra
+            energy) is installed.
         country: ISO code of the country, three letters, for the CO2 of its electricity.
-        price_per_hour: The price of the machine, or of all hosts, in any currency, for the cost of
-            the run; 0 if it is unknown.
+        price_per_hour: The price of the machine, or of all hosts together, in any currency; 0 if it
+            is unknown.
     """
 
     measure_energy: bool = True

@@ -35,14 +35,14 @@ from .options import DeviceOptions, HostOptions
 flags.disclaim_key_flags()
 
 HELP_FLAGS = frozenset({"--help", "-help", "-h", "-?", "--helpshort", "-helpshort"})
-# What a shell reports of a program that SIGPIPE has ended
+# Exit status that a shell reports if SIGPIPE ended a program
 _OUTPUT_CLOSED = 141
 _WRONG_FLAG = 2
-# The flags for which a file name without a flag is meant, where the program has one of them
+# If a file name is given without a flag, the error suggests the first of these that exists.
 _FILE_FLAGS = ("train_file", "train_files", "data_file", "input", "model")
-# Libraries whose messages below warnings are of interest to their developers: that JAX has found no
-# TPU, each step of TensorFlow's exports and of Orbax's checkpoints, where a client of S3 has found
-# its credentials. Some of them log by the root logger, or by absl's, which is ours too.
+# Libraries that log details below the level of warnings: that JAX has found no TPU, each step of
+# TensorFlow's exports and of Orbax's checkpoints, where a client of S3 has found its credentials.
+# Some of them log to the root logger, or to absl's, which our programs use too.
 _LIBRARIES_THAT_LOG = ("aiobotocore", "apache_beam", "botocore", "jax", "orbax", "tensorflow")
 # Import names of the libraries that the extra `training` installs
 TRAINING_LIBRARIES = ("matplotlib", "scipy", "sklearn")
@@ -57,18 +57,18 @@ def run(
     remaining: str = "",
     help: Callable[[], str] | None = None,
 ) -> None:
-    """Runs a program: prints its help, or calls `main`; errors and Ctrl-C are reported on one line.
+    """Runs a program: prints its help, or calls `main`; reports errors and Ctrl-C on one line.
 
     Call it at the end of a program file. `main` should import slow libraries itself, so that the
-    help and errors about flags do not wait for them.
+    help and errors about flags appear without a wait.
 
     Args:
-        main: Called with the config that the command line gives; without a `config_class`, with the
+        main: Called with the config from the command line; without a `config_class`, with the
             program's name and the arguments that are not flags.
-        config_class: The class of the config, whose fields are the flags, see `config_flags`;
+        config_class: The class of the config; its fields become the flags, see `config_flags`.
             `None` if the program has defined its flags itself.
         with_recipes: Whether the program has recipes, and the flag `--recipe`.
-        argument: The field that is also given without the flag's name; empty for none.
+        argument: The field that the user may also give without the flag's name; empty for none.
         remaining: The field, a tuple of strings, that takes all arguments after `--`; empty for
             none.
         help: Returns what `--help` prints, `help_text()` by default.
@@ -81,7 +81,7 @@ def run(
         return
     warnings.formatwarning = plain_warning
     if sys.platform == "win32":
-        # Redirected output would have an encoding of the system that lacks most characters.
+        # Redirected output would use an encoding of the system that lacks most characters.
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(encoding="utf-8")
     for name in _LIBRARIES_THAT_LOG:
@@ -151,11 +151,11 @@ def _is_no_detail_of_a_library(record: standard_logging.LogRecord) -> bool:
     # A folder of this project may have the name of a library.
     names = [name for name in _LIBRARIES_THAT_LOG if f"-packages/{name}/" in path]
     if "orbax" in names and record.exc_info:
-        return False  # It raises the same error.
+        return False  # Orbax also raises this error.
     if "apache_beam" in names and record.levelno == standard_logging.ERROR:
-        return False  # It too, but for what it tries again.
+        return False  # Beam also raises this error, unless its retry succeeds.
     if path.endswith("apache_beam/io/gcp/internal/clients/bigquery/__init__.py"):
-        return False  # It has no client of BigQuery, which nothing here uses.
+        return False  # It misses the client of BigQuery, which nothing here uses.
     return record.levelno > standard_logging.INFO or not names
 
 
@@ -164,7 +164,7 @@ def quiet_where_output_is_closed(status: int = 0) -> Iterator[None]:
     """Ends the program quietly if the reader of its output, such as `head`, has closed the pipe.
 
     Args:
-        status: The exit status then. An error that ends the program keeps its own.
+        status: The exit status in this case. An error that ends the program keeps its own.
 
     Raises:
         SystemExit: If the output is closed.
@@ -176,13 +176,13 @@ def quiet_where_output_is_closed(status: int = 0) -> Iterator[None]:
         try:
             print(end="", flush=True)
             if isinstance(error, BrokenPipeError):
-                print(flush=True)  # unbuffered output has nothing left to flush
+                print(flush=True)  # Unbuffered output has nothing left to flush: write to test it.
         except BrokenPipeError:
             # Python would flush to it once more at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             if isinstance(error, BrokenPipeError) or not error.code:
                 sys.exit(status)
-        raise  # another pipe, such as that of a process of ours, or the end of the program
+        raise  # Another pipe broke, such as one to a child process, or the program ends.
 
 
 def help_text(program_flags: Iterable[flags.Flag] | None = None) -> str:
@@ -190,7 +190,7 @@ def help_text(program_flags: Iterable[flags.Flag] | None = None) -> str:
     if program_flags is None:
         program_flags = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
     text = sys.modules["__main__"].__doc__ or ""
-    # As the user has typed it
+    # Show the command as the user typed it.
     text = re.sub(r"python -m training\.(\w+)", lambda match: child_programs.typed(match[1]), text)
     lines = [text.strip(), "", "Flags, with their defaults:", ""]
     for flag in program_flags:
@@ -247,7 +247,7 @@ def require(names: tuple[str, ...], extra: str) -> None:
 def _is_installed(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # the package that a module belongs to
+    except ModuleNotFoundError:  # The parent package is not installed.
         return False
 
 
@@ -298,7 +298,7 @@ def plain_errors() -> Iterator[None]:
         # The library's own errors, such as `ExportError`, are written for users.
         if type(error).__module__.startswith("keras_bert."):
             _end(error, str(error))
-        # TensorFlow's errors about files and memory are not subclasses of OSError.
+        # TensorFlow's errors about files and memory are no subclasses of OSError.
         if not _is_of_the_system(error):
             raise
         _end(error, f"{type(error).__name__}: {error}")
@@ -344,17 +344,18 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
 def joined_hosts(options: HostOptions, compute: DeviceOptions) -> Iterator[None]:
     """Joins the other processes of a training run, see `hosts.joined`.
 
-    Libraries are imported here only if there are any, so that errors in files need not wait.
+    A run of one process without sharding imports no library here, so that errors in its files
+    appear early.
 
     Raises:
-        ImportError: If the library is not installed that writes the checkpoints of several
-            processes, or of devices that share the optimizer's state.
+        ImportError: If Orbax is not installed, which writes the checkpoints of several processes,
+            or of devices that shard the optimizer's state.
     """
     if options.coordinator or (compute.shard_optimizer and compute.devices > 1):
         import_quietly()
         import keras
 
-        if keras.backend.backend() == "jax":  # or else it is refused below
+        if keras.backend.backend() == "jax":  # `hosts.joined` refuses the other backends.
             require(("orbax.checkpoint",), "distributed")
     from . import hosts
 

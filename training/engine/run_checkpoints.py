@@ -34,7 +34,7 @@ from .output_folder import (
 
 _PREFIX = "step_"
 _STATE = "state.json"
-# The key in the state of the tensors' checksum, or of one for each of their files
+# The key in the state for the checksum of the tensors' file, or for a checksum of each file
 _TENSORS_SUM = "sha256"
 _METRIC = "metric."
 
@@ -51,7 +51,7 @@ class RunState:
 
     Args:
         step: Number of completed updates.
-        backend: Keras' backend; another one generates other random numbers.
+        backend: Keras' backend; backends generate different random numbers.
         fingerprint: Hash of the settings that determine the result.
         log: The records logged so far, one for each interval.
         seconds: Training time so far.
@@ -66,7 +66,7 @@ class RunState:
     details: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def check_same_run(self, other: RunState, folder: Path) -> None:
-        """Raises a ValueError if a checkpoint is from another backend or other settings."""
+        """Raises an OtherSettingsError if `other` is from another backend or other settings."""
         for name in ("backend", "fingerprint"):
             if getattr(other, name) != getattr(self, name):
                 raise OtherSettingsError(
@@ -83,9 +83,9 @@ class RunCheckpoints:
     and includes checksums of its state and its tensors, so that partial and corrupted checkpoints
     are detected.
 
-    The tensors are in one file, written before `save` returns; or, on several hosts and where
-    devices share variables, in parts, which all processes write while the training goes on. What is
-    read does not depend on how many processes or devices have written it.
+    The tensors are in one file, which `save` writes before it returns. On several hosts, or if
+    devices shard variables, they are in several files instead, which all processes write while the
+    training goes on. A run can resume on another number of processes or devices.
 
     As a context manager, it waits at the end until the last checkpoint is written.
     """
@@ -106,21 +106,21 @@ class RunCheckpoints:
     ) -> None:
         if error is None:
             self.wait()
-        # The threads of other processes write on, whatever their main ones wait for.
+        # The threads of other processes still write, even if their main threads wait.
         elif isinstance(error, Exception) and not hosts.is_of_connection(error):
-            with contextlib.suppress(Exception):  # It would hide the one that ends the run.
+            with contextlib.suppress(Exception):  # It would hide the error that ends the run.
                 self.wait()
 
     def save(self, model: keras.Model, state: RunState, with_metrics: bool = False) -> None:
         """Writes a checkpoint, and removes old ones.
 
-        On several hosts, all processes call this. The state of the metrics is needed in the middle
-        of an epoch.
+        On several hosts, all processes call this. In the middle of an epoch, `with_metrics` must be
+        true.
 
         Raises:
-            NotFiniteError: If a weight is not finite; nothing is written.
-            DiskFullError: If the disk is full; earlier checkpoints are kept. Where that is found
-                while the training goes on, it is a warning of the next call, which then waits.
+            NotFiniteError: If a variable is not finite; nothing is written.
+            DiskFullError: If the disk is full; earlier checkpoints are kept. If a background write
+                fills the disk, the next call warns instead, and then waits for its own checkpoint.
         """
         waits = False
         try:
@@ -150,17 +150,17 @@ class RunCheckpoints:
             writing.wait()
 
     def end_if(self, is_interrupted: bool) -> None:
-        """Ends a run that was interrupted, when its last checkpoint is written.
+        """Ends an interrupted run, after its last checkpoint is written.
 
         Raises:
-            KeyboardInterrupt: If it was interrupted.
+            KeyboardInterrupt: If the run was interrupted.
         """
         if is_interrupted:
             self.wait()
             raise KeyboardInterrupt
 
     def _begin(self, variables: Mapping[str, Any], state: RunState) -> Callable[[], None]:
-        """Begins to write tensors in parts, and returns a function that ends it."""
+        """Begins to write sharded tensors, and returns a function that completes the checkpoint."""
         with contextlib.ExitStack() as stack:
             temporary, error = Path(), None
             if hosts.is_main_process():
@@ -169,7 +169,7 @@ class RunCheckpoints:
                 except DiskFullError as failure:
                     error = failure
             _agree_on(error, hosts.gather)
-            # The same folder may be mounted at another place.
+            # Each host may mount the folder under another path.
             folder = self.folder / hosts.from_main_process(
                 lambda: Path(os.path.relpath(temporary, self.folder)).as_posix()
             )
@@ -193,10 +193,10 @@ class RunCheckpoints:
 
     @contextlib.contextmanager
     def _new_checkpoint(self, variables: Mapping[str, Any], state: RunState) -> Iterator[Path]:
-        """Yields the folder of a new checkpoint, which gets its name at the end."""
+        """Yields the temporary folder of a new checkpoint, and renames it at the end."""
         make_folder(self.folder)
         target = self.folder / f"{_PREFIX}{state.step:09}"
-        if target.exists():  # corrupted, since the run was not resumed from it
+        if target.exists():  # It is corrupted, since the run did not resume from it.
             shutil.rmtree(target)
         with (
             self._full_disk_named(variables, state),
@@ -240,7 +240,7 @@ class RunCheckpoints:
                 state, tensors = _read(path)
             except (OSError, ValueError, SafetensorError) as error:
                 damage = str(error) or type(error).__name__
-            # Each process may have read another part.
+            # Each process may have read other files.
             damage = next(filter(None, hosts.gather(damage)), "")
             if state is None or damage:
                 logging.warning("%s is corrupted (%s): trying the one before it", path, damage)
@@ -271,7 +271,7 @@ class RunCheckpoints:
 
     @contextlib.contextmanager
     def _full_disk_named(self, variables: Mapping[str, Any], state: RunState) -> Iterator[None]:
-        """Raises a DiskFullError for the system's error that a checkpoint does not fit."""
+        """Raises a DiskFullError, which names the sizes, if the system reports a full disk."""
         try:
             yield
         except OSError as error:
@@ -290,8 +290,8 @@ class RunCheckpoints:
 class _Background:
     """A thread that runs a function.
 
-    The process does not wait for it where it ends by an error, since other processes may have ended
-    for which the function waits.
+    It is a daemon thread: a process that ends by an error does not wait for it, since the function
+    may wait for processes that have ended.
     """
 
     def __init__(self, function: Callable[[], None]) -> None:
@@ -329,8 +329,8 @@ class StopWhereNotFinite(keras.callbacks.Callback):
     It belongs before callbacks that score or save the model.
 
     Args:
-        place: Describes a batch for the message, from the index of its epoch, as `fit` counts, and
-            its index in it.
+        place: Describes a batch for the message, from the index of its epoch in `fit` and its index
+            in the epoch.
 
     Raises:
         NotFiniteError: From `fit`.
@@ -344,14 +344,14 @@ class StopWhereNotFinite(keras.callbacks.Callback):
         self._epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        # The running mean of the epoch, which is not finite after a single such loss
+        # Keras logs the running mean of the epoch; one loss that is not finite makes it so too.
         loss = (logs or {}).get("loss", 0.0)
         self._batch = batch
         if not math.isfinite(loss):
             raise NotFiniteError(f"the loss is {float(loss)} in {self.place(self._epoch, batch)}")
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        # A loss is computed before its update, and does not show what the last one has done.
+        # Each loss is computed before its update, so no loss shows the effect of the last update.
         place = self.place(epoch, self._batch)
         if path := _first_not_finite({weight.path: weight for weight in self.model.weights}):
             raise NotFiniteError(f"after {place}, the weight {path} is not finite")
@@ -364,7 +364,7 @@ def model_tensors(model: keras.Model) -> Tensors:
 
 
 def seed_dropout(seed: int, step: int) -> None:
-    """Seeds the random state that a checkpoint cannot hold, before each batch.
+    """Before each batch, seeds the random state that a checkpoint cannot hold.
 
     On PyTorch, Keras' dropout draws from PyTorch's global generator, which `fit` also advances when
     it builds a model or starts to read data.
@@ -376,7 +376,7 @@ def seed_dropout(seed: int, step: int) -> None:
 
 
 def _variables(model: keras.Model, with_metrics: bool) -> dict[str, Any]:
-    """Returns the variables by names that are the same in every process, unlike Keras' names."""
+    """Returns the variables under names that, unlike Keras', are the same in every process."""
     metrics = {id(variable) for variable in model.metrics_variables}
     weights = [variable for variable in model.variables if id(variable) not in metrics]
     sums = model.metrics_variables if with_metrics else ()
@@ -407,8 +407,8 @@ def _first_not_finite(variables: Mapping[str, Any]) -> str:
     """Returns the name of the first variable that is NaN or infinite; empty if there is none."""
     for name, variable in variables.items():
         is_float = keras.backend.is_float_dtype(variable.dtype)
-        # On the device, without a copy, and of a variable that is divided in all processes. One
-        # after the other: the collectives of many can wait for one another on JAX's virtual CPUs.
+        # Computed on the device, without a copy; all processes compute it for a sharded variable.
+        # One variable after the other: on JAX's virtual CPUs, several collectives can deadlock.
         if is_float and not bool(keras.ops.all(keras.ops.isfinite(variable))):
             return name
     return ""
