@@ -57,9 +57,9 @@ class FinetuneConfig(TextColumns, LabeledFilesConfig):
     Args:
         task: A GLUE task (sst2, cola, mrpc, stsb, rte, qnli, qqp, mnli, wnli), read from data_dir;
             empty for your own files.
-        data_dir: Folder of the GLUE download, or of the files that are given by a relative path.
+        data_dir: Folder of the GLUE download, or of the files with relative paths.
         train_file: Labeled text to train on: .tsv, .csv, .jsonl, .json, .parquet, .arrow or .xlsx,
-            text optionally compressed; or a folder of Parquet or Arrow files.
+            where text files may be compressed; or a folder of Parquet or Arrow files.
         dev_file: Labeled text that selects the best epoch; empty holds out a random stratified
             tenth of train_file.
         test_file: Text to predict at the end, labeled or not; empty for none.
@@ -93,7 +93,7 @@ class FinetuneConfig(TextColumns, LabeledFilesConfig):
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneData(JobData):
-    """Labeled texts; of the development texts there may be several sets.
+    """Labeled texts, with one or more development sets.
 
     Args:
         metrics: The names of the metrics, as in `classifier_scores.score`.
@@ -103,7 +103,7 @@ class FinetuneData(JobData):
 
 
 def read_data(config: FinetuneConfig) -> FinetuneData:
-    """Reads and validates every file before anything is trained.
+    """Reads and validates every file before training begins.
 
     Raises:
         FileNotFoundError: If a file does not exist.
@@ -277,14 +277,14 @@ def labeled_texts(config: InsightConfig, model: TextClassifier) -> InsightRows:
         labeled=bool(config.label),
         multi_label=model.multi_label,
     )
-    # (Without names, labels are ids, or the scores of a regression.)
+    # Without class names, labels are ids, or the scores of a regression.
     numbers = None if model.class_names or data.labels is None else data.labels.tolist()
     return InsightRows(data.inputs, data.inputs, numbers or data.shown_labels)
 
 
 def predicted_class(model: TextClassifier, row: Any) -> tuple[Any, Any, str]:
     """Returns a text and its class; see `Job.explained`."""
-    if model.multi_label:  # The likeliest label is explained, whether it applies or not
+    if model.multi_label:  # Explain the most probable label, whether it applies or not.
         answer = model.classify([row], top_k=1)[0][0]
         return row, answer["label"], f"label: {answer['label']} ({answer['score']:.3f})"
     answer = model.classify([row])[0]
@@ -343,7 +343,7 @@ class ClassificationJob(Job):
             results["by_class"] = classifier_scores.by_class(
                 predictions, dev.labels, dev.class_names
             )
-            if "f1" in self.data.metrics:  # of two classes, scikit-learn's is that of the second
+            if "f1" in self.data.metrics:  # For two classes, scikit-learn scores the second one.
                 results["class_of_f1"] = dev.class_names[1]
         if classifier.multi_label:
             results["thresholds"] = list(classifier.thresholds)
@@ -351,7 +351,7 @@ class ClassificationJob(Job):
             rows = classifier.classify(test.inputs, batch_size=SCORED_ROWS)
             write_answers(rows, folder / "answers.tsv")
             if test.labels is not None:
-                if classifier.multi_label:  # of which `rows` has only the labels that apply
+                if classifier.multi_label:  # `rows` has only the labels that apply.
                     test_scores = score_classifier(classifier, test, self.data.metrics)
                 else:
                     names = test.class_names
@@ -377,8 +377,8 @@ class FewShotConfig(FinetuneConfig):
         batch_size: Pairs in an optimizer step.
         epochs: Number of passes over the pairs.
         learning_rate: Peak learning rate, reached at the end of the warm-up.
-        max_pairs: The largest number of pairs, which grows with the square of the number of rows; 0
-            for all.
+        max_pairs: Maximum number of pairs; 0 for all, which grow with the square of the number of
+            rows.
     """
 
     batch_size: PositiveInt = 16
@@ -398,7 +398,7 @@ class FewShotConfig(FinetuneConfig):
 
 
 class FewShotJob(ClassificationJob):
-    """Few-shot classification, as `keras_bert.TextClassifier.fit_few_shot`."""
+    """Few-shot classification, like `keras_bert.TextClassifier.fit_few_shot`."""
 
     config_class = FewShotConfig
     config: FewShotConfig
@@ -425,7 +425,7 @@ class FewShotJob(ClassificationJob):
 
 
 def sentence_pooling(preset: str) -> list[Any]:
-    """Returns the `top_layers` that pool as the sentence embeddings of a checkpoint."""
+    """Returns `top_layers` that pool in the way of a checkpoint's sentence embeddings."""
     from keras_bert import TextEmbedder, checkpoints
     from keras_bert.layers import SentencePooling
 
@@ -457,7 +457,7 @@ def new_classifier(
 def answers(classifier: TextClassifier, data: LabeledText) -> np.ndarray:
     """Returns the predicted class id of each row, or its score for a regression.
 
-    Of several labels, 0 and 1, `(rows, classes)`.
+    With several labels per row, returns 0 and 1 with the shape `(rows, classes)`.
     """
     if classifier.multi_label:
         return (label_probabilities(classifier, data) >= classifier.thresholds).astype("int32")
@@ -466,7 +466,7 @@ def answers(classifier: TextClassifier, data: LabeledText) -> np.ndarray:
 
 
 def label_probabilities(classifier: TextClassifier, data: LabeledText) -> np.ndarray:
-    """Returns the probability of each of several labels, `(rows, classes)`."""
+    """Returns the probability of each label for each row, `(rows, classes)`."""
     from keras_bert.data.labels import sigmoid
 
     return sigmoid(finite(classifier.predict(data.inputs, batch_size=SCORED_ROWS, verbose=0)))
@@ -480,7 +480,7 @@ def score_classifier(
 ) -> dict[str, float]:
     """Returns the scores of a classifier on labeled text.
 
-    With `tune`, the thresholds of several labels are set by the data.
+    With `tune`, a multi-label classifier first gets the thresholds with the best F1 on this data.
     """
     from ..scores import classifier_scores
 
@@ -498,7 +498,7 @@ def score_classifier(
 def write_answers(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Writes one line per row: the class and its probability, or the score of a regression.
 
-    Of several labels, they are two JSON lists.
+    With several labels per row, each cell is a JSON list.
     """
     if isinstance(rows[0], list):
         rows = [

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..plots.span_view import AnsweredQuestion
     from ..scores.baselines import Baselines
 
-# Of passages whose windows are in memory together, in evaluation: more than those of SQuAD
+# Maximum characters of the passages that evaluation holds in memory together, more than SQuAD has
 _CHARACTERS_AT_ONCE = 16_000_000
 # The file names of BERT's released code
 ANSWER_FILES = ("predictions.json", "nbest_predictions.json", "null_odds.json")
@@ -51,22 +51,24 @@ class SquadConfig(LabeledFilesConfig):
         train_articles: Number of articles of train_file to train on, the first ones by title; the
             other articles are the development set instead of dev_file. 0 trains on all.
         train_rows: Number of training questions to use, a random stratified sample; 0 for all.
-        max_questions: Number of training questions to use, the first ones; 0 for all.
+        max_questions: Number of training questions to use, the first ones, before train_rows takes
+            its sample; 0 for all.
         unanswerable: Whether there are unanswerable questions, as in 2.0: auto, yes or no; auto
             looks for them in train_file.
         skip_bad: Whether to skip and count malformed questions and missing documents, instead of
             raising an error.
-        document_words: Of TriviaQA, number of words to read of a document, the first ones; 0 for
-            all. Documents in which they contain no answer are not trained on.
+        document_words: For TriviaQA, how many words to read from the start of a document; 0 for
+            all. Documents without an answer in these words are not trained on.
         epochs: Number of passes over the training windows.
         batch_size: Windows in an optimizer step.
         sequence_length: Maximum length of a window in tokens, including the question.
-        doc_stride: Distance in tokens between the starts of two consecutive windows of a passage.
+        doc_stride: Tokens from the start of a window to the start of the next one in a passage.
         max_query_length: Maximum length of a question in tokens; longer ones are truncated.
-        negative_share: Share of the windows without the answer to train on, of questions that have
-            another window with it; a random sample. Whole documents have many of them.
-        n_best: Number of start and end positions kept for a window, and of answers written for a
-            question.
+        negative_share: Share of the negative windows to train on, a random sample. A negative is a
+            window without the answer, if another window of the question has it; whole documents
+            have many.
+        n_best: Number of start and end positions to keep for a window, and of answers to write for
+            a question.
         max_answer_length: Maximum length of an answer in tokens.
         bilstm_units: Units of each direction of a new BiLSTM between encoder and logits; 0 for
             none; the checkpoint's by default.
@@ -107,7 +109,7 @@ class SquadData(JobData):
 
 
 def read_data(config: SquadConfig) -> SquadData:
-    """Reads and validates every file before anything is trained.
+    """Reads and validates every file before training begins.
 
     Raises:
         FileNotFoundError: If a file does not exist.
@@ -148,10 +150,10 @@ def read_data(config: SquadConfig) -> SquadData:
 def split_by_title(
     examples: Sequence[QuestionExample], count: int
 ) -> tuple[tuple[QuestionExample, ...], tuple[QuestionExample, ...]]:
-    """Splits questions into those on the first `count` articles by title, and the others.
+    """Splits questions by article: the first `count` articles by title, and all others.
 
     Raises:
-        ValueError: If there are not more than `count` articles.
+        ValueError: If `count` is below 1, or there are not more than `count` articles.
     """
     titles = sorted({example.title for example in examples})
     if not 0 < count < len(titles):
@@ -167,7 +169,7 @@ def split_by_title(
 
 
 def _with_answers(examples: tuple[QuestionExample, ...]) -> tuple[QuestionExample, ...]:
-    """Returns the questions to train on: of TriviaQA, those whose documents contain an answer."""
+    """Removes the questions on TriviaQA documents that do not contain an answer."""
     answerable = tuple(
         one for one in examples if one.answers or not isinstance(one, DocumentQuestion)
     )
@@ -250,7 +252,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
         """Returns the questions and their answers, on each document."""
         if not config.answers:
             return examples, predictions
-        # Scores of predictions require no passages, but the report does.
+        # The report needs the passages, which scoring does not.
         questions = read()
         keys = map(question_scores.prediction_key, questions)
         return questions, [{"answer": texts.get(key, "")} for key in keys]
@@ -269,7 +271,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
 
 
 def _as_answered(example: QuestionExample, prediction: Mapping[str, Any]) -> AnsweredQuestion:
-    """Returns a question with its answer; of a text without a position, its first occurrence."""
+    """Returns a question with its answer, by default at its first occurrence in the passage."""
     from ..plots.span_view import AnsweredQuestion
 
     answer = prediction["answer"]
@@ -343,7 +345,7 @@ class QuestionJob(Job):
             **finetuning.preset_options(config),
         )
         answerer.max_answer_length = config.max_answer_length
-        answerer.null_threshold = None  # of the run that --preset may name: `score` finds its own
+        answerer.null_threshold = None  # The preset may have one, but `score` sets a new one.
         answerer.negative_share = config.negative_share
         rows = question_rows(train, answerer.preprocessor, config.negative_share)
         logging.info(
@@ -365,7 +367,7 @@ class QuestionJob(Job):
         return scores["f1"]
 
     def keep(self, folder: Path) -> None:
-        """Writes the last predictions for the development questions."""
+        """Writes the latest predictions for the development questions."""
         if self._answers is not None:
             self._answers.write(folder)
 
@@ -386,7 +388,7 @@ class Answers:
     Args:
         examples: The questions.
         texts: The text of each question's best span, empty if there is none.
-        scores: The score of each of these spans.
+        scores: The score of each best span.
         odds: The null odds of each question: its null score minus the score of its best span.
         n_best: The best answers to each question, as `AnswerSpans.n_best` returns them.
         threshold: The null odds above which a question counts as unanswerable; `None` if every
@@ -429,7 +431,7 @@ def answer(
     n_best: int,
     golds: GoldAnswers | None = None,
 ) -> Answers:
-    """Predicts answers, with the model's null threshold or the best one for known answers."""
+    """Predicts answers with the model's null threshold, or with `golds` the best one for them."""
     with_null = golds is not None or model.null_threshold is not None
     texts: list[str] = []
     scores: list[float] = []
@@ -454,9 +456,9 @@ def answer(
 def candidate_spans(
     model: QuestionAnswerer, examples: Sequence[QuestionExample], n_best: int = 20
 ) -> Iterator[tuple[Sequence[QuestionExample], AnswerSpans]]:
-    """Yields parts of the questions, and the candidate answers of each part.
+    """Yields chunks of the questions, each with its candidate answers.
 
-    The memory needed depends on the length of a part, and not on that of all documents.
+    The memory needed depends on the length of a chunk, not on the length of all documents.
 
     Raises:
         NotFiniteError: If the outputs of the model are not finite.

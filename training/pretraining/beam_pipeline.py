@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates pre-training records by Apache Beam, on one machine or on a cluster.
+"""Creates pre-training records with Apache Beam, on one machine or on a cluster.
 
-Two pipelines, each of whose steps leaves files that are complete:
+There are two pipelines, and each file that a step writes is complete:
 
-1. Each input file is tokenized into a file of documents. A document then has an index in the
-   corpus: those of its file before it, and those of the files before.
-2. Each document goes to its shards, which its index determines, and each shard is made of its own
-   documents, by the same functions as on one machine.
+1. The first tokenizes each input file into a file of documents. The index of a document in the
+   corpus is the number of documents before it, in its file and in earlier files.
+2. The second sends each document to its shards, which its index determines, and makes each shard
+   of its documents, by the same functions as on one machine.
 
-The records are those of one machine with `independent_shards`, whatever the runner, the number of
-workers, and the order in which the runner delivers documents.
+The records are the same as on one machine with `independent_shards`, for every runner, number of
+workers, and order in which the runner delivers documents.
 """
 
 import contextlib
@@ -50,16 +50,16 @@ from .tokenized_corpus import (
     write_tokens_of,
 )
 
-# Documents of a file whose shards are computed at a time
+# Number of documents in a file for which the shards are computed at a time
 _DOCUMENTS_AT_ONCE = 1024
-# Small files that are read at a time, since each takes a round trip to an object store
+# Number of small files to read in parallel, since each takes a round trip to an object store
 _READS_AT_ONCE = 32
-# Beam waits for a job server ten times as long, and then does not name it.
+# Beam's own timeout is ten times as long, and its error does not name the job server.
 _SECONDS_TO_CONNECT = 30
-# Beam's limit for a call of a job server, 300 seconds, is also that of the whole job with a server
-# that gives it its name before it runs, as Beam's own in Python does.
+# Beam limits a call to a job server to 300 seconds. If the server returns the job's name before it
+# runs the job, as Beam's Python server does, that also limits the whole job.
 _SECONDS_OF_JOB = 2**31 - 1
-# Ids of a vocabulary of this size have two bytes.
+# Up to this vocabulary size, ids take two bytes.
 _SMALL_VOCABULARY = 2**16
 _LENGTH = np.dtype("<u4")
 
@@ -67,7 +67,7 @@ _process_lock = threading.Lock()
 
 
 class _FileCounts(NamedTuple):
-    """The sizes of a tokenized file, as of `CorpusCounts`, or why it could not be read."""
+    """The counts of a tokenized file, as in `CorpusCounts`, or the error from reading it."""
 
     documents: int = 0
     sentences: int = 0
@@ -77,11 +77,11 @@ class _FileCounts(NamedTuple):
 
 
 class RunnerError(OSError):
-    """A runner has failed, or its job server does not answer."""
+    """Raised if a runner fails, or its job server does not answer."""
 
 
 class BeamEngine:
-    """Tokenizes a corpus and writes its shards by a runner of Beam."""
+    """Tokenizes a corpus and writes its shards with a runner of Beam."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class BeamEngine:
         runner: str,
         options: Sequence[str],
     ) -> None:
-        # The working directory of a worker is another one.
+        # Workers have another working directory.
         config = dataclasses.replace(config, output_dir=_absolute(config.output_dir))
         self.inputs = [InputFile(_absolute(file.path), file.size) for file in inputs]
         self.folder = record_folder(config.output_dir)
@@ -99,7 +99,7 @@ class BeamEngine:
         self._task = _Task(config, tuple(options), _ProcessTokenizer(tokenizer.get_config()))
 
     def tokenize(self) -> CorpusCounts:
-        """Tokenizes the files that are not tokenized yet, and counts what all of them have.
+        """Tokenizes the files that are not tokenized yet, and returns the counts of all files.
 
         Raises:
             RunnerError: If the runner fails, or its workers do not write to this folder.
@@ -131,7 +131,7 @@ class BeamEngine:
         return CorpusCounts(*totals)
 
     def write_shards(self, num_shards: int) -> list[ShardStatistics]:
-        """Writes the shards that do not exist yet, and returns the statistics of all.
+        """Writes the shards that do not exist yet, and returns the statistics of all shards.
 
         Raises:
             RunnerError: If the runner fails.
@@ -240,7 +240,7 @@ def _absolute(path: str) -> str:
 
 @contextlib.contextmanager
 def _quiet_streams() -> Iterator[None]:
-    """Hides what ends the thread that reads the messages of a job server, which is raised here."""
+    """Hides gRPC errors in Beam's thread for job messages; this thread raises them too."""
     shown = threading.excepthook
 
     def hook(raised: threading.ExceptHookArgs) -> None:
@@ -258,7 +258,7 @@ def _quiet_streams() -> Iterator[None]:
 
 
 def _last_error(text: str) -> str:
-    """Returns the error at the end of the tracebacks of all processes up to a worker."""
+    """Returns the last error in a text of chained tracebacks, or the text if it has none."""
     lines = [line for line in text.splitlines() if line and not line[0].isspace()]
     return lines[-1] if "Traceback" in text else text
 
@@ -279,7 +279,7 @@ class _Corpus(NamedTuple):
 
 
 class _ProcessTokenizer:
-    """A tokenizer that is sent to workers as its config, and made once in each process."""
+    """Sends the config of a tokenizer to workers, and makes the tokenizer once per process."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._config = json.dumps(config)
@@ -295,7 +295,7 @@ def _tokenizer(config: str) -> Tokenizer:
 
 
 class _Task(NamedTuple):
-    """What is sent to every worker."""
+    """The values that every worker receives."""
 
     config: PretrainingDataConfig
     options: tuple[str, ...]
@@ -309,7 +309,7 @@ class _FileDoFn(beam.DoFn):
         self.config, self.options, self.tokenizer = task
 
     def setup(self) -> None:
-        # Not every runner sends them to its workers.
+        # Not every runner passes the options to its workers.
         set_options(self.options)
 
 
@@ -322,7 +322,7 @@ class _TokenizeFile(_FileDoFn):
         try:
             counts = self._tokenize(folder, number, path)
         except (ImportError, ValueError) as error:
-            # To try again would not help, as runners do when a worker raises an error.
+            # Runners retry when a worker raises an error, which would not help here.
             counts = _FileCounts(error=str(error))
         folder.write_json(_counts_name(number), counts._asdict())
 
@@ -343,7 +343,7 @@ class _TokenizeFile(_FileDoFn):
 
 
 class _SendDocuments(_FileDoFn):
-    """Yields the documents of a tokenized file, with their indices, for each of their shards."""
+    """Yields the documents of a tokenized file, with their indices, once for each shard."""
 
     def __init__(self, task: _Task, corpus: _Corpus, done: frozenset[int]) -> None:
         super().__init__(task)
@@ -360,13 +360,13 @@ class _SendDocuments(_FileDoFn):
             first += len(chunk)
             shards = make.shards_of(indices, *self.corpus)
             for index, record, own in zip(indices.tolist(), chunk, shards.tolist(), strict=True):
-                # A shard that has several duplicates of a document needs it once.
+                # A shard that uses a document several times still receives it once.
                 for shard in sorted(set(own) - self.done):
                     yield shard, (index, record.content)
 
 
 class _WriteShard(_FileDoFn):
-    """Writes a shard of its documents."""
+    """Writes a shard from its documents."""
 
     def __init__(self, task: _Task, corpus: _Corpus) -> None:
         super().__init__(task)
@@ -385,7 +385,7 @@ class _WriteShard(_FileDoFn):
         self._check_complete(shard, list(contents))
         documents = _ReceivedDocuments(contents, self.dtype, self.corpus.num_documents)
         statistics, records = self.make(documents, shard, self.corpus.num_shards)
-        # The statistics are written before the shard: if the shard exists, so do they.
+        # Write the statistics before the shard, so that they exist if the shard does.
         folder.write(f"work/{statistics_name(shard)}", statistics.to_json())
         with folder.create(shard_name(shard, self.corpus.num_shards)) as file:
             tfrecords.write_records(file, records)
@@ -400,7 +400,7 @@ class _WriteShard(_FileDoFn):
 
 
 class _ReceivedDocuments(Documents):
-    """The documents of a shard, by their indices in the corpus, whose length is the corpus'."""
+    """The documents of a shard, by their indices in the corpus; `len` is the corpus size."""
 
     def __init__(
         self, contents: dict[int, bytes], dtype: np.dtype[Any], num_documents: int
@@ -415,7 +415,7 @@ class _ReceivedDocuments(Documents):
 
 
 class _ReceivedDocument(Sentences):
-    """The sentences in the bytes that `_to_bytes` returned, int32 on access."""
+    """The sentences in bytes from `_to_bytes`; each is converted to int32 on access."""
 
     def __init__(self, content: bytes, dtype: np.dtype[Any]) -> None:
         (count,) = np.frombuffer(content, _LENGTH, 1)
@@ -435,11 +435,11 @@ class _ReceivedDocument(Sentences):
 
 
 def _id_type(tokenizer: Tokenizer) -> np.dtype[Any]:
-    """Returns the type that token ids have in files and between workers."""
+    """Returns the dtype of token ids in files and between workers."""
     return np.dtype("<u2" if tokenizer.vocabulary_size <= _SMALL_VOCABULARY else "<i4")
 
 
 def _to_bytes(sentences: Sentences, dtype: np.dtype[Any]) -> bytes:
-    """Returns the number of sentences, their lengths and their ids."""
+    """Serializes the number of sentences, their lengths and their ids."""
     lengths = np.array([len(sentences), *map(len, sentences)], _LENGTH)
     return lengths.tobytes() + np.concatenate(sentences).astype(dtype).tobytes()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of data files of any format, each with its place in the file.
 
-Every error names the file and the place, in text the physical line counted from 1 as in an editor,
-and quotes a short excerpt. A row of blank cells is a row, so that predictions can be aligned with a
-table's rows.
+Every error names the file and the place (in text files the physical line, from 1 as in an editor),
+and quotes a short excerpt. A row of blank cells counts as a row, so that predictions align with the
+rows of a table.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ FORMATS = {
     ".arrow": "arrow",
     ".xlsx": "xlsx",
 }
-# How to convert what is not read
+# Advice on converting a format that is not read
 TWO_FILES = (
     ". Of texts and labels on the lines of two files, this makes one: paste texts.txt labels.txt "
     "> train.tsv, to read with --header=no --text=0 --label=1 --quoting=none"
 )
-# Formats whose rows are cells, of which the first may be a header; rows of others have fields
+# Formats with rows of cells, where the first row may be a header; other formats have fields
 _TABLES = ("tsv", "csv", "xlsx")
 # Suffixes of files with words in columns, which are not tables of texts
 TAGGING_SUFFIXES = (".conll", ".conllu", ".bio", ".iob")
@@ -65,25 +65,25 @@ class MissingColumnError(ValueError):
 
 
 class Row(NamedTuple):
-    """One example as strings: the place where it starts, and a cell for each role."""
+    """One example: the place where it starts, and a string for each role."""
 
     place: str
     cells: dict[str, str]
 
 
 def exists(path: Path) -> bool:
-    """Returns whether there is a data file, or a folder of them, or the split of a folder."""
+    """Returns whether a path is a data file, a folder of data files, or a split of a folder."""
     return path.is_file() or arrow_files.is_dataset(path)
 
 
 def infer_format(path: Path) -> str:
-    """Infers the format from the suffix, ignoring that of a compression.
+    """Infers the format from the suffix, ignoring suffixes of compression such as .gz.
 
     Raises:
         ValueError: If the suffix is unknown.
     """
     suffix = data_suffix(path)
-    if suffix == ".txt" and "\t" in next(read_lines(path), ""):  # as SICK's
+    if suffix == ".txt" and "\t" in next(read_lines(path), ""):  # such as SICK
         return "tsv"
     if suffix not in FORMATS and arrow_files.is_dataset(path):
         return "arrow"
@@ -97,17 +97,17 @@ def infer_format(path: Path) -> str:
 
 
 def has_records(path: Path) -> bool:
-    """Returns whether the rows of a file have fields, whose values may be lists."""
+    """Returns whether the rows of a file have fields, which may hold lists."""
     return FORMATS.get(data_suffix(path)) in ("jsonl", "arrow") or arrow_files.is_dataset(path)
 
 
 def data_suffix(path: Path) -> str:
-    """Returns the suffix of a file in lower case, without that of a compression."""
+    """Returns the suffix of a file in lower case, ignoring suffixes of compression."""
     return Path(plain_name(path.name)).suffix.lower()
 
 
 def is_array(path: Path) -> bool:
-    """Returns whether a JSON file contains an array, rather than one or several objects."""
+    """Returns whether a JSON file contains an array, rather than one or more objects."""
     return next((line for line in read_lines(path) if line.strip()), "").lstrip().startswith("[")
 
 
@@ -130,13 +130,13 @@ def read_columns(
             JSON the name may be a path into nested objects and lists, such as `labels.0.name`.
         header: Whether the first row is a header; `"auto"` infers it.
         quoting: How quotes in TSV are read; `"auto"` infers it from the file.
-        optional: Maps further roles to the names of columns that are read if they exist.
-        blank_end: Whether blank rows at the end of a table are rows.
+        optional: Maps further roles to the names of columns to read if they exist.
+        blank_end: Whether to keep blank rows at the end of a table.
         bad: Collects malformed rows; by default, the first one raises an error.
 
     Returns:
-        The rows, and whether the file has a header: `"auto"` if the columns do not determine it,
-        in which case its first row is the first of the rows.
+        The rows, and whether the file has a header. `"auto"` means that the columns do not
+        determine it; the rows then include the first row of the file.
 
     Raises:
         MissingColumnError: If a column does not exist.
@@ -165,7 +165,7 @@ def read_columns(
         header = "yes"
     if header == "yes":
         columns = {**columns, **present}
-    # A header has the right number of columns; without one, take the most frequent number.
+    # A header has the right number of columns; without a header, take the most frequent number.
     widths = Counter(len(cells) for _, cells in table)
     width = len(first) if header == "yes" else widths.most_common(1)[0][0]
     indices = {
@@ -185,18 +185,18 @@ def read_records(
     bad: BadRows | None = None,
     single: Collection[str] | None = None,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the place and the fields of each row, by the names of a header if it is a table.
+    """Yields the place and the fields of each row; in a table, the header names the fields.
 
     Args:
         path: The file.
         format: One of the values of `FORMATS`; inferred from the suffix by default.
         bad: Collects malformed rows; by default, the first one raises an error.
-        single: The columns of which there must not be two; by default, all. Others of which there
-            are two are left out.
+        single: The columns of a table that must not occur twice; by default, all. Other columns
+            that occur twice are left out.
 
     Raises:
-        ValueError: If the file is malformed, two columns have the same name, or a row differs from
-            the header in its number of columns.
+        ValueError: If the file is malformed, a column of `single` occurs twice, or a row differs
+            from the header in its number of columns.
     """
     format, bad = format or infer_format(path), bad or BadRows()
     if format == "jsonl":
@@ -240,7 +240,7 @@ def read_cells(
         path: The file.
         format: `"tsv"`, `"csv"` or `"xlsx"`.
         quoting: How quotes in TSV are read; `"auto"` infers it from the file.
-        columns: The columns that are wanted, by name or index; by default more than one.
+        columns: The columns to read, by name or index; by default more than one.
         bad: Collects malformed rows; by default, the first one raises an error.
 
     Raises:
@@ -261,17 +261,17 @@ def _excel_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         sheet, *others = book.worksheets
-        sheet.reset_dimensions()  # which the file states, and may state wrongly
+        sheet.reset_dimensions()  # The dimensions in the file may be wrong.
         rows = [[_excel_text(value) for value in row] for row in sheet.iter_rows(values_only=True)]
         book.close()
-    except Exception as error:  # openpyxl raises any, of malformed files
+    except Exception as error:  # openpyxl raises errors of any type for malformed files.
         raise ValueError(f"{path} cannot be read as an Excel file: {error}") from error
     if others:
         warnings.warn(
             f"{path} has {1 + len(others)} sheets; only the first, {sheet.title!r}, is read",
             stacklevel=2,
         )
-    # Cells that were formatted, but are empty
+    # Drop trailing columns that are formatted, but empty.
     width = max((n for row in rows for n, cell in enumerate(row, start=1) if cell), default=0)
     for number, row in enumerate(rows, start=1):
         yield number, (row + [""] * width)[:width]
@@ -302,7 +302,11 @@ def without_header(path: Path, rows: list[Row], header: Header) -> list[Row]:
 
 
 def _starts_with_header(rows: list[Row]) -> bool:
-    """Returns whether the first row looks like a header: its label is a column name."""
+    """Returns whether the first row looks like a header.
+
+    Its label is a column name, or the only one that is not a number, and occurs in no other row;
+    without labels, its text is a column name.
+    """
     if not rows:
         return False
     if "label" not in rows[0].cells:
@@ -377,7 +381,7 @@ def _rows_of_records(
     optional: Mapping[str, str],
     bad: BadRows,
 ) -> Iterator[Row]:
-    """Yields the requested fields of each row that has fields."""
+    """Yields the requested fields of each record."""
     are_texts: dict[str, set[bool]] = {}
     for place, record in read_records(path, format, bad):
         cells = {
@@ -404,7 +408,7 @@ def _rows_of_records(
 
 
 def _cell(path: Path, place: str, role: str, column: str, record: Mapping[str, Any]) -> str:
-    """Returns a field as a cell; null and NaN, which pandas writes, as an empty one."""
+    """Returns a field as a cell; null, and NaN as pandas writes it, become an empty cell."""
     try:
         value = field(record, column)
     except KeyError:
@@ -417,7 +421,7 @@ def _cell(path: Path, place: str, role: str, column: str, record: Mapping[str, A
         return ""
     if isinstance(value, str):
         return value
-    if isinstance(value, Exception):  # of a Parquet or Arrow file
+    if isinstance(value, Exception):  # from a Parquet or Arrow file
         raise row_error(path, place, f"{role} cannot be read: {value}") from value
     may_be_number = role in ("label", "grade") or role.startswith(LABELS)
     if may_be_number and isinstance(value, float) and math.isinf(value):

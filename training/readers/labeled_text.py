@@ -22,16 +22,16 @@ from .data_files import LABELS, Header, Row, infer_format, read_columns, without
 from .separated_values import Quoting
 from .values import BadRows, excerpt, folded, is_number, row_error, row_ids
 
-# What an empty label is called in --skip_labels
+# The name of an empty label in --skip_labels
 _EMPTY = "null"
-# Strings that stand for missing values: those that pandas reads as such, numbers without a value,
-# and SNLI's label of pairs on which annotators disagree
+# Strings that stand for missing values: the ones that pandas reads as missing, NaN and infinities,
+# and SNLI's label for pairs on which annotators disagree
 _NO_VALUES = frozenset((
     "-", "NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan", "<NA>", "#N/A",
     "#NA", "#NULL!", "inf", "-inf", "Infinity", "-Infinity",
 ))  # fmt: skip
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
-# What columns of 0 and 1 hold
+# The cells of columns of 0 and 1
 _TRUE, _FALSE = ("1", "1.0", "true", "True"), ("0", "0.0", "false", "False")
 _LABEL_SEPARATORS = re.compile(r"[\s'\"]*[,;|][\s'\"]*")
 
@@ -43,15 +43,16 @@ class LabeledText:
     Args:
         texts: The texts, or the first text of each pair.
         text_pairs: The second text of each pair; `None` if there are no pairs.
-        labels: Class ids, int32 `(examples,)`; of several labels for a row 0 and 1, int32
-            `(examples, classes)`; for regression scores, float32 `(examples,)`; `None` for
+        labels: Class ids, int32 `(examples,)`; with several labels per row, 0 and 1, int32
+            `(examples, classes)`; for regression, scores, float32 `(examples,)`; `None` for
             unlabeled text.
-        class_names: The name of each class id; `None` for regression.
+        class_names: The name of each class id; `None` for regression, and for unlabeled text
+            without known classes.
         path: The file, or a description of the source.
         skipped: Number of malformed rows that were skipped.
-        left_out: The rows that were left out by their label: the index among those of the file, and
-            the id, or `None` if it has none.
-        ids: The id of each row, as a string, or `None` if it has none; `None` if no row has one.
+        left_out: The rows that were left out by their label: their index in the file, and their
+            id, or `None` without one.
+        ids: The id of each row, a string or `None`; or `None` if no row has an id.
     """
 
     texts: list[str]
@@ -80,14 +81,14 @@ class LabeledText:
 
     @property
     def multi_label(self) -> bool:
-        """Whether a row has any number of labels."""
+        """Whether a row may have any number of labels."""
         return self.labels is not None and self.labels.ndim == 2
 
     @property
     def strata(self) -> Sequence[Hashable]:
-        """The stratum of each row for stratified samples: its class; one for all scores.
+        """The stratum of each row for stratified samples: its class, or 0 for a score.
 
-        That of a row with several labels is the rarest of them.
+        A row with several labels is in the stratum of the rarest one; without labels, in -1.
         """
         if self.labels is None or self.class_names is None:
             return [0] * len(self)
@@ -99,7 +100,7 @@ class LabeledText:
 
     @property
     def shown_labels(self) -> list[str]:
-        """The label of each row as it is shown; empty for unlabeled text."""
+        """The label of each row, formatted for display; empty for unlabeled text."""
         names, labels = self.class_names, [] if self.labels is None else self.labels
         if names is None:
             return [f"{label:g}" for label in labels]
@@ -128,7 +129,7 @@ class LabeledText:
         )
 
     def counts(self) -> dict[str, int | str]:
-        """Returns the number of rows, in total and by class, or mean and range of the scores."""
+        """Returns the number of rows, and the number by class or mean and range of the scores."""
         rows: dict[str, int | str] = {"rows": len(self)}
         if self.labels is None:
             return rows
@@ -140,7 +141,7 @@ class LabeledText:
 
 @dataclass(frozen=True)
 class TextColumns(ProgramConfig):
-    """How a file of labeled text is read.
+    """How to read a file of labeled text.
 
     Args:
         text: The column of the text, by name or by index from 0; in JSON also a nested field, such
@@ -148,16 +149,16 @@ class TextColumns(ProgramConfig):
         text_pair: The column of the second text, likewise; empty for single texts.
         label: The column of the label, likewise; with multi_label also several columns of 0 and 1,
             separated by commas.
-        multi_label: Whether a row has any number of labels: a JSON list, or names with , ; or |
-            between them; or one column for each.
+        multi_label: Whether a row may have any number of labels: as a JSON list, as names separated
+            by , ; or |, or as one column for each label.
         header: Whether the first row is a header: auto, yes or no.
         format: Tsv, csv, jsonl (JSON Lines or an array), arrow (Parquet and Arrow files, and
             folders of them) or xlsx; auto infers it from the suffix.
-        quoting: Quotes in TSV: csv, they enclose cells and are doubled inside, as Excel and pandas
-            write them; none, they are text; auto infers it from the file.
+        quoting: How to read quotes in TSV: csv, as Excel and pandas write them (they enclose cells
+            and are doubled inside); none, as text; auto infers it from the file.
         allow_empty: Whether to accept empty texts.
         regression: Whether labels are scores rather than classes.
-        label_map: Labels to read as others: neutral:no,contradiction:no reads both as no.
+        label_map: Labels to rename on reading: neutral:no,contradiction:no reads both as no.
         skip_labels: Labels whose rows are left out, such as - where SNLI's annotators disagree;
             null also stands for an empty label, NaN, and the -1 of datasets.
     """
@@ -183,10 +184,11 @@ class TextColumns(ProgramConfig):
 
 
 def parse_label_map(pairs: Sequence[str]) -> dict[str, str]:
-    """Returns the label that each label is read as.
+    """Parses a label map: returns the new name of each label in it.
 
     Raises:
-        ValueError: If one of them has no colon or several, or two have the same first label.
+        ValueError: If a pair does not have exactly one colon or has an empty label, or two pairs
+            rename the same label.
 
     Example:
 
@@ -219,34 +221,34 @@ def read_labeled_text(
 
     CSV follows RFC 4180: a quoted field may contain commas, doubled quotes and line ends. TSV does
     too if the file has such quotes; otherwise, quotes are plain characters, and a row is a line.
-    Of CSV that Excel saves, semicolons between columns, a first line `sep=;` and the encoding
-    Windows-1252 are recognized, and of an .xlsx file, the first sheet is read. JSON Lines has one
-    object per line; an array of objects is read too. Empty lines are skipped, and so are rows of
-    blank cells at the end of labeled text, which spreadsheets write. The line ends CRLF and CR are
-    accepted.
+    CSV saved by Excel may have semicolons between columns, a first line `sep=;` and the encoding
+    Windows-1252. An .xlsx file is read by its first sheet. JSON Lines has one object per line; an
+    array of objects is read too. Empty lines are skipped, and so are the rows of blank cells that
+    spreadsheets write at the end of labeled text. The line ends CRLF and CR are accepted.
 
     Args:
         path: The file; text in UTF-8, or in UTF-16 with a byte order mark, and optionally
             compressed; or a folder of Parquet or Arrow files, as for `arrow_files.read_rows`.
-        columns: How the file is read. With `header="auto"`, the first row is a header if a column
-            is given by name. If all columns are given by index, it is if its label occurs in no
-            other row, and is a common column name (`label`, `score`, …) or the only label that is
-            not a number.
-        class_names: The classes in the order of their ids; for a development file, those of the
-            training file. By default the labels of the file, sorted as numbers if all of them are
-            numbers, or else as strings.
+        columns: How to read the file. With `header="auto"`, the first row is a header if a column
+            is given by name. If all columns are given by index, the first row is a header if its
+            label occurs in no other row, and is a common column name (`label`, `score`, …) or the
+            only label that is not a number.
+        class_names: The classes in the order of their ids; for a development file, pass the
+            training file's. By default the labels of the file, sorted as numbers if all of them
+            are numbers, or else as strings. With several labels per row they are sorted as
+            strings, or have the order of their columns.
         labeled: Whether to read the labels.
-        regression, multi_label: Whether the model requires such labels, whatever `columns` says.
-        bad: Collects malformed rows, whose number is `LabeledText.skipped`; by default, the first
-            one raises an error.
+        regression, multi_label: Whether the model requires such labels, even if `columns` does not.
+        bad: Collects malformed rows, which `LabeledText.skipped` counts; by default, the first one
+            raises an error.
 
     Returns:
         A `LabeledText`, in the order of the file.
 
     Warns:
-        UserWarning: If labels differ only in case or in the notation of a number, a label is one
-            that programs write for missing values, there are almost as many classes as rows, or the
-            first row may be a header.
+        UserWarning: If labels differ only in case or in the notation of a number, a label usually
+            stands for a missing value, labels look like scores or like several labels, there are
+            too many classes for the rows, or the first row may be a header.
 
     Raises:
         MissingColumnError: If the file lacks one of the columns.
@@ -343,7 +345,7 @@ def _several_labels_of(path: Path, row: Row) -> list[str]:
     """Returns the labels of a row, from a cell of names or from cells of 0 and 1.
 
     Raises:
-        ValueError: If a cell of several is neither 0 nor 1.
+        ValueError: If the labels are columns, and a cell is neither 0 nor 1.
     """
     cells = {
         role.partition(".")[2]: cell.strip()
@@ -366,7 +368,7 @@ def _several_labels_of(path: Path, row: Row) -> list[str]:
 
 
 def _left_out(path: Path, rows: list[Row], skip_labels: Collection[str]) -> dict[int, str | None]:
-    """Returns the index and the id of each row whose label is one of those to skip."""
+    """Returns the index and the id of each row with a label to skip."""
     skipped_rows = {
         index: (row.cells.get("id") or "").strip() or None
         for index, row in enumerate(rows)
@@ -436,7 +438,7 @@ def _leaves_out(label: str) -> str:
 
 
 def _class_names(path: Path, rows: list[Row]) -> tuple[str, ...]:
-    """Returns the labels, sorted as numbers if all of them are numbers, or else as strings."""
+    """Returns the labels, sorted as numbers if all are numbers, and as strings otherwise."""
     counts = Counter(map(_label, rows))
     # Sorting is stable: numbers of equal value ("1", "1.0") stay in alphabetical order.
     names = sorted(sorted(counts), key=float if all(map(is_number, counts)) else str)
@@ -523,14 +525,14 @@ def _are_decimal_commas(names: Collection[str]) -> bool:
 
 
 def _are_fractions(names: Collection[str]) -> bool:
-    """Returns whether more than ten names are numbers, most of which are not integers."""
+    """Returns whether there are more than ten names, all numbers and most of them fractions."""
     numbers = [float(name) for name in names if is_number(name)]
     fractions = sum(not number.is_integer() for number in numbers)
     return len(names) == len(numbers) > 10 and 2 * fractions > len(numbers)
 
 
 def _several_labels(counts: Mapping[str, int]) -> list[str]:
-    """Returns the labels such as `a,b` of which each part is, or is a part of, another label."""
+    """Returns the labels such as `a,b` if each part also occurs in another label."""
     parts = {name: set(_LABEL_SEPARATORS.split(name.strip("[](){}'\" "))) for name in counts}
     num_labels = Counter(part for of_name in parts.values() for part in of_name)
     return [

@@ -24,7 +24,7 @@ _FILES = {
     "queries": ("queries.jsonl", "queries.tsv"),
     "qrels": ("qrels.tsv", "qrels.txt", "qrels"),
 }
-# Words in the name or the folder of a file of queries or qrels that tell its split
+# Words in the name or the folder of a file of queries or qrels that name its split
 _SPLITS = {
     "train": ("train", "training"),
     "dev": ("dev", "validation", "valid", "val"),
@@ -44,8 +44,8 @@ class Collection:
         documents: The text of each document, by id.
         queries: The text of each query, by id.
         qrels: For each query, the grades of documents; grades above 0 are relevant.
-        splits: The name of the split of each query, `train`, `dev` or `test`, of the two that are
-            used; empty if the files name none.
+        splits: The split of each query: one of the two that are used, among `train`, `dev` and
+            `test`; empty if the files name no splits.
     """
 
     documents: dict[str, str]
@@ -54,9 +54,9 @@ class Collection:
     splits: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def parts(self, test_every: int) -> dict[str, list[str]]:
-        """Returns the queries to train on, and those to score, by the names of their splits.
+        """Returns the queries to train on and the queries to score, by the names of their splits.
 
-        Every `test_every`-th query is scored if the files name no splits.
+        If the files name no splits, every `test_every`-th query is scored.
         """
         queries = list(self.queries)
         if self.splits:
@@ -69,7 +69,7 @@ class Collection:
         return {"train": [query for query in queries if query not in held_out], "test": test}
 
     def counts(self, queries: Sequence[str]) -> dict[str, int]:
-        """Returns the number of queries, and of documents judged relevant to them."""
+        """Counts the queries, those with a relevant document, and all relevant documents."""
         grades = [self.qrels.get(query, {}).values() for query in queries]
         relevant = [sum(grade > 0 for grade in own) for own in grades]
         return {
@@ -80,9 +80,9 @@ class Collection:
 
 
 def ranked(scored: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Sorts documents as `trec_eval` does: by descending score, and equal ones by descending id.
+    """Sorts documents as `trec_eval` does: by descending score, and ties by descending id.
 
-    Scores are rounded to float32, which `trec_eval` reads, and ids are compared by their bytes.
+    Scores are rounded to float32, as `trec_eval` reads them, and ids are compared by their bytes.
 
     Returns:
         The documents with the rounded scores, the best first.
@@ -101,12 +101,12 @@ def write_run(
 ) -> None:
     """Writes a ranking in TREC's run format: `query Q0 document rank score tag` on each line.
 
-    The documents of a query are in the order of `ranked`: whoever reads the file sorts them so.
+    Pass the documents of each query in the order of `ranked`, since `trec_eval` sorts them so.
     """
     with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for query, ranking in scored.items():
             for rank, (document, score) in enumerate(ranking, start=1):
-                # As many digits as a float32 has
+                # 9 digits represent a float32 exactly.
                 file.write(f"{query} Q0 {document} {rank} {score:.9g} {tag}\n")
 
 
@@ -121,8 +121,8 @@ def write_qrels(path: Path, qrels: Mapping[str, Mapping[str, int]]) -> None:
 def read_qrels(path: Path) -> dict[str, dict[str, int]]:
     """Reads relevance judgments (qrels): `query iteration document grade` on each line.
 
-    Lines of three fields lack the iteration, as in Cranfield's file, and in BEIR's, which has a
-    header. JSON Lines have BEIR's fields `query-id`, `corpus-id` and `score`.
+    Lines of three fields lack the iteration, as in the files of Cranfield and BEIR; BEIR's has a
+    header. JSON Lines and Parquet have BEIR's fields `query-id`, `corpus-id` and `score`.
 
     Raises:
         ValueError: If a line is malformed; the message names the file, the line and the field.
@@ -156,21 +156,21 @@ def _qrels(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
 def read_collection(
     folder: Path, documents: str = "", queries: str = "", qrels: str = ""
 ) -> Collection:
-    """Reads a collection in TSV or JSON Lines, or Cranfield's.
+    """Reads a collection from tables, JSON Lines or Parquet, or in Cranfield's format.
 
-    Documents and queries are JSON Lines with `_id` (or `id`), `text` and optionally `title`, as in
-    BEIR; or tables with such a header; or tables of an id and a text without a header, as in MS
-    MARCO. Queries without qrels are dropped.
-    Qrels of queries or documents that are not in the files are dropped with a warning.
+    Documents and queries are JSON Lines or Parquet with `_id` (or `id`), `text` and optionally
+    `title`, as in BEIR; or tables with such a header; or tables of an id and a text without a
+    header, as in MS MARCO. Queries without qrels are dropped. Qrels for queries or documents that
+    are not in the files are dropped with a warning.
 
-    Files of qrels, and of queries, may be those of splits, whose names or folders have the
-    word train, dev or test: `qrels/train.tsv`, `qrels.dev.tsv`, `test/qrels.txt`. Of several, the
-    first split is for training, and the last to be scored; a query of both is scored.
+    Each split may have its own file of qrels, and of queries, with the word train, dev or test in
+    the name or the folder: `qrels/train.tsv`, `qrels.dev.tsv`, `test/qrels.txt`. With several
+    splits, the first is for training and the last is scored; a query in both is scored.
 
     Args:
         folder: The folder of the files.
-        documents, queries, qrels: The names of the files; empty looks for common names, and
-            for Cranfield's first.
+        documents, queries, qrels: The names of the files; an empty name looks for common names. If
+            all are empty, Cranfield's files come first.
 
     Raises:
         FileNotFoundError: If a file does not exist.
@@ -240,7 +240,7 @@ def is_collection(folder: Path) -> bool:
 
 
 def _find(folder: Path, role: str, name: str) -> dict[str, Path]:
-    """Returns the file of a role, or those of the splits to train on and to score, by split."""
+    """Returns the files of a role by split; a single file for all splits has the split ""."""
     splits = {} if name else _split_files(folder, role)
     if role == "qrels" and len(splits) > 2:
         first, *_, last = splits
@@ -248,7 +248,7 @@ def _find(folder: Path, role: str, name: str) -> dict[str, Path]:
     names = (name,) if name else _FILES[role]
     candidates = [folder / f"{name}{suffix}" for suffix in ("", *COMPRESSIONS) for name in names]
     file = next((path for path in candidates if path.is_file()), None)
-    # A file of the queries of all splits, or else one of qrels without splits
+    # Either one file has the queries of all splits, or there are qrels without splits.
     if file is not None and not (splits and role == "qrels"):
         return {"": file}
     if splits:
@@ -258,14 +258,14 @@ def _find(folder: Path, role: str, name: str) -> dict[str, Path]:
 
 
 def _split_files(folder: Path, role: str) -> dict[str, Path]:
-    """Returns the files of a role whose names or folders tell their splits, in their order."""
+    """Returns the files of a role whose names or folders name a split, in the order of splits."""
     paths: dict[str, tuple[int, Path]] = {}
     for path in sorted([*folder.glob("*"), *folder.glob("*/*")]) if role in _ROLE_WORDS else ():
         words = re.split(r"[^a-z]+", str(path.relative_to(folder)).casefold())
         if not path.is_file() or set(words).isdisjoint(_ROLE_WORDS[role]):
             continue
         for split, names in _SPLITS.items():
-            # The shortest name: of MS MARCO, `qrels.dev.tsv` before `qrels.dev.small.tsv`
+            # Prefer the fewest words: in MS MARCO, `qrels.dev.tsv` to `qrels.dev.small.tsv`.
             if not set(words).isdisjoint(names):
                 paths[split] = min(paths.get(split, (len(words), path)), (len(words), path))
     return {split: paths[split][1] for split in _SPLITS if split in paths}
@@ -310,7 +310,7 @@ def _texts_with_ids(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _field(path: Path, place: str, record: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Returns the first of the fields that exists, as a string."""
+    """Returns the first field that holds a string or an integer, as a string."""
     for name in names:
         if isinstance(record.get(name), str | int) and not isinstance(record[name], bool):
             return str(record[name])
@@ -349,7 +349,7 @@ def read_cranfield(folder: Path) -> Collection:
 
 
 def _records(path: Path, parts: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yields the number and the requested parts of each `.I` record, joined."""
+    """Yields the number of each `.I` record, and its requested parts, joined to one text."""
     number, part, texts = 0, "", dict.fromkeys(parts, "")
     for line, text in enumerate(read_lines(path), start=1):
         text = text.rstrip("\r\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Embeddings of texts and of token ids, as several protocols ask for them."""
+"""Embeddings of texts and of token ids, for several protocols."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from .fields import RequestError, check_number, described, read_text
 from .models import OF_IDS, LoadedModel
 from .server import ModelServer
 
-# How far the norm of a vector of unit norm may be from 1, in bfloat16
+# Maximum rounding error in bfloat16 of a vector's unit norm
 _TOLERANCE = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
 class EmbeddingRequest:
-    """What is asked for.
+    """A request for embeddings.
 
     Args:
-        inputs: Each a text, or token ids.
-        field: The field of the request that has them.
-        dimensions: The number of elements of a vector, its first ones; `None` for all.
-        normalize: Whether vectors are scaled to unit norm.
-        truncate: Whether inputs may be cut.
+        inputs: The inputs, each a text or token ids.
+        field: The field of the request with the inputs.
+        dimensions: How many elements of each vector to return, the first ones; `None` for all.
+        normalize: Whether to scale vectors to unit norm.
+        truncate: Whether to cut inputs that are too long, instead of raising an error.
     """
 
     inputs: Sequence[str | list[int]]
@@ -41,11 +41,11 @@ class EmbeddingRequest:
 
 @dataclasses.dataclass(frozen=True)
 class Embeddings:
-    """What is answered.
+    """The answer to a request.
 
     Args:
         vectors: float32 `(inputs, dimensions)`.
-        num_tokens: The number of tokens that were read, with special tokens.
+        num_tokens: The number of tokens that the model read, including special tokens.
         cut: The indices of the inputs that were cut.
     """
 
@@ -58,8 +58,8 @@ def read_inputs(max_rows: int) -> Any:
     """Returns a function that reads inputs: a string, token ids, or a list of these.
 
     Returns:
-        A function of the value and its name, which returns a list of the inputs, and whether the
-        value was a single one.
+        A function of a value and its field name. It returns the list of inputs, and whether the
+        value was a single input.
     """
 
     def read(value: Any, name: str) -> tuple[list[str | list[int]], bool]:
@@ -101,9 +101,9 @@ async def embed(
     """Computes embeddings.
 
     Raises:
-        RequestError: If an input is too long, has other ids than the vocabulary, or the model does
-            not have vectors as they are asked for.
-        RefusedError: As `ModelServer.compute`.
+        RequestError: If an input is too long and may not be cut, an id is not in the vocabulary, or
+            the model cannot return vectors with these dimensions or this norm.
+        RefusedError: As in `ModelServer.compute`.
     """
     inputs, field = options.inputs, options.field
     vectors: list[Any] = [None] * len(inputs)
@@ -137,7 +137,7 @@ async def embed(
 
 
 def _with_special_tokens(ids: list[int], tokenizer: Tokenizer) -> list[int]:
-    """Adds the special tokens of a row to ids that do not have them."""
+    """Adds the special tokens of a row to ids without them."""
     if (ids[0], ids[-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id):
         return ids
     return [*(tokenizer.row_format()[:1]), *ids, *(tokenizer.row_format()[-1:])]
@@ -158,7 +158,7 @@ def _check_ids(
 
 
 def _scaled(vectors: np.ndarray, options: EmbeddingRequest) -> np.ndarray:
-    """Returns vectors of the dimensions and the norm that are asked for."""
+    """Returns vectors with the requested dimensions and norm."""
     if options.dimensions is not None and options.dimensions > vectors.shape[1]:
         raise RequestError(
             f"dimensions is {options.dimensions}; the vectors of the model have {vectors.shape[1]}",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The JSON of TensorFlow Serving's REST API: requests to rows, and outputs to answers.
 
-A request has `instances`, a list of rows, or `inputs`, columns of them; its answer has
-`predictions` or `outputs`. If a signature has one input, its name may be left out; if it has one
-output, the name is not in the answer.
+A request has `instances` (a list of rows) and is answered with `predictions`, or `inputs` (a list
+for each column) and is answered with `outputs`. If a signature has one input, the request may leave
+its name out; if it has one output, the answer leaves its name out.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .signatures import CHOICES, DEFAULT_SIGNATURE, INT32, STRING, Row, Signatur
 
 _KEYS = ("instances", "inputs")
 _LOWEST_INT32, _HIGHEST_INT32 = -(2**31), 2**31 - 1
-# Characters of the names of an object in a message
+# Maximum characters of an object's names in a message
 _LONGEST_NAMES = 80
-# What fills up lists of an output
+# Padding values for lists in an output, by the type of their elements
 _FILLER: dict[type, Any] = {str: "", int: 0, float: 0.0}
 
 
@@ -32,7 +32,7 @@ class PredictRequest:
     Args:
         signature: The name of the signature.
         rows: The inputs of each row.
-        is_columns: Whether it came as columns, and is answered so.
+        is_columns: Whether the request has columns, and so must the answer.
     """
 
     signature: str
@@ -69,8 +69,13 @@ def read_request(body: bytes, signatures: Mapping[str, Signature], max_rows: int
 def write_answer(request: PredictRequest, answers: Sequence[Row], count: str = "") -> bytes:
     """Returns the JSON of an answer.
 
+    Args:
+        request: The request.
+        answers: The outputs of each row.
+        count: The output with the length of each row's lists, to pad them; empty for no padding.
+
     Raises:
-        RequestError: If it has more than 32 MiB.
+        RequestError: If the JSON has more than 32 MiB.
         ValueError: If a number is not finite.
     """
     if count:
@@ -86,7 +91,7 @@ def write_answer(request: PredictRequest, answers: Sequence[Row], count: str = "
 
 
 def _filled_up(answers: Sequence[Row], count: str) -> list[Row]:
-    """Cuts the lists of each row to its own elements, and fills them up to those of the longest."""
+    """Cuts the lists of each row to the length `count`, and pads them to the longest row's."""
     longest = max(answer[count] for answer in answers)
     fillers = {
         name: _FILLER[type(value[0])]
@@ -174,12 +179,12 @@ def _rows_of_columns(columns: Any, inputs: Mapping[str, Tensor], max_rows: int) 
 
 
 def _lists_of_texts(inputs: Mapping[str, Tensor]) -> list[str]:
-    """Returns the inputs with several texts for each row, each of which is computed as a row is."""
+    """Returns the inputs with several texts per row; each text costs as much as a row."""
     return [name for name, tensor in inputs.items() if name == CHOICES or len(tensor.shape) == 3]
 
 
 def _check_number(rows: Sequence[Any], max_rows: int, name: str = "") -> None:
-    """Checks the number of rows; with a name, of the texts that an input has in all of them."""
+    """Checks the number of rows, or with `name` the number of that input's texts in all rows."""
     number = sum(len(x) if name and isinstance(x, list) else 1 for x in rows)
     if number > max_rows:
         texts = f"{name} of {number} texts in all" if name else f"{number} rows"
@@ -187,7 +192,7 @@ def _check_number(rows: Sequence[Any], max_rows: int, name: str = "") -> None:
 
 
 def _check_shapes(rows: Sequence[Row], place: Callable[[int, str], str]) -> None:
-    """Checks that the lists of an input have one length in all rows, as those of a tensor."""
+    """Checks that the lists of an input have the same length in all rows, as a tensor requires."""
     for name, first in rows[0].items():
         if not isinstance(first, list):
             continue
@@ -201,7 +206,7 @@ def _check_shapes(rows: Sequence[Row], place: Callable[[int, str], str]) -> None
 
 
 def _value(value: Any, tensor: Tensor, where: str, axis: int = 1) -> Any:
-    """Checks a value of an input, and returns it as Python has it."""
+    """Checks a value of an input, and returns it as a Python value; base64 becomes bytes."""
     if axis < len(tensor.shape):
         if not isinstance(value, list):
             raise RequestError(f"{where} is {described(value)}; expected a list")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models behind HTTP: what all protocols share, from the body of a request to its answer."""
+"""Serves models over HTTP: the code that all protocols share, from a request to its answer."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from .models import COUNTED, LoadedModel
 from .signatures import Row
 
 _SECONDS_FOR_BODY = 60.0
-# Bytes of all requests that are being read or wait
+# Maximum bytes of all requests that are being read or wait
 _MAX_BYTES_IN_MEMORY = 256 * 2**20
-# How much of a request that is too large is read before it is refused, as a multiple of the bound
+# A request that is too large is read up to this multiple of the limit before it is refused.
 _READ_BEFORE_REFUSAL = 8
 _CLIENT_CLOSED_REQUEST = 499
 JSON = "application/json"
-# Has the indices of the texts that were cut, where the client allows it
+# Header with the indices of the texts that were cut, if the client allows cutting
 _CUT_HEADER = "X-Truncated-Inputs"
 
 
 class RefusedError(HTTPException):
-    """Raised for a request that gets no answer but an error."""
+    """Raised for a request that is answered with an error."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Protocol:
 
     Args:
         routes: Returns its routes for a server.
-        example: Its most frequent request, for the message to those who ask another address.
+        example: Its most frequent request, for the error message at an unknown address.
     """
 
     routes: Callable[[ModelServer], list[Route]]
@@ -62,7 +62,7 @@ class Protocol:
 
 
 class BodyReader:
-    """Reads the bodies of requests, and bounds the memory of all of them together."""
+    """Reads the bodies of requests, and limits the memory that all of them take together."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -70,10 +70,11 @@ class BodyReader:
 
     @contextlib.asynccontextmanager
     async def body(self, request: Request) -> Any:
-        """Reads a body, whose size counts until the block ends.
+        """Reads a body; its size counts toward the memory limit until the block ends.
 
         Raises:
-            RefusedError: If it is too large or compressed, or does not arrive in time.
+            RefusedError: If the body is too large or compressed, or does not arrive in time; all
+                bodies together are too large; or the client disconnects.
         """
         encoding = request.headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
@@ -89,7 +90,7 @@ class BodyReader:
                             chunks.append(chunk)
                             in_memory += len(chunk)
                             self._in_memory += len(chunk)
-                        # While it sends, a client does not read the answer.
+                        # A client reads no answer while it sends, so read the rest, within limits.
                         if size > _READ_BEFORE_REFUSAL * self._max_bytes:
                             break
                         if self._in_memory > _MAX_BYTES_IN_MEMORY:
@@ -126,7 +127,7 @@ class ModelServer:
         self._reader = BodyReader(max_bytes)
 
     def close(self) -> None:
-        """Computes what is waiting, and ends the threads."""
+        """Computes the waiting requests, and ends the threads."""
         for model in self.models.values():
             model.batcher.close()
 
@@ -136,13 +137,13 @@ class ModelServer:
         answer: Callable[[Request, bytes], Awaitable[Response]],
         write_error: Callable[[RefusedError], Response],
     ) -> Route:
-        """Returns a route for requests that models answer.
+        """Returns a POST route for requests to models.
 
         Args:
             path: The address.
             answer: Answers a request with a body. It may raise a `RequestError`, which becomes a
                 `RefusedError` of status 400, or a `RefusedError`.
-            write_error: Writes an error as the protocol has it.
+            write_error: Writes an error in the protocol's format.
         """
 
         async def handle(request: Request) -> Response:
@@ -163,10 +164,10 @@ class ModelServer:
         return Route(path, handle, methods=["POST"])
 
     def model(self, request: Request, name: str) -> LoadedModel:
-        """Returns the model of a name for a request.
+        """Returns the model with a name, and notes it in the request for the metrics.
 
         Raises:
-            RefusedError: If there is none.
+            RefusedError: If no model has that name.
         """
         if name not in self.models:
             raise RefusedError(
@@ -181,15 +182,15 @@ class ModelServer:
         purpose: str,
         fits: Callable[[LoadedModel], bool] = lambda model: True,
     ) -> LoadedModel:
-        """Returns the model that an address names, or else the only one that fits.
+        """Returns the model that the address names, or otherwise the only one that fits.
 
         Args:
-            request: A request to an address with `name` in its path, or without.
-            purpose: What the model has to have, for messages.
-            fits: Returns whether a model has it.
+            request: A request to an address with or without `name` in its path.
+            purpose: The required capability of the model, for messages.
+            fits: Returns whether a model has that capability.
 
         Raises:
-            RefusedError: If there is none, or the address names none of several.
+            RefusedError: If no model fits, or several do and the address names none.
         """
         name, path = request.path_params.get("name"), request.url.path
         models = list(self.models.values()) if name is None else [self.model(request, name)]
@@ -205,11 +206,11 @@ class ModelServer:
     async def compute(
         self, request: Request, model: LoadedModel, signature: str, rows: Sequence[Row]
     ) -> list[Row]:
-        """Returns the answers of rows.
+        """Returns the answers to rows.
 
         Raises:
-            RefusedError: If there are none: the queue is full, the client has gone, the rows are
-                malformed, or the computation has failed.
+            RefusedError: If the queue is full, the client has disconnected, the rows are malformed,
+                or the computation has failed.
         """
         try:
             future = model.batcher.submit(signature, rows)
@@ -228,11 +229,11 @@ class ModelServer:
     async def answer_texts(
         self, request: Request, model: LoadedModel, rows: Sequence[Row], field: str, truncate: bool
     ) -> tuple[list[Row], list[int]]:
-        """Returns the answers of rows of texts, and the indices of the rows that are cut.
+        """Returns the answers to rows of texts, and the indices of the rows that are cut.
 
         Raises:
-            RefusedError: As `compute`.
-            RequestError: If a row must be cut and may not.
+            RefusedError: As in `compute`.
+            RequestError: If a row is too long, and `truncate` is false.
         """
         answers = await self.compute(request, model, COUNTED, rows)
         return answers, self.check_cut(model, answers, field, truncate)
@@ -240,10 +241,10 @@ class ModelServer:
     def check_cut(
         self, model: LoadedModel, counts: Sequence[Row], field: str, truncate: bool
     ) -> list[int]:
-        """Returns the indices of the rows that are cut, from `TextLimits.count`.
+        """Returns the indices of the rows that are cut, from the counts of `TextLimits.count`.
 
         Raises:
-            RequestError: If there are any, and they may not be cut.
+            RequestError: If a row is cut, and `truncate` is false.
         """
         cut = [index for index, count in enumerate(counts) if count["is_cut"]]
         if cut and not truncate:
@@ -257,10 +258,10 @@ class ModelServer:
 
 
 def respond(make: Callable[[], bytes], cut: Sequence[int] = ()) -> Response:
-    """Returns an answer.
+    """Returns a JSON response, with the indices of cut texts in a header.
 
     Raises:
-        RefusedError: If it is too large, or has numbers that are not finite.
+        RefusedError: If the answer is too large, or has numbers that are not finite.
     """
     headers = {_CUT_HEADER: ",".join(map(str, cut))} if cut else {}
     try:
@@ -274,7 +275,7 @@ def respond(make: Callable[[], bytes], cut: Sequence[int] = ()) -> Response:
 
 
 async def _unless_disconnected(request: Request, future: asyncio.Future[Any]) -> Any:
-    """Waits for a future; cancels it, and returns `None`, if the client has gone."""
+    """Waits for a future; if the client disconnects, cancels it and returns `None`."""
 
     async def disconnection() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -290,11 +291,11 @@ async def _unless_disconnected(request: Request, future: asyncio.Future[Any]) ->
 
 
 def _is_of_request(error: Exception) -> bool:
-    """Returns whether an error of the model is about what it was asked."""
+    """Returns whether the request caused an error of the model."""
     return isinstance(error, ValueError) or type(error).__name__ == "InvalidArgumentError"
 
 
 def _reason(error: Exception) -> str:
-    """Returns the message of an error; of one of a TensorFlow graph, that of its check."""
+    """Returns the message of an error; for a failed TensorFlow assertion, the assertion's."""
     match = re.search(r"assertion failed: \[(.*?)\]", str(error))
     return match[1] if match else str(error).strip()[:1000]
