@@ -77,7 +77,7 @@ class HeadImportance(Tabular):
         means = {int(owner): self.scores[owners == owner].mean(0) for owner in sorted(set(owners))}
         present = {owner: int((~np.isnan(mean)).sum()) for owner, mean in means.items()}
         uses = {owner: int((owners == owner).sum()) for owner in means}
-        num_kept = round(share * sum(present[owner] * uses[owner] for owner in means))
+        num_to_prune = round(share * sum(present[owner] * uses[owner] for owner in means))
         lowest: dict[int, list[int]] = {owner: [] for owner in means}
         ranking = sorted(
             (float(mean[head]), owner, head)
@@ -85,9 +85,9 @@ class HeadImportance(Tabular):
             for head in range(present[owner])
         )
         for _, owner, head in ranking:
-            if uses[owner] <= num_kept and len(lowest[owner]) < present[owner] - 1:
+            if uses[owner] <= num_to_prune and len(lowest[owner]) < present[owner] - 1:
                 lowest[owner].append(head)
-                num_kept -= uses[owner]
+                num_to_prune -= uses[owner]
         return {
             layer: sorted(lowest[int(owner)])
             for layer, owner in enumerate(owners)
