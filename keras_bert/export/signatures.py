@@ -26,7 +26,7 @@ import tensorflow as tf
 
 from keras_bert.export.description import RowRequest
 from keras_bert.export.options import ExportOptions, Servable
-from keras_bert.ops.layout import SIZE_STEP, padded_form
+from keras_bert.ops.layout import padded_form, rounded_up
 from keras_bert.ops.tensorflow_graphs import traced_once
 
 TEXT_SIGNATURE = "serving_default"
@@ -515,8 +515,8 @@ class ServedOutputs:
         }
 
     def _rounded_up(self, length: tf.Tensor) -> tf.Tensor:
-        """Rounds a length up to `SIZE_STEP`, where the model has that many positions."""
-        longer = -(-length // SIZE_STEP) * SIZE_STEP
+        """Rounds a length up as `rounded_up`, where the model has that many positions."""
+        longer = rounded_up(length)
         limit = self._task.config.max_sequence_length
         return longer if limit is None else tf.maximum(length, tf.minimum(longer, limit))
 

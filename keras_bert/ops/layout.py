@@ -238,7 +238,7 @@ def _varlen(padding_mask: Tensor, step: int) -> Varlen:
     num_tokens = ops.shape(tokens)[0]
     indices = ops.arange(num_tokens, dtype="int32")
     if step > 1:
-        slots = ops.arange(_rounded_up(num_tokens, step), dtype="int32")
+        slots = ops.arange(rounded_up(num_tokens, step), dtype="int32")
         indices = ops.minimum(slots, num_tokens - 1)
         tokens = take(tokens, indices)
         is_key = ops.logical_and(take(is_key, indices), slots == indices)
@@ -249,7 +249,7 @@ def _varlen(padding_mask: Tensor, step: int) -> Varlen:
     bounds = [batch * group // NUM_GROUPS for group in range(NUM_GROUPS + 1)]
     longest = ops.concatenate([ops.zeros((1,), "int32"), ascending])  # of the first n rows
     shapes = [
-        (end - begin, _rounded_up(_as_size(longest[end]), step))
+        (end - begin, rounded_up(_as_size(longest[end]), step))
         for begin, end in itertools.pairwise(bounds)
     ]
     widths = ops.concatenate([ops.full((size,), width, "int32") for size, width in shapes])
@@ -405,6 +405,6 @@ def _as_size(length: Tensor) -> Tensor:
     return int(length) if keras.backend.backend() == "torch" else length
 
 
-def _rounded_up(size: Tensor, step: int) -> Tensor:
+def rounded_up(size: Tensor, step: int = SIZE_STEP) -> Tensor:
     """Returns the smallest multiple of a step that is not below a size."""
     return -(-size // step) * step
