@@ -57,3 +57,16 @@ def test_the_bits_of_a_row_do_not_depend_on_the_others():
     np.testing.assert_array_equal(large[: len(X)], rows)
     for index in (0, len(X) - 1):
         np.testing.assert_array_equal(feed_forward(X[index : index + 1])[0], rows[index])
+
+
+@pytest.mark.skipif(dispatch.tensorflow_int8() is None, reason="TensorFlow's kernels on a CPU")
+def test_the_limits_of_a_kernel_are_read_and_not_computed():
+    """oneDNN's primitive of an earlier call is found by their address, or made again."""
+    import tensorflow as tf
+
+    kernel = FIRST._replace(kernel_range=tf.Variable(FIRST.kernel_range))
+    product = tf.function(lambda x: int8_product(x, kernel))
+    graph = product.get_concrete_function(tf.TensorSpec((None, 16))).graph
+    (operation,) = (each for each in graph.get_operations() if each.type == "_QuantizedMatMul")
+    _, _, _, _, _, lower, upper, *_ = operation.inputs
+    assert [lower.op.type, upper.op.type] == ["ReadVariableOp"] * 2
