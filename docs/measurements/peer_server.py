@@ -7,7 +7,8 @@
 It needs none of this project, and runs in an environment of the other library. ONNX and OpenVINO
 models have int8 products, as sentence-transformers quantizes them, OpenVINO's with the column
 `text` of the CSV files in the folder TEXTS. fastembed computes in float32, from the ONNX file that
-sentence-transformers writes.
+sentence-transformers writes. Products have one thread, for a server of one core: ONNX Runtime
+makes threads for all cores of a machine otherwise, and binds them to cores that `taskset` forbids.
 """
 
 import json
@@ -28,6 +29,11 @@ def sentence_transformer(backend, folder, texts):
     import sentence_transformers as st
 
     options = {"torch_dtype": "bfloat16"} if backend == "torch" else {}
+    if backend == "onnx":
+        from onnxruntime import SessionOptions
+
+        options["session_options"] = SessionOptions()
+        options["session_options"].intra_op_num_threads = 1
     if backend in QUANTIZED:
         options["file_name"] = QUANTIZED[backend]
         if not Path(folder, QUANTIZED[backend]).exists():
@@ -56,7 +62,7 @@ def fast_embedding(folder):
         dim=384,
         model_file="onnx/model.onnx",
     )
-    model = TextEmbedding("local", specific_model_path=folder)
+    model = TextEmbedding("local", specific_model_path=folder, threads=1)
     return lambda texts: list(model.embed(texts))
 
 
