@@ -68,5 +68,4 @@ def test_the_limits_of_a_kernel_are_read_and_not_computed():
     product = tf.function(lambda x: int8_product(x, kernel))
     graph = product.get_concrete_function(tf.TensorSpec((None, 16))).graph
     (operation,) = (each for each in graph.get_operations() if each.type == "_QuantizedMatMul")
-    _, _, _, _, _, lower, upper, *_ = operation.inputs
-    assert [lower.op.type, upper.op.type] == ["ReadVariableOp"] * 2
+    assert [limit.op.type for limit in operation.inputs[5:7]] == ["ReadVariableOp"] * 2
