@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Never
 
 import keras
 
+from keras_bert.data.adapters.base import InputAdapter
+from keras_bert.data.adapters.reading import Features
 from keras_bert.data.adapters.texts import TextAdapter, is_text
+from keras_bert.data.loader import Batches, BatchOptions
+from keras_bert.data.pretraining.stream import pretraining_examples
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.pretraining import (
@@ -31,11 +36,11 @@ class _RefusedText(TextAdapter):
     @classmethod
     def read(cls, *args: Any, **kwargs: Any) -> Never:
         raise ValueError(
-            "A Pretrainer takes token ids and no text, since its segment pairs are created "
-            "from whole documents. Create records by "
-            "`python -m training.create_pretraining_data`, or with "
-            "keras_bert.data.InstanceMaker, and pass the batches of "
-            "keras_bert.data.pretraining_batches to `fit`. A MaskedLM can train on text."
+            "A Pretrainer takes records and no text, since its segment pairs are created from "
+            "whole documents. Create records by `keras-bert create-pretraining-data`, or by "
+            "keras_bert.data.InstanceMaker and keras_bert.data.write_records, and pass "
+            "keras_bert.data.pretraining_batches(files, batch_size=32, sequence_length=128) to "
+            "`fit`. A MaskedLM can train on text."
         )
 
 
@@ -46,8 +51,9 @@ class Pretrainer(MaskedTokenTask):
     The sentence objective classifies two segments. In next sentence prediction (NSP), class 0 means
     that the second one follows the first, and 1 that it is from another document; in sentence order
     prediction (SOP), 0 means that their order is right, and 1 that they are swapped. Which of the
-    two is trained depends on the data. `fit` takes token ids, such as the batches of
-    `keras_bert.data.pretraining_batches`, and no text.
+    two is trained depends on the data. `fit` and `evaluate` accept the batches of a
+    `keras_bert.data.PretrainingStream` or of `keras_bert.data.pretraining_batches`, or arrays of
+    token ids, but no text.
 
     The defaults of `compile()` are AdamW with a learning rate of 1e-4, the sum of two
     cross-entropies, of the masked tokens and of the pairs, each divided by the sum of its sample
@@ -120,6 +126,14 @@ class Pretrainer(MaskedTokenTask):
         if self.next_sentence:
             heads["next_sentence"] = self.get_layer("next_sentence")
         return heads if self.pooler is None else {**heads, "pooler": self.pooler}
+
+    def _read(
+        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
+    ) -> InputAdapter | Features:
+        # A batch of records is a dict of features and targets.
+        if isinstance(x, Batches) and isinstance(x.example(), Mapping):
+            x = pretraining_examples(x, self.next_sentence)
+        return super()._read(x, y, sample_weight, options)
 
     def _default_metrics(self) -> dict[str, list[keras.metrics.Metric]]:
         return {**super()._default_metrics(), "masked_lm_logits": masked_token_metrics()}

@@ -6,6 +6,13 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_bert.data import (
+    InstanceEncoder,
+    InstanceMaker,
+    StaticMasker,
+    pretraining_batches,
+    write_records,
+)
 from keras_bert.models import Backbone
 from keras_bert.tasks import Pretrainer
 from tests.models import numpy_bert
@@ -84,5 +91,24 @@ def test_keras_file_round_trip(next_sentence, tmp_path):
 @pytest.mark.on_tensorflow
 @pytest.mark.parametrize("call", ["fit", "evaluate", "predict"])
 def test_text_is_refused_with_what_to_do(model, call):
-    with pytest.raises(ValueError, match=r"create_pretraining_data.*pretraining_batches"):
+    with pytest.raises(ValueError, match=r"create-pretraining-data.*pretraining_batches"):
         getattr(model, call)(["A text.", "Another one."])
+
+
+@pytest.mark.on_tensorflow
+def test_fit_follows_the_message_about_text(tmp_path):
+    words = [f"w{number}" for number in range(40)]
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    documents = [[np.arange(5 + n, 9 + n) for n in range(k, k + 6)] for k in range(0, 30, 5)]
+    instances = InstanceMaker(2, 3, sequence_length=12, duplicate_factor=2)(documents)
+    encode = InstanceEncoder(tokens, [2, 3], 12, StaticMasker(4, len(tokens), 3))
+    rng = np.random.default_rng(0)
+    write_records(tmp_path / "a.tfrecord", (encode(row, rng) for row in instances))
+
+    model = model_with_random_weights()
+    model.compile("sgd")
+    with pytest.raises(ValueError, match=r"keras_bert\.data\.pretraining_batches\(files, "):
+        model.fit(["a text"])
+    batches = pretraining_batches(str(tmp_path / "*"), batch_size=4, sequence_length=12)
+    history = model.fit(batches, validation_data=batches, verbose=0).history
+    assert {"masked_lm_logits_accuracy", "val_next_sentence_logits_accuracy"} <= set(history)

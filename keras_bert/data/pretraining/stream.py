@@ -385,9 +385,16 @@ def pretraining_examples(batches: Batches, next_sentence: bool) -> Batches:
         `Pretrainer`'s outputs.
 
     Raises:
-        ValueError: If `next_sentence` is true and the batches lack `next_sentence_labels`.
+        ValueError: If the batches have no masks, or if `next_sentence` is true and they lack
+            `next_sentence_labels`.
     """
     names = sorted(batches.example())
+    if "mask_ids" not in names:
+        raise ValueError(
+            f"The records must have masks. Received: {names}. Read them by "
+            "PretrainingStream(files, masker=MaskedLMMasker.from_tokenizer(tokenizer), "
+            "...).from_batch(), which masks them anew in each epoch."
+        )
     if next_sentence and "next_sentence_labels" not in names:
         raise ValueError(
             "The records have no next_sentence_labels, which the sentence objective needs; "

@@ -14,6 +14,7 @@ from keras_bert.data import (
     NextTokenTargets,
     PretrainingStream,
     StaticMasker,
+    pretraining_batches,
     pretraining_examples,
     write_records,
 )
@@ -266,3 +267,9 @@ def test_examples_for_both_objectives(files):
     x, y, _ = take(pretraining_examples(batches, next_sentence=False), 1)[0]
     assert set(y) == {"masked_lm_logits"}
     assert "next_sentence_labels" not in x
+
+
+def test_examples_without_masks_name_the_remedy(files):
+    batches = pretraining_batches(files, batch_size=4, sequence_length=LENGTH)
+    with pytest.raises(ValueError, match=r"must have masks.*masker=MaskedLMMasker\."):
+        pretraining_examples(batches, next_sentence=True)
