@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import inspect
 import math
 import numbers
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 BACKENDS = ("tensorflow", "jax", "torch")
+_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 # The longest value in an error message, in characters
 _SHOWN = 80
 
@@ -117,6 +119,48 @@ def check_choice(choices: Iterable[str], **values: str) -> None:
     for name, value in values.items():
         if value not in choices:
             raise ValueError(f"{name} is {value!r}, expected one of {', '.join(choices)}.")
+
+
+def plain(value: Any) -> Any:
+    """Returns a value with Python's numbers instead of NumPy's scalars, which JSON does not have.
+
+    Lists, tuples and dicts become those of plain values.
+    """
+    if isinstance(value, (list, tuple)):
+        return tuple(map(plain, value)) if isinstance(value, tuple) else list(map(plain, value))
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    is_scalar = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
+    return value.item() if is_scalar else value
+
+
+def option_names(cls: type, *parts: str) -> tuple[str, ...]:
+    """Returns the names of the arguments of a class, except `parts`.
+
+    A constructor passes `**kwargs` on: these are the arguments of the next class in the method
+    resolution order, or its `options` if it has such an attribute.
+
+    Example:
+
+    >>> class Parent:
+    ...     options = ("size",)
+    >>> class Child(Parent):
+    ...     def __init__(self, tokenizer, *args, extra=1, **kwargs): ...
+    >>> option_names(Child, "tokenizer")
+    ('extra', 'size')
+    """
+    names: dict[str, None] = {}
+    for parent in cls.__mro__:
+        if parent is not cls and "options" in vars(parent):
+            names |= dict.fromkeys(vars(parent)["options"])
+            break
+        if "__init__" in vars(parent):
+            parameters = inspect.signature(vars(parent)["__init__"]).parameters
+            kinds = {name: parameter.kind for name, parameter in parameters.items()}
+            names |= dict.fromkeys(name for name in kinds if kinds[name] not in _VARIABLE)
+            if inspect.Parameter.VAR_KEYWORD not in kinds.values():
+                break
+    return tuple(name for name in names if name not in ("self", *parts))
 
 
 def shortened(value: object) -> str:

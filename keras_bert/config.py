@@ -44,8 +44,8 @@ def _one_of(choices: Sequence[str]) -> _Rule:
     )
 
 
-def _plain(numbers: checks.Numbers) -> _Rule:
-    """Returns the rule for Python numbers only, since JSON cannot represent NumPy's."""
+def _number(numbers: checks.Numbers) -> _Rule:
+    """Returns the rule for numbers that JSON can represent."""
     return _rule(
         lambda value: isinstance(value, (int, float)) and numbers.allows(value), str(numbers)
     )
@@ -56,14 +56,14 @@ def _is_positive_ints(value: Any) -> bool:
     return is_sequence and all(map(_POSITIVE_INT["allows"], value))
 
 
-_POSITIVE_INT = _plain(checks.POSITIVE_INT)
-_NON_NEGATIVE_INT = _plain(checks.NON_NEGATIVE_INT)
+_POSITIVE_INT = _number(checks.POSITIVE_INT)
+_NON_NEGATIVE_INT = _number(checks.NON_NEGATIVE_INT)
 # Far more than any model has, so that a corrupt file cannot allocate memory before its tensors are
 # checked
-_LAYERS = _plain(checks.Numbers(at_least=1, at_most=10_000, integer=True))
-_TABLE_SIZE = _plain(checks.Numbers(at_least=1, at_most=2**20, integer=True))
-_RATE = _plain(checks.PROPER_FRACTION)
-_POSITIVE = _plain(checks.POSITIVE)
+_LAYERS = _number(checks.Numbers(at_least=1, at_most=10_000, integer=True))
+_TABLE_SIZE = _number(checks.Numbers(at_least=1, at_most=2**20, integer=True))
+_RATE = _number(checks.PROPER_FRACTION)
+_POSITIVE = _number(checks.POSITIVE)
 _ACTIVATION = _one_of(ACTIVATIONS)
 _BOOL = _rule(lambda value: isinstance(value, bool), "True or False")
 _POSITIVE_INTS = _rule(_is_positive_ints, "a tuple of integers above 0")
@@ -259,7 +259,8 @@ class BertConfig:
 
     def __post_init__(self) -> None:
         for own in dataclasses.fields(self):
-            value, is_optional = getattr(self, own.name), own.default is None
+            value, is_optional = checks.plain(getattr(self, own.name)), own.default is None
+            object.__setattr__(self, own.name, value)
             if not (is_optional and value is None) and not own.metadata["allows"](value):
                 allowed = "None or " * is_optional + own.metadata["allowed"]
                 raise ConfigError(f"BertConfig.{own.name} is {value!r}; it must be {allowed}.")

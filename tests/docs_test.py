@@ -218,7 +218,7 @@ class SnippetChecker(ast.NodeVisitor):
             if name in vars(base):
                 parameters |= set(inspect.signature(getattr(base, name)).parameters)
         if name == "from_preset" and hasattr(owner, "options"):
-            parameters |= {*owner.options, *owner.preprocessor_options}
+            parameters |= {*owner.options, *owner.preprocessor_class.options}
         if name in PASSED_ON:
             parameters |= set(inspect.signature(PASSED_ON[name]).parameters)
         assert keywords <= parameters, f"{function} takes no {keywords - parameters}"

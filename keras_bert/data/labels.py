@@ -111,6 +111,7 @@ def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | No
             raise ValueError("Pass `num_classes` or `class_names`.")
         num_classes = len(class_names)
     checks.POSITIVE_INT.check(num_classes=num_classes)
+    num_classes = int(num_classes)
     if class_names is not None and len(class_names) != num_classes:
         raise ValueError(f"num_classes is {num_classes}, but class_names has {len(class_names)}.")
     names = () if class_names is None else tuple(class_names)

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
+from keras_bert import checks
 from keras_bert.data.arrays import (
     NUMPY,
     Arrays,
@@ -25,25 +25,28 @@ from keras_bert.text.tokenizer import Tokenizer, is_tensor, pair_limits
 class Preprocessor:
     """Base class of preprocessors. Each argument is an attribute of the same name."""
 
+    options: ClassVar[tuple[str, ...]] = ("sequence_length",)
+    """The arguments besides the tokenizer, which files save."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "options" not in vars(cls):
+            cls.options = checks.option_names(cls, "tokenizer")
+
     def __init__(self, tokenizer: Tokenizer, sequence_length: int) -> None:
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
 
     def get_config(self) -> dict[str, Any]:
         """Returns the config from which `from_config` creates the same preprocessor."""
-        options = {name: getattr(self, name) for name in self._options()}
+        options = {name: checks.plain(getattr(self, name)) for name in self.options}
         return {"tokenizer": self.tokenizer.get_config(), **options}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Creates a preprocessor from the config that `get_config` returned."""
-        options = {name: config[name] for name in cls._options() if name in config}
+        options = {name: config[name] for name in cls.options if name in config}
         return cls(tokenizer_from_config(config["tokenizer"]), **options)
-
-    @classmethod
-    def _options(cls) -> list[str]:
-        """Returns the names of the arguments after the tokenizer."""
-        return list(inspect.signature(cls).parameters)[1:]
 
 
 class Sequences(NamedTuple):

@@ -8,6 +8,8 @@ from typing import Any
 
 import keras
 
+from keras_bert import checks
+
 
 class Layer(keras.layers.Layer):
     """A layer that keeps each argument of its class as an attribute of the same name."""
@@ -17,4 +19,5 @@ class Layer(keras.layers.Layer):
         classes = [cls for cls in type(self).__mro__ if issubclass(cls, Layer) and cls is not Layer]
         names = {name for cls in classes for name in inspect.signature(cls.__init__).parameters}
         config = {name: getattr(self, name) for name in sorted(names) if hasattr(self, name)}
-        return {**config, **super().get_config()}
+        options: dict[str, Any] = checks.plain({**config, **super().get_config()})
+        return options

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert import checks
 from keras_bert.layers.base import Layer
 from keras_bert.ops import SeedGenerator
 from keras_bert.ops.annotations import Tensor
@@ -49,7 +50,7 @@ class SampledTokens(Layer):
     def __init__(self, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "dtype": "float32"})
         self.seed = seed
-        self.seed_generator = SeedGenerator(seed)
+        self.seed_generator = SeedGenerator(checks.plain(seed))
 
     def call(
         self, logits: Tensor, token_ids: Tensor, mask_positions: Tensor, training: bool = False

@@ -67,7 +67,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         # Keras accepts NaN for its own
         checks.FINITE.check(**{name: x for name, x in kwargs.items() if isinstance(x, float)})
         super().__init__(
-            self._schedule(learning_rate, num_train_steps, num_warmup_steps),
+            self._schedule(checks.plain(learning_rate), num_train_steps, num_warmup_steps),
             weight_decay=weight_decay,
             global_clipnorm=global_clipnorm,
             gradient_accumulation_steps=gradient_accumulation_steps,

@@ -107,11 +107,6 @@ class Distiller(CustomObjective, Task):
         [Distilling the Knowledge in a Neural Network](https://arxiv.org/abs/1503.02531).
     """
 
-    options = (
-        *("temperature", "divergence_weight", "label_weight", "cosine_weight"),
-        *("divergence_tokens", "project_hidden"),
-    )
-
     def __init__(
         self,
         student: MaskedLM | TextClassifier,
@@ -267,7 +262,7 @@ class Distiller(CustomObjective, Task):
             "teacher": serialize_keras_object(self.teacher_task),
             "name": self.name,
             **self._layer_states(),
-            **{name: getattr(self, name) for name in self.options},
+            **{name: checks.plain(getattr(self, name)) for name in self.options},
         }
 
     @classmethod

@@ -78,6 +78,8 @@ class Ensemble(Task):
         [BERT](https://arxiv.org/abs/1810.04805), section 4.2, "Ensemble" of table 2.
     """
 
+    # Besides those of the members' class
+    options: ClassVar[tuple[str, ...]] = ()
     # Options that must be equal for all members, and options that are averaged over them
     shared_options: ClassVar[tuple[str, ...]] = ()
     mean_options: ClassVar[tuple[str, ...]] = ()
@@ -230,6 +232,7 @@ class Ensemble(Task):
             "members": [serialize_keras_object(member) for member in self.members],
             "name": self.name,
             "options": {name: getattr(self, name) for name in names},
+            **{name: getattr(self, name) for name in self.options},
         }
 
     @classmethod

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from keras_bert import checkpoints
+from keras_bert import checkpoints, checks
 from keras_bert.aliases import suggestion
 from keras_bert.checkpoints import Checkpoint
 from keras_bert.config import BertConfig
@@ -20,13 +19,6 @@ from keras_bert.vocabularies.tokenizer_config import list_tokens
 
 _ENCODER_OPTIONS = ("encoder_dropout", "packed", "rematerialize", "unpadded", "dtype")
 _PADDING_TOKENS = ("<pad>", "[PAD]")  # of BPE and SentencePiece, of WordPiece
-
-
-def argument_names(function: Callable[..., Any], *others: str) -> tuple[str, ...]:
-    """Returns the names of the arguments of a function except some others."""
-    parameters = inspect.signature(function).parameters.values()
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return tuple(p.name for p in parameters if p.kind not in variable and p.name not in others)
 
 
 def task_of_preset(
@@ -40,8 +32,9 @@ def task_of_preset(
     encoder = {name: options.pop(name) for name in _ENCODER_OPTIONS if name in options}
     config = with_encoder_dropout(checkpoint.config, encoder.pop("encoder_dropout", None))
     arguments = {name: value for name, value in options.items() if value is not None}
-    task_arguments = set(argument_names(make_task, "backbone", "preprocessor"))
-    names = task_arguments.union(make_task.preprocessor_options)
+    task_arguments = {*make_task.options, "name"}
+    preprocessor_options = make_task.preprocessor_class.options
+    names = task_arguments.union(preprocessor_options)
     unknown = sorted(set(arguments) - names)
     if unknown:
         raise ValueError(
@@ -58,8 +51,8 @@ def task_of_preset(
     if make_task.needs_vocabulary or checkpoint.tokenizer:
         preprocessor = preprocessor_config(
             checkpoint,
-            {name: defaults[name] for name in make_task.preprocessor_options if name in defaults},
-            {name: arguments[name] for name in make_task.preprocessor_options if name in arguments},
+            {name: defaults[name] for name in preprocessor_options if name in defaults},
+            {name: arguments[name] for name in preprocessor_options if name in arguments},
         )
     with loading(load_weights):
         backbone: Any = checkpoint.new_backbone(config, weights_fit=load_weights, **encoder)
@@ -228,7 +221,7 @@ def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
         if name not in values:
             raise ValueError(f"The config of the preprocessor lacks {name}; it has {list(values)}.")
     for name, value in values.items():
-        if name != "tokenizer" and not (isinstance(value, int) or value is None):
+        if name != "tokenizer" and not (value is None or checks.INTEGER.allows(value)):
             raise ValueError(f"{name} of the preprocessor is {value!r}; expected an integer.")
     if values["sequence_length"] > config.max_sequence_length:
         raise ValueError(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import keras
 
-from keras_bert import checkpoints
+from keras_bert import checkpoints, checks
 from keras_bert.checkpoints import Checkpoint, hub
 from keras_bert.config import BertConfig
 from keras_bert.data.adapters.questions import is_questions
@@ -21,15 +21,15 @@ from keras_bert.layers.top_layers import top_layer_options
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.layer_states import layer_states, restore_layer_states
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
-from keras_bert.tasks.presets import argument_names, task_of_preset
+from keras_bert.tasks.presets import task_of_preset
 from keras_bert.tasks.text_trainer import TextTrainer
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
     from keras_bert.export.description import RowRequest
 
-# The arguments of a class that are not its options
-_PARTS = ("self", "backbone", "preprocessor", "name")
+# The arguments of classes that are not options
+_PARTS = ("backbone", "preprocessor", "student", "teacher", "members", "name")
 
 
 class Task(TextTrainer):
@@ -53,10 +53,11 @@ class Task(TextTrainer):
     """The fields that are, or may be, lists of strings."""
 
     options: ClassVar[tuple[str, ...]] = ()
-    """The arguments of the class besides its parts, which are attributes that files save."""
+    """The arguments of the class besides its parts, which are attributes that files save.
 
-    preprocessor_options: ClassVar[tuple[str, ...]] = ("sequence_length",)
-    """The arguments of the preprocessor besides the tokenizer."""
+    If the constructor has `**kwargs`, they include the options of the class that it extends. A
+    class that sets one of these itself has to name its options.
+    """
 
     # The options that presets save too
     preset_options: ClassVar[tuple[str, ...]] = ()
@@ -70,8 +71,7 @@ class Task(TextTrainer):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "options" not in vars(cls):
-            cls.options = argument_names(cls.__init__, *_PARTS)
-        cls.preprocessor_options = argument_names(cls.preprocessor_class, "tokenizer")
+            cls.options = checks.option_names(cls, *_PARTS)
 
     # === Parts ===
 
@@ -344,8 +344,8 @@ class Task(TextTrainer):
             tokenizer=preprocessor["tokenizer"],
             class_names=getattr(self, "class_names", None),
             task={
-                **{name: preprocessor[name] for name in self.preprocessor_options},
-                **{name: getattr(self, name) for name in preset_options},
+                **{name: preprocessor[name] for name in self.preprocessor_class.options},
+                **{name: _plain(getattr(self, name)) for name in preset_options},
                 **({"head_options": self.head_options} if "top_layers" in self.options else {}),
             },
         )
@@ -432,4 +432,6 @@ def _plain(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, keras.layers.Layer):
         return serialize_keras_object(value)
-    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return checks.plain(value)

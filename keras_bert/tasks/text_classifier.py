@@ -141,6 +141,7 @@ class TextClassifier(Task):
         **kwargs: Any,
     ) -> None:
         num_classes = checked_num_classes(num_classes, class_names)
+        multi_label = checks.plain(multi_label)
         thresholds = _checked_thresholds(thresholds, num_classes, multi_label)
         top_layers = as_layers(top_layers)
         head = new_classification_head(backbone.config, num_classes, dropout)
@@ -528,7 +529,7 @@ def _checked_thresholds(
         if thresholds is not None:
             raise ValueError(f"thresholds is {thresholds!r}; it is for multi_label=True.")
         return None
-    values = 0.5 if thresholds is None else thresholds
+    values = 0.5 if thresholds is None else checks.plain(thresholds)
     values = [values] * num_classes if isinstance(values, int | float) else list(values)
     checks.FRACTION.check(**{f"thresholds[{index}]": one for index, one in enumerate(values)})
     if len(values) != num_classes:

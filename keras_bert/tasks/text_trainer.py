@@ -137,7 +137,7 @@ class TextTrainer(TokenModel):
         if preprocessor is not None and backbone is not None:
             check_preprocessor(preprocessor, backbone.config)
         # A config becomes a preprocessor on first use: a model that only takes ids never needs one.
-        self._preprocessor = preprocessor
+        self._preprocessor = checks.plain(preprocessor)
 
     @property
     def config(self) -> BertConfig:

@@ -619,7 +619,7 @@ class Tokenizer(abc.ABC):
 
     def _config_values(self) -> dict[str, Any]:
         """Returns the values of all fields of the config."""
-        values = {name: getattr(self, name) for name in FIELDS[self.kind]}
+        values = {name: checks.plain(getattr(self, name)) for name in FIELDS[self.kind]}
         values = {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in values.items()

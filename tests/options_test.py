@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of every class with a config: those of subclasses, and numbers of NumPy's types."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import checks, data, losses, metrics, optimizers
+from keras_bert.data.packing import Preprocessor
+from keras_bert.layers import TransformerBlock
+from keras_bert.layers.base import Layer
+from keras_bert.tasks.task import Task
+from tests.layers.contract_test import LAYERS
+from tests.small_tasks import CONFIG, LETTERS, make_task
+from tests.text.small_tokenizers import of_tokens
+
+pytestmark = pytest.mark.on_tensorflow
+
+NAMES = ["x", "y"]
+TASKS = {
+    keras_bert.TextClassifier: {
+        **{"class_names": NAMES, "multi_label": True, "thresholds": [0.25, 0.5], "dropout": 0.5}
+    },
+    keras_bert.TokenClassifier: {"num_classes": 2, "class_names": NAMES, "dropout": 0.5},
+    keras_bert.QuestionAnswerer: {
+        **{"max_answer_length": 3, "null_threshold": 1.5, "negative_share": 0.25, "dropout": 0.5}
+    },
+    keras_bert.MultipleChoice: {"dropout": 0.5},
+    keras_bert.TextEmbedder: {"pooling": "cls", "normalize": False},
+    keras_bert.MaskedLM: {"masking": {"mask_selection_rate": 0.5}},
+    keras_bert.Pretrainer: {"next_sentence": False},
+    keras_bert.ReplacedTokenDetector: {
+        **{"generator_size": 0.5, "discriminator_weight": 3.0, "seed": 3},
+        **{"embedding_sharing": "disentangled", "masking": {"mask_selection_rate": 0.5}},
+    },
+    keras_bert.Distiller: {
+        **{"temperature": 3.0, "divergence_weight": 1.5, "label_weight": 2.5, "cosine_weight": 0.0},
+        **{"divergence_tokens": "all", "project_hidden": False},
+    },
+}
+PREPROCESSORS = {
+    data.MultipleChoicePreprocessor: {},
+    data.QuestionAnswererPreprocessor: {"doc_stride": 9, "max_query_length": 7},
+    data.TextClassifierPreprocessor: {},
+    data.TokenClassifierPreprocessor: {"overlap": 5},
+}
+ADAM = {"learning_rate": 0.5, "weight_decay": 0.25, "beta_1": 0.5, "epsilon": 0.125}
+SCHEDULE = {"peak_learning_rate": 0.5, "num_train_steps": 9, "num_warmup_steps": 3}
+OTHERS = {
+    keras_bert.WordPieceTokenizer: {"vocabulary": LETTERS, "max_word_length": 9},
+    **dict.fromkeys([optimizers.AdamW, optimizers.LAMB, optimizers.StableAdamW], ADAM),
+    optimizers.AdamWeightDecay: ADAM,
+    optimizers.LinearWarmupDecay: {**SCHEDULE, "warmup_from_zero": True},
+    optimizers.BertWarmupDecay: SCHEDULE,
+    optimizers.ElectraWarmupDecay: SCHEDULE,
+    losses.InBatchNegatives: {"scale": 2.5, "symmetric": True},
+    losses.SoftTargetDivergence: {"temperature": 2.5},
+    metrics.MultiLabelF1: {"num_classes": 3, "average": "macro", "threshold": 0.25},
+}
+NUMPY = {int: np.int64, float: np.float32, bool: np.bool_}
+each_class = pytest.mark.parametrize(
+    ("cls", "options"),
+    [
+        *{**TASKS, **PREPROCESSORS, **OTHERS}.items(),
+        *((cls, options) for cls, options, _ in LAYERS if options and cls is not TransformerBlock),
+    ],
+)
+
+
+def as_numpy(value):
+    if isinstance(value, dict | list):
+        return keras.tree.map_structure(as_numpy, value)
+    return NUMPY.get(type(value), lambda same: same)(value)
+
+
+def make(cls, **options):
+    if issubclass(cls, keras_bert.Distiller):
+        tasks = [make_task(keras_bert.MaskedLM) for _ in range(2)]
+        return cls(*tasks, **options)
+    if issubclass(cls, Task):
+        return cls(keras_bert.Backbone(CONFIG), **options)
+    if issubclass(cls, Preprocessor):
+        return cls(of_tokens(*LETTERS), **{"sequence_length": 80, **options})
+    return cls(**options)
+
+
+def subclass(cls):
+    class Child(cls):
+        def __init__(self, *args, extra=1, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.extra = extra
+
+    return Child
+
+
+PARTS = {"name", "backbone", "student", "teacher"}
+
+
+def config_of(task):
+    """The config of an object, without the parts of a task, whose names are numbered."""
+    config = keras.saving.serialize_keras_object(task.get_config())
+    return {name: value for name, value in config.items() if name not in PARTS}
+
+
+@each_class
+def test_subclasses_save_all_options(cls, options):
+    child = make(subclass(cls), **options, extra=2)
+    saves_extra = issubclass(cls, Task | Preprocessor | Layer)
+    expected = config_of(make(cls, **options)) | ({"extra": 2} if saves_extra else {})
+    assert config_of(child) == expected
+    assert config_of(type(child).from_config(child.get_config())) == expected
+
+
+@each_class
+def test_numpy_scalars_are_saved_as_numbers(cls, options):
+    if cls is keras_bert.layers.Dense:
+        pytest.skip("Keras' own layer")
+    options = as_numpy(options)
+    configs = [config_of(make(cls, **given)) for given in (options, checks.plain(options))]
+    assert json.dumps(configs[0]) == json.dumps(configs[1])
+
+
+def test_numpy_scalars_make_the_same_architecture():
+    config = CONFIG.replace(dropout=0.25, attention_dropout=0.5, heads_by_layer=(1,))
+    fields = config.to_dict() | {"layer_norm_epsilon": 0.5, "initializer_range": 0.25}
+    received, expected = (keras_bert.BertConfig(**x).to_json() for x in (as_numpy(fields), fields))
+    assert received == expected
+
+
+def test_subclasses_read_presets_with_options(tmp_path):
+    child = subclass(keras_bert.TextClassifier)
+    options = {"class_names": NAMES, "multi_label": True, "thresholds": [0.25, 0.5]}
+    preprocessor = {"tokenizer": {"vocabulary": LETTERS}, "sequence_length": np.int64(8)}
+    task = make(child, **options, preprocessor=preprocessor, dropout=np.float32(0.5))
+    task.save_to_preset(tmp_path)
+    loaded = child.from_preset(tmp_path, class_names=NAMES[::-1], extra=2)
+    assert (loaded.class_names, loaded.thresholds) == (("y", "x"), (0.5, 0.25))
+    assert (loaded.multi_label, loaded.dropout, loaded.extra) == (True, 0.5, 2)
