@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.gradients import without_gradients
 
 NO_CLONE = (
     "keras.models.clone_model copies a model layer by layer, so that layers that share weights "
@@ -23,8 +24,11 @@ class FrozenModel(keras.layers.Layer):
     (A model that is a layer of another model takes over the `training` argument of that model, so
     that calling it with `training=False` in the functional graph is not enough.)
 
+    The weights keep their `trainable` flags, since the model may be trained elsewhere. The outer
+    model must leave them out of its `trainable_variables`.
+
     Args:
-        model: A functional model with a dict of outputs. Its weights are frozen.
+        model: A functional model with a dict of outputs.
 
     Call arguments:
         inputs: The inputs of the model.
@@ -35,15 +39,14 @@ class FrozenModel(keras.layers.Layer):
 
     def __init__(self, model: keras.Model, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        model.trainable = False
         self.model = model
-        self.trainable = False
 
     def get_config(self) -> dict[str, Any]:
         raise NotImplementedError(NO_CLONE)
 
     def call(self, inputs: Tensor) -> Tensor:
-        outputs = self.model(inputs, training=False)
+        with without_gradients():
+            outputs = self.model(inputs, training=False)
         return {name: ops.stop_gradient(value) for name, value in outputs.items()}
 
     def compute_output_spec(self, inputs: Tensor) -> Tensor:

@@ -316,8 +316,6 @@ class Backbone(TokenModel):
             "config": self.config.to_dict(),
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
             "name": self.name,
-            "trainable": self.trainable,
-            "frozen_layers": [],
             **layer_states(self),
             **({"packed": True} if self.packed else {}),
             **({"rematerialize": True} if self.rematerialize else {}),
@@ -329,10 +327,8 @@ class Backbone(TokenModel):
         cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
         config = dict(config)
-        trainable = config.pop("trainable", True)
         states = pop_layer_states(config)
         backbone = cls(BertConfig.from_dict(config.pop("config")), **config)
-        backbone.trainable = trainable  # sets every layer, and so precedes their own states
         restore_layer_states(backbone, states)
         return backbone
 

@@ -18,34 +18,34 @@ _STATES = ("frozen_layers", "frozen_variables", "quantized", "static_int8", "lor
 def layer_states(model: keras.Model, parts: Sequence[keras.Model] = ()) -> dict[str, Any]:
     """Returns the states of a model's layers as plain values, which JSON can represent.
 
-    Those that are not empty: `frozen_layers`, the paths of frozen layers; `frozen_variables`, the
-    paths of frozen variables in other layers; `quantized`, dtype policies by the path of the layer;
+    Those that are not empty: `frozen_layers` and `frozen_variables`, the paths of all frozen layers
+    (`""` for the model) and of all frozen variables, since a layer may be frozen and a variable in
+    it trainable, or the other way round; `quantized`, dtype policies by the path of the layer;
     `static_int8`, the paths of layers with scales of their inputs; and `lora`, `[rank, alpha]` by
     path. `parts` are models in it that save their own.
     """
     layers = _own_layers(model, parts)
-    lora = {
-        layer.path: [layer.lora_rank, layer.lora_alpha]
-        for layer in layers
-        if getattr(layer, "lora_enabled", False)
-    }
     states = {
-        "frozen_layers": [layer.path for layer in layers if not layer.trainable],
+        "frozen_layers": [path for path, layer in layers if not layer.trainable],
         "frozen_variables": [
             variable.path
-            for layer in layers
+            for _, layer in layers
             for variable in layer._trainable_variables
-            if layer.trainable and not variable.trainable
+            if not variable.trainable
         ],
         "quantized": {
-            layer.path: keras.dtype_policies.serialize(layer.dtype_policy)
-            for layer in layers
+            path: keras.dtype_policies.serialize(layer.dtype_policy)
+            for path, layer in layers
             if layer.quantization_mode is not None
         },
         "static_int8": [
-            layer.path for layer in layers if getattr(layer, "input_scale", None) is not None
+            path for path, layer in layers if getattr(layer, "input_scale", None) is not None
         ],
-        "lora": lora,
+        "lora": {
+            path: [layer.lora_rank, layer.lora_alpha]
+            for path, layer in layers
+            if getattr(layer, "lora_enabled", False)
+        },
     }
     return {name: state for name, state in states.items() if state}
 
@@ -59,33 +59,29 @@ def restore_layer_states(
     model: keras.Model, states: Mapping[str, Any], parts: Sequence[keras.Model] = ()
 ) -> None:
     """Restores the states of `layer_states` of the layers of a newly created model."""
-    layers = _own_layers(model, parts)
     frozen_layers = set(states.get("frozen_layers", ()))
     frozen_variables = set(states.get("frozen_variables", ()))
-    for layer in layers:
-        if layer.path in frozen_layers:
-            layer.trainable = False
-    for layer in layers:
-        quantized = states.get("quantized", {}).get(layer.path)
+    for path, layer in _own_layers(model, parts):
+        quantized = states.get("quantized", {}).get(path)
         if quantized is not None:
             layer.dtype_policy = keras.dtype_policies.deserialize(quantized)
-        if layer.path in states.get("static_int8", ()):
+        if path in states.get("static_int8", ()):
             layer.add_static_scales()
-        lora = states.get("lora", {}).get(layer.path)
+        lora = states.get("lora", {}).get(path)
         if lora is not None:
             layer.enable_lora(lora[0], lora_alpha=lora[1])
+        # Not by the setter, which sets all layers and variables inside too
+        layer._trainable = path not in frozen_layers
         for variable in layer._trainable_variables:
-            if variable.path in frozen_variables:
-                variable.trainable = False
+            variable.trainable = variable.path not in frozen_variables
 
 
-def _own_layers(model: keras.Model, parts: Sequence[keras.Model]) -> list[keras.Layer]:
-    """Returns the layers of a model that have variables, each once, without those of `parts`."""
+def _own_layers(model: keras.Model, parts: Sequence[keras.Model]) -> list[tuple[str, keras.Layer]]:
+    """Returns a model and its layers that have variables, without those of `parts`, by path."""
     of_parts = {id(layer) for part in parts for layer in part._flatten_layers()}
     own = {
         id(layer): layer
-        for layer in model._flatten_layers(include_self=False)
-        # A container of layers of a part has no state of its own.
-        if layer.variables and of_parts.isdisjoint(map(id, layer._flatten_layers()))
+        for layer in model._flatten_layers()
+        if layer.variables and id(layer) not in of_parts
     }
-    return list(own.values())
+    return [("" if layer is model else layer.path, layer) for layer in own.values()]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients with respect to inputs, outside of training, on the three backends."""
+"""Gradients with respect to inputs, outside of training, and computation without gradients."""
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -35,6 +36,19 @@ def gradient_function(
         return keras.ops.convert_to_numpy(values), keras.ops.convert_to_numpy(gradient)
 
     return values_and_gradient
+
+
+def without_gradients() -> contextlib.AbstractContextManager[object]:
+    """Keeps PyTorch from storing intermediate results for a backward pass.
+
+    The graphs of the other backends have none for outputs of `stop_gradient`.
+    """
+    scope: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+    if keras.backend.backend() == "torch":
+        import torch
+
+        scope = torch.no_grad()
+    return scope
 
 
 def _with_gradient(

@@ -26,7 +26,7 @@ from keras_bert.ops import tokens_at
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
 from keras_bert.tasks.masked_lm import MaskedLM
-from keras_bert.tasks.objective import CustomObjective, slot_targets, token_weights
+from keras_bert.tasks.objective import CustomObjective, slot_targets, token_weights, without
 from keras_bert.tasks.student_initialization import student_from_teacher
 from keras_bert.tasks.task import Task
 from keras_bert.tasks.text_classifier import TextClassifier
@@ -53,7 +53,7 @@ class Distiller(CustomObjective, Task):
     for rows without a label.
 
     The student is trained in place: save, export and evaluate the task that was passed as
-    `student`. The teacher is frozen, runs without dropout, and is not saved in presets.
+    `student`. The teacher is not trained, runs without dropout, and is not saved in presets.
 
     The defaults of `compile()` are AdamW with the default learning rate of the student; the losses
     and metrics are fixed.
@@ -192,6 +192,9 @@ class Distiller(CustomObjective, Task):
     def preprocessor(self) -> Any:
         """The preprocessor of the student."""
         return self.student_task.preprocessor
+
+    def _trained(self, variables: list[Any]) -> list[Any]:
+        return without(super()._trained(variables), self.teacher_task.variables)
 
     def _loss_parts(self) -> dict[str, float]:
         parts = {"divergence": self.divergence_weight, "label_loss": self.label_weight}

@@ -53,9 +53,9 @@ def student_from_teacher(
         dtype=teacher.backbone.dtype_policy,
         name=teacher.backbone.name,
     )
-    config = {**teacher.get_config(), "trainable": True}
-    config["backbone"] = serialize_keras_object(backbone)
+    config = {**teacher.get_config(), "backbone": serialize_keras_object(backbone)}
     student = type(teacher).from_config(config)
+    student.trainable = True
     copy_layers(teacher, student, layers)
     return student
 

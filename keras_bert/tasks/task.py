@@ -394,7 +394,6 @@ class Task(TextTrainer):
             "backbone": serialize_keras_object(self.backbone),
             "preprocessor": self._preprocessor_config(),
             "name": self.name,
-            "trainable": self.trainable,
             **self._layer_states(),
             **{name: _plain(getattr(self, name)) for name in self.options},
         }
@@ -414,15 +413,12 @@ class Task(TextTrainer):
         cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
         config = dict(config)
-        trainable = config.pop("trainable", True)
         states = config.pop("layer_states", {})
         config["backbone"] = keras.saving.deserialize_keras_object(
             config["backbone"], custom_objects=custom_objects
         )
         task = cls(**config)
         restore_layer_states(task, states, task._parts_with_states)
-        if not trainable:  # True would unfreeze frozen layers inside
-            task.trainable = False
         return task
 
 

@@ -110,6 +110,7 @@ def test_the_teacher_stays_as_it_is():
     np.testing.assert_allclose(outputs_of(model, x, True)["teacher_logits"], expected, atol=1e-4)
     learning = {id(variable) for variable in model.trainable_variables}
     assert learning == {id(variable) for variable in student.trainable_variables}
+    assert all(weight.trainable for weight in teacher.weights)  # to train it elsewhere
     before = [weight.numpy().copy() for weight in teacher.weights]
     start = [weight.numpy().copy() for weight in student.trainable_weights]
     model.compile(keras.optimizers.SGD(0.1))
@@ -164,6 +165,7 @@ def test_the_loss_of_regressions_is_that_of_numpy():
 @pytest.mark.on_tensorflow
 def test_a_student_begins_with_the_teachers_layers():
     teacher = made(MaskedLM(Backbone(DEEP)))
+    teacher.trainable = False
     student = Distiller.student_from_teacher(
         teacher, layers=(0, 3), num_segments=0, pooler=False, dropout=0.1
     )
@@ -179,7 +181,7 @@ def test_a_student_begins_with_the_teachers_layers():
             np.testing.assert_array_equal(weight, value)
     table = student.backbone.token_embedding_table
     np.testing.assert_array_equal(table.numpy(), teacher.backbone.token_embedding_table.numpy())
-    assert student.trainable
+    assert len(student.trainable_variables) == len(student.weights)
 
 
 @pytest.mark.on_tensorflow
