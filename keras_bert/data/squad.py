@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -73,6 +74,7 @@ def read_squad(
     """Reads a JSON file in the format of SQuAD 1.1 or 2.0.
 
     The text of every answer is compared with the passage at its offset, which counts code points.
+    A question without an `id` gets its index in the file.
 
     Args:
         path: Path of the file, in UTF-8, or in UTF-16 with a byte order mark; gzip is decompressed.
@@ -150,6 +152,7 @@ class _Reader:
         self.has_unanswerable = False
         self.skipped: list[str] = []
         self._ids: set[str] = set()
+        self._indices = itertools.count()
 
     def file(self, examples: Iterable[QuestionExample]) -> SquadFile:
         questions = tuple(examples)
@@ -159,14 +162,14 @@ class _Reader:
         self, rows: Iterable[tuple[str, Mapping[str, Any]]]
     ) -> Iterator[QuestionExample]:
         contexts: dict[str, str] = {}
-        for index, (place, row) in enumerate(rows):
-            where = f"{self.path}, {place}"
+        for place, row in rows:
+            where, index = f"{self.path}, {place}", next(self._indices)
             try:
                 context = _text(row, "context", where)
                 # One string for all questions on a passage
                 context = contexts.setdefault(context, context)
-                question = {"id": index} | {k: v for k, v in row.items() if v is not None}
-                example = self._example(question, context, where, is_row=True)
+                question = {name: value for name, value in row.items() if value is not None}
+                example = self._example(question, index, context, where, is_row=True)
                 title = "" if row.get("title") is None else _text(row, "title", where)
                 yield dataclasses.replace(example, title=title)
             except SquadError as error:
@@ -194,17 +197,20 @@ class _Reader:
         except SquadError as error:
             self._skip(error)
             return
-        for index, question in enumerate(questions, start=1):
+        for number, question in enumerate(questions, start=1):
+            index, place = next(self._indices), f"{where}, question {number}"
             try:
-                example = self._example(question, context, f"{where}, question {index}")
+                example = self._example(question, index, context, place)
                 yield dataclasses.replace(example, title=title)
             except SquadError as error:
                 self._skip(error)
 
     def _example(
-        self, question: Any, context: str, where: str, is_row: bool = False
+        self, question: Any, index: int, context: str, where: str, is_row: bool = False
     ) -> QuestionExample:
         number = question.get("id") if isinstance(question, dict) else None
+        if isinstance(question, dict) and number is None:
+            number = index
         is_number = isinstance(number, int) and not isinstance(number, bool)
         question_id = str(number) if is_number else _text(question, "id", where)
         where += f" (id {shortened(question_id)})"

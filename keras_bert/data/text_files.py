@@ -7,19 +7,25 @@ import bz2
 import codecs
 import gzip
 import io
+import itertools
 import lzma
 import os
+import shlex
+import unicodedata
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import BinaryIO, cast
 
-from keras_bert.checks import importing
+from keras_bert.checks import importing, shortened
 from keras_bert.data.file_systems import open_file
 
 # Suffixes of compressed files; they are recognized by their first bytes
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 # Errors of compressed data
 UNREADABLE = (EOFError, OSError, lzma.LZMAError, zlib.error)
+# Number of lines from which the encoding of a file is guessed
+_LINES_SAMPLED = 200
 # UTF-32 first: its little-endian byte order mark begins with UTF-16's.
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
@@ -69,19 +75,60 @@ def decoded_lines(
 ) -> Iterator[str]:
     """Yields the lines of a binary file, such as standard input, as `read_lines` does."""
     number = 0
+    is_ascii = True
+    lines = byte_lines(file, name)
     try:
-        for line in byte_lines(file, name):
+        for line in lines:
             number += 1
             yield line.decode(encoding)
+            is_ascii = is_ascii and line.isascii()
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
+        advice = _encoding_advice(name, error, itertools.islice(lines, _LINES_SAMPLED), is_ascii)
         raise ValueError(
             f"{name}, line {number}: expected UTF-8, found byte 0x{byte:02x} at position "
-            f"{error.start} of the line; `iconv -f LATIN1 -t UTF-8` converts text of another "
-            "encoding, and `iconv -c -f UTF-8 -t UTF-8` removes single bytes that are not UTF-8"
+            f"{error.start} of the line. {advice}"
         ) from error
     except UNREADABLE as error:
         raise ValueError(f"{name}: cannot be read past line {number}: {error}") from error
+
+
+def _encoding_advice(
+    name: str | os.PathLike[str],
+    error: UnicodeDecodeError,
+    next_lines: Iterable[bytes],
+    was_ascii: bool,
+) -> str:
+    """Returns how to convert a file, by the encoding that the line and the next ones seem to have.
+
+    Args:
+        name: The name of the file.
+        error: The error of the line.
+        next_lines: Some of the lines after it.
+        was_ascii: Whether all lines before it have only ASCII characters.
+    """
+    files, path = "", Path(name)
+    if path.is_file() and plain_name(path.name) == path.name:
+        target = path.with_name(f"{path.stem}.utf8{path.suffix}")
+        files = f" {shlex.quote(str(path))} > {shlex.quote(str(target))}"
+    if not was_ascii:
+        return (
+            "The lines before it are UTF-8. "
+            f"`iconv -c -f UTF-8 -t UTF-8{files}` removes the bytes that are not."
+        )
+    import charset_normalizer  # This takes a tenth of a second.
+
+    sample = b"".join([error.object, *next_lines])
+    guess = charset_normalizer.from_bytes(sample, cp_exclusion=["utf_16", "utf_32"]).best()
+    encoding, text = "cp1252", "" if guess is None else str(guess)
+    # Among the code pages of Latin letters, which differ in few characters, the guess often errs.
+    if guess and not all("LATIN" in unicodedata.name(c, "") for c in text if c.isalpha()):
+        encoding = guess.encoding
+    excerpt = shortened(error.object.decode(encoding, errors="replace").strip())
+    return (
+        f"In the encoding {encoding.upper()} the line is {excerpt}. If this is right, "
+        f"`iconv -f {encoding.upper()} -t UTF-8{files}` converts the file."
+    )
 
 
 def byte_lines(file: BinaryIO, name: str | os.PathLike[str]) -> Iterator[bytes]:

@@ -150,6 +150,14 @@ MALFORMED = {
 }
 
 
+def test_read_squad_without_ids(tmp_path):
+    value = content("v2.0")
+    del question(value)["id"]
+    question(value, 2)["id"] = None
+    file = read_squad(write(tmp_path / "squad.json", value))
+    assert [example.id for example in file.examples] == ["0", "q2", "2"]
+
+
 @pytest.mark.parametrize("case", MALFORMED)
 def test_a_malformed_file_names_the_place(tmp_path, case):
     change, message = MALFORMED[case]

@@ -3,6 +3,8 @@
 import gzip
 import io
 import json
+import re
+import subprocess
 
 import pytest
 
@@ -57,3 +59,36 @@ def test_files_that_are_not_text_are_named(tmp_path, content, message):
             read(path)
     with pytest.raises(SquadError, match=rf"a\.txt.*{message}"):
         load_json(path)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("cp949", "리뷰,별점\n배송이 빠르고 좋아요,5\n"),
+        ("shift_jis", "本文,評価\nこの製品は大変良いです。,5\n"),
+        ("gb18030", "评论,评分\n这部电影很好看，我非常喜欢。,5\n"),
+        ("cp1251", "отзыв,оценка\nОчень хороший фильм.,5\n"),
+        ("cp1252", "avis,note\nLe café était très agréable à Genève,5\n"),
+    ],
+)
+def test_read_lines_encoding_advice(tmp_path, encoding, text):
+    path = tmp_path / "my reviews.csv"
+    path.write_bytes(text.encode(encoding))
+    with pytest.raises(ValueError, match="the line is") as error:
+        list(read_lines(path))
+    follow_advice(str(error.value))
+    assert "".join(read_lines(tmp_path / "my reviews.utf8.csv")) == text
+
+
+def test_read_lines_advice_for_single_bytes(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("리뷰가 좋아요\n".encode() + b"a\xffb\n")
+    with pytest.raises(ValueError, match="removes the bytes") as error:
+        list(read_lines(path))
+    follow_advice(str(error.value))
+    assert list(read_lines(tmp_path / "a.utf8.txt")) == ["리뷰가 좋아요\n", "ab\n"]
+
+
+def follow_advice(message):
+    """Runs the command between backquotes; `iconv -c` exits with 1 if it removed a byte."""
+    subprocess.run(re.search("`(.*)`", message)[1], shell=True, check="-c" not in message)

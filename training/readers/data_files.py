@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import re
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -369,9 +370,15 @@ def _no_such_name(role: str, column: str, names: list[str], header: bool) -> str
 
 
 def _did_you_mean(column: str, names: Iterable[str]) -> str:
+    """Returns the columns with similar names; of several, any may be meant."""
     by_spelling = {name.casefold(): name for name in names}
-    close = difflib.get_close_matches(column.casefold(), by_spelling, n=1)
-    return f" (did you mean {by_spelling[close[0]]!r}?)" if close else ""
+    wanted = column.casefold()
+    close = {
+        *difflib.get_close_matches(wanted, by_spelling, n=len(by_spelling) or 1),
+        *(name for name in by_spelling if wanted in re.split(r"[\W_]+", name)),
+    }
+    similar = [repr(name) for folded, name in by_spelling.items() if folded in close]
+    return f" (did you mean {' or '.join(similar)}?)" if similar else ""
 
 
 def _rows_of_records(

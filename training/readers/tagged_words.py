@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -27,13 +27,18 @@ from keras_bert.data.tagging_schemes import (
 )
 
 from ..engine.options import ProgramConfig, check_one_of
-from .data_files import has_records, read_records
+from .data_files import data_suffix, has_records, read_records
 from .data_splits import hold_out_tenth, stratified_sample
 from .values import BadRows, excerpt, row_error
 
 # The fields of words, and of their labels, in rows with lists; the first that a row has is read
 WORDS = ("words", "tokens")
 LABELS = ("labels", "tags", "ner_tags", "pos_tags", "upos")
+# In lower case, the columns of a word, and of its label, in tables with a word in each row
+_WORD = ("word", "token")
+_LABEL = ("label", "tag", "ner_tag", "ner", "pos")
+# What the name of the column begins with that tells the sentence of a word
+_SENTENCE = "sent"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,10 +67,13 @@ class WordColumns(ProgramConfig):
     def read_words(self, path: str, labeled: bool = True, *, skip_bad: bool = False) -> TaggedText:
         """Reads the words of a file, with or without their labels.
 
-        Rows of JSON, Parquet and Arrow have lists in the fields `WORDS` and `LABELS`.
+        Rows of JSON, Parquet and Arrow have lists in the fields `WORDS` and `LABELS`. Rows of CSV
+        and Excel files have a word and its label, in the columns `word_columns`.
         """
         if has_records(Path(path)):
             return _read_lists(Path(path), labeled, BadRows(collect=skip_bad))
+        if data_suffix(Path(path)) in (".csv", ".xlsx"):
+            return _read_table(Path(path), labeled, BadRows(collect=skip_bad))
         return read_conll(
             path,
             word_column=self.word_column,
@@ -101,6 +109,49 @@ def _read_lists(path: Path, labeled: bool, bad: BadRows) -> TaggedText:
     return TaggedText(
         words, labels if labeled else None, path=str(path), skipped=tuple(bad.messages)
     )
+
+
+def _read_table(path: Path, labeled: bool, bad: BadRows) -> TaggedText:
+    """Reads a table with a word in each row; a new value in the column of sentences begins one.
+
+    In later rows of a sentence, this column has the same value or is empty.
+    """
+    words: list[list[str]] = []
+    labels: list[list[str]] = []
+    current = ""
+    for place, record in read_records(path, bad=bad):
+        sentence, *columns = word_columns(record)
+        if labeled and not columns[-1] and columns[0]:
+            raise MissingLabelsError(f"{path}: no column of labels in {excerpt([*record], 300)}")
+        if not sentence or not columns[0]:
+            raise ValueError(
+                f"{path} must have the columns Sentence, Word and Tag, with a word in each row. "
+                f"Received: {excerpt([*record], 300)}. Rename the columns, or write each word with "
+                "its tag on a line, and an empty line after each sentence, to a .conll file."
+            )
+        if record[sentence] not in ("", current) or not words:
+            current = record[sentence]
+            words.append([])
+            labels.append([])
+        values = [record[column].strip() for column in columns if column]
+        if all(values):
+            words[-1].append(values[0])
+            labels[-1].append(values[-1])
+        else:
+            bad.add(row_error(path, place, f"a cell is empty: {excerpt(record)}"))
+    sentences = [index for index, own in enumerate(words) if own]
+    if not sentences:
+        raise ValueError(f"{path}: no sentences")
+    text = TaggedText(words, labels if labeled else None, path=str(path), skipped=(*bad.messages,))
+    return _sentences(text, [[index] for index in sentences])
+
+
+def word_columns(names: Iterable[str]) -> tuple[str, str, str]:
+    """Returns the columns of the sentence, the word and its label of a table; "" if it has none."""
+    by_lower_case = {name.casefold(): name for name in names}
+    sentence = next((name for name in by_lower_case if name.startswith(_SENTENCE)), "")
+    word, label = (next((n for n in known if n in by_lower_case), "") for known in (_WORD, _LABEL))
+    return tuple(by_lower_case.get(name, "") for name in (sentence, word, label))
 
 
 def _strings(record: Mapping[str, Any], names: Sequence[str]) -> list[str]:

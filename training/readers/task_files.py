@@ -23,7 +23,7 @@ from .data_files import (
     read_records,
 )
 from .question_files import COLUMNS, is_nested
-from .tagged_words import LABELS, WORDS
+from .tagged_words import LABELS, WORDS, word_columns
 from .values import BadRows
 
 # Columns of two texts. Those after the first are taken where no column is named `text`.
@@ -106,7 +106,8 @@ def task_of_file(
     else:
         record = dict.fromkeys(next((cells for _, cells in read_cells(path, kind)), []))
     names = set(record)
-    if names.intersection(WORDS) and names.intersection(LABELS):
+    has_lists = names.intersection(WORDS) and names.intersection(LABELS)
+    if has_lists or (text is None and all(word_columns(record))):
         return FileTask("tagging", f"{path} has words and their labels")
     if fields := choice_files.telling_fields(record):
         return FileTask("choice", f"{path} has {' and '.join(fields)}")

@@ -425,3 +425,11 @@ def test_all_malformed_rows_are_collected_at_once(format, tmp_path):
         assert data.texts == ["good", "bad", "fine", "end"]
     with pytest.raises(ValueError, match=r"a\..*: "):
         read_text(path)
+
+
+def test_missing_column_names_all_similar_ones(tmp_path):
+    # As in SNLI and KLUE-NLI, where label5 is what one annotator chose
+    path = tmp_path / "nli.csv"
+    path.write_text("premise,hypothesis,gold_label,label5\na,b,x,y\n")
+    with pytest.raises(ValueError, match=r"did you mean 'gold_label' or 'label5'\?"):
+        read_columns(path, "csv", {"text": "premise", "label": "label"}, "auto")

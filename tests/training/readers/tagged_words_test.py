@@ -27,6 +27,23 @@ def test_lists_in_json_lines_are_read(tmp_path):
     assert task_of_file(path).name == "tagging"
 
 
+def test_read_words_from_a_table(tmp_path):
+    path = tmp_path / "ner_dataset.csv"
+    path.write_text(
+        'Sentence #,Word,POS,Tag\nSentence: 1,Ann,NNP,B-PER\n,sang,VBD,O\n,",",",",O\n'
+        "Sentence: 2,Bob,NNP,B-PER\n,,NNP,O\n"
+    )
+    text = WordColumns().read_words(str(path), skip_bad=True)
+    assert text.words == [["Ann", "sang", ","], ["Bob"]]
+    assert text.labels == [["B-PER", "O", "O"], ["B-PER"]]
+    assert len(text.skipped) == 1
+    with pytest.raises(ValueError, match="line 6: a cell is empty"):
+        WordColumns().read_words(str(path))
+    path.write_text("Word,Tag\nAnn,B-PER\n")
+    with pytest.raises(ValueError, match=r"must have the columns Sentence, Word and Tag.*\.conll"):
+        WordColumns().read_words(str(path))
+
+
 @pytest.mark.parametrize("is_wrapped", [False, True])
 def test_numbers_of_labels_become_their_names(is_wrapped, tmp_path):
     label = {"names": ["O", "B-PER"], "_type": "ClassLabel"}

@@ -20,6 +20,8 @@ FILES = {
     "train.conllu": ("# text = EU\n1\tEU\tEU\tPROPN\t_\t_\t0\troot\t_\t_\n", "tagging"),
     "tags.txt": ("-DOCSTART- -X- O\n\nEU NNP I-ORG\nrejects VBZ O\n\n", "tagging"),
     "tags.tsv": ("EU\tB-ORG\nrejects\tO\n", "tagging"),
+    "ner.csv": ("Sentence #,Word,POS,Tag\nSentence: 1,EU,NNP,B-org\n", "tagging"),
+    "words.csv": ("word,label\nEU,name\n", "classification"),
     "train.json": (json.dumps(SQUAD), "questions"),
     "deep.json": ('{"a":' * 100_000, "questions"),
     "indented.json": (json.dumps(SQUAD, indent=1), "questions"),
