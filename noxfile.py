@@ -279,7 +279,7 @@ def newcomer(session: nox.Session, backend: str) -> None:
     if backend != "tensorflow":
         page = Path("docs/start/install.md").read_text("utf-8")
         (install,) = [code for code in _commands(page) if "--no-deps -e" in code]
-        trained = ("runs/finetune/export/1", "runs/finetune/seed_1/model.keras")
+        trained = ("runs/emoji/export/1", "runs/emoji/seed_1/model.keras")
         predict, serve = (code.replace(*trained) for code in (predict, serve))
     steps = {
         "install": re.sub(r'-e "?\.(\[[\w,]+\])?"?', rf'"{wheel}\1"', install),

@@ -2,9 +2,9 @@
 """Scores a saved model, or a file of predictions, on a labeled file with the official metrics.
 
     python -m training.evaluate --data_file=dev.tsv --text=review --label=stars \\
-        --model=runs/finetune/seed_1/model.keras --report_dir=report
+        --model=runs/reviews/seed_1/model.keras --report_dir=report
     python -m training.evaluate --data_file=dev-v1.1.json \\
-        --model='runs/finetune_squad/seed_*/model.keras'
+        --model='runs/squad/seed_*/model.keras'
     python -m training.evaluate --data_file=dev-v1.1.json --answers=predictions.json
     python -m training.evaluate --data_file=dev.conll --answers=predicted.conll
 
@@ -49,9 +49,18 @@ _REPORT = "report.html"
 
 
 def main(config: EvaluateConfig) -> None:
-    print(json.dumps(evaluate(config), indent=2))
+    print(json.dumps(_rounded(evaluate(config)), indent=2))
     if config.report_dir:
         print(f"report: {Path(config.report_dir, _REPORT)}", file=sys.stderr)
+
+
+def _rounded(scores: Any) -> Any:
+    """Returns scores with two decimals, as tables have them."""
+    if isinstance(scores, dict):
+        return {name: _rounded(value) for name, value in scores.items()}
+    if isinstance(scores, list):
+        return list(map(_rounded, scores))
+    return round(scores, 2) if isinstance(scores, float) else scores
 
 
 def evaluate(config: EvaluateConfig) -> dict[str, Any]:

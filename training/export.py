@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exports a trained model for serving: a SavedModel that takes text, ONNX, OpenVINO or LiteRT.
 
-    python -m training.export --model=runs/finetune/seed_1/model.keras --output=export/sst2/1
-    python -m training.export --model=runs/finetune/seed_1/model.keras --deploy_to=models/sst2
-    python -m training.export --model=runs/finetune/seed_1/model.keras --output=sst2_hf \\
+    python -m training.export --model=runs/reviews/seed_1/model.keras --output=export/sst2/1
+    python -m training.export --model=runs/reviews/seed_1/model.keras --deploy_to=models/sst2
+    python -m training.export --model=runs/reviews/seed_1/model.keras --output=sst2_hf \\
         --export_format=hugging_face
-    python -m training.export --model=runs/finetune/seed_1/model.keras --output=sst2.xml \\
+    python -m training.export --model=runs/reviews/seed_1/model.keras --output=sst2.xml \\
         --takes_text --dtype=int8 --calibration_file=reviews.csv --text=review
-    python -m training.export --model='runs/finetune/seed_*/model.keras' --output=export/sst2/1
+    python -m training.export --model='runs/reviews/seed_*/model.keras' --output=export/sst2/1
 
 Several models are exported as one, an ensemble, which averages their predictions.
 `--deploy_to` adds a version to a folder that a running TensorFlow Serving watches: the new version

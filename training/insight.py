@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a page about what a model has learned: reasons for its answers, attention, bias, cost.
 
-    python -m training.insight --model=runs/finetune/seed_1/model.keras --data_file=dev.tsv \\
+    python -m training.insight --model=runs/reviews/seed_1/model.keras --data_file=dev.tsv \\
         --text=sentence --report_dir=report
     python -m training.insight --model=runs/wikitext2_cpu/preset \\
         --data_file=wikitext-2.valid.tokens --crows_pairs=crows_pairs_anonymized.csv \\

@@ -299,7 +299,7 @@ def _baselines(kind: str, parts: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     if kind == "text":
         metrics = classifier_scores.metrics_for(train.num_classes)
-        return {name: baselines.of_text(train, dev, metrics)}
+        return baselines.of_text(train, {name: dev}, metrics)
     if kind == "tagging":
         return {name: baselines.of_tags(train, dev)}
     if kind == "choice":

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Predicts with any trained model on a file or on standard input, and writes JSON Lines.
 
-    python -m training.predict --model=runs/finetune/export/1 --input=reviews.txt
-    python -m training.predict --model=runs/finetune/export/1 --input=reviews.csv --text=review
+    python -m training.predict --model=runs/reviews/export/1 --input=reviews.txt
+    python -m training.predict --model=runs/reviews/export/1 --input=reviews.csv --text=review
     cat questions.jsonl | python -m training.predict --model=runs/squad/seed_1/model.keras
-    python -m training.predict --model='runs/finetune/seed_*/model.keras' --input=reviews.txt
+    python -m training.predict --model='runs/reviews/seed_*/model.keras' --input=reviews.txt
 
 The model is a folder written by `export`, or the `.keras` file of a task; several files are an
 ensemble, which averages their predictions. The program reads the same formats as training and

@@ -33,7 +33,7 @@ from keras_bert import minilm
 
 from .engine import child_programs, example_request, output_folder, program
 from .engine.options import PositiveInt, ProgramConfig, Seed
-from .jobs.classification import score_classifier
+from .jobs.classification import logits, score_logits
 from .readers.emoji import split_emoji, write_emoji
 from .readers.labeled_text import LabeledText
 
@@ -154,8 +154,11 @@ def _print_scores(classifier: TextClassifier, train: LabeledText, test: LabeledT
     from .scores import baselines, classifier_scores
 
     metrics = classifier_scores.metrics_for(train.num_classes)
-    rows = with_spaces(baselines.of_text(train, test, metrics))
-    rows = {**rows, "fine-tuned MiniLM": score_classifier(classifier, test, metrics)}
+    rows = with_spaces(baselines.of_text(train, {"test": test}, metrics)["test"])
+    rows = {
+        **rows,
+        "fine-tuned MiniLM": score_logits(classifier, logits(classifier, test), test, metrics),
+    }
     print("\n" + text_table(*of_records("on the test set", rows)))
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serves trained models over HTTP, to clients of several protocols.
 
-    python -m training.serve --model=runs/finetune/export/1
-    python -m training.serve --model=runs/finetune/seed_1/model.keras --port=0
+    python -m training.serve --model=runs/reviews/export/1
+    python -m training.serve --model=runs/reviews/seed_1/model.keras --port=0
     python -m training.serve --model=sst2=runs/sst2/export/1,minilm=export/minilm/1
     curl http://127.0.0.1:8501/v1/models/model:predict -d '{"instances": ["a gripping film"]}'
 

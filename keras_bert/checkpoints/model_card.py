@@ -130,7 +130,8 @@ def _scores(results: Mapping[str, Any]) -> str:
         baselines = results.get("baselines", {}).get(split, {})
         lines.append(_table(split, {"this model": scores, **with_spaces(baselines)}))
     if results.get("by_class"):
-        lines.append(_table(f"{best['by']}, by class", results["by_class"]))
+        split = "test" if "test" in best["scores"] else best["by"]
+        lines.append(_table(f"{split}, by class", results["by_class"]))
     return "\n\n".join(lines)
 
 

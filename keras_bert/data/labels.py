@@ -66,6 +66,22 @@ class LabelRules:
         ids = checked_ids(array, self.num_ids, lowest=self.lowest, first_row=first_row)
         return ids.astype("int32")
 
+    def best_constant(self, labels: Any, weights: Any = None) -> np.ndarray[Any, Any] | None:
+        """Returns the outputs with the lowest loss among those that are equal for all rows.
+
+        They are the mean of scores; `None` for classes, whose heads start at 0.
+
+        Args:
+            labels: Targets, as from `read`.
+            weights: The sample weights, or `None`.
+        """
+        if not self.is_score:
+            return None
+        labels, weights = labels.reshape(-1), _row_weights(labels, weights)
+        weights = np.where(np.isfinite(labels), weights, 0.0)
+        mean = np.average(np.nan_to_num(labels), weights=weights) if weights.any() else 0.0
+        return np.array([mean], "float32")
+
 
 @dataclasses.dataclass(frozen=True)
 class MultiLabelRules(LabelRules):
@@ -100,6 +116,20 @@ class MultiLabelRules(LabelRules):
                     f"of names, or {self.num_ids} values 0 or 1."
                 )
         return targets
+
+    def best_constant(self, labels: Any, weights: Any = None) -> np.ndarray[Any, Any] | None:
+        """Returns the log odds of each label, float32 `(classes,)`.
+
+        Half a row more has each label, and half a row more has none.
+        """
+        weights = _row_weights(labels, weights)
+        counts = weights @ labels
+        return np.asarray(np.log(counts + 0.5) - np.log(weights.sum() - counts + 0.5), "float32")
+
+
+def _row_weights(labels: np.ndarray[Any, Any], weights: Any) -> np.ndarray[Any, Any]:
+    """Returns the weight of each row, float64 `(rows,)`, 1 by default."""
+    return np.ones(len(labels)) if weights is None else np.asarray(weights, "float64").reshape(-1)
 
 
 def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | None) -> int:

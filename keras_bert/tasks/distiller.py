@@ -189,6 +189,11 @@ class Distiller(CustomObjective, Task):
         return self.backbone
 
     @property
+    def head(self) -> Any:
+        """The head of the student; `None` for a masked LM."""
+        return getattr(self.student_task, "head", None)
+
+    @property
     def preprocessor(self) -> Any:
         """The preprocessor of the student."""
         return self.student_task.preprocessor

@@ -336,13 +336,19 @@ class TextClassifier(Task):
             raise ValueError(f"top_k is {top_k}; it must be None for a regression.")
         x = listed(x)
         logits = self.predict(x, batch_size=batch_size, verbose=verbose)
+        return as_given(x, self.answers_from_logits(logits, top_k))
+
+    def answers_from_logits(
+        self, logits: np.ndarray[Any, Any], top_k: int | None = None
+    ) -> list[Any]:
+        """Converts the outputs of `predict` to a list of the answers of `classify`."""
         if self.is_regression:
-            return as_given(x, [{"score": float(row[0])} for row in logits])
+            return [{"score": float(row[0])} for row in logits]
         probabilities = self._probabilities(logits)
         if self.multi_label and top_k is None:
-            return as_given(x, list(map(self._applying_labels, probabilities)))
+            return list(map(self._applying_labels, probabilities))
         answers = [self._best_classes(row, top_k or 1) for row in probabilities]
-        return as_given(x, answers if top_k else [best for (best,) in answers])
+        return answers if top_k else [best for (best,) in answers]
 
     def classify_zero_shot(
         self,

@@ -536,6 +536,10 @@ class TextTrainer(TokenModel):
                 with `initial_epoch`, it resumes training in the middle of the last epoch.
             **kwargs: Other arguments of `keras.Model.fit`.
 
+        The bias of a new head, which is 0, is first set to the log odds of each label (with several
+        labels) or to the mean score, if the labels are in memory: AdamW would need hundreds of
+        steps to move it that far.
+
         With gradient accumulation, an update is the same as for one batch of all rows or tokens of
         its micro-batches, except that in-batch negatives come from one micro-batch. The
         micro-batches that remain at the end of an epoch make an update too. There is a warning if a
@@ -579,6 +583,7 @@ class TextTrainer(TokenModel):
             rows, validation_rows = rows.split(validation_split)
             validation_split = 0.0
         x, y, sample_weight = self._model_data(rows, x, options)
+        self._start_head(rows, options)
         first_epoch = kwargs.get("initial_epoch", 0)
         in_update = steps_in_update(self.optimizer) if self.compiled else 1
         # If `initial_batch` is within an update, its earlier micro-batches are read, but not
@@ -995,6 +1000,19 @@ class TextTrainer(TokenModel):
         return compiles_each_shape() or bool(self.jit_compile)
 
     # === Labels and features ===
+
+    def _start_head(self, rows: InputAdapter | Features, options: BatchOptions) -> None:
+        """Sets the bias of a new head to the best constant output for the labels in memory."""
+        bias = getattr(getattr(getattr(self, "head", None), "dense", None), "bias", None)
+        names = ("y", "sample_weight") if isinstance(rows, Features) else ("labels", "weights")
+        labels, weights = (getattr(rows, name, None) for name in names)
+        if bias is None or not bias.trainable or labels is None:
+            return
+        if ops.any(ops.not_equal(bias, 0)):
+            return
+        value = self._label_rules(options).best_constant(np.asarray(labels), weights)
+        if value is not None and value.shape == bias.shape:
+            bias.assign(value)
 
     def _label_rules(self, options: BatchOptions) -> LabelRules:
         """Returns the rules for labels of text; overridden by tasks with classes."""

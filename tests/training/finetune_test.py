@@ -95,15 +95,16 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path, monkeypatch
         assert (folder / f"seed_{seed}" / "model.keras").exists()
         assert (folder / f"seed_{seed}" / "curves.png").read_bytes()[1:4] == b"PNG"
     answers = (folder / "answers.tsv").read_text().splitlines()
-    assert answers[0] == "label\tscore"
+    assert answers[0].startswith("label\tscore\ttrue_label")
     assert len(answers) == 25
     assert predicted.count(24) == 1  # for the answers and the scores of the test file
     labels = [line.split("\t")[1] for line in reviews.read_text().splitlines()[1:]]
     right = [
         answer.split("\t")[0] == label for answer, label in zip(answers[1:], labels, strict=True)
     ]
-    test_scores = json.loads((folder / "test_scores.json").read_text())
-    assert test_scores["accuracy"] == pytest.approx(100 * sum(right) / 24)
+    best = results["kept"]
+    assert best["scores"]["test"]["accuracy"] == pytest.approx(100 * sum(right) / 24)
+    assert set(results["baselines"]["test"]) == {"majority", "bag_of_words"}
     assert (folder / "export" / "1" / "saved_model.pb").exists()
     assert not list(folder.rglob("*partial*"))
     sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 16}
@@ -112,10 +113,10 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path, monkeypatch
         results["encoder"]["parameters"]
         == TextClassifier.from_preset(preset, num_classes=2).backbone.count_params()
     )
-    best = results["kept"]
-    assert best["scores"] == results["runs"][best["seed"] - 1]["best"]
+    of_dev = results["runs"][best["seed"] - 1]["best"]
+    assert best["scores"] == {**of_dev, "test": best["scores"]["test"]}
     assert [row["rows"] for row in results["by_class"].values()] == [
-        count_rows(config_data.parts()["dev"])[name] for name in results["by_class"]
+        count_rows(config_data.parts()["test"])[name] for name in results["by_class"]
     ]
     assert set(results["seconds"]) == {"building", "training", "scoring", "answers", "export"}
     assert min(results["seconds"].values()) > 0
@@ -432,7 +433,7 @@ def test_several_labels_from_a_file_to_answers(preset, tmp_path):
         "micro_f1": 100 * f1_score(truth, predicted, average="micro"),
         "macro_f1": 100 * f1_score(truth, predicted, average="macro"),
     }
-    scores = json.loads((tmp_path / "run" / "test_scores.json").read_text())
+    scores = results["kept"]["scores"]["test"]
     assert scores == pytest.approx(expected)
     evaluated = evaluate(
         EvaluateConfig(
@@ -442,5 +443,5 @@ def test_several_labels_from_a_file_to_answers(preset, tmp_path):
     assert evaluated == pytest.approx(expected)
     with open(tmp_path / "run" / "answers.tsv", newline="") as file:
         header, *answers = csv.reader(file, delimiter="\t")
-    assert header == ["labels", "scores"]
-    assert [set(json.loads(labels)) for labels, _ in answers] == labels_of_rows
+    assert header == ["labels", "scores", "true_label", "text"]
+    assert [set(json.loads(labels)) for labels, *_ in answers] == labels_of_rows

@@ -54,11 +54,11 @@ def describe(record: Mapping[str, Any], points: float | None = None) -> str:
     Example:
 
     >>> describe({"hours": 0.5, "training_flops": 3e15, "price": 0.75}, points=10.0)
-    'Cost: 3 PFLOP of training, price 0.75; a point over the best baseline: 3 min, price 0.075'
+    'Cost: 3 PFLOP in training, price 0.75; per point above the best baseline: 3 min, price 0.075'
     """
     parts = []
     if "training_flops" in record:
-        parts.append(f"{operations(record['training_flops'])} of training")
+        parts.append(f"{operations(record['training_flops'])} in training")
     if "energy_kwh" in record:
         parts.append(
             f"{kilowatt_hours(record['energy_kwh'])} ({record['energy_is']}), "
@@ -75,7 +75,7 @@ def describe(record: Mapping[str, Any], points: float | None = None) -> str:
             of_point.append(kilowatt_hours(record["energy_kwh"] / points))
         if "price" in record:
             of_point.append(f"price {record['price'] / points:.3g}")
-        line += f"; a point over the best baseline: {', '.join(of_point)}"
+        line += f"; per point above the best baseline: {', '.join(of_point)}"
     return line
 
 

@@ -37,7 +37,7 @@ from .finetuning_config import ENCODER_SIZES, FineTuningConfig, LabeledFilesConf
 from .job import DevScores, Job, Training
 from .options import HOST_OPTIONS
 from .output_folder import NotFiniteError
-from .progress import Progress, TimeLeft
+from .progress import Progress, TimeLeft, in_percent
 from .run_report import timed
 from .seed_runs import FitEpoch, SeedRun, run_fingerprint
 
@@ -252,7 +252,10 @@ def run(
     hosts.barrier()  # The first process has written the models.
     load = functools.cache(functools.partial(job.load, best.model_path))
     with timed(results["seconds"], "answers"), hosts.working_folder(folder) as target:
-        results |= job.report(load, Path(best.model_path).parent, target)
+        reported = job.report(load, Path(best.model_path).parent, target)
+    if "test" in reported:
+        results["kept"]["scores"] = {**best.best, "test": reported.pop("test")}
+    results |= reported
     if config.export and hosts.is_main_process() and can_export():
         target = folder / "export" / "1"
         # A server may watch the folder: an export that is up to date is not replaced.
@@ -338,7 +341,9 @@ def train(
         final=evaluation.by_epoch[-1],
         best=evaluation.by_epoch[evaluation.best_epoch - 1],
         best_epoch=evaluation.best_epoch,
-        history={name: [record[name] for record in records] for name in records[0]},
+        history={
+            name: [record[name] for record in map(in_percent, records)] for name in records[0]
+        },
         evaluations=evaluation.records(),
         examples_per_second=trained_rows / evaluation.training_seconds,
         model_path=os.fspath(seed_run.model_path),
@@ -463,6 +468,8 @@ class DevEvaluation(keras.callbacks.Callback):
         self.by_epoch.append(dev_scores)
         first = next(iter(dev_scores.values()))
         if logs is not None:
+            if self.job.dev_loss is not None:
+                logs["dev_loss"] = self.job.dev_loss
             logs.update({f"dev_{name}": value for name, value in first.items()})
         # The progress line has those of the first development set.
         for name, scores in list(dev_scores.items())[1:]:

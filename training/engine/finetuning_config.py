@@ -13,7 +13,7 @@ import dataclasses
 import math
 import os
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from absl import logging
 
@@ -66,7 +66,8 @@ class FineTuningConfig(ProgramConfig):
         sequence_length: Maximum length of a row in tokens; longer texts are truncated.
         seed: Seed of the first run; it determines the new head's weights, dropout and the order of
             the rows.
-        output_dir: Folder for models, scores and plots.
+        output_dir: Folder for models, scores and plots; by default in runs, with the name of the
+            training file, the GLUE task or the data_dir.
         tensorboard: Whether to write logs for TensorBoard to output_dir.
         checkpoint_seconds: Seconds of training between two checkpoints, from which the same command
             resumes an interrupted run; 0 writes a checkpoint after each batch.
@@ -87,7 +88,7 @@ class FineTuningConfig(ProgramConfig):
     layer_decay: PositiveFraction = 1.0
     sequence_length: PositiveInt = 128
     seed: Seed = 1
-    output_dir: str = "runs"
+    output_dir: str = ""
     tensorboard: bool = False
     checkpoint_seconds: NonNegativeFloat = 180.0
     compute: DeviceOptions = dataclasses.field(default_factory=DeviceOptions)
@@ -108,6 +109,14 @@ class FineTuningConfig(ProgramConfig):
                 f"batch (--batch_size by --accumulation) and of {SCORED_ROWS}, the rows of a batch "
                 "that is scored"
             )
+
+    def with_output_dir(self) -> Self:
+        """Returns the config with a folder in `runs` if `output_dir` is empty."""
+        if self.output_dir:
+            return self
+        names = (getattr(self, "train_file", ""), getattr(self, "task", ""), self.data_dir)
+        name = next(filter(None, names), "finetune")
+        return self.replace(output_dir=f"runs/{Path(name).resolve().name.partition('.')[0]}")
 
     def path(self, name: str, content: str) -> str:
         """Returns the path of a file that the config names.

@@ -77,6 +77,16 @@ class JobData:
         dev = self.dev if isinstance(self.dev, dict) else {"dev": self.dev}
         return {"train": self.train, **dev} | ({"test": self.test} if self.test else {})
 
+    @property
+    def has_test_labels(self) -> bool:
+        """Whether there is a test set that can be scored."""
+        return self.test is not None and self.test.labels is not None
+
+    def scored(self) -> dict[str, Any]:
+        """Returns the parts to score by name: the development sets, and a labeled test set."""
+        left_out = {"train"} if self.has_test_labels else {"train", "test"}
+        return {name: part for name, part in self.parts().items() if name not in left_out}
+
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
@@ -132,6 +142,8 @@ class Job:
     example_input: ClassVar[str] = ""
     # The fields of a row that is sent to a server of the model
     fields: ClassVar[tuple[str, ...]] = ("text",)
+    # The loss on the development set at the last `score`; `None` if it is unknown
+    dev_loss: float | None = None
 
     def __init__(self, config: LabeledFilesConfig, data: Any, preset: str) -> None:
         self.config: Any = complete(config, len(data.train), preset)
@@ -153,7 +165,7 @@ class Job:
         raise NotImplementedError
 
     def baselines(self) -> dict[str, Baselines]:
-        """Returns the scores of simple baselines, by development set."""
+        """Returns the scores of simple baselines on each part of `JobData.scored`."""
         raise NotImplementedError
 
     def build(self, seed: int) -> Training:
@@ -192,7 +204,8 @@ class Job:
         `best` is the folder of its seed, and `folder` the one to write to.
 
         Returns:
-            Entries to add to `results.json`.
+            Entries to add to `results.json`. Of these, `test` has the scores on a labeled test
+            set, and `by_class` those by class of the test set, or else of the development set.
         """
         return {}
 

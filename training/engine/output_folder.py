@@ -95,6 +95,26 @@ def locked(
             _locked.remove(path)
 
 
+def check_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Checks, before data are read, that a run in a folder has the same options.
+
+    Seeds may differ, and so may options that one of the runs leaves to its data.
+
+    Raises:
+        OtherSettingsError: If another option differs.
+    """
+    file = folder / _SETTINGS_FILE
+    if not (file.is_file() and _has_results(folder)):
+        return
+    before, now = json.loads(file.read_text(encoding="utf-8")), json.loads(json.dumps(settings))
+    names = [name for name in now if None not in (before.get(name), now[name])]
+    if any(before[name] != now[name] for name in names if name not in ("seed", "num_seeds")):
+        raise OtherSettingsError(
+            f"{folder} contains a run of other settings; choose another --output_dir, or remove "
+            f"that folder ({_differences(file, settings)})"
+        )
+
+
 def _differences(file: Path, settings: Mapping[str, Any]) -> str:
     """Describes in which options a run differs from that whose options a file has."""
     before = json.loads(file.read_text(encoding="utf-8"))

@@ -22,11 +22,11 @@ from typing import Any
 
 from absl import app, flags, logging
 
-from keras_bert import aliases, checks
+from keras_bert import aliases, checks, minilm
 
 from ..readers import data_inspection
 from ..readers.data_splits import counts_table
-from . import child_programs, config_flags, interrupts, output_folder, run_report
+from . import child_programs, config_flags, interrupts, output_folder, run_presets, run_report
 from .interrupts import INTERRUPTED, NOTHING
 from .job import Job
 from .options import DeviceOptions, HostOptions
@@ -320,6 +320,8 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
     """Reads and validates the files of a run, trains, and prints the report."""
     require(TRAINING_LIBRARIES, "training")
     with joined_hosts(config.hosts, config.compute):
+        output_folder.check_same_settings(Path(config.output_dir), config.settings())
+        check_preset(config.preset)
         start = time.perf_counter()
         data = job_class.read(config)
         seconds = {"reading": time.perf_counter() - start}
@@ -338,6 +340,20 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
         ):
             results = finetuning.run(job_class, config, data, meter)
         print(run_report.report(results, seconds, job_class.example_input, job_class.fields))
+
+
+def check_preset(preset: str) -> None:
+    """Checks that a checkpoint can be opened, unless it is a folder or a run; reads no weights.
+
+    Raises:
+        CheckpointError: If it is not found.
+    """
+    if preset == minilm.NAME or Path(preset).is_dir() or run_presets.find_model(Path(preset)):
+        return
+    import_quietly()
+    from keras_bert import checkpoints
+
+    checkpoints.open_checkpoint(preset, weights=False)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -157,7 +157,8 @@ class Progress(keras.callbacks.Callback):
             seconds = duration(self._last - self._begin)
             metrics = self.metrics(logs or {})
             time_left = self.time_left.text()
-            words = [self._title, f"{self._done} steps", metrics, seconds, time_left]
+            steps = f"{self._done}{f' of {self._steps}' if self._first else ''} steps"
+            words = [self._title, steps, metrics, seconds, time_left]
             line = ", ".join(filter(None, words))
         print(line, flush=True)
 
@@ -173,11 +174,20 @@ class Progress(keras.callbacks.Callback):
             self._bar = None
 
 
-def _metrics(logs: dict[str, Any]) -> str:
-    """Formats metrics; accuracies of Keras are fractions, scores on development sets percents."""
-    percents = {
-        name: 100 * float(value)
-        for name, value in logs.items()
-        if "accuracy" in name and not name.startswith("dev_")
-    }
-    return ", ".join(f"{name} {float(percents.get(name, logs[name])):.4g}" for name in logs)
+def in_percent(logs: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the logs of an epoch with Keras' accuracies and F1 in percent, as scores on dev are.
+
+    Example:
+
+    >>> in_percent({"accuracy": 0.5, "micro_f1": 0.25, "dev_micro_f1": 75.0, "loss": 0.7})
+    {'accuracy': 50.0, 'micro_f1': 25.0, 'dev_micro_f1': 75.0, 'loss': 0.7}
+    """
+
+    def factor(name: str) -> int:
+        return 100 if name.endswith(("accuracy", "f1")) and not name.startswith("dev_") else 1
+
+    return {name: factor(name) * float(value) for name, value in logs.items()}
+
+
+def _metrics(logs: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in in_percent(logs).items())

@@ -40,34 +40,38 @@ def report(
 ) -> str:
     """Formats the report of a fine-tuning run."""
     best_run, config = results["kept"], results["config"]
+    scores = best_run["scores"]
+    # An epoch was selected by the scores on a validation set, which are therefore too high.
+    final = {"test": scores["test"]} if "test" in scores else scores
     folder = Path(config["output_dir"])
     best = folder / f"seed_{best_run['seed']}"
     is_only_seed = len(results["runs"]) == 1 and not results.get("diverged")
     of_seeds = "" if is_only_seed else f"seed {best_run['seed']}, "
+    selected_by = best_run["by"]
+    if selected_by not in final:
+        each = ", ".join(f"{name} {value:.2f}" for name, value in scores[selected_by].items())
+        selected_by += f" ({each})"
     blocks = [
         f"Best model: {of_seeds}epoch {best_run['epoch']} of {best_run['epochs']}, selected on "
-        f"{best_run['by']}"
+        f"{selected_by}"
     ]
-    for name, scores in best_run["scores"].items():
-        baselines = results["baselines"].get(name, {})
-        records = {"this model": scores, **with_spaces(baselines)}
-        blocks.append(text_table(*of_records(name, records)))
-    points = _points_over_baselines(results)
-    if points is not None and points <= 0:
-        blocks.append(
-            f"A baseline is as good as this model on {best_run['by']}, or better: more data, more "
-            "epochs or another checkpoint may help; the baseline is the cheaper choice until then."
-        )
+    for name, of_model in final.items():
+        records = {"this model": of_model, **with_spaces(results["baselines"].get(name, {}))}
+        blocks.append(text_table(*of_records(part_title(name), records)))
+    name, of_model = next(iter(final.items()))
+    baselines = results["baselines"].get(name, {})
     if len(results["runs"]) > 1:
         blocks.append(_of_seeds(results["summary"], len(results["runs"])))
     if results.get("by_class"):
-        blocks.append(text_table(*of_records(f"{best_run['by']}, by class", results["by_class"])))
+        title = f"{part_title(name)}, by class"
+        blocks.append(text_table(*of_records(title, results["by_class"])))
     if results.get("class_of_f1"):
         blocks.append(f"The f1 of all rows is that of the class {results['class_of_f1']}.")
     if results.get("diverged"):
         blocks.append("\n".join(["Not in these scores:", *results["diverged"]]))
     times = {**(seconds or {}), **results["seconds"]}
-    cost = run_cost.describe(results.get("cost", {}), points)
+    compared = margin(of_model, baselines)
+    cost = run_cost.describe(results.get("cost", {}), compared[1] if compared else None)
     blocks.append("\n".join(filter(None, (_times(times), cost))))
     files = {
         "model": best / "model.keras",
@@ -77,7 +81,10 @@ def report(
         "export": folder / "export" / "1" if config.get("export") else None,
     }
     present = {name: path for name, path in files.items() if path is not None and path.exists()}
-    blocks.append("\n".join(f"{name:8} {path}" for name, path in present.items()))
+    notes = {"model": " (with the state of its optimizer, to train on)"}
+    lines = [f"{name:8} {path}{notes.get(name, '')}" for name, path in present.items()]
+    blocks.append("\n".join(lines))
+    blocks.append(verdict(name, of_model, baselines))
     if example_input:
         if results.get("pairs"):
             example_input, fields = "pairs.csv", ("text", "text_pair")
@@ -85,16 +92,50 @@ def report(
         blocks.append(
             example_request.next_commands(f"{model}", example_input, fields, results.get("example"))
         )
-    return "\n" + "\n\n".join(blocks)
+    return "\n" + "\n\n".join(filter(None, blocks))
 
 
-def _points_over_baselines(results: Mapping[str, Any]) -> float | None:
-    """Returns by how much the best epoch's first score is above the best baseline's."""
-    name = results["kept"]["by"]
-    metric, score = next(iter(results["kept"]["scores"][name].items()))
-    rows = results["baselines"].get(name, {}).values()
-    scores = [row[metric] for row in rows if metric in row]
-    return score - max(scores) if scores else None
+def part_title(name: str) -> str:
+    """Returns the title of the scores on a part of the data."""
+    return name if name == "test" else f"{name} (validation)"
+
+
+def margin(
+    scores: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]]
+) -> tuple[str, float] | None:
+    """Returns the best baseline by a model's first metric, and the points of the model above it.
+
+    It is `None` without baselines.
+    """
+    metric, score = next(iter(scores.items()))
+    of_baselines = {name: row[metric] for name, row in baselines.items() if metric in row}
+    if not of_baselines:
+        return None
+    best = max(of_baselines, key=of_baselines.__getitem__)
+    return best, score - of_baselines[best]
+
+
+def verdict(
+    part: str, scores: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]]
+) -> str:
+    """Says whether a model beats the best baseline; empty without baselines.
+
+    Example:
+
+    >>> print(verdict("test", {"accuracy": 81.5}, {"bag_of_words": {"accuracy": 78.0}}))
+    The model beats the best baseline on test: accuracy 81.50, bag of words 78.00 (+3.50).
+    """
+    compared = margin(scores, baselines)
+    if compared is None:
+        return ""
+    (metric, score), (name, points) = next(iter(scores.items())), compared
+    numbers = f"{metric} {score:.2f}, {name.replace('_', ' ')} {score - points:.2f} ({points:+.2f})"
+    if points > 0:
+        return f"The model beats the best baseline on {part}: {numbers}."
+    return (
+        f"The model does not beat the best baseline on {part}: {numbers}. The baseline is the "
+        "cheaper choice until more data, more epochs or another checkpoint help."
+    )
 
 
 def _of_seeds(summary: Mapping[str, Mapping[str, Any]], count: int) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
+from keras_bert.data.labels import f1_thresholds, sigmoid
 
 from ..engine.finetuning_config import SCORED_ROWS, LabeledFilesConfig
 from ..engine.job import (
@@ -79,7 +80,6 @@ class FinetuneConfig(TextColumns, LabeledFilesConfig):
     encoder_dropout: ProperFraction | None = None
     bilstm_units: NonNegativeInt | None = None
     bilstm_layers: PositiveInt = DEFAULT_BILSTM_LAYERS
-    output_dir: str = "runs/finetune"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -203,7 +203,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
         multi_label=multi_label,
     )
     if multi_label:
-        probabilities = label_probabilities(model, data)
+        probabilities = sigmoid(logits(model, data))
         scores = classifier_scores.label_scores(data.labels, probabilities, model.thresholds)
         return Evaluation(
             scores, lambda: error_report.of_labels(data, probabilities, model.thresholds, scores)
@@ -313,10 +313,7 @@ class ClassificationJob(Job):
     def baselines(self) -> dict[str, Baselines]:
         from ..scores import baselines
 
-        data = self.data
-        return {
-            name: baselines.of_text(data.train, dev, data.metrics) for name, dev in data.dev.items()
-        }
+        return baselines.of_text(self.data.train, self.data.scored(), self.data.metrics)
 
     def build(self, seed: int) -> Training:
         from ..engine import finetuning
@@ -327,42 +324,41 @@ class ClassificationJob(Job):
         return finetuning.training_of_text(task, train.inputs, train.labels, config, len(train))
 
     def score(self, model: TextClassifier) -> DevScores:
+        outputs = {name: logits(model, dev) for name, dev in self.data.dev.items()}
+        first, dev = next(iter(self.data.dev.items()))
+        self.dev_loss = float(model.batch_loss(dev.labels, outputs[first]))
+        if model.multi_label:
+            model.thresholds = f1_thresholds(dev.labels, sigmoid(outputs[first]))
         return {
-            name: score_classifier(model, dev, self.data.metrics, tune=True)
+            name: score_logits(model, outputs[name], dev, self.data.metrics)
             for name, dev in self.data.dev.items()
         }
 
     def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
         from ..scores import classifier_scores
 
-        classifier, results = load(), {}
-        results["pairs"] = self.data.train.text_pairs is not None
-        dev, test = next(iter(self.data.dev.values())), self.data.test
-        if dev.class_names is not None:
-            predictions = answers(classifier, dev)
-            results["by_class"] = classifier_scores.by_class(
-                predictions, dev.labels, dev.class_names
-            )
-            if "f1" in self.data.metrics:  # For two classes, scikit-learn scores the second one.
-                results["class_of_f1"] = dev.class_names[1]
+        classifier, test = load(), self.data.test
+        results: dict[str, Any] = {"pairs": self.data.train.text_pairs is not None}
         if classifier.multi_label:
             results["thresholds"] = list(classifier.thresholds)
+        outputs = None if test is None else logits(classifier, test)
+        final, of_final = test, outputs
+        if self.data.has_test_labels:
+            results["test"] = score_logits(classifier, outputs, test, self.data.metrics)
+        else:
+            final = next(iter(self.data.dev.values()))
+            of_final = logits(classifier, final)
+        if final.class_names is not None:
+            results["by_class"] = classifier_scores.by_class(
+                predictions(classifier, of_final), final.labels, final.class_names
+            )
+            if "f1" in self.data.metrics:  # For two classes, scikit-learn scores the second one.
+                results["class_of_f1"] = final.class_names[1]
         if test is not None:
-            rows = classifier.classify(test.inputs, batch_size=SCORED_ROWS)
-            write_answers(rows, folder / "answers.tsv")
-            if test.labels is not None:
-                if classifier.multi_label:  # `rows` has only the labels that apply.
-                    test_scores = score_classifier(classifier, test, self.data.metrics)
-                else:
-                    names = test.class_names
-                    predictions = [
-                        names.index(row["label"]) if names else row["score"] for row in rows
-                    ]
-                    test_scores = classifier_scores.score(
-                        self.data.metrics, predictions, test.labels
-                    )
-                logging.info("test: %s", json.dumps(test_scores))
-                atomic.write_json(folder / "test_scores.json", test_scores)
+            columns = {"true_label": test.shown_labels, "text": test.texts}
+            columns |= {"text_pair": test.text_pairs or [], "id": test.ids or []}
+            rows = classifier.answers_from_logits(outputs)
+            write_answers(rows, folder / "answers.tsv", columns)
         return results
 
     def export(self, model: TextClassifier, folder: Path) -> None:
@@ -385,7 +381,6 @@ class FewShotConfig(FinetuneConfig):
     epochs: PositiveInt | None = 1
     learning_rate: NonNegativeFloat | None = 2e-5
     max_pairs: NonNegativeInt = 0
-    output_dir: str = "runs/finetune_few_shot"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -418,6 +413,11 @@ class FewShotJob(ClassificationJob):
         finetuning.compile_task(embedder, self.config, pairs, CosineSimilarityLoss())
         fit_epoch = finetuning.epochs_of_text(embedder, pairs, scores, self.config)
         return Training(embedder, fit_epoch, len(scores))
+
+    def score(self, model: TextClassifier) -> DevScores:
+        scores = super().score(model)
+        self.dev_loss = None  # of classes, unlike the loss of the pairs
+        return scores
 
     def task(self, model: Any) -> TextClassifier:
         self._training.fit_head()
@@ -454,57 +454,52 @@ def new_classifier(
     )
 
 
-def answers(classifier: TextClassifier, data: LabeledText) -> np.ndarray:
-    """Returns the predicted class id of each row, or its score for a regression.
+def logits(classifier: TextClassifier, data: LabeledText) -> np.ndarray:
+    """Returns the outputs of a classifier for texts, which are finite."""
+    return finite(classifier.predict(data.inputs, batch_size=SCORED_ROWS, verbose=0))
+
+
+def predictions(classifier: TextClassifier, outputs: np.ndarray) -> np.ndarray:
+    """Returns the class id of each row of `logits`, or the score of a regression.
 
     With several labels per row, returns 0 and 1 with the shape `(rows, classes)`.
     """
     if classifier.multi_label:
-        return (label_probabilities(classifier, data) >= classifier.thresholds).astype("int32")
-    logits = finite(classifier.predict(data.inputs, batch_size=SCORED_ROWS, verbose=0))
-    return logits[:, 0] if classifier.is_regression else np.argmax(logits, axis=-1)
+        return (sigmoid(outputs) >= classifier.thresholds).astype("int32")
+    return outputs[:, 0] if classifier.is_regression else np.argmax(outputs, axis=-1)
 
 
-def label_probabilities(classifier: TextClassifier, data: LabeledText) -> np.ndarray:
-    """Returns the probability of each label for each row, `(rows, classes)`."""
-    from keras_bert.data.labels import sigmoid
-
-    return sigmoid(finite(classifier.predict(data.inputs, batch_size=SCORED_ROWS, verbose=0)))
-
-
-def score_classifier(
-    classifier: TextClassifier,
-    data: LabeledText,
-    metric_names: tuple[str, ...],
-    tune: bool = False,
+def score_logits(
+    classifier: TextClassifier, outputs: np.ndarray, data: LabeledText, metrics: Sequence[str]
 ) -> dict[str, float]:
-    """Returns the scores of a classifier on labeled text.
-
-    With `tune`, a multi-label classifier first gets the thresholds with the best F1 on this data.
-    """
+    """Returns the scores of a classifier by its `logits` for labeled text."""
     from ..scores import classifier_scores
 
     labels = required_labels(data.labels, data.path)
     if classifier.multi_label:
-        from keras_bert.data.labels import f1_thresholds
-
-        probabilities = label_probabilities(classifier, data)
-        if tune:
-            classifier.thresholds = f1_thresholds(labels, probabilities)
+        probabilities = sigmoid(outputs)
         return classifier_scores.label_scores(labels, probabilities, classifier.thresholds)
-    return classifier_scores.score(metric_names, answers(classifier, data), labels)
+    return classifier_scores.score(metrics, predictions(classifier, outputs), labels)
 
 
-def write_answers(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+def write_answers(
+    rows: Sequence[Any], path: Path, columns: Mapping[str, Sequence[Any]] | None = None
+) -> None:
     """Writes one line per row: the class and its probability, or the score of a regression.
 
-    With several labels per row, each cell is a JSON list.
+    With several labels per row, each cell is a JSON list. Columns of the rows follow, without
+    those that are empty.
     """
     if isinstance(rows[0], list):
         rows = [
             {f"{name}s": json.dumps([label[name] for label in row]) for name in ("label", "score")}
             for row in rows
         ]
+    given = {name: values for name, values in (columns or {}).items() if len(values)}
+    rows = [
+        {**row, **{name: values[index] for name, values in given.items()}}
+        for index, row in enumerate(rows)
+    ]
     with (
         atomic.atomic_path(path) as temporary,
         open(temporary, "w", encoding="utf-8", newline="") as file,

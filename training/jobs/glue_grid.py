@@ -29,7 +29,7 @@ from ..engine.options import (
 from ..engine.output_folder import NotFiniteError
 from ..plots.style import BLUE, LIGHT_BLUE, new_figure, save, style
 from ..readers.glue import TASKS, GlueTask, find_task, read_diagnostic, read_split
-from .classification import answers
+from .classification import logits, predictions
 
 _SUBMISSION_NAMES = {"test_matched": "MNLI-m", "test_mismatched": "MNLI-mm"}
 _LARGEST_SCORE = 5.0  # of STS-B
@@ -246,7 +246,7 @@ def write_submission(
     paths = []
     for name, data in sets.items():
         paths.append(folder / f"{name}.tsv")
-        _write_answers(paths[-1], task, answers(classifier, data))
+        _write_answers(paths[-1], task, predictions(classifier, logits(classifier, data)))
     return paths
 
 

@@ -61,7 +61,6 @@ class ChoiceConfig(LabeledFilesConfig):
     quoting: str = "auto"
     batch_size: PositiveInt = 16
     dropout: ProperFraction | None = None
-    output_dir: str = "runs/finetune_choice"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -173,19 +172,26 @@ class ChoiceJob(Job):
         return finetuning.training_of_text(task, train.inputs, train.labels, config, len(train))
 
     def score(self, model: MultipleChoice) -> DevScores:
-        return {name: score_task(model, rows) for name, rows in self.data.dev.items()}
+        from ..scores import classifier_scores
+
+        logits = {
+            name: finite(model.predict(rows.inputs, batch_size=SCORED_ROWS, verbose=0))
+            for name, rows in self.data.dev.items()
+        }
+        labels = {
+            name: required_labels(rows.labels, rows.path) for name, rows in self.data.dev.items()
+        }
+        self.dev_loss = float(model.batch_loss(labels["dev"], logits["dev"]))
+        return {
+            name: classifier_scores.score(("accuracy",), np.argmax(outputs, axis=-1), labels[name])
+            for name, outputs in logits.items()
+        }
 
     def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
         if self.data.test is not None:
             ranked_choices = load().choose(self.data.test.inputs, batch_size=SCORED_ROWS)
-            write_answers([choices[0] for choices in ranked_choices], folder / "answers.tsv")
+            columns = {"true_choice": self.data.test.labels, "text": self.data.test.texts}
+            columns = {name: [] if of is None else of for name, of in columns.items()}
+            best_choices = [choices[0] for choices in ranked_choices]
+            write_answers(best_choices, folder / "answers.tsv", columns)
         return {}
-
-
-def score_task(task: MultipleChoice, data: ChoiceRows) -> dict[str, float]:
-    """Returns the accuracy on labeled rows, in percent."""
-    from ..scores import classifier_scores
-
-    labels = required_labels(data.labels, data.path)
-    logits = finite(task.predict(data.inputs, batch_size=SCORED_ROWS, verbose=0))
-    return classifier_scores.score(("accuracy",), np.argmax(logits, axis=-1), labels)

@@ -72,7 +72,6 @@ class SquadConfig(LabeledFilesConfig):
         max_answer_length: Maximum length of an answer in tokens.
         bilstm_units: Units of each direction of a new BiLSTM between encoder and logits; 0 for
             none; the checkpoint's by default.
-        output_dir: Folder for models, predictions, scores and plots.
     """
 
     train_articles: NonNegativeInt = 0
@@ -88,7 +87,6 @@ class SquadConfig(LabeledFilesConfig):
     n_best: PositiveInt = 20
     max_answer_length: PositiveInt = 30
     bilstm_units: NonNegativeInt | None = None
-    output_dir: str = "runs/finetune_squad"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -106,6 +104,10 @@ class SquadData(JobData):
 
     has_unanswerable: bool
     skipped: tuple[str, ...]
+
+    @property
+    def has_test_labels(self) -> bool:
+        return bool(self.test) and all(one.answers is not None for one in self.test)
 
 
 def read_data(config: SquadConfig) -> SquadData:
@@ -328,7 +330,10 @@ class QuestionJob(Job):
     def baselines(self) -> dict[str, Baselines]:
         from ..scores import baselines
 
-        return {"dev": baselines.of_questions(self.data.dev, self.data.has_unanswerable)}
+        return {
+            name: baselines.of_questions(examples, self.data.has_unanswerable)
+            for name, examples in self.data.scored().items()
+        }
 
     def build(self, seed: int) -> Training:
         from keras_bert import QuestionAnswerer
@@ -375,10 +380,15 @@ class QuestionJob(Job):
         for name in ANSWER_FILES:
             if (best / name).exists():
                 atomic.write_bytes(folder / name, (best / name).read_bytes())
+        results: dict[str, Any] = {"skipped": len(self.data.skipped)}
         if self.data.test:
             (folder / "test").mkdir(exist_ok=True)
-            answer(load(), self.data.test, self.config.n_best).write(folder / "test")
-        return {"skipped": len(self.data.skipped)}
+            answers = answer(load(), self.data.test, self.config.n_best)
+            answers.write(folder / "test")
+            if self.data.has_test_labels:
+                golds = question_scores.gold_answers(self.data.test, self.data.has_unanswerable)
+                results["test"] = golds.scores(answers.predictions)
+        return results
 
 
 @dataclasses.dataclass(frozen=True)

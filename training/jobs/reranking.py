@@ -14,7 +14,7 @@ from absl import logging
 from keras_bert import atomic, checks
 from keras_bert.tables import of_records, text_table
 
-from ..engine import program, run_presets
+from ..engine import program, run_presets, run_report
 from ..engine.finetuning_config import SCORED_ROWS, FineTuningConfig
 from ..engine.job import finite
 from ..engine.options import Fraction, PositiveInt, check_one_of
@@ -67,7 +67,6 @@ class RerankConfig(FineTuningConfig):
         sequence_length: Maximum length of a query with a document in tokens; longer ones are
             truncated.
         seed: Random seed; it determines the head's weights, dropout and the choice of negatives.
-        output_dir: Folder for rankings, scores and the model.
     """
 
     documents: str = ""
@@ -81,7 +80,6 @@ class RerankConfig(FineTuningConfig):
     epochs: PositiveInt = 2
     batch_size: PositiveInt = 16
     sequence_length: PositiveInt = 192
-    output_dir: str = "runs/rerank"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -98,6 +96,7 @@ def run_program(config: RerankConfig) -> None:
     """
     program.require(("bm25s", *program.TRAINING_LIBRARIES), "ranking")
     with program.joined_hosts(config.hosts, config.compute):
+        program.check_preset(config.preset)
         collection = read_collection(
             Path(config.data_dir), config.documents, config.queries, config.qrels
         )
@@ -105,8 +104,10 @@ def run_program(config: RerankConfig) -> None:
         with program.locked_by_main_process(config.output_dir, config.settings()):
             scores = rerank(config, collection)
         folder = Path(config.output_dir)
-        print("\n" + text_table(*of_records("validation queries", scores)))
+        print("\n" + text_table(*of_records("held-out queries", scores)))
         print(f"\nmodel     {folder / 'model.keras'}\nrankings  {folder / '*.run'}")
+        bm25 = {"bm25": scores["bm25"]}
+        print("\n" + run_report.verdict("held-out queries", scores["combined"], bm25))
 
 
 def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, float]]:

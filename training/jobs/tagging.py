@@ -91,7 +91,6 @@ class TaggingConfig(TaggedFilesConfig):
     """
 
     dropout: ProperFraction | None = None
-    output_dir: str = "runs/finetune_tagging"
 
 
 def read_data(config: TaggedFilesConfig) -> TaggingData:
@@ -231,7 +230,8 @@ class TaggingJob(Job):
     def baselines(self) -> dict[str, Baselines]:
         from ..scores import baselines
 
-        return {"dev": baselines.of_tags(self.data.train, self.data.dev)}
+        scored = self.data.scored().items()
+        return {name: baselines.of_tags(self.data.train, text) for name, text in scored}
 
     def predicted_labels(self, model: Any, name: str, text: TaggedText) -> list[list[str]]:
         """Predicts a label for each word of each sentence.
@@ -248,7 +248,7 @@ class TaggingJob(Job):
 
     def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
         """Writes the scores, and `dev.conll` and `test.conll` with predictions as last column."""
-        results = {}
+        results: dict[str, Any] = {}
         for name, text in {"dev": self.data.dev, "test": self.data.test}.items():
             if text is None:
                 continue
@@ -258,8 +258,9 @@ class TaggingJob(Job):
                 continue
             scores = tagging_report(predictions, text, self.config.scheme)
             atomic.write_json(folder / f"{name}_scores.json", scores)
-            if name == "dev":
-                results["by_class"] = scores.get("by_type", {})
+            results["by_class"] = scores.get("by_type", {})
+            if name == "test":
+                results["test"] = entity_scores.tagging_scores(predictions, text.labels)
         return results
 
 
@@ -319,6 +320,12 @@ class Tagging(TaggingJob):
             model_inputs(text, text.words, context), batch_size=SCORED_ROWS, verbose=0
         )
         sentences = [one for document in logits for one in document] if context else logits
+        if name == "dev":
+            class_ids = {label: index for index, label in enumerate(model.class_names)}
+            ids = [class_ids.get(label, -1) for labels in text.labels for label in labels]
+            weights = np.array(ids) >= 0
+            outputs = np.concatenate(sentences)
+            self.dev_loss = float(model.batch_loss(np.maximum(ids, 0), outputs, weights))
         return [
             [model.class_names[index] for index in np.argmax(finite(sentence), axis=-1)]
             for sentence in sentences

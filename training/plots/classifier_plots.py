@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _BINS = 10
+# Bins with fewer predictions have a bar, and no point.
+_MIN_ROWS_IN_BIN = 5
 # With more classes, counts do not fit into the cells.
 _MAX_CLASSES_WITH_COUNTS = 20
 
@@ -57,7 +59,9 @@ def calibration_figure(right: Sequence[bool], scores: Sequence[float]) -> Figure
     figure, (axes,) = new_figure(4.0, 3.6)
     axes.plot([0, 1], [0, 1], "--", color=GRAY)
     axes.bar(confidence, share, width=0.03, color=LIGHT_BLUE)
-    axes.plot(confidence, accuracy, "o-")
+    # The accuracy of a few predictions is chance.
+    is_shown = share * len(scores) >= _MIN_ROWS_IN_BIN
+    axes.plot(confidence[is_shown], accuracy[is_shown], "o-")
     error = float(np.sum(share * np.abs(accuracy - confidence)))
     axes.set(
         xlim=(0, 1),

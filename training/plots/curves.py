@@ -13,24 +13,7 @@ from .style import COLORS, GRAY, new_figure, style
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_NAMES = {
-    "loss": "training",
-    "val_loss": "development",
-    "accuracy": "accuracy",
-    "exact": "exact match",
-    "exact_match": "exact match",
-    "f1": "F1",
-    "HasAns_f1": "F1, answerable",
-    "NoAns_f1": "F1, unanswerable",
-    "macro_f1": "macro F1",
-    "masked_accuracy": "masked tokens",
-    "pair_accuracy": "pairs",
-    "unigram_accuracy": "unigram baseline",
-    "mcc": "MCC",
-    "pearson": "Pearson",
-    "spearman": "Spearman",
-}
-_LOSSES = ("loss", "val_loss")
+_LOSSES = {"loss": "training", "dev_loss": "development", "val_loss": "development"}
 # Markers of a curve with more points would overlap.
 _MAX_MARKERS = 40
 # Not on the scale of scores, or redundant beside F1
@@ -101,7 +84,7 @@ def _panels(
     }
     curves = {
         panel: {
-            _label(name): points
+            _LOSSES.get(name, name): points
             for name, values in of_panel.items()
             if (points := _finite(steps or range(1, len(values) + 1), values))[0]
         }
@@ -113,13 +96,6 @@ def _panels(
 def _finite(when: Sequence[float], values: Sequence[float]) -> _Points:
     points = [(x, y) for x, y in zip(when, values, strict=True) if math.isfinite(y)]
     return [float(x) for x, _ in points], [float(y) for _, y in points]
-
-
-def _label(name: str) -> str:
-    if name.startswith("val_") and name not in _NAMES:
-        name = name.removeprefix("val_")
-        return f"{_NAMES.get(name, name)} (development)"
-    return _NAMES.get(name, name)
 
 
 def _draw(axes: Any, curves: Mapping[str, _Points]) -> None:

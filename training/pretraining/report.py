@@ -19,6 +19,7 @@ from keras_bert.tables import of_records, text_table
 from ..costs import run_cost
 from ..costs.energy import Energy
 from ..engine import child_programs, run_report
+from ..engine.progress import in_percent
 from ..engine.run_checkpoints import RunState
 from ..plots.curves import curves_figure
 from ..plots.style import save
@@ -147,6 +148,7 @@ def write_tensorboard(record: Log, folder: Path) -> None:
 
 def draw(log: list[Log], folder: Path) -> None:
     """Plots the curves of loss and accuracies."""
+    log = list(map(in_percent, log))
     names = [f"{prefix}{name}" for name in _DRAWN for prefix in ("", "val_")]
     history = {
         name: [record.get(name, math.nan) for record in log]

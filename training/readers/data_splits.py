@@ -11,6 +11,8 @@ import numpy as np
 from keras_bert.tables import text_table
 
 _MAX_LINES = 25
+# Labels that are longer are texts, of a wrong column.
+_MAX_NAME = 40
 
 # Name of a part of the data -> what is counted -> count
 Counts = Mapping[str, Mapping[str, int | str]]
@@ -83,7 +85,13 @@ def counts_table(counts: Counts) -> str:
     """
     names = list(dict.fromkeys(name for part in counts.values() for name in part))
     shown_names = names if len(names) <= _MAX_LINES else names[: _MAX_LINES - 1]
-    rows = [[name, *(part.get(name, "-") for part in counts.values())] for name in shown_names]
+    rows = [
+        [
+            name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…",
+            *(part.get(name, "-") for part in counts.values()),
+        ]
+        for name in shown_names
+    ]
     lines = [text_table(["", *counts], rows)]
     if len(shown_names) < len(names):
         lines.append(f"… and {len(names) - len(shown_names)} more")

@@ -33,6 +33,10 @@ _NO_VALUES = frozenset((
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 # The cells of columns of 0 and 1
 _TRUE, _FALSE = ("1", "1.0", "true", "True"), ("0", "0.0", "false", "False")
+# How advice names these tasks, for `finetune` and for `inspect`
+_REGRESSION = "--task=regression (in inspect: --regression)"
+_SEVERAL = "--task=labels (in inspect: --multi_label)"
+_FLAGS = re.compile(r"[01]\.?(\s+[01]\.?)+")
 _LABEL_SEPARATORS = re.compile(r"[\s'\"]*[,;|][\s'\"]*")
 
 
@@ -150,7 +154,7 @@ class TextColumns(ProgramConfig):
         label: The column of the label, likewise; with multi_label also several columns of 0 and 1,
             separated by commas.
         multi_label: Whether a row may have any number of labels: as a JSON list, as names separated
-            by , ; or |, or as one column for each label.
+            by , ; or |, as a list of 0 and 1 (label 0, label 1 …), or as one column for each label.
         header: Whether the first row is a header: auto, yes or no.
         format: Tsv, csv, jsonl (JSON Lines or an array), arrow (Parquet and Arrow files, and
             folders of them) or xlsx; auto infers it from the suffix.
@@ -297,9 +301,21 @@ def read_labeled_text(
     if label_map and has_label:
         _map_labels(path, rows, label_map, is_training=names is None)
     classes = names if has_label else None
+    num_flags = _num_flags(path, rows) if labeled and multi_label else 0
+    if num_flags and names is None:
+        names = tuple(map(str, range(num_flags)))
+    elif num_flags and num_flags != len(names or ()):
+        raise ValueError(
+            f"{path}: {num_flags} values of 0 and 1 in a row, expected one for each of the labels "
+            f"{excerpt(list(names or ()), 300)}"
+        )
 
     def labels_of(row: Row) -> list[str]:
-        return [label_map.get(name, name) for name in _several_labels_of(path, row)]
+        found = _several_labels_of(path, row)
+        if num_flags:
+            flags = zip(names or (), found, strict=True)
+            found = [name for name, flag in flags if flag in _TRUE] if found else []
+        return [label_map.get(name, name) for name in found]
 
     def check(row: Row) -> None:
         _check(path, row, classes, regression, columns.allow_empty)
@@ -363,8 +379,35 @@ def _several_labels_of(path: Path, row: Row) -> list[str]:
     except ValueError:
         names = None
     if not isinstance(names, list):
-        names = _LABEL_SEPARATORS.split(cells[""].strip("[](){}'\" "))
-    return [name for name in (str(name).strip() for name in names) if not is_invisible(name)]
+        text = cells[""].strip("[](){}'\" ")
+        # NumPy writes [0 0 1] or [0. 0. 1.].
+        are_flags = _FLAGS.fullmatch(text)
+        names = text.split() if are_flags else _LABEL_SEPARATORS.split(text)
+    names = [str(name).strip() for name in names]
+    names = [name.rstrip(".") if name in ("0.", "1.") else name for name in names]
+    return [name for name in names if not is_invisible(name)]
+
+
+def _num_flags(path: Path, rows: list[Row]) -> int:
+    """Returns the number of labels if each row has a list of 0 and 1 for them; 0 for names.
+
+    Such a list has two values or more, as many in every row, or a value twice.
+
+    Raises:
+        ValueError: If the lists of 0 and 1 differ in length.
+    """
+    if any(role.partition(".")[2] for row in rows for role in row.cells if role.startswith(LABELS)):
+        return 0  # a column for each label
+    lists = [(row, found) for row in rows if (found := _several_labels_of(path, row))]
+    if not lists or not all(flag in _TRUE + _FALSE for _, found in lists for flag in found):
+        return 0
+    lengths = Counter(len(found) for _, found in lists)
+    if len(lengths) > 1 and any(len(set(found)) < len(found) for _, found in lists):
+        (usual, _), *_ = lengths.most_common(1)
+        row, found = next(one for one in lists if len(one[1]) != usual)
+        message = f"{len(found)} values of 0 and 1, expected {usual} as in most rows"
+        raise row_error(path, row.place, message)
+    return len(lists[0][1]) if len(lengths) == 1 and min(lengths) > 1 else 0
 
 
 def _left_out(path: Path, rows: list[Row], skip_labels: Collection[str]) -> dict[int, str | None]:
@@ -464,21 +507,21 @@ def _warn_of_labels(path: Path, counts: Counter[str]) -> None:
         warnings.warn(
             f"{path}: labels such as {excerpt(max(counts, key=len))} look like numbers with a "
             "decimal comma, or like several labels for a row, but are read as "
-            f"{len(counts)} classes; for scores write a decimal point, and use --regression",
+            f"{len(counts)} classes; for scores write a decimal point, and use {_REGRESSION}",
             stacklevel=4,
         )
     elif several:
         rows = sum(counts[name] for name in several)
         warnings.warn(
             f"{path}: {rows} rows have a label that consists of other labels, such as "
-            f"{excerpt(several[0])}, and is read as a class of its own (--multi_label reads "
+            f"{excerpt(several[0])}, and is read as a class of its own ({_SEVERAL} reads "
             "several labels of a row)",
             stacklevel=4,
         )
     elif len(counts) > max(10, counts.total() // 2) or _are_fractions(counts):
         warnings.warn(
             f"{path}: {counts.total()} rows have {len(counts)} classes; check that --label "
-            "is the right column, and use --regression if the labels are scores",
+            f"is the right column, and use {_REGRESSION} if the labels are scores",
             stacklevel=4,
         )
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the exports of a model: size, speed, scores and changed answers.
 
-    python -m training.research.compare_exports --model=runs/finetune/seed_1/model.keras \\
+    python -m training.research.compare_exports --model=runs/reviews/seed_1/model.keras \\
         --data_file=dev.csv --calibration_file=train.csv --text=review --label=stars
-    python -m training.research.compare_exports --model=runs/finetune_squad/seed_1/model.keras \\
+    python -m training.research.compare_exports --model=runs/squad/seed_1/model.keras \\
         --data_file=dev-v1.1.json --calibration_file=train-v1.1.json --data_rows=1000
 
 Exports a classifier, a regression or a question answerer in each format and precision, runs them

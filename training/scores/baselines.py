@@ -11,15 +11,14 @@ Requires scikit-learn: the extra `training`.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse
-from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.dummy import DummyClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
@@ -59,7 +58,9 @@ def show(baselines: Mapping[str, Baselines]) -> None:
         print(table, flush=True)
 
 
-def of_text(train: LabeledText, dev: LabeledText, metric_names: Sequence[str]) -> Baselines:
+def of_text(
+    train: LabeledText, sets: Mapping[str, LabeledText], metric_names: Sequence[str]
+) -> dict[str, Baselines]:
     """Returns the baselines of text classification: a constant prediction and a bag of words.
 
     The bag of words is TF-IDF over unigrams and bigrams, with logistic regression, or ridge
@@ -68,53 +69,53 @@ def of_text(train: LabeledText, dev: LabeledText, metric_names: Sequence[str]) -
     absolute differences, and their cosine. It is trained on at most 50,000 rows, sampled with a
     fixed seed, of at most 2,000 characters each, and has at most 100,000 features per text.
 
+    Args:
+        train: The rows to train on.
+        sets: The sets to score on by name, such as dev and test.
+        metric_names: The metrics of `classifier_scores.score`; ignored for several labels.
+
     Returns:
-        `{"majority": scores, "bag_of_words": scores}`, or `"bag_of_characters"`; for regression
-        `"mean"` instead of `"majority"`, and for several labels `"frequency"`. There the bag's
-        thresholds are tuned on `dev`, as the model's are. The bag is omitted if scikit-learn finds
-        no word in any text.
+        For each set `{"majority": scores, "bag_of_words": scores}`, or `"bag_of_characters"`; for
+        regression `"mean"` instead of `"majority"`, and for several labels `"frequency"`. There
+        the bag's thresholds are tuned on the first set, as the model's are. The bag is omitted if
+        scikit-learn finds no word in any text.
 
     Raises:
         ValueError: If one of the texts has no labels.
     """
-    labels = required_labels(dev.labels, dev.path)
-    if train.multi_label:
-        return _of_labels(train, dev, labels)
-    is_regression = train.class_names is None
-    constant: Any = DummyRegressor() if is_regression else DummyClassifier(strategy="most_frequent")
-    constant.fit(np.zeros((len(train), 1)), required_labels(train.labels, train.path))
-    answers = constant.predict(np.zeros((len(dev), 1)))
-    scores = {
-        "mean" if is_regression else "majority": classifier_scores.score(
-            metric_names, answers, labels
-        )
+    golds = {name: required_labels(data.labels, data.path) for name, data in sets.items()}
+    baseline, constant = _constant(train)
+    answers = {
+        baseline: {name: np.repeat(constant[None], len(data), 0) for name, data in sets.items()}
     }
     train = train.rows(stratified_sample(train.strata, MAX_TRAINING_ROWS))
     unit = "character" if _is_unspaced(train.texts) else "word"
-    predictions = _bag(train, dev, unit)
-    if predictions is not None:
-        scores[f"bag_of_{unit}s"] = classifier_scores.score(metric_names, predictions, labels)
+    predict = _bag(train, unit)
+    if predict is not None:
+        answers[f"bag_of_{unit}s"] = {name: predict(data) for name, data in sets.items()}
+    scores: dict[str, Baselines] = {name: {} for name in sets}
+    for baseline, of_sets in answers.items():
+        if train.multi_label:
+            first = next(iter(sets))
+            is_bag = baseline != "frequency"
+            thresholds = f1_thresholds(golds[first], of_sets[first]) if is_bag else [0.5]
+        for name, predictions in of_sets.items():
+            scores[name][baseline] = (
+                classifier_scores.label_scores(golds[name], predictions, thresholds)
+                if train.multi_label
+                else classifier_scores.score(metric_names, predictions, golds[name])
+            )
     return scores
 
 
-def _of_labels(train: LabeledText, dev: LabeledText, labels: np.ndarray) -> Baselines:
-    """Returns the baselines of several labels: how frequent each is, and a bag for each label."""
-    shares = np.tile(required_labels(train.labels, train.path).mean(axis=0), (len(dev), 1))
-    scores = {"frequency": classifier_scores.label_scores(labels, shares, [0.5] * shares.shape[1])}
-    train = train.rows(stratified_sample(train.strata, MAX_TRAINING_ROWS))
-    unit = "character" if _is_unspaced(train.texts) else "word"
-    bags = [
-        _bag(dataclasses.replace(train, labels=column), dev, unit, probable=True)
-        for column in required_labels(train.labels, train.path).T
-    ]
-    columns = [bag if bag is not None else share for bag, share in zip(bags, shares.T, strict=True)]
-    if any(bag is not None for bag in bags):
-        probabilities = np.stack(columns, axis=1)
-        thresholds = f1_thresholds(labels, probabilities)
-        scores[f"bag_of_{unit}s"] = classifier_scores.label_scores(
-            labels, probabilities, thresholds
-        )
-    return scores
+def _constant(train: LabeledText) -> tuple[str, np.ndarray]:
+    """Returns the name of the constant prediction, and the prediction for a row."""
+    labels = required_labels(train.labels, train.path)
+    if train.multi_label:
+        return "frequency", labels.mean(axis=0)
+    if train.class_names is None:
+        return "mean", labels.mean(dtype="float64")
+    return "majority", np.bincount(labels).argmax()
 
 
 def _is_unspaced(texts: Sequence[str]) -> bool:
@@ -123,12 +124,10 @@ def _is_unspaced(texts: Sequence[str]) -> bool:
     return 2 * len(re.findall(_UNSPACED, text)) > len(re.findall(r"\w", text))
 
 
-def _bag(
-    train: LabeledText, dev: LabeledText, unit: str, probable: bool = False
-) -> np.ndarray | None:
-    """Returns the predictions for `dev`, or `None` without words or with only one class.
+def _bag(train: LabeledText, unit: str) -> Callable[[LabeledText], np.ndarray] | None:
+    """Trains a bag of words, and returns its predictions; `None` without words, or with one class.
 
-    With `probable`, they are the probabilities of the second of two classes.
+    For several labels, they are the probability of each, and its share if all rows agree.
     """
     labels = required_labels(train.labels, train.path)
     words = TfidfVectorizer(
@@ -141,15 +140,28 @@ def _bag(
         words.fit([*_cut(train.texts), *_cut(train.text_pairs or [])])
     except ValueError:  # "empty vocabulary": no text has a word of two or more letters
         return None
-    if train.class_names is not None and len(np.unique(labels)) < 2:
+    features = _features(words, train)
+    if train.class_names is None:
+        ridge = Ridge().fit(features, labels)
+        return lambda data: ridge.predict(_features(words, data))
+    columns = labels.T if train.multi_label else [labels]
+    bags = [
+        LogisticRegression(C=3.0, tol=1e-3, max_iter=1000).fit(features, column)
+        if len(np.unique(column)) > 1
+        else DummyClassifier().fit(features, column)
+        for column in columns
+    ]
+    if all(isinstance(bag, DummyClassifier) for bag in bags):
         return None
-    linear: Any = (
-        Ridge() if train.class_names is None else LogisticRegression(C=3.0, tol=1e-3, max_iter=1000)
-    )
-    linear.fit(_features(words, train), labels)
-    if probable:
-        return np.asarray(linear.predict_proba(_features(words, dev))[:, 1])
-    return np.asarray(linear.predict(_features(words, dev)))
+    if not train.multi_label:
+        return lambda data: bags[0].predict(_features(words, data))
+
+    def probabilities(data: LabeledText) -> np.ndarray:
+        of_data = _features(words, data)
+        each = [bag.predict_proba(of_data)[:, bag.classes_ == 1].sum(axis=1) for bag in bags]
+        return np.stack(each, axis=1)
+
+    return probabilities
 
 
 def _features(words: TfidfVectorizer, data: LabeledText) -> Any:

@@ -13,7 +13,7 @@ from absl import flags
 
 from tests.source_imports import ROOT
 from training.engine import config_flags, output_folder, program
-from training.jobs.classification import FinetuneConfig
+from training.jobs.classification import ClassificationJob, FinetuneConfig
 
 pytestmark = pytest.mark.backend_independent
 
@@ -187,6 +187,25 @@ def test_an_error_of_other_settings_names_them(tmp_path, settings, difference):
         program.locked_by_main_process(tmp_path, settings.settings()),
     ):
         raise output_folder.OtherSettingsError("other settings")
+
+
+def test_settings_are_compared_before_data(tmp_path):
+    with output_folder.locked(tmp_path, {"epochs": 3, "batch_size": None, "seed": 1}):
+        (tmp_path / "seed_1").mkdir()
+        (tmp_path / "seed_1" / "run.json").touch()
+    output_folder.check_same_settings(tmp_path, {"epochs": None, "batch_size": 8, "seed": 2})
+    with pytest.raises(
+        ValueError, match=r"another --output_dir.*has --epochs=3, this one --epochs"
+    ):
+        output_folder.check_same_settings(tmp_path, {"epochs": 4, "batch_size": None, "seed": 1})
+
+
+def test_preset_is_opened_before_data(tmp_path):
+    config = FinetuneConfig.from_flags(
+        train_file="missing.csv", preset="WRONG", output_dir=str(tmp_path)
+    )
+    with pytest.raises(ValueError, match="WRONG"):
+        program.fine_tune(config, ClassificationJob)
 
 
 def test_too_little_room_is_found_before_it_is_needed(tmp_path):

@@ -51,6 +51,11 @@ def test_a_short_run_without_a_terminal_has_a_line_for_each_epoch_alone(capsys):
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
+def test_resumed_epoch_counts_all_steps(capsys):
+    train(Progress(first_batch=lambda: 3), steps=2)
+    assert "2 of 5 steps, loss" in capsys.readouterr().out
+
+
 @pytest.mark.backend_independent
 @pytest.mark.usefixtures("impatient")
 def test_a_terminal_has_one_line_that_is_overwritten():

@@ -2,6 +2,7 @@
 """The report at the end of a run."""
 
 import json
+import re
 import shlex
 
 import pytest
@@ -39,17 +40,17 @@ def test_the_kept_epoch_stands_beside_the_baselines(results, tmp_path):
     results["baselines"] = {"dev": of_dev}
     text = report(results, {"reading": 1.0}, "texts.txt")
     assert "Best model: epoch 2 of 3, selected on dev" in text
-    assert "A baseline is as good" not in text
+    assert "on dev: accuracy 81.00, bag of words 73.50 (+7.50)." in text
     assert "60.00" not in text  # the last epoch's
     lines = text.splitlines()
-    begin = next(n for n, line in enumerate(lines) if line.startswith("dev  "))
+    begin = next(n for n, line in enumerate(lines) if line.startswith("dev (validation)  "))
     assert [line.split() for line in lines[begin : begin + 4]] == [
-        ["dev", "accuracy"],
+        ["dev", "(validation)", "accuracy"],
         ["this", "model", "81.00"],
         ["majority", "50.00"],
         ["bag", "of", "words", "73.50"],
     ]
-    assert "pos            82.00    40" in text
+    assert re.search(r"^pos +82\.00 +40$", text, re.M)
     assert "Time: 1 min 48 s; the slowest part was training: 1 min 40 s" in text
     for name in ("seed_1/model.keras", "seed_1/curves.png", "results.json", "export/1"):
         assert str(tmp_path / name) in text
@@ -80,9 +81,18 @@ def test_the_next_command_can_be_pasted(results, tmp_path):
     assert predict[1:] == ["python", "-m", "training.predict", model, "--input=my texts.txt"]
 
 
-def test_a_baseline_that_is_as_good_is_pointed_out(results):
-    results["baselines"] = {"dev": {"bag_of_words": {"accuracy": 81.0}}}
-    assert "A baseline is as good as this model on dev, or better" in report(results)
+def test_report_shows_the_test_set(results):
+    results["kept"]["scores"]["test"] = {"accuracy": 75.0}
+    results["baselines"] = {
+        name: {"bag_of_words": {"accuracy": accuracy}, "majority": {"accuracy": 50.0}}
+        for name, accuracy in (("dev", 70.0), ("test", 75.0))
+    }
+    text = report(results)
+    assert "selected on dev (accuracy 81.00)" in text
+    assert "dev (validation)" not in text
+    assert re.search(r"^test +accuracy\nthis model +75\.00\nbag of words +75\.00$", text, re.M)
+    assert "test, by class" in text
+    assert "not beat the best baseline on test: accuracy 75.00, bag of words 75.00 (+0.00)" in text
 
 
 def test_several_seeds_have_a_mean_and_an_interval(results):

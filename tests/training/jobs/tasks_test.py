@@ -120,10 +120,24 @@ def test_help_is_of_the_task(monkeypatch):
     assert names[:4] == ["task", "train_file", "text", "label"]
     assert names.index("preset") < names.index("epochs") < 10
     assert names[-4:] == [*HOST_OPTIONS]
-    assert "--output_dir=runs/finetune\n" in text
+    assert "--output_dir=\n" in text
     assert re.search(r"^  ranking: --documents .*;\s+no --train_file", text, re.M | re.S)
     assert re.search(r"^  questions: .*--document_words", text, re.M)
     for name, task in TASKS.items():
         of_task = set(re.findall(r"^  --(?:\[no\])?(\w+)=", listed(f"--task={name}"), re.M))
         assert of_task == {*task.options, "task", "recipe"}
     assert "--doc_stride=128" in listed("--recipe=squad_v1")
+
+
+@pytest.mark.parametrize(
+    ("options", "folder"),
+    [
+        ({"train_file": "data/reviews.csv.gz"}, "runs/reviews"),
+        ({"task": "sst2", "data_dir": "glue"}, "runs/sst2"),
+        ({"data_dir": "glue/cranfield"}, "runs/cranfield"),
+        ({"train_file": "reviews.csv", "output_dir": "mine"}, "mine"),
+    ],
+)
+def test_output_dir_has_the_name_of_the_data(options, folder):
+    config = TASKS["classification"].config_class.from_flags(**options)
+    assert config.with_output_dir().output_dir == folder

@@ -37,7 +37,7 @@ def test_evaluations_take_the_place_of_training_metrics():
     ]
     assert drawn_labels(history, evaluations=evaluations, best_epoch=1) == {
         "Loss": ["training 0.4", "best"],
-        "Score on the development set": ["accuracy 91.25", "F1 90", "best"],
+        "Score on the development set": ["accuracy 91.25", "f1 90", "best"],
     }
 
 
@@ -51,7 +51,7 @@ def test_keras_own_validation_scores():
     }
     assert drawn_labels(history) == {
         "Loss": ["training 0.7", "development 0.8"],
-        "Score": ["accuracy 0.5", "accuracy (development) 0.75"],
+        "Score": ["accuracy 0.5", "val_accuracy 0.75"],
     }
 
 
@@ -59,7 +59,7 @@ def test_values_that_are_not_finite_are_left_out():
     history = {"loss": [0.5, 0.4], "mcc": [10.0, float("nan")], "f1": [float("nan")] * 2}
     figure = curves_figure(history, steps=[50, 100])
     assert [list(line.get_xdata()) for line in figure.axes[1].lines] == [[50.0]]
-    assert drawn_labels(history, steps=[50, 100])["Score"] == ["MCC 10"]
+    assert drawn_labels(history, steps=[50, 100])["Score"] == ["mcc 10"]
 
 
 def test_labels_of_curves_that_end_together_do_not_cover_each_other():

@@ -423,6 +423,37 @@ def test_a_row_has_any_number_of_labels(write, name, content, label):
     assert (data.strata, data.shown_labels) == ([0, -1, 1], [f"{x}, y", "", "y"])
 
 
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["[1, 0, 1]", "[0, 0, 0]", "[0, 0, 1]"],
+        ["[1.0, 0.0, 1.0]", "[0.0, 0.0, 0.0]", "[0.0, 0.0, 1.0]"],
+        ["[true, false, true]", "[]", "[false, false, true]"],
+        ["[1 0 1]", "[0 0 0]", "[0 0 1]"],
+        ["[1. 0. 1.]", "[0. 0. 0.]", "[0. 0. 1.]"],
+        ["1;0;1", "", "0;0;1"],
+    ],
+)
+def test_lists_of_flags_are_labels(write, cells):
+    lines = [f'{text},"{cell}"' for text, cell in zip("abc", cells, strict=True)]
+    path = write("flags.csv", "\n".join(["text,label", *lines, ""]))
+    labels = [[1, 0, 1], [0, 0, 0], [0, 0, 1]]
+    for names in (None, ("x", "y", "z")):
+        data = read_text(path, multi_label=True, class_names=names)
+        assert data.class_names == (names or ("0", "1", "2"))
+        assert data.labels.tolist() == labels
+    with pytest.raises(ValueError, match="3 values of 0 and 1 in a row, expected one for each"):
+        read_text(path, multi_label=True, class_names=("x", "y"))
+
+
+def test_zero_and_one_are_also_names(write):
+    path = write("ids.csv", 'text,label\na,"[0]"\nb,"[1, 0]"\nc,"[1]"\n')
+    assert read_text(path, multi_label=True).labels.tolist() == [[1, 0], [1, 1], [0, 1]]
+    path = write("odd.csv", 'text,label\na,"[0, 0, 1]"\nb,"[1, 0]"\nc,"[1, 0, 0]"\n')
+    with pytest.raises(ValueError, match="line 3: 2 values of 0 and 1, expected 3 as in most"):
+        read_text(path, multi_label=True)
+
+
 def test_labels_of_a_row_are_checked(write):
     path = write("rows.csv", 'text,label,y,z\na,x,1,0\nb,"w,x",1,2\n')
     with pytest.raises(ValueError, match=r"line 3: unknown label 'w', expected one of \['x'\]"):

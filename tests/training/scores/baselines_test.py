@@ -18,11 +18,15 @@ def labeled(texts, labels, class_names, text_pairs=None):
     return LabeledText(texts, text_pairs, np.array(labels, dtype), class_names, "memory")
 
 
+def of_dev(train, dev, metrics):
+    return baselines.of_text(train, {"dev": dev}, metrics)["dev"]
+
+
 def test_classes():
     texts = ["good film", "good play", "good cast", "bad film", "bad play"]
     train = labeled(texts, [1, 1, 1, 0, 0], ("bad", "good"))
     dev = labeled(["good story", "bad story"], [1, 0], ("bad", "good"))
-    scores = baselines.of_text(train, dev, ["accuracy", "f1"])
+    scores = of_dev(train, dev, ["accuracy", "f1"])
     assert scores["majority"] == {"accuracy": 50.0, "f1": pytest.approx(200 / 3)}
     assert scores["bag_of_words"] == {"accuracy": 100.0, "f1": 100.0}
 
@@ -35,7 +39,7 @@ def test_scores_of_pairs_by_the_words_that_both_texts_have():
         labeled([a for a, _ in of], [5.0 * (a == b) for a, b in of], None, [b for _, b in of])
         for of in (pairs, dev_pairs)
     )
-    scores = baselines.of_text(train, dev, ["pearson", "mse"])
+    scores = of_dev(train, dev, ["pearson", "mse"])
     assert scores["mean"]["pearson"] == 0.0
     # No single word predicts the score, only whether both texts have it.
     assert scores["bag_of_words"]["pearson"] > 90
@@ -46,7 +50,7 @@ def test_text_without_spaces_is_a_bag_of_characters():
     texts = ["良い映画", "良い芝居", "とても良い", "悪い映画", "悪い芝居"]
     train = labeled(texts, [1, 1, 1, 0, 0], ("bad", "good"))
     dev = labeled(["良い話", "悪い話"], [1, 0], ("bad", "good"))
-    scores = baselines.of_text(train, dev, ["accuracy"])
+    scores = of_dev(train, dev, ["accuracy"])
     assert scores["bag_of_characters"] == {"accuracy": 100.0}
     assert "bag_of_words" not in scores
 
@@ -57,7 +61,7 @@ def test_text_without_words_and_of_one_class_has_the_constant_alone():
         labeled(["!", "?"], [0, 1], ("a", "b")),
         labeled(["bad film", "good film"], [0, 0], ("a", "b")),
     ):
-        assert list(baselines.of_text(train, dev, ["accuracy"])) == ["majority"]
+        assert list(of_dev(train, dev, ["accuracy"])) == ["majority"]
 
 
 def test_a_long_file_of_long_texts_is_cut(monkeypatch):
@@ -65,14 +69,14 @@ def test_a_long_file_of_long_texts_is_cut(monkeypatch):
     monkeypatch.setattr(baselines, "MAX_CHARACTERS", 4)
     train = labeled(["good bad", "evil good"] * 50, [0, 1] * 50, ("a", "b"))
     dev = labeled(["good evil", "evil good"], [0, 1], ("a", "b"))
-    assert baselines.of_text(train, dev, ["accuracy"])["bag_of_words"] == {"accuracy": 100.0}
+    assert of_dev(train, dev, ["accuracy"])["bag_of_words"] == {"accuracy": 100.0}
 
 
 def test_unlabeled_text_is_refused():
     train = labeled(["good one", "bad one"], [1, 0], ("bad", "good"))
     dev = LabeledText(["one"], None, None, ("bad", "good"), "dev.tsv")
     with pytest.raises(ValueError, match=r"dev\.tsv has no labels"):
-        baselines.of_text(train, dev, ["accuracy"])
+        of_dev(train, dev, ["accuracy"])
 
 
 def test_tags():

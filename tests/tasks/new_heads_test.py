@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bias of a new head: the constant outputs with the lowest loss for the labels of `fit`."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert import Backbone, TextClassifier, load_model
+from tests.small_tasks import CONFIG
+
+IDS = np.ones((8, 3), "int32")
+WEIGHTS = np.arange(1.0, 9.0)
+RARE = np.array([[0, 1, 0]] * 6 + [[1, 1, 0], [0, 0, 0]], "float32")
+SCORES = 100 * np.arange(8.0)
+CLASSES = np.array([0, 0, 0, 0, 0, 2, 2, 1])
+
+
+def log_odds(positive, negative):
+    return np.log((np.array(positive) + 0.5) / (np.array(negative) + 0.5))
+
+
+def start(task, labels, weights=None, **options):
+    """Returns the bias after a `fit` that trains nothing."""
+    task.compile(keras.optimizers.SGD(0.0))
+    task.fit(IDS, labels, sample_weight=weights, verbose=0, **options)
+    return keras.ops.convert_to_numpy(task.head.dense.bias)
+
+
+@pytest.mark.parametrize(
+    ("labels", "weights", "expected"),
+    [
+        (RARE, None, log_odds([1, 7, 0], [7, 1, 8])),
+        (RARE, WEIGHTS, log_odds([7, 28, 0], [29, 8, 36])),
+        (SCORES, None, [350.0]),
+        (SCORES, WEIGHTS, [100 * np.sum(np.arange(8) * WEIGHTS) / 36]),
+        (CLASSES, None, [0.0, 0.0, 0.0]),
+    ],
+)
+def test_new_head_starts_at_label_frequencies(labels, weights, expected):
+    options = {"num_classes": len(expected), "multi_label": labels is RARE}
+    task = TextClassifier(Backbone(CONFIG), **options)
+    np.testing.assert_allclose(start(task, labels, weights), expected, rtol=1e-5)
+
+
+@pytest.mark.on_tensorflow
+def test_trained_head_keeps_its_bias(tmp_path):
+    task = TextClassifier(Backbone(CONFIG), num_classes=3, multi_label=True)
+    bias = start(task, RARE)
+    task.save(tmp_path / "model.keras")
+    for model in (task, load_model(tmp_path / "model.keras")):
+        np.testing.assert_array_equal(start(model, 1 - RARE), bias)
+
+
+@pytest.mark.on_tensorflow
+def test_frozen_head_keeps_its_bias():
+    task = TextClassifier(Backbone(CONFIG), num_classes=3, multi_label=True)
+    task.head.trainable = False
+    np.testing.assert_array_equal(start(task, RARE), np.zeros(3))
