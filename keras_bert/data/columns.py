@@ -24,7 +24,8 @@ def is_dataset(x: object) -> bool:
 def dataset_has_labels(dataset: Any) -> bool:
     """Returns whether the elements of a dataset are `(x, labels)` or `(x, labels, weights)`."""
     spec = dataset.element_spec
-    return isinstance(spec, tuple) and len(spec) > 1
+    # `None` has a spec of its own.
+    return isinstance(spec, tuple) and len(spec) > 1 and type(spec[1]).__name__ != "NoneTensorSpec"
 
 
 def first_of_element(spec: Any) -> Any:
@@ -112,6 +113,11 @@ def columns_of_rows(
     return columns
 
 
+def given_columns(**columns: Any) -> dict[str, Any]:
+    """Returns the columns that are not `None`."""
+    return {name: column for name, column in columns.items() if column is not None}
+
+
 def check_lengths(columns: Mapping[str, Sized]) -> None:
     """Checks that columns have the same number of rows."""
     lengths = {name: len(column) for name, column in columns.items()}
@@ -132,7 +138,10 @@ def one_for_each(
 
 
 def checked_weights(sample_weight: Any, first_row: int = 0) -> np.ndarray[Any, Any]:
-    """Converts sample weights to a float32 array; they must be finite and at least 0."""
+    """Converts sample weights to a float32 array; they must be finite and at least 0.
+
+    One weight for each row may also have the shape `(rows, 1)`.
+    """
     try:
         weights = np.atleast_1d(as_array(sample_weight)).astype("float32")
     except (TypeError, ValueError) as error:
@@ -143,7 +152,7 @@ def checked_weights(sample_weight: Any, first_row: int = 0) -> np.ndarray[Any, A
             f"The sample weight in row {first_row + wrong[0][0]} is {weights[tuple(wrong[0])]}; it "
             f"must be {checks.NON_NEGATIVE}."
         )
-    return weights
+    return weights[:, 0] if weights.shape[1:] == (1,) else weights
 
 
 def split_index(num_rows: int, share: float) -> int:

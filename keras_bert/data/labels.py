@@ -201,7 +201,7 @@ def checked_ids(
 def finite_scores(
     labels: Any, *, allow_unlabeled: bool = False, first_row: int = 0
 ) -> np.ndarray[Any, Any]:
-    """Checks the targets of a regression, `(rows,)` or `(rows, 1)`; returns `(rows,)`.
+    """Checks the targets of a regression, `(rows,)` or `(rows, 1)`; returns float32 `(rows,)`.
 
     A row without a target has NaN, where `allow_unlabeled`.
     """
@@ -217,7 +217,7 @@ def finite_scores(
         raise ValueError(
             f"The label in row {first_row + row} is {array[row]}; expected a finite number."
         )
-    return array
+    return array.astype("float32")
 
 
 def checked_class_weight(

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import abc
 import bisect
+import collections
+import concurrent.futures
 import contextlib
 import dataclasses
+import itertools
 import queue
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -37,6 +40,11 @@ _ROWS_SIZED = 2048
 
 # Returns values of the rows at some indices, `(rows, ...)`
 RowFunction = Callable[[np.ndarray], np.ndarray]
+# The other columns of rows by name, such as `labels` and `weights`, `(rows, ...)` each
+Columns = Mapping[str, np.ndarray]
+# Checks the labels and weights of some rows, if there are any, and converts them to columns. It
+# also takes `num_rows`, and `first_row`, the index of the first, for errors.
+ReadColumns = Callable[..., Columns]
 
 
 class ShardedMap(Protocol):
@@ -165,7 +173,7 @@ class Batch(NamedTuple):
     features: dict[str, Any]
     rows: np.ndarray
     is_real: np.ndarray | None
-    columns: tuple[np.ndarray, ...]
+    columns: Columns
 
 
 class Window(NamedTuple):
@@ -180,7 +188,7 @@ class Window(NamedTuple):
 
     examples: Examples
     rows: np.ndarray
-    columns: tuple[np.ndarray, ...]
+    columns: Columns
     first: int = 0
 
 
@@ -193,19 +201,19 @@ class RowSource(Protocol):
     def sizes(self, options: BatchOptions) -> np.ndarray | None:
         """Returns `sizes` of all rows, if rows are sharded over processes; otherwise `None`."""
 
+    def example(self) -> Window | None:
+        """Returns a window of the first row, which `windows` yields again; `None` without rows."""
+
     def windows(self, epoch: int, options: BatchOptions, skipped: int) -> Iterator[Window]:
         """Yields the windows of an epoch, without the first `skipped` ones."""
 
 
 class RowsInMemory:
-    """Rows in memory, as the source of a `Loader`.
+    """Rows in memory, as the source of a `Loader`."""
 
-    `columns` are their other columns, such as labels and sample weights, `(rows, ...)` each.
-    """
-
-    def __init__(self, examples: Examples, columns: Sequence[np.ndarray] = ()) -> None:
+    def __init__(self, examples: Examples, columns: Columns | None = None) -> None:
         self.examples = examples
-        self.columns = tuple(columns)
+        self.columns = columns or {}
         self.num_rows: int | None = len(examples)
 
     def sizes(self, options: BatchOptions) -> np.ndarray | None:
@@ -224,6 +232,10 @@ class RowsInMemory:
             bucketing_window=options.window(len(self.examples)) or 0,
             shuffle_seed=-1 if options.shuffle_seed is None else options.shuffle_seed,
         )
+
+    def example(self) -> Window | None:
+        """Returns a window of the first row."""
+        return Window(self.examples, np.arange(1), self.columns) if self.num_rows else None
 
     def windows(self, epoch: int, options: BatchOptions, skipped: int = 0) -> Iterator[Window]:
         """Yields the windows of an epoch."""
@@ -257,6 +269,9 @@ class Batches(abc.ABC):
     @abc.abstractmethod
     def num_batches(self) -> int | None:
         """The number of batches of an epoch; `None` if it is unknown."""
+
+    def end_epoch(self) -> None:  # noqa: B027
+        """Tells a source that the batches of an epoch have been used."""
 
     def __len__(self) -> int:
         if self.num_batches is None:
@@ -337,18 +352,13 @@ class Loader(Batches):
 
     def example(self) -> Any:
         """Returns a batch of the first row; `None` if there are no rows."""
-        unshuffled = dataclasses.replace(
-            self.options, shuffle_seed=None, bucketing_window=1, num_replicas=1, shard=(0, 1)
-        )
-        for window in self.source.windows(0, unshuffled, 0):
-            window = window._replace(rows=window.rows[:1])
-            sequences = window.examples.pack(window.rows)
-            row = np.zeros(1, "int64")
-            is_real = np.ones(1, "float32") if self.options.fills_last_batch else None
-            return self._finish(
-                self._pad(sequences, row, sizes(sequences)[0], row, is_real, window)
-            )
-        return None
+        window = self.source.example()
+        if window is None:
+            return None
+        sequences = window.examples.pack(window.rows)
+        row = np.zeros(1, "int64")
+        is_real = np.ones(1, "float32") if self.options.fills_last_batch else None
+        return self._finish(self._pad(sequences, row, sizes(sequences)[0], row, is_real, window))
 
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
         options = self.options
@@ -416,7 +426,7 @@ class Loader(Batches):
             sequences.take(NUMPY, place).padded(NUMPY, length, self._pad_token_id, num_sequences),
             window.first + index,
             is_real,
-            tuple(column[index] for column in window.columns),
+            {name: column[index] for name, column in window.columns.items()},
         )
 
 
@@ -460,6 +470,10 @@ class BatchesOfBatches(Batches):
         """Returns a batch of few rows, for its structure; `None` if there are no rows."""
         return self._batches.example()
 
+    def end_epoch(self) -> None:
+        """Tells a source that the batches of an epoch have been used."""
+        self._batches.end_epoch()
+
 
 class MappedBatches(BatchesOfBatches):
     """Batches to which a function is applied.
@@ -490,17 +504,27 @@ class MappedBatches(BatchesOfBatches):
 
 
 def with_columns(batch: Batch) -> tuple[Any, ...]:
-    """Converts a batch to `(features, *columns)`, such as labels and weights.
+    """Converts a batch to `(features, labels, weights)`; see `batch_of`.
 
-    If batches are completed, sample weights are multiplied by weights of 0 for padding rows; a
-    single column has labels.
+    If batches are completed, sample weights are multiplied by weights of 0 for padding rows.
     """
-    if batch.is_real is None:
-        return (batch.features, *batch.columns)
-    if len(batch.columns) < 2:
-        return (batch.features, *batch.columns, batch.is_real)
-    *labels, weights = batch.columns
-    return (batch.features, *labels, np.asarray(weights, "float32") * batch.is_real)
+    labels, weights = batch.columns.get("labels"), batch.columns.get("weights")
+    if batch.is_real is not None:
+        weights = batch.is_real if weights is None else weights * batch.is_real
+    return batch_of(batch.features, labels, weights)
+
+
+def batch_of(features: Any, labels: Any = None, weights: Any = None) -> tuple[Any, ...]:
+    """Returns a batch for Keras: a tuple without the last parts, if they are `None`.
+
+    Example:
+
+    >>> batch_of("features", "labels"), batch_of("features", weights="weights")
+    (('features', 'labels'), ('features', None, 'weights'))
+    """
+    if weights is not None:
+        return features, labels, weights
+    return (features,) if labels is None else (features, labels)
 
 
 def with_index(batch: Batch) -> tuple[Any, ...]:
@@ -565,6 +589,45 @@ def permutation(size: int, *seed: int) -> np.ndarray[Any, Any]:
     key = np.random.SeedSequence(seed).generate_state(2, np.uint64)
     bits = np.random.Philox(key=key).random_raw(size)
     return np.argsort(bits, kind="stable")
+
+
+class Readings:
+    """Readings of a source, of which perhaps only the first has elements, as of an iterator.
+
+    Looking at the first element begins a reading, which the next iteration continues.
+    """
+
+    def __init__(self, read: Callable[[], Iterable[Any]]) -> None:
+        self._read = read
+        self._begun: tuple[list[Any], Iterator[Any]] | None = None
+
+    def first(self) -> Any:
+        """Returns the first element; `None` if there is none."""
+        if self._begun is None:
+            elements = iter(self._read())
+            self._begun = list(itertools.islice(elements, 1)), elements
+        return self._begun[0][0] if self._begun[0] else None
+
+    def __iter__(self) -> Iterator[Any]:
+        begun, self._begun = self._begun, None
+        return iter(self._read()) if begun is None else itertools.chain(*begun)
+
+
+def map_ahead(
+    function: Callable[[Any], Any], elements: Iterable[Any], ahead: int
+) -> Generator[Any, None, None]:
+    """Applies a function in a thread, to some elements ahead; the caller's thread reads them."""
+    if not ahead:
+        yield from map(function, elements)
+        return
+    results: collections.deque[concurrent.futures.Future[Any]] = collections.deque()
+    with concurrent.futures.ThreadPoolExecutor(1, "batches") as thread:
+        for element in elements:
+            results.append(thread.submit(function, element))
+            if len(results) > ahead:
+                yield results.popleft().result()
+        while results:
+            yield results.popleft().result()
 
 
 class _Failure(NamedTuple):

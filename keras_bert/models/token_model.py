@@ -159,21 +159,39 @@ class TokenModel(keras.Model):
             self._jax_state_synced = False
             super()._purge_model_variables(optimizer_variables=True, **kinds)
 
+    def build_by_example(self, example: Any) -> None:
+        """Builds metrics, losses and the optimizer, so that Keras reads no batch to build them.
+
+        Args:
+            example: A batch of some rows, `(features, labels, weights)`, of NumPy arrays.
+        """
+        if keras.backend.backend() == "tensorflow":
+            self._maybe_symbolic_build(data_batch=example)
+        else:
+            self._symbolic_build(data_batch=example)
+
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
         """Builds metrics and optimizer under a `tf.distribute.Strategy`, of a replica's batch.
 
-        Keras would average the batches of the replicas, which must then have as many rows each, and
-        no values that are not numbers, such as those of a `padding_mask`.
+        Keras would read a batch even if all is built, and average the batches of the replicas,
+        which must then have as many rows each, and no values that are not numbers, such as those of
+        a `padding_mask`.
         """
-        strategy = self.distribute_strategy
-        if iterator is not None and strategy.num_replicas_in_sync > 1:
-            for _, _, batches in iterator:
-                data_batch = keras.tree.map_structure(
-                    lambda values: strategy.experimental_local_results(values)[0], next(batches)
-                )
-                break
-            iterator = None
-        super()._maybe_symbolic_build(iterator, data_batch)
+        strategy = self._distribute_strategy
+        if strategy is None:
+            return
+
+        def batches_of_replica() -> Iterator[Any]:
+            for first, last, batches in iterator:
+                yield first, last, map(of_replica, batches)
+
+        def of_replica(batch: Any) -> Any:
+            return keras.tree.map_structure(
+                lambda values: strategy.experimental_local_results(values)[0], batch
+            )
+
+        with strategy.scope():
+            self._symbolic_build(batches_of_replica(), data_batch)
 
     def check_shape(self, name: str, shape: Sequence[int]) -> None:
         """Checks the length of token ids by their shape, for graphs that do not know it."""

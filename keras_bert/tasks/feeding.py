@@ -8,6 +8,7 @@ divisors of its losses.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 from keras.src.trainers.data_adapters import data_adapter_utils, get_data_adapter
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
-from keras_bert.data.adapters.reading import no_rows
+from keras_bert.data.adapters.reading import has_ended, no_rows
 from keras_bert.data.loader import Batches
 from keras_bert.models.inputs import LOSS_DIVISORS
 from keras_bert.ops import dispatch
@@ -74,23 +75,35 @@ class Feed(keras.callbacks.Callback):
         self._waited_before = self._seconds_waited()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._end_epoch()
         waited = self._seconds_waited() - self._waited_before
         # (A model of features is any Keras model.)
         self.model.seconds_waited = getattr(self.model, "seconds_waited", 0.0) + waited
+
+    def _end_epoch(self) -> None:
+        if isinstance(self._data, Batches):
+            self._data.end_epoch()
 
     def _seconds_waited(self) -> float:
         return self._data.seconds_waited if isinstance(self._data, Batches) else 0.0
 
     def read(self) -> Iterator[Any]:
-        """Yields the batches of an epoch."""
+        """Yields the batches of an epoch.
+
+        Raises:
+            ValueError: If there are no batches any more.
+        """
         self.targets = []
+        batch = None
         try:
-            for features, *targets in self._data.epoch(self._epoch, self._first):
+            for batch in self._data.epoch(self._epoch, self._first):
                 if self._with_targets:
-                    yield (features, *targets)
+                    yield batch
                 else:
-                    self.targets.append(targets[0])
-                    yield (features,)
+                    self.targets.append(batch[1])
+                    yield batch[:1]
+            if batch is None and not self._first:
+                raise has_ended()
         except Exception as error:
             # TensorFlow would replace it by one of its own.
             self._error = error
@@ -105,16 +118,12 @@ class Feed(keras.callbacks.Callback):
         batches = self._data
         if not isinstance(batches, Batches):
             return batches.skip(self._first) if self._first else batches
-        if batches.num_batches == 0:
-            raise no_rows()
+        example = self.example
         sequence = _BatchSequence(self)
         if keras.backend.backend() != "tensorflow":
             return _BatchAdapter(self) if self.num_batches is None else sequence
         from keras_bert.data.tfdata.text_datasets import as_dataset
 
-        example = batches.example()
-        if example is None:
-            raise no_rows()
         return as_dataset(
             sequence,
             example if self._with_targets else example[:1],
@@ -124,11 +133,26 @@ class Feed(keras.callbacks.Callback):
             has_one_shape=batches.has_one_shape,
         )
 
+    @functools.cached_property
+    def example(self) -> Any:
+        """A batch of few rows, of which no reading loses any; `None` without `Batches`.
+
+        Raises:
+            ValueError: If there are no batches.
+        """
+        if not isinstance(self._data, Batches):
+            return None
+        example = None if self._data.num_batches == 0 else self._data.example()
+        if example is None:
+            raise no_rows()
+        return example
+
     @contextlib.contextmanager
     def raising_errors(self) -> Iterator[None]:
         """Raises an error of the batches as it is, if it made the call of Keras fail."""
         try:
             yield
+            self._end_epoch()
         except Exception:
             if self._error is not None:
                 raise self._error from None
@@ -262,10 +286,8 @@ class MicroBatches(DataAdapter):
         ).skip(self._skipped)
 
     def _completed(self, batches: Iterable[Any]) -> Iterator[Any]:
-        last = (self._steps or 0) % self._in_update
-        sizes = [self._in_update] * ((self._steps or 0) // self._in_update) + [last] * (last > 0)
         unread, skipped = iter(batches), self._skipped
-        for size in itertools.cycle(sizes or [self._in_update]):
+        for size in group_sizes(self._in_update, self._steps):
             group = list(itertools.islice(unread, size))
             if not group:
                 return
@@ -278,6 +300,20 @@ class MicroBatches(DataAdapter):
 
     def _divisors(self, batch: Any) -> Any:
         return self._model._loss_divisors(*keras.utils.unpack_x_y_sample_weight(batch))
+
+
+def group_sizes(in_update: int, steps_per_epoch: int | None) -> Iterator[int]:
+    """Yields the number of micro-batches of each update, of which an epoch's last may have fewer.
+
+    Example:
+
+    >>> list(itertools.islice(group_sizes(2, 5), 6))
+    [2, 2, 1, 2, 2, 1]
+    """
+    period = steps_per_epoch or in_update
+    while True:
+        for first in range(0, period, in_update):
+            yield min(in_update, period - first)
 
 
 def _with_divisors(batch: Any, divisors: Any) -> Any:

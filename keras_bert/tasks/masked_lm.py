@@ -325,21 +325,21 @@ class MaskedLM(MaskedTokenTask):
 
 
 def masked(masker: Any, batch: tuple[Any, ...], step: int | None) -> tuple[Any, Any, Any]:
-    """Masks `(features,)` or `(features, weights)`; returns features, mask ids and mask weights.
+    """Masks a batch without labels; returns features, mask ids and mask weights.
 
     The masks depend on the step, or on the ids of the batch if the step is `None`.
     """
-    features, *row_weights = batch
+    features, _, row_weights = keras.utils.unpack_x_y_sample_weight(batch)
     features = masker(features, step)
     ids, weights = features.pop("mask_ids"), features.pop("mask_weights")
-    if row_weights:
-        weights = weights * row_weights[0][:, np.newaxis]
+    if row_weights is not None:
+        weights = weights * row_weights[:, np.newaxis]
     return features, ids, weights
 
 
 def masked_by_rows(masker: MaskedLMMasker, batch: tuple[Any, ...], _: int) -> tuple[Any, Any, Any]:
     """Masks like `masked`, but each row alone, so that its masks do not depend on the batch."""
-    features, *row_weights = batch
+    features, _, row_weights = keras.utils.unpack_x_y_sample_weight(batch)
     ids, mask = features["token_ids"], features["padding_mask"]
     rows, slots = len(ids), masker.num_slots(ids.shape[1])
     token_ids = ids.copy()
@@ -351,8 +351,8 @@ def masked_by_rows(masker: MaskedLMMasker, batch: tuple[Any, ...], _: int) -> tu
         targets = [part["mask_positions"], *targets]
         for values, own in zip((positions, mask_ids, weights), targets, strict=True):
             values[row, : own.shape[1]] = own[0]
-    if row_weights:
-        weights *= row_weights[0][:, np.newaxis]
+    if row_weights is not None:
+        weights *= row_weights[:, np.newaxis]
     features = {**features, "token_ids": token_ids, "mask_positions": positions}
     return features, mask_ids, weights
 

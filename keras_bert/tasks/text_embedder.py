@@ -13,7 +13,13 @@ from keras_bert.checkpoints import Checkpoint, sentence_transformers
 from keras_bert.data.adapters.base import InputAdapter
 from keras_bert.data.adapters.reading import Features, adapter_class
 from keras_bert.data.adapters.texts import TextAdapter, single_texts, text_columns
-from keras_bert.data.columns import as_given, first_of_element, is_dataset, listed
+from keras_bert.data.columns import (
+    as_given,
+    first_of_element,
+    given_columns,
+    is_dataset,
+    listed,
+)
 from keras_bert.data.labels import LabelRules, label_descriptions, ranked
 from keras_bert.data.loader import Batch, Batches, BatchOptions, Loader, RowsInMemory
 from keras_bert.data.texts import TextClassifierPreprocessor, TextPairExamples
@@ -249,7 +255,7 @@ class TextEmbedder(Task):
                 "others are a pair's negatives."
             )
         weights = np.ones(len(rows), "float32") if rows.weights is None else rows.weights
-        columns = (weights,) if rows.labels is None else (rows.labels.astype("float32"), weights)
+        columns = given_columns(labels=rows.labels, weights=weights)
         source = RowsInMemory(TextPairExamples(rows.columns, self.preprocessor), columns)
         has_any_shape = not (options.compiles or options.fills_last_batch)
         finish = _distinct if rows.labels is not None and has_any_shape else _consecutive
@@ -270,13 +276,13 @@ def _consecutive(batch: Batch) -> tuple[Any, ...]:
         pair, float32 `(2 * pairs,)`; and sample weights, float32 `(2 * pairs,)`, 0 for padding
         pairs.
     """
-    *scores, weights = batch.columns
+    scores, weights = batch.columns.get("labels"), batch.columns["weights"]
     pairs = len(batch.rows)
     is_real = np.ones(pairs, "float32") if batch.is_real is None else batch.is_real
     numbers = np.where(is_real > 0, np.arange(pairs), -1).astype("int32")
     # (pairs, 2, length) -> (2 * pairs, length)
     features = {name: x.reshape(2 * pairs, x.shape[2]) for name, x in batch.features.items()}
-    targets = scores[0] if scores else numbers
+    targets = numbers if scores is None else scores
     return features, np.repeat(targets, 2), np.repeat(weights * is_real, 2)
 
 

@@ -615,6 +615,7 @@ class TextTrainer(TokenModel):
             training_feed.raising_errors(),
             validation_feed.raising_errors(),
         ):
+            self._build(training_feed)
             data: dict[str, Any] = {
                 "x": training_feed.for_keras(),
                 "y": y,
@@ -669,6 +670,7 @@ class TextTrainer(TokenModel):
         x, y, sample_weight = self._model_data(rows, x, options)
         feed = Feed(x)
         with feed.raising_errors():
+            self._build(feed)
             return super().evaluate(
                 feed.for_keras(),
                 y,
@@ -873,10 +875,14 @@ class TextTrainer(TokenModel):
         """Returns the indices of the rows of all batches, with padding rows, and their outputs."""
         if num_devices() > 1:
             batches = shared_predictions(batches, num_devices(), process_shard())
-        elif batches.num_batches == 1 and not kwargs and self._num_replicas() == 1:
-            # For one batch, such as one sentence, Keras' loop takes longer than the model.
-            ((_, index, outputs),) = self._outputs_of_batches(batches, verbose)
-            return index, outputs
+        elif batches.num_batches in (1, None) and not kwargs and self._num_replicas() == 1:
+            # For one batch, such as one sentence, Keras' loop takes longer than the model. At the
+            # end of an unknown number, it would warn.
+            parts = [part[1:] for part in self._outputs_of_batches(batches, verbose)]
+            joined: tuple[Any, Any] = keras.tree.map_structure(
+                lambda *arrays: np.concatenate(arrays), *parts
+            )
+            return joined
         feed = Feed(batches, with_targets=False)
         with feed.raising_errors():
             outputs = super().predict(feed.for_keras(), verbose=verbose, **kwargs)
@@ -919,6 +925,11 @@ class TextTrainer(TokenModel):
         self._check_targets(rows, rules)
         return rows.with_checked_weights()
 
+    def _build(self, feed: Feed) -> None:
+        """Builds metrics, losses and the optimizer before Keras would read a batch of text."""
+        if self.compiled and feed.example is not None:
+            self.build_by_example(feed.example)
+
     def _batches(self, rows: InputAdapter, options: BatchOptions) -> Batches:
         """Returns batches of features, labels and weights."""
         return rows.batches(self.preprocessor, options)
@@ -931,7 +942,7 @@ class TextTrainer(TokenModel):
         Raises:
             ValueError: If there are no labels, and the losses need them.
         """
-        if not rows.has_labels and self.needs_labels and self._objective is not None:
+        if not rows.has_labels and self.needs_labels:
             columns = set(column_names(x) or ())
             if isinstance(rows, Features):
                 columns.clear()  # They are inputs.
@@ -966,6 +977,8 @@ class TextTrainer(TokenModel):
                     f"{type(data).__name__}{length}."
                 )
         rows = self._read(x, y, sample_weight, options)
+        if isinstance(rows, TextBatchesAdapter):
+            rows.dataset.keep()  # They are evaluated in each epoch.
         parts = self._model_data(rows, x, options)
         # Without separate labels, `x` is batches or a dataset.
         return parts[0] if parts[1] is None else tuple(p for p in parts if p is not None)

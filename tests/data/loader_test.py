@@ -53,7 +53,9 @@ def batches_of(num_rows, finish=with_index, pairs=False, **options):
         counts = np.full(num_rows, 2)
     examples = Rows(Sequences({"token_ids": rows}, counts))
     options = BatchOptions(**{"batch_size": 4, **options})
-    return Loader(RowsInMemory(examples, [np.arange(num_rows)]), PREPROCESSOR, options, finish)
+    return Loader(
+        RowsInMemory(examples, {"labels": np.arange(num_rows)}), PREPROCESSOR, options, finish
+    )
 
 
 def order(batches, epoch=0, first=0):

@@ -74,7 +74,8 @@ class QuestionAdapter(InputAdapter):
         rows = question_rows(self.examples, preprocessor, self.negative_share)
         if options.training:
             self._warn_of_lost_answers(rows)
-        source = RowsInMemory(rows.examples, (rows.start_positions, rows.end_positions))
+        positions = dict(zip(OUTPUTS, (rows.start_positions, rows.end_positions), strict=True))
+        source = RowsInMemory(rows.examples, positions)
         return Loader(source, preprocessor, options, _with_positions)
 
     def _warn_of_lost_answers(self, rows: QuestionRows) -> None:
@@ -112,8 +113,7 @@ def window_batches(rows: QuestionRows, preprocessor: Any, options: BatchOptions)
 def _with_positions(batch: Batch) -> tuple[Any, ...]:
     """Converts a batch to its features, the positions of answers, and their weights."""
     weights = np.ones(len(batch.rows), "float32") if batch.is_real is None else batch.is_real
-    targets = dict(zip(OUTPUTS, batch.columns, strict=True))
-    return batch.features, targets, dict.fromkeys(targets, weights)
+    return batch.features, dict(batch.columns), dict.fromkeys(batch.columns, weights)
 
 
 def logits_of_tokens(

@@ -70,6 +70,15 @@ def no_rows() -> ValueError:
     return ValueError("There are no texts to train on, or to evaluate.")
 
 
+def has_ended() -> ValueError:
+    """Returns the error for data that can be read once, and have no batch for a further epoch."""
+    return ValueError(
+        "x has no more batches: it can be read only once, such as a generator. For multiple "
+        "epochs, pass steps_per_epoch and enough batches, or x that can be read again, such as a "
+        "keras.utils.PyDataset."
+    )
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Features:
     """Features, with labels and weights or without, which Keras makes batches of.

@@ -6,32 +6,37 @@ from __future__ import annotations
 import abc
 import dataclasses
 import itertools
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from typing import Any, Self
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from keras_bert.data.adapters.base import InputAdapter, Restore, in_order
 from keras_bert.data.adapters.texts import TEXT_FORMS, is_text, text_columns
 from keras_bert.data.arrays import NUMPY
-from keras_bert.data.columns import checked_weights, dataset_has_labels, is_dataset, label_column
+from keras_bert.data.columns import (
+    checked_weights,
+    dataset_has_labels,
+    given_columns,
+    is_dataset,
+    label_column,
+    one_for_each,
+)
 from keras_bert.data.labels import LabelRules
 from keras_bert.data.loader import (
     Batches,
     BatchOptions,
+    Columns,
     Loader,
+    ReadColumns,
+    Readings,
+    batch_of,
     bucket_for,
     bucket_lengths,
+    map_ahead,
     permutation,
     with_index,
 )
-
-# Converts labels and weights to columns; it also takes `num_rows`, and `first_row`, the index of
-# the first.
-ReadColumns = Callable[..., tuple[np.ndarray, ...]]
-# Keras reads a batch or two to build the model, and then starts over. So the first batches of a
-# generator are stored, until more than these have been read.
-_NUM_FIRST_BATCHES = 4
 
 
 class BatchedText(abc.ABC):
@@ -44,12 +49,23 @@ class BatchedText(abc.ABC):
     can_be_read_ahead = True
     """Whether reading more batches than are used loses none."""
 
-    def __init__(self, first: Any) -> None:
-        self.has_labels = len(_parts(first)) > 1
+    def __init__(self, example: Any) -> None:
+        self._example = example
+        self.has_labels = _parts(example).labels is not None
+
+    def example(self) -> Any:
+        """Returns a batch of some rows; `None` if there are no batches."""
+        return self._example
 
     @abc.abstractmethod
-    def read(self, epoch: int, first: int, seed: int | None) -> Iterator[Any]:
-        """Yields the batches of an epoch after `first` ones; without a seed, in their own order."""
+    def read(self, epoch: int, seed: int | None) -> Iterable[tuple[int, Any]]:
+        """Yields the batches of an epoch and their numbers; without a seed, in their own order."""
+
+    def end_epoch(self) -> None:  # noqa: B027
+        """Notes that the batches of an epoch have been used."""
+
+    def keep(self) -> None:  # noqa: B027
+        """Has each reading yield the same batches."""
 
 
 class _PyDatasetText(BatchedText):
@@ -58,70 +74,73 @@ class _PyDatasetText(BatchedText):
     def __init__(self, dataset: Any) -> None:
         super().__init__(dataset[0])
         self._dataset = dataset
+        self._is_in_epoch = False
         self.num_batches = dataset.num_batches
         self.is_infinite = self.num_batches is None
 
-    def read(self, epoch: int, first: int, seed: int | None) -> Iterator[Any]:
+    def read(self, epoch: int, seed: int | None) -> Iterator[tuple[int, Any]]:
         order: Iterable[int] = itertools.count()
         if self.num_batches is not None:
             order = range(self.num_batches)
             if seed is not None:
                 order = permutation(self.num_batches, seed, epoch).tolist()
+        self.end_epoch()
+        self._is_in_epoch = True
         self._dataset.on_epoch_begin()
-        for index in itertools.islice(order, first, None):
-            yield self._dataset[index]
-        self._dataset.on_epoch_end()
+        for index in order:
+            yield index, self._dataset[index]
+
+    def end_epoch(self) -> None:
+        if self._is_in_epoch:
+            self._is_in_epoch = False
+            self._dataset.on_epoch_end()
 
 
-class _GeneratorText(BatchedText):
-    """The batches of a generator, which can be read once."""
+class _StreamedText(BatchedText):
+    """Batches that are read one after another, such as those of a generator, perhaps only once."""
+
+    def __init__(self, example: Any, readings: Readings) -> None:
+        super().__init__(example)
+        self._readings = readings
+
+    def read(self, epoch: int, seed: int | None) -> Iterator[tuple[int, Any]]:
+        return enumerate(self._readings)
+
+
+class _GeneratorText(_StreamedText):
+    """The batches of a generator."""
 
     can_be_read_ahead = False
 
-    def __init__(self, first: Any, generator: Generator[Any, None, None]) -> None:
-        super().__init__(first)
-        self._generator = generator
-        self._first_batches = [first]
-        self._has_ended = False
+    def keep(self) -> None:
+        kept: list[Any] = []
+        unread = iter(self._readings)
 
-    def read(self, epoch: int, first: int, seed: int | None) -> Iterator[Any]:
-        if self._has_ended:
-            raise ValueError(
-                "The generator has ended. For several epochs, pass one with enough batches, and "
-                "steps_per_epoch; or a keras.utils.PyDataset."
-            )
-        yield from itertools.islice(
-            itertools.chain(list(self._first_batches), self._read_generator()), first, None
-        )
+        def read() -> Iterator[Any]:
+            for index in itertools.count():
+                kept.extend(itertools.islice(unread, index + 1 - len(kept)))
+                if index == len(kept):
+                    return
+                yield kept[index]
 
-    def _read_generator(self) -> Iterator[Any]:
-        for batch in self._generator:
-            is_building = 0 < len(self._first_batches) < _NUM_FIRST_BATCHES
-            self._first_batches = [*self._first_batches, batch] if is_building else []
-            yield batch
-        self._has_ended = True
+        self._readings = Readings(read)
 
 
-class _DataLoaderText(BatchedText):
+class _DataLoaderText(_StreamedText):
     """The batches of a `DataLoader` of PyTorch."""
 
-    def __init__(self, first: Any, loader: Any) -> None:
-        super().__init__(first)
-        self._loader = loader
+    def __init__(self, example: Any, readings: Readings, loader: Any) -> None:
+        super().__init__(example, readings)
+        x = _parts(example).x
+        if isinstance(x, list) and not isinstance(x[0], (str, bytes)):
+            raise ValueError(
+                "A DataLoader makes two columns of pairs, which may be rows too. For pairs, use "
+                'dicts: {"text": ..., "text_pair": ...}.'
+            )
         try:
             self.num_batches = len(loader)
         except TypeError:  # a dataset of unknown size
             self.num_batches = None
-
-    def read(self, epoch: int, first: int, seed: int | None) -> Iterator[Any]:
-        for batch in itertools.islice(self._loader, first, None):
-            x = _parts(batch)[0]
-            if isinstance(x, list) and not isinstance(x[0], (str, bytes)):
-                raise ValueError(
-                    "A DataLoader makes two columns of pairs, which may be rows too. For pairs, "
-                    'use dicts: {"text": ..., "text_pair": ...}.'
-                )
-            yield batch
 
 
 class _DatasetText(BatchedText):
@@ -129,12 +148,15 @@ class _DatasetText(BatchedText):
 
     def __init__(self, dataset: Any) -> None:
         self.has_labels = dataset_has_labels(dataset)
-        self._dataset = dataset
+        self._readings = Readings(dataset.as_numpy_iterator)
         cardinality = int(dataset.cardinality())
         self.num_batches = None if cardinality < 0 else cardinality
 
-    def read(self, epoch: int, first: int, seed: int | None) -> Iterator[Any]:
-        return iter(self._dataset.skip(first).as_numpy_iterator())
+    def example(self) -> Any:
+        return self._readings.first()
+
+    def read(self, epoch: int, seed: int | None) -> Iterator[tuple[int, Any]]:
+        return enumerate(self._readings)
 
 
 def opened(x: Any) -> Any:
@@ -143,17 +165,19 @@ def opened(x: Any) -> Any:
     Otherwise it returns `x`; for a generator, one that also yields the batch that was read.
     """
     if isinstance(x, Generator):
-        for first in x:
-            if _is_text(first, "generator"):
-                return _GeneratorText(first, x)
-            return (batch for batch in itertools.chain([first], x))
-    elif _is_a(x, "PyDataset", "keras."):
+        readings = Readings(lambda: x)
+        first = readings.first()
+        if first is not None and _is_text(first, "generator"):
+            return _GeneratorText(first, readings)
+        return (batch for batch in readings)
+    if _is_a(x, "PyDataset", "keras."):
         if x.num_batches != 0 and _is_text(x[0], type(x).__name__):
             return _PyDatasetText(x)
     elif _is_a(x, "DataLoader", "torch.utils.data"):
-        first = _example(x)
-        if _is_text(first, "DataLoader"):
-            return _DataLoaderText(first, x)
+        readings = Readings(lambda: x)
+        first = _example(x) if hasattr(x.dataset, "__len__") else readings.first()
+        if first is not None and _is_text(first, "DataLoader"):
+            return _DataLoaderText(first, readings, x)
     return x
 
 
@@ -163,17 +187,15 @@ def _is_a(x: Any, name: str, module: str) -> bool:
 
 
 def _example(loader: Any) -> Any:
-    """Returns a batch of a single row, where that is possible without starting the loader."""
-    dataset = loader.dataset
-    if not hasattr(dataset, "__len__"):
-        return next(iter(loader), None)
-    if not len(dataset):
+    """Returns a batch of a single row without starting the loader; `None` if there are no rows."""
+    rows = loader.dataset
+    if not len(rows):
         return None
-    return loader.collate_fn(dataset[0] if loader.batch_sampler is None else [dataset[0]])
+    return loader.collate_fn(rows[0] if loader.batch_sampler is None else [rows[0]])
 
 
 def _is_text(batch: Any, source: str) -> bool:
-    x = _parts(batch)[0]
+    x = _parts(batch).x
     if isinstance(x, (str, bytes)):
         raise ValueError(
             f"A {source} has single texts, such as {str(x)[:80]!r}; expected batches: a list of "
@@ -183,14 +205,19 @@ def _is_text(batch: Any, source: str) -> bool:
     return is_text(x)
 
 
-def _parts(batch: Any) -> tuple[Any, ...]:
+class _Parts(NamedTuple):
+    x: Any
+    labels: Any = None
+    weights: Any = None
+
+
+def _parts(batch: Any) -> _Parts:
     """Returns the `x` of a batch, and its labels and weights if there are any."""
     if isinstance(batch, list) and batch and not isinstance(batch[0], (str, bytes)):
         batch = tuple(batch)  # as Keras reads it
-    if isinstance(batch, tuple) and batch:
-        return batch
-    labels = label_column(batch)
-    return (batch,) if labels is None else (batch, labels)
+    if isinstance(batch, tuple) and 0 < len(batch) <= 3:
+        return _Parts(*batch)
+    return _Parts(batch, label_column(batch))
 
 
 class GivenBatches(Batches):
@@ -204,6 +231,8 @@ class GivenBatches(Batches):
             instead.
         steps: The number of batches to read at most.
     """
+
+    prefetches = False
 
     def __init__(
         self,
@@ -219,7 +248,6 @@ class GivenBatches(Batches):
         self._read_columns = read_columns
         self._options = options
         self._steps = steps
-        self.prefetches = text.can_be_read_ahead
 
     @property
     def num_batches(self) -> int | None:
@@ -229,20 +257,45 @@ class GivenBatches(Batches):
             return self._steps if self._text.is_infinite else count
         return min(count, self._steps)
 
+    def example(self) -> Any:
+        """Returns a batch of some rows, for its structure; `None` if there are none."""
+        example = self._text.example()
+        return None if example is None else self._converted(0, example)
+
+    def end_epoch(self) -> None:
+        """Tells the source that the batches of an epoch have been used."""
+        self._text.end_epoch()
+
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
-        first_row = 0
-        batches = self._text.read(number, first, self._options.shuffle_seed)
-        for batch in itertools.islice(batches, self._steps):
-            x, *rest = items = _parts(batch)
-            x = without_labels(items) if self._read_columns is None else x
-            texts = text_columns(x, first_row)
-            num_rows = len(texts["text"])
+        num_rows = 0
+
+        def converted(numbered: tuple[int, Any]) -> Any:
+            nonlocal num_rows
+            batch = self._converted(*numbered, num_rows)
+            num_rows += len(batch[0]["token_ids"])
+            return batch
+
+        batches = itertools.islice(
+            self._text.read(number, self._options.shuffle_seed), first, self._steps
+        )
+        # The caller's thread reads the batches, since they may call the model that it trains.
+        yield from map_ahead(converted, batches, ahead=int(self._text.can_be_read_ahead))
+
+    def _converted(self, number: int, batch: Any, first_row: int = 0) -> Any:
+        """Converts a batch to features, labels and weights, or to features and indices of rows."""
+        parts = _parts(batch)
+        try:
             if self._read_columns is None:
-                columns: tuple[np.ndarray, ...] = (np.arange(first_row, first_row + num_rows),)
-            else:
-                columns = self._read_columns(*rest, num_rows=num_rows, first_row=first_row)
-            first_row += num_rows
-            yield (self._features([list(column) for column in texts.values()]), *columns)
+                without_labels(tuple(part for part in parts if part is not None))
+            texts = text_columns(parts.x)
+            num_rows = len(texts["text"])
+            features = self._features([list(column) for column in texts.values()])
+            if self._read_columns is None:
+                return features, np.arange(first_row, first_row + num_rows)
+            targets = self._read_columns(*parts[1:], num_rows=num_rows, first_row=0)
+        except ValueError as error:
+            raise ValueError(f"Batch {number} is invalid. {error}") from error
+        return batch_of(features, **targets)
 
     def _features(self, texts: list[list[Any]]) -> dict[str, np.ndarray]:
         features: dict[str, np.ndarray]
@@ -333,35 +386,28 @@ class TextDatasetAdapter(InputAdapter):
         from keras_bert.data.tfdata import text_datasets
 
         rows = self.dataset
+        text_datasets.check_finite(rows)
         if text_datasets.is_batched(rows):
             rows = rows.unbatch()
-        # Keras warns at the end of predictions if it does not know their number.
-        num_rows = text_datasets.num_elements(rows)
         # (`enumerate`, since `map` would pass the items of a tuple as arguments. The tuple, since a
         # pair of texts alone would be read as a text with its label.)
         rows = rows.enumerate().map(lambda _, row: (without_labels(row),))
-        source = text_datasets.DatasetRows(rows, preprocessor, lambda **_: (), num_rows)
+        source = text_datasets.DatasetRows(rows, preprocessor, lambda **_: {})
         return Loader(source, preprocessor, options, with_index), in_order
 
     def _read_columns(
         self, labels: Any = None, weights: Any = None, *, num_rows: int, first_row: int
-    ) -> tuple[np.ndarray[Any, Any], ...]:
+    ) -> Columns:
         """Checks and converts the labels and weights of some rows."""
         rules = self.rules or LabelRules()
-        columns = []
+        texts = range(num_rows)
         if labels is not None:
-            columns.append(rules.read(labels, first_row))
+            labels = one_for_each(rules.read(labels, first_row), texts, with_columns=True)
         elif rules.allows_unlabeled:
-            columns.append(rules.no_labels(num_rows))
+            labels = rules.no_labels(num_rows)
         if weights is not None:
-            columns.append(checked_weights(weights, first_row))
-        for column in columns:
-            if len(column) != num_rows:
-                raise ValueError(
-                    f"The batch that begins with row {first_row} has {num_rows} texts, and labels "
-                    f"or weights of shape {column.shape}; expected one for each text."
-                )
-        return tuple(columns)
+            weights = one_for_each(checked_weights(weights, first_row), texts)
+        return given_columns(labels=labels, weights=weights)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

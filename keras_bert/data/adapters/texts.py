@@ -17,6 +17,7 @@ from keras_bert.data.columns import (
     checked_weights,
     column_names,
     first_of_element,
+    given_columns,
     is_dataset,
     one_for_each,
 )
@@ -81,14 +82,9 @@ class TextAdapter(InputAdapter):
             weights=sliced(self.weights, rows),
         )
 
-    @property
-    def targets(self) -> list[np.ndarray[Any, Any]]:
-        """The labels and the weights, if there are any."""
-        return [values for values in (self.labels, self.weights) if values is not None]
-
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
-        source = RowsInMemory(self.examples(preprocessor), self.targets)
-        return Loader(source, preprocessor, options)
+        columns = given_columns(labels=self.labels, weights=self.weights)
+        return Loader(RowsInMemory(self.examples(preprocessor), columns), preprocessor, options)
 
     def prediction_batches(
         self, preprocessor: Any, options: BatchOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from keras_bert.data.loader import (
     WINDOW_BATCHES,
     WINDOWS_IN_EPOCH,
     BatchOptions,
+    ReadColumns,
+    Readings,
     Window,
     permutation,
 )
@@ -25,14 +27,20 @@ from keras_bert.data.texts import TextClassifierPreprocessor, TextExamples, spli
 # The number of rows that are read from a dataset at a time
 _ROWS_READ = 1024
 
-_Columns = list[np.ndarray]
+# Columns of rows by name: `text`, perhaps `text_pair`, and those that are not text
+_Rows = dict[str, Any]
+
+
+def check_finite(dataset: tf.data.Dataset) -> None:
+    """Raises a `ValueError` if a dataset is infinite."""
+    if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
+        raise ValueError("The dataset is infinite; expected one that ends, such as by `take`.")
 
 
 def num_elements(dataset: tf.data.Dataset) -> int:
     """Returns the number of elements of a dataset, which is read if it is unknown."""
+    check_finite(dataset)
     cardinality = int(dataset.cardinality())
-    if cardinality == tf.data.INFINITE_CARDINALITY:
-        raise ValueError("The dataset is infinite; expected one that ends, such as by `take`.")
     if cardinality == tf.data.UNKNOWN_CARDINALITY:
         return int(dataset.reduce(np.int64(0), lambda count, _: count + 1))
     return cardinality
@@ -100,124 +108,130 @@ def is_batched(rows: tf.data.Dataset) -> bool:
 class DatasetRows:
     """The rows of a `tf.data.Dataset` of text, as the source of a `Loader`.
 
+    An epoch reads the dataset once, and shuffles its rows in a buffer of `SHUFFLE_BATCHES` batches.
+
     Args:
         dataset: A dataset of single `x`, `(x, labels)` or `(x, labels, weights)`, where `x` is a
             string, a pair of strings, or a dict of `text` and `text_pair`.
         read_columns: Checks and converts labels and weights.
-        num_rows: The number of rows, if it is known though the dataset's is not.
     """
 
     def __init__(
         self,
         dataset: tf.data.Dataset,
         preprocessor: TextClassifierPreprocessor,
-        read_columns: Callable[..., tuple[np.ndarray, ...]],
-        num_rows: int | None = None,
+        read_columns: ReadColumns,
     ) -> None:
-        self._dataset = dataset
+        self._chunks = Readings(lambda: dataset.batch(_ROWS_READ).as_numpy_iterator())
         self._preprocessor = preprocessor
         self._read_columns = read_columns
         cardinality = int(dataset.cardinality())
-        self.num_rows = num_rows if cardinality < 0 else cardinality
+        self.num_rows = None if cardinality < 0 else cardinality
 
     def sizes(self, options: BatchOptions) -> None:
         """Returns `None`: each process reads all rows."""
 
+    def example(self) -> Window | None:
+        """Returns a window of the first row, which `windows` yields too; `None` without rows."""
+        chunk = self._chunks.first()
+        return None if chunk is None else self._window(_cut(self._columns(chunk, 0), 0, 1), 0)
+
     def windows(self, epoch: int, options: BatchOptions, skipped: int = 0) -> Iterator[Window]:
-        """Yields the windows of an epoch."""
-        batch_size, in_window = options.rows_in_batch, options.window(self.num_rows)
-        dataset, first = self._dataset, 0
-        if options.shuffle_seed is None and skipped:
-            first, skipped = skipped * batch_size * (in_window or 1), 0
-            dataset = dataset.skip(first)
-        elements = dataset.batch(_ROWS_READ).as_numpy_iterator()
-        chunks: Iterator[_Columns] = map(_columns, elements)
+        """Yields the windows of an epoch, without the first `skipped` ones."""
+        batch_size = options.rows_in_batch
+        chunks = self._read()
         if options.shuffle_seed is not None:
-            capacity = SHUFFLE_BATCHES * batch_size if self.num_rows is None else self.num_rows
-            chunks = _shuffle(chunks, capacity, (options.shuffle_seed, epoch))
-        structure = _structure(self._dataset.element_spec)
-        sizes = (batch_size * batches for batches in _window_sizes(in_window))
-        for number, columns in enumerate(_regroup(chunks, sizes)):
-            count = len(columns[0])
+            chunks = _shuffle(chunks, SHUFFLE_BATCHES * batch_size, (options.shuffle_seed, epoch))
+        in_windows = _batches_of_windows(options.window(self.num_rows))
+        first = 0
+        for number, columns in enumerate(
+            _regroup(chunks, (batch_size * count for count in in_windows))
+        ):
             if number >= skipped:
-                texts, rest = structure(columns)
-                others = self._read_columns(*rest, num_rows=count, first_row=first)
-                yield Window(
-                    TextExamples(texts, self._preprocessor), np.arange(count), others, first
-                )
-            first += count
+                yield self._window(columns, first)
+            first += _num_rows(columns)
 
+    def _read(self) -> Iterator[_Rows]:
+        """Yields the columns of some rows at a time; their errors name the row in the dataset."""
+        first_row = 0
+        for chunk in self._chunks:
+            rows = self._columns(chunk, first_row)
+            first_row += _num_rows(rows)
+            yield rows
 
-def _columns(element: Any) -> _Columns:
-    """Returns the arrays of an element of a dataset in one list."""
-    return [np.asarray(x) for x in tf.nest.flatten(element)]
-
-
-def _structure(spec: Any) -> Callable[[_Columns], tuple[dict[str, Any], _Columns]]:
-    """Returns a function of the arrays of rows to their texts by name, and to the others."""
-
-    def split(columns: _Columns) -> tuple[dict[str, Any], _Columns]:
-        element = tf.nest.pack_sequence_as(spec, columns)
-        x, *rest = element if isinstance(element, tuple) else (element,)
+    def _columns(self, chunk: Any, first_row: int) -> _Rows:
+        x, *targets = chunk if isinstance(chunk, tuple) else (chunk,)
         text, text_pair = split_pair(x)
         texts = {"text": text} if text_pair is None else {"text": text, "text_pair": text_pair}
-        return texts, rest
+        return {**texts, **self._read_columns(*targets, num_rows=len(text), first_row=first_row)}
 
-    return split
+    def _window(self, rows: _Rows, first: int) -> Window:
+        names: tuple[str, ...] = ("text", "text_pair")
+        texts = {name: rows[name] for name in names if name in rows}
+        others = {name: column for name, column in rows.items() if name not in texts}
+        index = np.arange(_num_rows(rows))
+        return Window(TextExamples(texts, self._preprocessor), index, others, first)
 
 
-def _window_sizes(in_window: int | None) -> Iterator[int]:
+def _num_rows(rows: _Rows) -> int:
+    return len(rows["text"])
+
+
+def _cut(rows: _Rows, start: int, stop: int) -> _Rows:
+    return {name: column[start:stop] for name, column in rows.items()}
+
+
+def _concatenate(chunks: Sequence[_Rows]) -> _Rows:
+    return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+
+
+def _batches_of_windows(in_window: int | None) -> Iterator[int]:
     """Yields the number of batches of each window.
 
     With `None`, there are 16 windows of a batch, 16 of two batches, 16 of four, and so on; from 64,
     they remain of this size. A window is thus about a sixteenth of the rows before it at most.
     """
-    number = 0
-    while True:
+    for number in itertools.count():
         yield in_window or min(WINDOW_BATCHES, 1 << number // WINDOWS_IN_EPOCH)
-        number += 1
 
 
-def _regroup(chunks: Iterator[_Columns], sizes: Iterator[int]) -> Iterator[_Columns]:
+def _regroup(chunks: Iterable[_Rows], sizes: Iterator[int]) -> Iterator[_Rows]:
     """Groups rows anew, into chunks of the given sizes; the last one has the rest."""
-    buffer: list[_Columns] = []
-    size = next(sizes)
+    waiting: list[_Rows] = []
+    num_missing = next(sizes)
     for chunk in chunks:
-        buffer.append(chunk)
-        while sum(len(columns[0]) for columns in buffer) >= size:
-            rows = _concatenate(buffer)
-            yield [column[:size] for column in rows]
-            buffer = [[column[size:] for column in rows]]
-            size = next(sizes)
-    if buffer and len(buffer[0][0]):
-        yield _concatenate(buffer)
+        start, num_rows = 0, _num_rows(chunk)
+        while num_rows - start >= num_missing:
+            yield _concatenate([*waiting, _cut(chunk, start, start + num_missing)])
+            start += num_missing
+            waiting, num_missing = [], next(sizes)
+        if start < num_rows:
+            waiting.append(_cut(chunk, start, num_rows))
+            num_missing -= num_rows - start
+    if waiting:
+        yield _concatenate(waiting)
 
 
-def _shuffle(
-    chunks: Iterator[_Columns], capacity: int, seed: tuple[int, int]
-) -> Iterator[_Columns]:
+def _shuffle(chunks: Iterable[_Rows], capacity: int, seed: tuple[int, int]) -> Iterator[_Rows]:
     """Shuffles rows, `capacity` of them in memory; each new one replaces a random one."""
-    filling: list[_Columns] = []
-    reservoir: _Columns | None = None
-    for number, chunk in enumerate(chunks):
-        if reservoir is None:
-            filling.append(chunk)
-            if sum(len(columns[0]) for columns in filling) >= capacity:
-                reservoir = _concatenate(filling)
-            continue
-        positions = permutation(len(reservoir[0]), *seed, number)[: len(chunk[0])]
-        yield [column[positions] for column in reservoir]
-        for column, values in zip(reservoir, chunk, strict=True):
-            column[positions] = values[: len(positions)]
-    if reservoir is None and filling:
-        reservoir = _concatenate(filling)
-    if reservoir is not None:
-        order = permutation(len(reservoir[0]), *seed)
-        yield [column[order] for column in reservoir]
-
-
-def _concatenate(chunks: list[_Columns]) -> _Columns:
-    return [np.concatenate(columns) for columns in zip(*chunks, strict=True)]
+    unread = iter(chunks)
+    filling, num_rows = [], 0
+    while num_rows < capacity and (chunk := next(unread, None)) is not None:
+        filling.append(chunk)
+        num_rows += _num_rows(chunk)
+    if not filling:
+        return
+    buffer = _concatenate(filling)
+    order, drawn = permutation(num_rows, *seed), itertools.count(1)
+    for chunk in unread:
+        if len(order) < _num_rows(chunk):
+            order = permutation(num_rows, *seed, next(drawn))
+        replaced, order = np.split(order, [_num_rows(chunk)])
+        yield {name: column[replaced] for name, column in buffer.items()}
+        for name, column in buffer.items():
+            column[replaced] = chunk[name]
+    order = permutation(num_rows, *seed, next(drawn))
+    yield {name: column[order] for name, column in buffer.items()}
 
 
 # === Features ===
@@ -260,11 +274,16 @@ _NUMBERS = itertools.count()
 
 
 def _read(number: np.integer[Any], index: np.integer[Any]) -> list[np.ndarray]:
-    return [np.asarray(x) for x in tf.nest.flatten(_BATCHES[int(number)][int(index)])]
+    return _arrays(_BATCHES[int(number)][int(index)])
 
 
 def _iterate(number: np.integer[Any]) -> Iterator[Any]:
-    return iter(_BATCHES[int(number)])
+    return map(tuple, map(_arrays, _BATCHES[int(number)]))
+
+
+def _arrays(batch: Any) -> list[np.ndarray]:
+    """Returns the arrays of a batch, which may have weights without labels."""
+    return [np.asarray(x) for x in tf.nest.flatten(batch) if x is not None]
 
 
 def as_dataset(
@@ -282,7 +301,9 @@ def as_dataset(
     `example`, a batch; for the others see `Batches`.
     """
 
-    def spec(x: Any, of_targets: bool) -> tf.TensorSpec:
+    def spec(x: Any, of_targets: bool) -> tf.TensorSpec | None:
+        if x is None:
+            return None
         x = np.asarray(x)
         is_fixed = has_one_shape or (of_targets and not targets_have_length)
         dims = x.shape[1:] if is_fixed else (None,) * (x.ndim - 1)
@@ -295,24 +316,28 @@ def as_dataset(
         tf.nest.map_structure(lambda x: spec(x, False), features),
         *tf.nest.map_structure(lambda x: spec(x, True), tuple(targets)),
     )
-    specs = tf.nest.flatten(signature)
+    specs = [spec for spec in tf.nest.flatten(signature) if spec is not None]
 
     number = next(_NUMBERS)
     _BATCHES[number] = batches
 
     @tf.autograph.experimental.do_not_convert
-    def batch(index: tf.Tensor) -> Any:
-        values = tf.numpy_function(_read, [number, index], [spec.dtype for spec in specs])
-        values = [tf.ensure_shape(x, spec.shape) for x, spec in zip(values, specs, strict=True)]
-        return tf.nest.pack_sequence_as(signature, values)
+    def batch(*values: tf.Tensor) -> Any:
+        values_and_specs = zip(values, specs, strict=True)
+        given = iter([tf.ensure_shape(x, spec.shape) for x, spec in values_and_specs])
+        return tf.nest.map_structure(lambda spec: spec and next(given), signature)
+
+    @tf.autograph.experimental.do_not_convert
+    def read(index: tf.Tensor) -> Any:
+        return batch(*tf.numpy_function(_read, [number, index], [spec.dtype for spec in specs]))
 
     if num_batches is None:
         dataset = tf.data.Dataset.from_generator(
-            _iterate, output_signature=signature, args=(number,)
-        )
+            _iterate, output_signature=tuple(specs), args=(number,)
+        ).map(batch)
     else:
         # Setting up a generator takes five times longer.
-        dataset = tf.data.Dataset.range(num_batches).map(batch)
+        dataset = tf.data.Dataset.range(num_batches).map(read)
     # tf.data's autotuning runs in a thread that sleeps for 10 ms, then 20 ms, and so on up to a
     # minute. The end of an iterator mostly fails to wake this thread, but waits for it (TensorFlow
     # 2.21), so that `fit` and `evaluate` would return that much later, in every epoch.
