@@ -41,7 +41,7 @@ class FitUpdates(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         optimizer = self._optimizer()
         self._count_before = _count(optimizer)
-        self._num_batches = 0
+        self._num_batches: int | None = 0
         # (The first epoch is not known when a training begins that another callback resumes.)
         num_batches = self.params.get("steps")
         if self._is_first_epoch:
@@ -63,11 +63,11 @@ class FitUpdates(keras.callbacks.Callback):
 
     def _complete(self) -> None:
         optimizer = self._optimizer()
-        if self._num_batches and keras.backend.backend() == "tensorflow":
+        if self._num_batches is not None and keras.backend.backend() == "tensorflow":
             count = self._count_before + self._num_batches
             if _count(optimizer) > count:
                 optimizer._iterations.assign(count)
-        self._num_batches = 0
+        self._num_batches = None
         apply_accumulated(optimizer, self.model.trainable_variables)
 
     def _optimizer(self) -> Any:

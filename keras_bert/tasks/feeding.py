@@ -102,8 +102,8 @@ class Feed(keras.callbacks.Callback):
                 else:
                     self.targets.append(batch[1])
                     yield batch[:1]
-            if batch is None and not self._first:
-                raise has_ended()
+            if batch is None:
+                raise _no_batch_left(self._first, "fewer") if self._first else has_ended()
         except Exception as error:
             # TensorFlow would replace it by one of its own.
             self._error = error
@@ -161,16 +161,21 @@ class Feed(keras.callbacks.Callback):
 
 def _check_first(batches: Any, first: int, epochs: int) -> None:
     """Checks that a single epoch can begin with a given batch."""
-    count: int | None = -1  # such as arrays, whose batches are not skipped
+    count: int | None = 0  # such as arrays, whose batches are not skipped
     if isinstance(batches, Batches):
         count = batches.num_batches
     elif hasattr(batches, "cardinality"):  # of a dataset; negative if it is unknown
         count = None if int(batches.cardinality()) < 0 else int(batches.cardinality())
-    if epochs != 1 or (count is not None and count < first):
-        raise ValueError(
-            f"initial_batch is {first}, with {epochs} epochs of {type(batches).__name__}; expected "
-            "from 0 to the number of batches, with a single epoch of text or of a tf.data.Dataset."
-        )
+    if epochs != 1 or (count is not None and count <= first):
+        raise _no_batch_left(first, f"{epochs} epochs of {count or 0} batches")
+
+
+def _no_batch_left(first: int, data: str) -> ValueError:
+    return ValueError(
+        "initial_batch must be less than the number of batches of text or of a tf.data.Dataset, in "
+        f"a fit of a single epoch. Received: {first}, with {data}. After the last batch of an "
+        "epoch, resume with the next initial_epoch."
+    )
 
 
 class _BatchSequence(keras.utils.PyDataset):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from keras_bert.tasks.text_embedder import TextEmbedder
 # The most steps of a logistic regression, and the largest gradient that ends it
 _MAX_STEPS = 20_000
 _TOLERANCE = 1e-6
+# The number of rows to pair with all others at a time
+_ROWS_AT_ONCE = 256
 
 
 class FewShotTraining:
@@ -68,22 +71,40 @@ class FewShotTraining:
             A tuple of two lists of texts, and their similarities, 1 or 0, float32 `(pairs,)`.
         """
         checks.POSITIVE_INT.check_given(max_pairs=max_pairs)
-        first, second = np.triu_indices(len(self.targets))
-        is_positive = (self.targets @ self.targets.T)[first, second] > 0
-        # (A row without labels is no negative of itself.)
-        kinds = [np.flatnonzero(is_positive), np.flatnonzero(~is_positive & (first != second))]
-        if not all(map(len, kinds)):
+        totals = np.sum([[np.sum(kind) for kind in kinds] for _, kinds in self._kinds()], axis=0)
+        if not totals.all():
             raise ValueError("All texts have the same labels; expected two classes or more.")
-        most = max(map(len, kinds))
+        most = int(totals.max())
         if max_pairs is not None:
             most = min(most, max(1, max_pairs // 2))
         seed = random.getrandbits(31)
-        rows = np.concatenate(
-            [np.resize(kind[permutation(len(kind), seed)], most) for kind in kinds]
-        )
-        texts = np.array(self.texts, dtype=object)
-        scores = np.repeat(np.array([1, 0], "float32"), most)
-        return (texts[first[rows]].tolist(), texts[second[rows]].tolist()), scores
+        drawn = [np.resize(_drawn(int(total), most, seed), most) for total in totals]
+        # The rows of the pairs of each kind, (2, kinds, pairs)
+        rows = np.empty((2, 2, most), "int64")
+        num_before = [0, 0]
+        for first_row, kinds in self._kinds():
+            for kind, is_pair in enumerate(kinds):
+                pairs = np.argwhere(is_pair)
+                place = drawn[kind] - num_before[kind]
+                is_here = (place >= 0) & (place < len(pairs))
+                rows[:, kind, is_here] = pairs[place[is_here]].T
+                rows[0, kind, is_here] += first_row
+                num_before[kind] += len(pairs)
+        first, second = np.array(self.texts, dtype=object)[rows.reshape(2, -1)].tolist()
+        return (first, second), np.repeat(np.array([1, 0], "float32"), most)
+
+    def _kinds(self) -> Iterator[tuple[int, list[np.ndarray[Any, Any]]]]:
+        """Yields the index of the first of some rows, and with which later rows they are a pair.
+
+        These are for positive and for negative pairs, bool `(some_rows, rows)`: all pairs of many
+        rows would need too much memory.
+        """
+        numbers = np.arange(len(self.targets))
+        for start in range(0, len(numbers), _ROWS_AT_ONCE):
+            rows = numbers[start : start + _ROWS_AT_ONCE, None]
+            is_positive = self.targets[rows[:, 0]] @ self.targets.T > 0
+            # (A row without labels is no negative of itself.)
+            yield start, [is_positive & (numbers >= rows), ~is_positive & (numbers > rows)]
 
     def fit_head(self) -> None:
         """Sets the weights of the head to the logistic regression on the embeddings."""
@@ -99,6 +120,16 @@ class FewShotTraining:
         dense = self.classifier.head.dense
         dense.kernel.assign(weights[:-1])
         dense.bias.assign(weights[-1])
+
+
+def _drawn(total: int, count: int, seed: int) -> np.ndarray[Any, Any]:
+    """Draws different numbers below `total`, at most `count` of them, in random order."""
+    if total <= 4 * count:
+        return permutation(total, seed)[:count]
+    bits = np.random.Philox(np.random.SeedSequence(seed)).random_raw(2 * count)
+    numbers, place = np.unique(bits % np.uint64(total), return_index=True)
+    in_order: np.ndarray[Any, Any] = numbers[np.argsort(place)][:count].astype("int64")
+    return in_order
 
 
 def logistic_regression(

@@ -532,8 +532,9 @@ class TextTrainer(TokenModel):
                 Defaults to 64; if rows are shuffled, to a sixteenth of an epoch if that is less:
                 with only a few windows in an epoch, long and short rows would never be in the same
                 batch, and the model learns less.
-            initial_batch: Number of batches of text, or of a `tf.data.Dataset`, to skip. Together
-                with `initial_epoch`, it resumes training in the middle of the last epoch.
+            initial_batch: Number of batches of text, or of a `tf.data.Dataset`, to skip; less than
+                all. Together with `initial_epoch`, it resumes training in the middle of the last
+                epoch.
             **kwargs: Other arguments of `keras.Model.fit`.
 
         The bias of a new head, which is 0, is first set to the log odds of each label (with several
