@@ -13,7 +13,7 @@ import dataclasses
 import math
 import os
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from absl import logging
 
@@ -97,6 +97,10 @@ class FineTuningConfig(ProgramConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        names = (getattr(self, "train_file", ""), getattr(self, "task", ""), self.data_dir)
+        if not self.output_dir and (name := next(filter(None, names), "")):
+            folder = f"runs/{Path(name).resolve().name.partition('.')[0]}"
+            object.__setattr__(self, "output_dir", folder)
         if self.batch_size % self.accumulation:
             raise ValueError(
                 f"--accumulation is {self.accumulation}, expected a divisor of --batch_size, "
@@ -109,14 +113,6 @@ class FineTuningConfig(ProgramConfig):
                 f"batch (--batch_size by --accumulation) and of {SCORED_ROWS}, the rows of a batch "
                 "that is scored"
             )
-
-    def with_output_dir(self) -> Self:
-        """Returns the config with a folder in `runs` if `output_dir` is empty."""
-        if self.output_dir:
-            return self
-        names = (getattr(self, "train_file", ""), getattr(self, "task", ""), self.data_dir)
-        name = next(filter(None, names), "finetune")
-        return self.replace(output_dir=f"runs/{Path(name).resolve().name.partition('.')[0]}")
 
     def path(self, name: str, content: str) -> str:
         """Returns the path of a file that the config names.

@@ -195,7 +195,7 @@ def configured(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTuningT
     settings = {
         option: value for option, value in task.settings.items() if not getattr(base, option)
     }
-    return task, base.replace(**{**settings, **values}).with_output_dir()
+    return task, base.replace(**{**settings, **values})
 
 
 def _named(name: str) -> FineTuningTask:

@@ -139,5 +139,5 @@ def test_help_is_of_the_task(monkeypatch):
     ],
 )
 def test_output_dir_has_the_name_of_the_data(options, folder):
-    config = TASKS["classification"].config_class.from_flags(**options)
-    assert config.with_output_dir().output_dir == folder
+    config = TASKS["classification"].config_class()
+    assert config.replace(**options).output_dir == folder
