@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import platform
 import shutil
+import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +23,8 @@ except ImportError:  # not available on Windows
 
 # In a scratch folder, the file that its process locks, with the name of the machine
 _LOCK_FILE = ".process"
+# Arguments of Linux' renameat2: paths are relative to the working directory; names are exchanged.
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 @contextlib.contextmanager
@@ -35,7 +40,9 @@ def scratch_folder(parent: str | os.PathLike[str], name: str) -> Iterator[Path]:
         name: A part of its name, such as that of the file that is being written.
     """
     remove_abandoned(parent)
-    folder = Path(tempfile.mkdtemp(".partial", f".{name[:100]}.", os.path.abspath(parent)))
+    # File systems limit the bytes of a name, and a character may have four.
+    part = os.fsencode(name)[:100].decode("utf-8", "ignore")
+    folder = Path(tempfile.mkdtemp(".partial", f".{part}.", os.path.abspath(parent)))
     lock = _locked(folder)
     try:
         yield folder
@@ -97,6 +104,11 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator
     If the block raises an error, the temporary file is removed, and an existing file at `path` is
     not changed. What a killed process leaves is in a `scratch_folder` next to `path`.
 
+    A link stays, and the file that it points to is replaced. A new file has the permissions of the
+    one that it replaces. A file that cannot be replaced is overwritten: one that is mounted, as in
+    a container, or one in a folder that is not writable. A device or a named pipe is written to
+    directly.
+
     Args:
         path: Path of a file, which is replaced if it exists; or of a folder, which must be empty or
             not exist.
@@ -104,7 +116,8 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator
             failure.
 
     Yields:
-        The temporary path, which does not exist, with the same name in another folder.
+        The temporary path, which does not exist, with the same name in another folder; or `path`
+        itself if it is a device or a named pipe.
 
     Raises:
         FileNotFoundError: If the folder of `path` does not exist.
@@ -119,16 +132,22 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator
     ...     os.listdir(folder)
     ['vocab.txt']
     """
-    target = Path(path)
+    given = Path(path)
+    if given.exists() and not (given.is_file() or given.is_dir()):
+        yield given
+        return
+    target = Path(os.path.realpath(given)) if given.is_symlink() else given
     check_parent_exists(target)
+    is_mounted_alone = target.is_file() and not os.access(target.parent, os.W_OK)
+    parent = tempfile.gettempdir() if is_mounted_alone else target.parent
     # Several may write the same file: the last one wins.
-    with scratch_folder(target.parent, target.name) as folder:
-        temporary = folder / target.name
+    with scratch_folder(parent, given.name) as folder:
+        temporary = folder / given.name
         try:
             yield temporary
         except OSError as error:
             if error.filename is None:  # as of a full disk
-                error.add_note(f"while {target} was being written")
+                error.add_note(f"while {given} was being written")
             raise
         if sync:
             _sync(temporary)
@@ -136,9 +155,58 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator
                 _sync(content)
         if os.name == "nt" and temporary.is_dir() and target.is_dir():
             target.rmdir()  # Windows does not replace a folder, even an empty one.
-        os.replace(temporary, target)
+        _replace(temporary, target)
         if sync:
             _sync(target.parent)
+
+
+def _replace(new: Path, target: Path) -> None:
+    """Moves a file or folder to its place; overwrites a file that cannot be replaced."""
+    if not (new.is_file() and target.is_file()):
+        os.replace(new, target)
+        return
+    before = target.stat()
+    with contextlib.suppress(OSError):  # Only root may give a file to its owner.
+        if hasattr(os, "chown"):
+            os.chown(new, before.st_uid, before.st_gid)
+    os.chmod(new, stat.S_IMODE(before.st_mode))
+    try:
+        os.replace(new, target)
+    except OSError:
+        with open(new, "rb") as source, open(target, "r+b") as file:
+            shutil.copyfileobj(source, file)
+            file.truncate()
+
+
+def exchange(first: Path, second: Path) -> None:
+    """Exchanges the names of two files or folders of one disk.
+
+    On Linux this is one step: whenever a process is killed, both exist, each with one of the names.
+    Elsewhere, and on file systems without this operation, `second` has the name `.NAME.replaced`
+    in between, which nothing removes.
+
+    Raises:
+        OSError: If they cannot be renamed; both keep their names.
+    """
+    if _exchanged(first, second):
+        return
+    kept = second.with_name(f".{second.name}.replaced")
+    os.rename(second, kept)
+    try:
+        os.rename(first, second)
+    except BaseException:
+        os.rename(kept, second)
+        raise
+    os.rename(kept, first)
+
+
+def _exchanged(first: Path, second: Path) -> bool:
+    """Exchanges two names by Linux' own operation; returns whether there is one."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    if rename is None:
+        return False
+    paths = (_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second))
+    return rename(*paths, _RENAME_EXCHANGE) == 0
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import errno
+import os
 import shutil
 import signal
 import subprocess
@@ -106,3 +108,60 @@ def test_a_file_on_a_full_disk_is_named(tmp_path):
     ):
         file.write("a")
     assert caught.value.__notes__ == [f"while {tmp_path / 'a.txt'} was being written"]
+
+
+def test_special_files_stay_what_they_are(tmp_path):
+    fifo, link, target = (tmp_path / name for name in ("fifo", "link", "target"))
+    os.mkfifo(fifo)
+    with open(os.open(fifo, os.O_RDWR), "rb", buffering=0) as reader:
+        atomic_text(fifo, "piped")
+        assert reader.read(5) == b"piped"
+    assert fifo.is_fifo()
+    target.write_text("old")
+    target.chmod(0o600)
+    link.symlink_to("target")
+    atomic.write_text(link, "new")
+    assert (link.is_symlink(), target.read_text()) == (True, "new")
+    assert target.stat().st_mode & 0o777 == 0o600
+    atomic_text(Path("/dev/null"), "nothing")
+    assert Path("/dev/null").is_char_device()
+    assert {path.name for path in tmp_path.iterdir()} == {"fifo", "link", "target"}
+
+
+def atomic_text(path, text):
+    with atomic.atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def test_a_mounted_file_is_overwritten(tmp_path, monkeypatch):
+    (tmp_path / "mounted").write_text("the older, longer text")
+
+    def busy(new, target):
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), target)
+
+    with monkeypatch.context() as patched:
+        with atomic.atomic_path(tmp_path / "mounted") as temporary:
+            temporary.write_text("new")
+            patched.setattr(os, "replace", busy)
+        patched.undo()
+    assert (tmp_path / "mounted").read_text() == "new"
+
+
+@pytest.mark.parametrize("is_native", [True, False])
+def test_exchange_keeps_both(tmp_path, monkeypatch, is_native):
+    if not is_native:
+        monkeypatch.setattr(atomic, "_exchanged", lambda *names: False)
+    (tmp_path / "new").write_text("a file")
+    (tmp_path / "old" / "inner").mkdir(parents=True)
+    atomic.exchange(tmp_path / "new", tmp_path / "old")
+    assert (tmp_path / "old").read_text() == "a file"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["inner", "new", "old"]
+    with pytest.raises(OSError, match="none"):
+        atomic.exchange(tmp_path / "none", tmp_path / "old")
+    assert (tmp_path / "old").read_text() == "a file"
+
+
+def test_names_are_limited_in_bytes(tmp_path):
+    name = "\uac00" * 80 + ".jsonl"
+    atomic.write_text(tmp_path / name, "long")
+    assert [path.name for path in tmp_path.iterdir()] == [name]

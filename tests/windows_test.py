@@ -125,4 +125,4 @@ def test_programs_write_and_read_files_without_what_windows_lacks(tmp_path):
         text=True,
     )
     assert finished.returncode == 0, finished.stderr
-    assert finished.stdout == "kept ['.lock', 'saved', 'store']\n"
+    assert finished.stdout == "kept ['.keras_bert.lock', 'saved', 'store']\n"

@@ -303,7 +303,7 @@ def main(config: AblationConfig) -> None:
             raise FileNotFoundError(f"--{name} is {folder}, expected an existing folder")
     program.require(program.TRAINING_LIBRARIES, "training")
     program.import_quietly()
-    with output_folder.locked(os.fspath(config.folder)):
+    with output_folder.locked(config.folder, command="ablation"):
         records = ablation(config)
     print(format_table(config, records))
 

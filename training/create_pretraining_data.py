@@ -83,7 +83,10 @@ def main(config: CreatePretrainingDataConfig) -> None:
 
     # There are no locks on remote file systems.
     folder = config.records.output_dir
-    with contextlib.nullcontext() if is_url(folder) else output_folder.locked(folder):
+    own_folder: Any = contextlib.nullcontext()
+    if not is_url(folder):
+        own_folder = output_folder.locked(folder, command="create_pretraining_data")
+    with own_folder:
         summary = create_records(config.records, config.runner, config.runner_options)
     print(describe(summary))
 

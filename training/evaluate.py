@@ -37,7 +37,7 @@ from typing import Any
 from keras_bert import atomic
 from keras_bert.intervals import mean_and_interval
 
-from .engine import program, saved_models
+from .engine import output_folder, program, saved_models
 from .engine.job import Job
 from .jobs.report_configs import EvaluateConfig
 from .jobs.tasks import jobs_by_kind, jobs_by_verb
@@ -79,6 +79,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
             raise FileNotFoundError(f"{path} does not exist, expected a file")
     if not config.data_file:
         raise ValueError("--data_file is empty, expected a labeled file")
+    output_folder.claim_report_folders(config)
     model = saved_models.load_task(files) if files else None
     job = _job_of_file(config) if model is None else _job_of_model(model, config)
     has_plots = job.verb == "classify" or (job.verb == "answer" and config.model)
@@ -97,7 +98,6 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
         scores = _with_members(evaluation.scores, job, config, model, files)
     if config.report_dir:
         folder = Path(config.report_dir)
-        folder.mkdir(parents=True, exist_ok=True)
         title = f"{config.model or config.answers} on {config.data_file}"
         page.write_page(folder / _REPORT, title, evaluation.sections())
         atomic.write_json(folder / "scores.json", scores)

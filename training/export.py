@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.export import FORMATS
+from keras_bert.export.own_files import check_replaceable
 
 from .engine import example_request, output_folder, program, run_report, saved_models
 from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, check_one_of
@@ -53,7 +54,8 @@ class ExportConfig(ProgramConfig):
         export_format: tf_saved_model, onnx, openvino, litert or hugging_face; auto infers it from
             --output.
         dtype: float32 or int8; for a SavedModel also bfloat16.
-        pair: Whether a classifier takes two texts.
+        pair: Whether a classifier takes two texts; by default it does if its run trained it on
+            pairs.
         takes_text: Whether an OpenVINO model takes text instead of token ids; a SavedModel does.
         class_names: Labels in the order of the class ids; the model's own by default.
         sequence_length: The only length, in tokens, that a LiteRT model takes; 0 for the longest.
@@ -66,7 +68,7 @@ class ExportConfig(ProgramConfig):
         text: The column of the text in that file, by name or by index from 0.
         text_pair: The column of the second text, likewise; empty for single texts.
         calibration_rows: Number of rows of that file to use.
-        overwrite: Whether to replace an existing --output.
+        overwrite: Whether to replace an existing --output, if this command wrote it.
     """
 
     model: str = ""
@@ -77,7 +79,7 @@ class ExportConfig(ProgramConfig):
     license: str = ""
     export_format: str = "auto"
     dtype: str = "float32"
-    pair: bool = False
+    pair: bool | None = None
     takes_text: bool = False
     class_names: tuple[str, ...] = ()
     sequence_length: NonNegativeInt = 0
@@ -95,8 +97,13 @@ class ExportConfig(ProgramConfig):
         check_one_of(self, export_format=("auto", *FORMATS, _HUGGING_FACE), dtype=tuple(dtypes))
 
 
-# Flags that do not apply to the format hugging_face
-_OF_EXPORTS = ("dtype", "pair", "class_names", "sequence_length", "max_text_bytes")
+# The formats of the flags that not all formats have
+_FORMATS_OF = {
+    **dict.fromkeys(("dtype", "pair", "class_names"), tuple(FORMATS)),
+    **dict.fromkeys(("max_text_bytes", "padded_batches"), (_SAVED_MODEL,)),
+    "sequence_length": ("litert",),
+    **dict.fromkeys(("results", "license"), (_HUGGING_FACE,)),
+}
 _NO_TEXT = "--takes_text is for classifiers, regressions and embedders in openvino, but"
 
 
@@ -114,20 +121,26 @@ def export(config: ExportConfig) -> str:
     """
     files = saved_models.model_files(config.model)
     format = _check(config, files)
+    if config.calibration_file and config.pair is not False:
+        output_folder.check_pairs(files, config.text_pair)
     texts = calibration_texts(config)
+    takes_text = config.takes_text or format == _SAVED_MODEL
+    pair = config.pair
+    if pair is None:
+        pair = takes_text and output_folder.reads_pairs(files)
     program.import_quietly()
     from keras_bert.export import deploy
 
     start = time.perf_counter()
     task = saved_models.load_task(files)
     if format == _HUGGING_FACE:
-        return _hugging_face(task, config)
+        return _hugging_face(task, config, files[0])
     if config.takes_text and FORMATS[format].text_packages and not task.is_sequence_level:
         raise ValueError(f"{_NO_TEXT} --model={config.model} is a {type(task).__name__}")
     options = {
         "class_names": config.class_names or None,
         "dtype": config.dtype,
-        "pair": config.pair,
+        "pair": pair,
         "sequence_length": config.sequence_length or None,
         "max_text_bytes": config.max_text_bytes or None,
         "padded_batches": config.padded_batches,
@@ -147,21 +160,29 @@ def export(config: ExportConfig) -> str:
         if config.deploy_to:
             lines.append(f"version  {deploy(path, config.deploy_to)}")
     if format == _SAVED_MODEL and config.output:
-        fields = (*task.fields, *(task.optional_fields if config.pair else ()))
+        fields = (*task.fields, *(task.optional_fields if pair else ()))
         example = output_folder.results_of(files[0]).get("example")
         lines.append(example_request.next_commands(config.output, "texts.txt", fields, example))
     return "\n".join(lines)
 
 
-def _hugging_face(task: Any, config: ExportConfig) -> str:
+def _hugging_face(task: Any, config: ExportConfig, model: Path) -> str:
     """Writes or uploads a folder in the Hugging Face format."""
-    results = Path(config.results or Path(config.model).parent.parent / "results.json")
-    if config.results and not results.is_file():
+    from keras_bert.checkpoints.model_card import CARD_FILE, CARD_TAG
+
+    results = Path(config.results) if config.results else output_folder.results_file(model)
+    if results and not results.is_file():
         raise FileNotFoundError(f"--results={config.results} does not exist")
-    card = {"results": results if results.is_file() else None, "license": config.license or None}
+    card = {"results": results, "license": config.license or None}
     if config.push_to:
         return f"uploaded {task.push_to_hub(config.push_to, **card)}"
     folder = Path(config.output)
+    text = (folder / CARD_FILE).read_text("utf-8") if (folder / CARD_FILE).is_file() else ""
+    if folder.exists() and CARD_TAG not in text and any(folder.iterdir()):
+        raise FileExistsError(
+            f"--output must be a folder that export wrote, with its {CARD_FILE}, to be replaced. "
+            f"Received: {folder}"
+        )
     task.save_hugging_face(folder, **card)
     return f"export   {folder}\ncard     {folder / 'README.md'}"
 
@@ -173,22 +194,29 @@ def _check(config: ExportConfig, files: Sequence[Path]) -> str:
     """
     if not (config.output or config.deploy_to or config.push_to):
         raise ValueError("expected --output, --deploy_to or --push_to")
+    if config.push_to and (config.output or config.export_format not in ("auto", _HUGGING_FACE)):
+        raise ValueError(
+            f"--push_to uploads a folder in the format {_HUGGING_FACE}. Received: --output="
+            f"{config.output} --export_format={config.export_format}. Run the command without "
+            "--push_to to write that"
+        )
+    if config.overwrite and not config.output:
+        raise ValueError("--overwrite is for --output. Received: --overwrite without it")
     format = _HUGGING_FACE if config.push_to else config.export_format
     if format == "auto":
         format = _infer_format(config.output)
     if config.deploy_to and format != _SAVED_MODEL:
         raise ValueError(f"--deploy_to takes a {_SAVED_MODEL}, but the format is {format}")
-    if format == _HUGGING_FACE:
-        if len(files) > 1:
-            raise ValueError(
-                f"--model names {len(files)} models, but a folder in the format hugging_face has "
-                f"one; an ensemble is exported as {', '.join(FORMATS)}"
-            )
-        _check_unset(config, format, *_OF_EXPORTS)
-    else:
-        _check_unset(config, format, "results", "license")
-    if format != _SAVED_MODEL:
-        _check_unset(config, format, "padded_batches")
+    if format == _HUGGING_FACE and len(files) > 1:
+        raise ValueError(
+            f"--model names {len(files)} models, but a folder in the format hugging_face has "
+            f"one; an ensemble is exported as {', '.join(FORMATS)}"
+        )
+    names = [name for name, formats in _FORMATS_OF.items() if format not in formats]
+    _check_unset(config, f"the format is {format}", *names)
+    if not config.calibration_file:
+        names = ["text", "text_pair", "calibration_rows"]
+        _check_unset(config, "there is no --calibration_file", *names)
     known_format = FORMATS.get(format)
     if config.takes_text and (known_format is None or known_format.text_packages is None):
         raise ValueError(f"{_NO_TEXT} the format is {format}")
@@ -207,13 +235,13 @@ def _check(config: ExportConfig, files: Sequence[Path]) -> str:
     return format
 
 
-def _check_unset(config: ExportConfig, format: str, *names: str) -> None:
-    """Raises a ValueError if one of these flags is given, since the format does not use them."""
+def _check_unset(config: ExportConfig, reason: str, *names: str) -> None:
+    """Raises a ValueError if one of these flags is given, which has no effect for this reason."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if field.name in names and value != field.default:
             text = ",".join(value) if isinstance(value, tuple) else value
-            raise ValueError(f"--{field.name}={text} is given, but the format is {format}")
+            raise ValueError(f"--{field.name}={text} is given, but {reason}")
 
 
 def _infer_format(output: str) -> str:
@@ -239,11 +267,13 @@ def _check_destinations(config: ExportConfig, format: str) -> None:
             raise NotADirectoryError(
                 f"--{flag}={getattr(config, flag)}: {folder} is a file, expected a folder"
             )
-    if config.output and not config.push_to and not config.overwrite:
-        suffixes = FORMATS[format].suffixes[1:] if format in FORMATS else ()
-        for file in (output, *map(output.with_suffix, suffixes)):
-            if os.path.lexists(file):
-                raise FileExistsError(f"{file} exists; --overwrite replaces it")
+    suffixes = FORMATS[format].suffixes[1:] if format in FORMATS else ()
+    files = [output, *map(output.with_suffix, suffixes)] if config.output else []
+    existing = [file for file in files if os.path.lexists(file)]
+    if existing and not config.overwrite:
+        raise FileExistsError(f"{existing[0]} exists; --overwrite replaces it")
+    if format in FORMATS:
+        check_replaceable(files, format)
 
 
 def calibration_texts(config: ExportConfig) -> list[str] | list[tuple[str, str]] | None:

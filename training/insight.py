@@ -30,7 +30,7 @@ from absl import logging
 from keras_bert.data.text_files import read_lines
 
 from .costs import run_cost
-from .engine import program
+from .engine import output_folder, program
 from .engine.job import InsightRows
 from .engine.run_report import duration
 from .engine.saved_models import check_model, holds_exports, is_export
@@ -67,6 +67,7 @@ def write_report(config: InsightConfig) -> Path:
             raise FileNotFoundError(f"{path} does not exist, expected a file")
     if bool(config.winobias_pro) != bool(config.winobias_anti):
         raise ValueError("expected both --winobias_pro and --winobias_anti, or neither")
+    output_folder.claim_report_folders(config)
     import matplotlib
 
     matplotlib.use("agg")
@@ -90,10 +91,8 @@ def write_report(config: InsightConfig) -> Path:
         )
     job = _jobs()[model.verb]
     rows = job.insight_rows(config, model)
-    folder = Path(config.report_dir)
-    folder.mkdir(parents=True, exist_ok=True)
     report = insight_report.Report(
-        folder, f"What {'/'.join(Path(config.model).parts[-3:])} has learned"
+        Path(config.report_dir), f"What {'/'.join(Path(config.model).parts[-3:])} has learned"
     )
     _describe(report, config, models)
     order = _in_order(rows, config)

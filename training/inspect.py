@@ -29,7 +29,7 @@ import numpy as np
 from keras_bert import atomic, checks, minilm
 from keras_bert.tables import of_records, text_table, with_spaces
 
-from .engine import child_programs, program, run_presets
+from .engine import child_programs, output_folder, program, run_presets
 from .engine.options import NonNegativeInt, check_one_of
 from .plots import page
 from .plots.length_histogram import length_figure
@@ -111,6 +111,7 @@ def inspect(config: InspectConfig) -> tuple[str, int]:
     for path in files.values():
         if not exists(Path(path)):
             raise FileNotFoundError(f"{path} does not exist, expected a data file")
+    output_folder.claim_report_folders(config)
     kind = config.kind
     if kind == "auto":
         path, text = Path(config.data_file), None if config.text == "text" else config.text
@@ -171,7 +172,6 @@ def inspect(config: InspectConfig) -> tuple[str, int]:
     text = "\n\n".join(texts)
     if config.report_dir:
         folder = Path(config.report_dir)
-        folder.mkdir(parents=True, exist_ok=True)
         sections = [*_sections(bad_blocks), _counts_section(counts), *_sections(blocks)]
         figures = [
             page.figure(length_figure(np.bincount(of.lengths).tolist()), f"lengths of {name}")

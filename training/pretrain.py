@@ -41,7 +41,7 @@ def main(config: PretrainConfig) -> None:
     program.require(("matplotlib",), "pretraining")
     with (
         program.joined_hosts(config.hosts, config.compute),
-        program.locked_by_main_process(config.output_dir, config.settings()),
+        program.locked_by_main_process(config, "pretrain"),
     ):
         try:
             results = pretrain(config)

@@ -89,7 +89,7 @@ def main(config: QuickstartConfig) -> None:
     logging.set_verbosity(logging.WARNING)
     minilm.resolve(minilm.NAME)  # an error before Keras is imported, which takes seconds
     program.require(program.TRAINING_LIBRARIES, "training")
-    with output_folder.locked(config.output_dir):
+    with output_folder.locked(config.output_dir, command="quickstart"):
         program.import_quietly()
         quickstart(config, minilm.NAME)
     print(f"\nIt took {time.perf_counter() - start:.0f} s.")

@@ -18,6 +18,8 @@ from keras_bert.tables import Records, markdown_table, of_records, with_spaces
 from keras_bert.vocabularies.files import read_text
 
 CARD_FILE = "README.md"
+# The tag of each card
+CARD_TAG = "keras-bert"
 
 # Name of the head in checkpoints -> the Hub's name of the task, and the use
 _TASKS = {
@@ -75,7 +77,7 @@ def model_card(
         base_model=_base_model(config),
         model_name=title,
         eval_results=_eval_results(tag, results) or None,
-        tags=["keras", family],
+        tags=["keras", CARD_TAG, family],
     )
     blocks = [
         f"---\n{data.to_yaml()}\n---",

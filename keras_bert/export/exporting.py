@@ -15,9 +15,10 @@ from typing import Any
 import keras
 
 from keras_bert import checks
-from keras_bert.atomic import make_folder, scratch_folder
+from keras_bert.atomic import exchange, make_folder, scratch_folder
 from keras_bert.export.job import NEW_FOLDER, run_job, run_job_in_child_process, write_job
 from keras_bert.export.options import FORMATS, ExportError, ExportOptions
+from keras_bert.export.own_files import check_replaceable
 
 
 def export_task(
@@ -91,11 +92,12 @@ def export_task(
             that they can share a batch. Its `batching_params.pbtxt` tells the server to do so, and
             its signatures that take words or choices require their number, since padding looks like
             them. Text does not need it.
-        overwrite: Whether to replace an existing file or folder, atomically.
+        overwrite: Whether to replace an existing export, atomically. What is no export, or has
+            files that no export has, is not replaced.
 
     Raises:
         ValueError: If an argument is invalid, or the task has no preprocessor.
-        FileExistsError: If `filepath` exists and `overwrite` is `False`.
+        FileExistsError: If `filepath` exists and `overwrite` is `False`, or it is no export.
         ExportError: If the graph has an operation that the oldest supported server lacks, a
             package is missing, or the child process that exports fails.
     """
@@ -127,6 +129,8 @@ def export_task(
         part_tokens=part_tokens,
         padded_batches=padded_batches,
     )
+    if overwrite:
+        check_replaceable(paths, format)
     with new_destination(paths, overwrite=overwrite) as folder:
         write_job(task, options, folder)
         # The other converters change TensorFlow's global state, so they run in a child process.
@@ -167,6 +171,8 @@ def _paths(filepath: str | os.PathLike[str], format: str) -> list[Path]:
     if not name.endswith(suffixes[0]):
         raise ValueError(f"filepath is {name!r}; for format={format!r} it ends in {suffixes[0]}.")
     path = Path(name).absolute()
+    if path.is_symlink():
+        path = path.resolve()  # The link stays.
     return [path, *(path.with_suffix(suffix) for suffix in suffixes[1:])]
 
 
@@ -285,9 +291,11 @@ def new_destination(paths: Sequence[Path], *, overwrite: bool = False) -> Iterat
     make_folder(parent)
     with scratch_folder(parent, paths[0].name) as folder:
         (folder / NEW_FOLDER).mkdir()
-        (folder / "replaced").mkdir()
         yield folder
-        for path in existing:
-            os.rename(path, folder / "replaced" / path.name)
-        for path in paths:
-            os.rename(folder / NEW_FOLDER / path.name, path)
+        with contextlib.ExitStack() as undo:
+            for path in paths:
+                move = exchange if path in existing else os.rename
+                new = folder / NEW_FOLDER / path.name
+                move(new, path)
+                undo.callback(move, path, new)
+            undo.pop_all()

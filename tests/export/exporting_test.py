@@ -5,6 +5,8 @@ import stat
 
 import pytest
 
+from keras_bert import atomic
+from keras_bert.export import exporting
 from keras_bert.export.exporting import NEW_FOLDER, new_destination
 
 pytestmark = pytest.mark.backend_independent
@@ -39,3 +41,29 @@ def test_a_new_export_is_put_in_place(tmp_path, old):
     assert [file.name for file in path.iterdir()] == ["new"]
     assert list(path.parent.iterdir()) == [path]
     assert path.stat().st_mode & stat.S_IROTH  # a server may run as another user
+
+
+@pytest.mark.parametrize("failing", ["x.bin", "x.xml"])
+def test_export_failure_keeps_both_files(tmp_path, monkeypatch, failing):
+    paths = [tmp_path / "x.xml", tmp_path / "x.bin"]
+    for path in paths:
+        path.write_text("old")
+
+    def exchange(new, path):
+        if path.name == failing and new.read_text() == "new":
+            raise KeyboardInterrupt
+        atomic.exchange(new, path)
+
+    monkeypatch.setattr(exporting, "exchange", exchange)
+
+    def export() -> None:
+        with new_destination(paths, overwrite=True) as folder:
+            for path in paths:
+                (folder / NEW_FOLDER / path.name).write_text("new")
+
+    with pytest.raises(KeyboardInterrupt):
+        export()
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "x.xml": "old",
+        "x.bin": "old",
+    }

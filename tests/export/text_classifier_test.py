@@ -61,8 +61,9 @@ def test_an_export_is_not_overwritten_unasked(exported):
 
 def test_overwrites_and_warns_of_no_version_number(classifier, tmp_path, monkeypatch):
     folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "old").touch()
+    (folder / "assets.extra").mkdir(parents=True)
+    for name in ("task.json", "old"):
+        (folder / "assets.extra" / name).touch()
     monkeypatch.setitem(sys.modules, "tensorflow_serving", None)
     with pytest.raises(ExportError, match="pip install tensorflow-serving-api"):
         classifier.export(folder, overwrite=True, warm_up=True)
@@ -70,7 +71,6 @@ def test_overwrites_and_warns_of_no_version_number(classifier, tmp_path, monkeyp
         classifier.export(folder, overwrite=True)
     assert not any("serving-api" in str(warning.message) for warning in warned)
     assert {path.name for path in folder.iterdir()} >= {"saved_model.pb", "variables"}
-    assert not (folder / "old").exists()
     assert {path.name for path in (folder / "assets.extra").iterdir()} == {
         "task.json",
         "tokenizer.json",

@@ -194,7 +194,7 @@ def wait_for(condition, seconds=60):
 
 def test_done_is_done_and_other_settings_need_another_folder(config, tmp_path, caplog):
     summary = create(config.replace(keep_store=True))
-    assert (tmp_path / "records" / "work" / "store").is_dir()
+    assert (tmp_path / "records" / ".work" / "store").is_dir()
     written = digests(config)
     text = tmp_path / "corpus" / "a.txt"
     text_of_then = text.read_bytes()
@@ -244,9 +244,9 @@ def test_a_corpus_of_one_document_is_named_and_its_corrected_file_needs_no_clear
     assert create(one)["documents"] == 2
     # Files of records are not removed, be they only a part.
     (tmp_path / "records" / "summary.json").unlink()
-    (tmp_path / "records" / "work").mkdir()
-    (tmp_path / "records" / "work" / "settings.json").write_text('{"fingerprint": "other"}')
-    with pytest.raises(ValueError, match=r"records of other settings.*work/settings.json"):
+    (tmp_path / "records" / ".work").mkdir()
+    (tmp_path / "records" / ".work" / "settings.json").write_text('{"fingerprint": "other"}')
+    with pytest.raises(ValueError, match=r"records of other settings.*\.work/settings.json"):
         create(one)
 
 
@@ -255,7 +255,7 @@ def test_the_library_for_paragraphs_is_missed_before_any_work(config, tmp_path, 
     run = config.replace(format="paragraphs")
     with pytest.raises(ImportError, match=rf"needs sentencex: {INSTALL}"):
         create(run)
-    assert not (tmp_path / "records" / "work" / "store").exists()
+    assert not (tmp_path / "records" / ".work" / "store").exists()
     # Of the validation text alone, too: its records are written after those that are trained on
     for name in ("input_files", "dev_files"):
         pretraining = PretrainConfig.from_flags(
@@ -295,9 +295,11 @@ def test_bad_files_and_flags_end_in_a_line(config, tmp_path):
     (tmp_path / "corpus" / "c.jsonl").write_text('{"text": 3}\n')
     with pytest.raises(ValueError, match=r"c.jsonl, line 1: 'text' is of type int"):
         create(config)
-    assert not (tmp_path / "records" / "work" / "store").exists()
+    assert not (tmp_path / "records" / ".work" / "store").exists()
     with pytest.raises(SystemExit, match=r"error: .*c.jsonl, line 1"), program.plain_errors():
-        create_pretraining_data.main(CreatePretrainingDataConfig(config))
+        create_pretraining_data.main(
+            CreatePretrainingDataConfig(elsewhere(config, tmp_path, "locked"))
+        )
     (tmp_path / "corpus" / "c.jsonl").unlink()
     empty = tmp_path / "empty.txt"
     empty.write_text("\n\n")

@@ -18,6 +18,7 @@ from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
+from training.engine.output_folder import OtherSettingsError, is_own  # noqa: E402
 from training.jobs.reranking import (  # noqa: E402
     RerankConfig,
     combined,
@@ -269,8 +270,15 @@ def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path, capsys):
     )
     run_program(config.replace(data_dir=str(cranfield)))
     folder = tmp_path / "run"
+    before = (folder / "model.keras").stat().st_mtime_ns
+    run_program(config.replace(data_dir=str(cranfield)))
+    assert (folder / "model.keras").stat().st_mtime_ns == before
+    with pytest.raises(OtherSettingsError, match="a finished run of other settings"):
+        run_program(config.replace(data_dir=str(cranfield), bm25_share=0.25))
+    assert all(is_own(path.name, "finetune") for path in folder.iterdir())
     results = json.loads((folder / "scores.json").read_text())
     printed = capsys.readouterr().out
+    assert printed.count("\nmodel     ") == 2
     assert re.search(r"^bm25 +100.00 +100.00 +100.00$", printed, re.M)
     assert f"model     {folder / 'model.keras'}\n" in printed
     assert results["bm25"] == {"mrr@10": 100.0, "map": 100.0, "ndcg@10": 100.0}

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import fnmatch
 import hashlib
 import json
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -15,23 +17,53 @@ from pathlib import Path
 from typing import IO, Any
 
 from keras_bert import atomic
+from keras_bert.vocabularies.tokenizer_settings import ALL_FILES
 
 try:
     import fcntl
 except ImportError:  # not available on Windows
     fcntl = None  # type: ignore[assignment]
 
-_LOCK_FILE = ".lock"
+# Its first line has the commands that have written into the folder, the second the last process.
+_LOCK_FILE = ".keras_bert.lock"
 # The settings of the run in the folder, to say in which of them another differs
 _SETTINGS_FILE = "settings.json"
 _CHECKSUM = "checksum"
 # What a run goes on from
 _RESULTS = (
     "*/results.json",
+    "run.json",
     "seed_*/run.json",
     "**/checkpoints/step_*[0-9]",
     "**/pretraining-*-of-*.tfrecord",
 )
+# What each command writes into its folder, and may replace or remove there
+_RUN = ("seed_[0-9]*", "results.json", "precision.json", "checkpoints")
+_WRITTEN = {
+    "finetune": (
+        *_RUN,
+        *("run.json", "model.keras", "curves.png", "export", "answers.tsv", "test_scores.json"),
+        *("dev.conll", "test.conll", "dev_scores.json", "predictions.json", "test"),
+        *("nbest_predictions.json", "null_odds.json", "*.run", "held_out.qrels", "scores.json"),
+    ),
+    "pretrain": (
+        *_RUN,
+        *("vocab.txt", "tokenizer", "vocabulary.json", "records_[0-9]*", "dev_records_[0-9]*"),
+        *("preset", "log.jsonl", "curves.png"),
+    ),
+    "finetune_glue": ("glue.json", "glue.md", "glue.png", "submission"),
+    "ablation": ("ablation.json", "ablation.png"),
+    "create_pretraining_data": (
+        *(".work", "summary.json", "lengths.png", "pretraining-*-of-*.tfrecord"),
+    ),
+    "tokenizer": ("config.json", *ALL_FILES),
+    "quickstart": ("emoji.csv", "model.keras", "export"),
+    # evaluate, insight and inspect
+    "report": (
+        *("report.html", "scores.json", "malformed_rows.txt", "index.html", "insight.json"),
+        *("spans.html", "*.png"),
+    ),
+}
 _locked: list[Path] = []
 
 
@@ -49,9 +81,16 @@ class OtherSettingsError(ValueError):
 
 @contextlib.contextmanager
 def locked(
-    output_dir: str | os.PathLike[str], settings: Mapping[str, Any] | None = None
+    output_dir: str | os.PathLike[str],
+    settings: Mapping[str, Any] | None = None,
+    *,
+    command: str = "",
+    flag: str = "output_dir",
 ) -> Iterator[Path]:
     """Creates the folder and locks it against other processes.
+
+    A folder may have other files, but none of a name that the command writes, unless the command
+    has written into the folder before.
 
     The lock is the operating system's, and is released when the process ends for any reason. On
     systems without such locks (Windows), the folder is not locked.
@@ -60,20 +99,27 @@ def locked(
         output_dir: The folder; it is created, with its parents, if it does not exist.
         settings: The options that determine the result of the run, as JSON values: the error for a
             folder with a run of others names those that differ. `None` if there are none.
+        command: The command, which must own the files that it writes; empty for no such check.
+        flag: The flag that names the folder.
 
     Raises:
+        FileExistsError: If the folder has a file of somebody else that the command would replace.
         FolderInUseError: If another process holds the lock; the message names that process.
         OSError: If the folder cannot be created or written to.
     """
     path = Path(output_dir)
+    commands = _commands(path)
+    if command and command not in commands:
+        _check_free(path, command, f"--{flag}")
+        commands = (*commands, command)
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = open(path / _LOCK_FILE, "a+", encoding="utf-8")  # noqa: SIM115
     except OSError as error:
         reason = f"{error.filename} is a file" if path.is_file() else error.strerror
-        raise OSError(f"--output_dir={path} cannot be written to: {reason}") from error
+        raise OSError(f"--{flag}={path} cannot be written to: {reason}") from error
     with lock:
-        _lock(lock, path)
+        _lock(lock, path, f"--{flag}", commands)
         for folder in (path, *path.glob("seed_*")):
             atomic.remove_abandoned(folder)
         _locked.append(path)
@@ -115,6 +161,39 @@ def check_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
         )
 
 
+def is_own(name: str, command: str) -> bool:
+    """Returns whether a command may write, replace and remove a file or folder of a name."""
+    names = (*_WRITTEN[command], _LOCK_FILE, _SETTINGS_FILE)
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in names)
+
+
+def claim_report_folders(config: Any) -> None:
+    """Checks that the folders of a report can be written, and are not somebody else's."""
+    for flag in ("report_dir", "plots_dir"):
+        if folder := getattr(config, flag, ""):
+            with locked(folder, command="report", flag=flag):
+                pass
+
+
+def _commands(folder: Path) -> tuple[str, ...]:
+    """Returns the commands that have written into a folder."""
+    try:
+        return tuple((folder / _LOCK_FILE).read_text(encoding="utf-8").splitlines()[0].split())
+    except (OSError, IndexError):
+        return ()
+
+
+def _check_free(folder: Path, command: str, flag: str) -> None:
+    """Raises an error if a folder has a file of a name that a command writes."""
+    names = os.listdir(folder) if folder.is_dir() else ()
+    for name in sorted(names):
+        if is_own(name, command) and name != _LOCK_FILE:
+            raise FileExistsError(
+                f"{flag} must have no file that this command would replace and did not write. "
+                f"Received: {folder}, which has {name}. Choose another {flag}, or move that file"
+            )
+
+
 def _differences(file: Path, settings: Mapping[str, Any]) -> str:
     """Describes in which options a run differs from that whose options a file has."""
     before = json.loads(file.read_text(encoding="utf-8"))
@@ -146,37 +225,66 @@ def _has_results(folder: Path) -> bool:
     return any(any(folder.glob(pattern)) for pattern in _RESULTS)
 
 
-def results_of(model: str | os.PathLike[str]) -> dict[str, Any]:
-    """Returns the results of the run that a model belongs to; empty if there are none.
+def results_file(model: str | os.PathLike[str]) -> Path | None:
+    """Returns the results of the run that a model belongs to; `None` if there are none.
 
     They are in the folder above that of the seed, or above that of the exports.
     """
+    folder = Path(model).absolute().parent
+    is_of_run = folder.name == "export" or folder.name.startswith("seed_")
+    path = folder.parent / "results.json"
+    return path if is_of_run and path.is_file() else None
+
+
+def results_of(model: str | os.PathLike[str]) -> dict[str, Any]:
+    """Returns the content of `results_file`; empty if there is none."""
+    path = results_file(model)
     try:
-        path = Path(model).absolute().parent.parent / "results.json"
-        results = json.loads(path.read_text(encoding="utf-8"))
+        results = json.loads(path.read_text(encoding="utf-8")) if path else {}
     except (OSError, ValueError):
         return {}
     return results if isinstance(results, dict) else {}
 
 
-def _lock(file: IO[str], folder: Path) -> None:
+def reads_pairs(models: Sequence[Path]) -> bool:
+    """Returns whether models were trained on pairs of texts, as far as that is known."""
+    return any(results_of(model).get("pairs") for model in models)
+
+
+def check_pairs(models: Sequence[Path], text_pair: str) -> None:
+    """Checks that the column of the second text is named for models of pairs.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    if reads_pairs(models) and not text_pair:
+        raise ValueError(
+            f"--text_pair must name the column of the second text, since {models[0]} was trained "
+            "on pairs of texts. Received: no --text_pair"
+        )
+
+
+def _lock(file: IO[str], folder: Path, flag: str, commands: Sequence[str]) -> None:
     """Locks the file for this process, not for its children, and writes its id there."""
-    if fcntl is None:
-        return
     try:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if fcntl is not None:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         file.seek(0)
+        process = (*file.read().splitlines(), "")[1]
         raise FolderInUseError(
-            f"--output_dir={folder} is in use by {file.read().strip() or 'another process'}: wait "
-            "until it ends, or choose another folder"
+            f"{flag}={folder} is in use by {process or 'another process'}: wait until it ends, or "
+            "choose another folder"
         ) from error
     except OSError:
-        return  # a file system without locks
+        pass  # a file system without locks
     file.truncate(0)
     now = datetime.datetime.now().isoformat(" ", "seconds")
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    file.write(f"process {os.getpid()} on {os.uname().nodename}, since {now} ({command})\n")
+    file.write(
+        f"{' '.join(commands)}\n"
+        f"process {os.getpid()} on {platform.node()}, since {now} ({command})\n"
+    )
     file.flush()
 
 

@@ -16,7 +16,7 @@ import tempfile
 import textwrap
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -335,7 +335,7 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
         from . import finetuning, hosts
 
         with (
-            locked_by_main_process(config.output_dir, config.settings()),
+            locked_by_main_process(config, "finetune"),
             hosts.energy_meter(config.costs.measure_energy, config.costs.country) as meter,
         ):
             results = finetuning.run(job_class, config, data, meter)
@@ -380,14 +380,12 @@ def joined_hosts(options: HostOptions, compute: DeviceOptions) -> Iterator[None]
 
 
 @contextlib.contextmanager
-def locked_by_main_process(
-    folder: str | os.PathLike[str], settings: Mapping[str, Any]
-) -> Iterator[None]:
+def locked_by_main_process(config: Any, command: str) -> Iterator[None]:
     """Locks the folder of a run in the main process, see `output_folder.locked`."""
     from . import hosts
 
     if not hosts.is_main_process():
         yield
         return
-    with output_folder.locked(folder, settings):
+    with output_folder.locked(config.output_dir, config.settings(), command=command):
         yield

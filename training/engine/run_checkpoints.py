@@ -22,7 +22,7 @@ import numpy as np
 from absl import logging
 from safetensors import SafetensorError
 
-from keras_bert.atomic import atomic_path, make_folder
+from keras_bert.atomic import atomic_path, make_folder, remove_abandoned
 
 from . import hosts, sharded_tensors, whole_tensors
 from .output_folder import (
@@ -261,12 +261,16 @@ class RunCheckpoints:
 
     def remove(self) -> None:
         """Removes all checkpoints, when the run is finished."""
-        if self.folder.exists():
-            shutil.rmtree(self.folder)
+        for path in self._paths():
+            shutil.rmtree(path)
+        if self.folder.is_dir():
+            remove_abandoned(self.folder)
+            with contextlib.suppress(OSError):  # Others have put files there.
+                self.folder.rmdir()
 
     def _paths(self) -> list[Path]:
         """Returns the paths of the checkpoints, the last one first."""
-        folders = self.folder.glob(f"{_PREFIX}*") if self.folder.is_dir() else ()
+        folders = self.folder.glob(f"{_PREFIX}[0-9]*") if self.folder.is_dir() else ()
         return sorted(folders, reverse=True)
 
     @contextlib.contextmanager

@@ -101,7 +101,7 @@ def run_program(config: RerankConfig) -> None:
             Path(config.data_dir), config.documents, config.queries, config.qrels
         )
         program.import_quietly()
-        with program.locked_by_main_process(config.output_dir, config.settings()):
+        with program.locked_by_main_process(config, "finetune"):
             scores = rerank(config, collection)
         folder = Path(config.output_dir)
         print("\n" + text_table(*of_records("held-out queries", scores)))
@@ -115,7 +115,8 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
 
     Returns:
         The scores of BM25's ranking, of the encoder's and of both combined, by the metrics of
-        `ranking_scores`. `trec_eval -c` computes the same from the files that are written.
+        `ranking_scores`. `trec_eval -c` computes the same from the files that are written. A run
+        that is finished is not repeated.
     """
     from keras_bert.ops.lazy_tensorflow import set_random_seed
 
@@ -130,10 +131,12 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     training, test = parts.values()
     print(counts_table({name: collection.counts(own) for name, own in parts.items()}), flush=True)
     triples = training_triples(config, collection, candidates, training)
-    fingerprint = run_fingerprint(config, triples, seed=config.seed)
+    fingerprint = run_fingerprint(config, [collection, triples], seed=config.seed)
     preset = content_of_folder(run_presets.resolve(config.preset)).hex()
     hosts.agree("the data", {"fingerprint": fingerprint, "preset": preset})
     seed_run = SeedRun(folder, config.seed, fingerprint, config.checkpoint_seconds, preset)
+    if (results := seed_run.finished()) is not None:
+        return results
     baseline = {query: candidates[query] for query in test}
     try:
         with devices.shared_by(config.compute.devices) as scope:
@@ -153,7 +156,7 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
         for name, ranking in rankings.items():
             write_run(folder / f"{name}.run", ranking, tag=name)
         atomic.write_json(folder / "scores.json", results)
-        seed_run.checkpoints.remove()
+        seed_run.finish(results)
     return results
 
 

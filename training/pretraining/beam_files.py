@@ -81,8 +81,8 @@ class BeamFolder(RecordFolder):
 
     @contextlib.contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
-        # What a killed worker leaves is removed with the folder `work`.
-        temporary = self.path_of(f"work/{uuid.uuid4().hex}.partial")
+        # What a killed worker leaves is removed with the folder `.work`.
+        temporary = self.path_of(f".work/{uuid.uuid4().hex}.partial")
         try:
             with FileSystems.create(temporary, compression_type=_AS_IT_IS) as file:
                 yield file

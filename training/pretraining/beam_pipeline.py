@@ -138,16 +138,16 @@ class BeamEngine:
         """
         names = [statistics_name(shard) for shard in range(num_shards)]
         shard_names = set(self.folder.names(f"pretraining-*-of-{num_shards:05}.tfrecord"))
-        statistics_names = set(self.folder.names("work/statistics-*.json"))
+        statistics_names = set(self.folder.names(".work/statistics-*.json"))
         done = frozenset(
             shard
             for shard, name in enumerate(names)
-            if shard_name(shard, num_shards) in shard_names and f"work/{name}" in statistics_names
+            if shard_name(shard, num_shards) in shard_names and f".work/{name}" in statistics_names
         )
         if len(done) < num_shards:
             self._write_missing(num_shards, done)
         with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-            contents = pool.map(self.folder.read, [f"work/{name}" for name in names])
+            contents = pool.map(self.folder.read, [f".work/{name}" for name in names])
             return [ShardStatistics.from_json(content) for content in contents]
 
     def _write_missing(self, num_shards: int, done: frozenset[int]) -> None:
@@ -201,7 +201,7 @@ class BeamEngine:
                 ) from None
 
     def _not_tokenized(self) -> list[tuple[int, str]]:
-        done = set(self.folder.names("work/counts-*.json"))
+        done = set(self.folder.names(".work/counts-*.json"))
         return [
             (number, file.path)
             for number, file in enumerate(self.inputs)
@@ -216,7 +216,7 @@ class BeamEngine:
             ]
 
     def _remove_errors(self) -> None:
-        for name in self.folder.names("work/counts-*.json"):
+        for name in self.folder.names(".work/counts-*.json"):
             if self.folder.read_json(name)["error"]:
                 self.folder.remove(name)
 
@@ -264,11 +264,11 @@ def _last_error(text: str) -> str:
 
 
 def _counts_name(number: int) -> str:
-    return f"work/counts-{number:06}.json"
+    return f".work/counts-{number:06}.json"
 
 
 def _tokens_name(number: int) -> str:
-    return f"work/tokens-{number:06}"
+    return f".work/tokens-{number:06}"
 
 
 class _Corpus(NamedTuple):
@@ -386,7 +386,7 @@ class _WriteShard(_FileDoFn):
         documents = _ReceivedDocuments(contents, self.dtype, self.corpus.num_documents)
         statistics, records = self.make(documents, shard, self.corpus.num_shards)
         # Write the statistics before the shard, so that they exist if the shard does.
-        folder.write(f"work/{statistics_name(shard)}", statistics.to_json())
+        folder.write(f".work/{statistics_name(shard)}", statistics.to_json())
         with folder.create(shard_name(shard, self.corpus.num_shards)) as file:
             tfrecords.write_records(file, records)
 

@@ -83,7 +83,7 @@ class RowOptions(ProgramConfig):
             runner requires it, and its records are those of one machine with it.
         num_workers: Number of processes, which does not affect the records; 0 takes one for each
             core.
-        keep_store: Whether to keep the tokenized corpus in output_dir/work at the end.
+        keep_store: Whether to keep the tokenized corpus in output_dir/.work at the end.
     """
 
     kind: str = "next_sentence"

@@ -25,7 +25,7 @@ class RecordFolder:
         return str(Path(self.path) / name)
 
     def names(self, pattern: str) -> list[str]:
-        """Returns the names of the files that match a pattern such as `work/statistics-*`."""
+        """Returns the names of the files that match a pattern such as `.work/statistics-*`."""
         parent, _, last = pattern.rpartition("/")
         folder = Path(self.path) / parent
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []

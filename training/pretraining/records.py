@@ -31,7 +31,7 @@ from .tokenizer_source import open_tokenizer
 
 SUMMARY_FILE = "summary.json"
 FIGURE_FILE = "lengths.png"
-_SETTINGS_FILE = "work/settings.json"
+_SETTINGS_FILE = ".work/settings.json"
 # Share of unknown tokens that a vocabulary of the text's own language should stay below
 _MANY_UNKNOWN = 0.05
 # What separates documents, by `document_ends`
@@ -100,7 +100,7 @@ def create_records(
     folder.write_json(SUMMARY_FILE, summary)
     _warn_of_unknown_tokens(summary, folder.path)
     if not config.rows.keep_store:
-        folder.remove("work")
+        folder.remove(".work")
     return summary
 
 
@@ -111,7 +111,7 @@ class _OneMachine:
         self, config: PretrainingDataConfig, inputs: Sequence[InputFile], tokenizer: Tokenizer
     ) -> None:
         self.config, self.inputs, self.tokenizer = config, inputs, tokenizer
-        self.work = Path(config.output_dir) / "work"
+        self.work = Path(config.output_dir) / ".work"
 
     def tokenize(self) -> CorpusCounts:
         """Writes the token store unless it exists, and counts what it has."""
@@ -196,7 +196,7 @@ def _is_done(folder: RecordFolder, fingerprint: str) -> bool:
     for name in (SUMMARY_FILE, _SETTINGS_FILE):
         if folder.names(name) and folder.read_json(name).get("fingerprint") != fingerprint:
             if name == _SETTINGS_FILE and not folder.names("*.tfrecord"):
-                folder.remove("work")  # of a run that ended before its first record
+                folder.remove(".work")  # of a run that ended before its first record
                 break
             raise output_folder.OtherSettingsError(
                 f"{folder.path} contains records of other settings, another vocabulary or other "

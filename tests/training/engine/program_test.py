@@ -179,12 +179,13 @@ def test_an_error_tells_what_a_run_left(tmp_path):
     ],
 )
 def test_an_error_of_other_settings_names_them(tmp_path, settings, difference):
-    with program.locked_by_main_process(tmp_path, FinetuneConfig(train_file="a").settings()):
+    config = FinetuneConfig(train_file="a", output_dir=str(tmp_path))
+    with program.locked_by_main_process(config, "finetune"):
         (tmp_path / "checkpoints" / "step_000000007").mkdir(parents=True)
     with (
         pytest.raises(SystemExit, match=rf"^error: other settings \({difference}[^(]*\)$"),
         program.plain_errors(),
-        program.locked_by_main_process(tmp_path, settings.settings()),
+        program.locked_by_main_process(settings.replace(output_dir=str(tmp_path)), "finetune"),
     ):
         raise output_folder.OtherSettingsError("other settings")
 

@@ -120,13 +120,13 @@ def test_files_of_an_object_store_are_found_by_patterns(store, options):
 def test_a_folder_of_an_object_store_is_written_and_removed(store, options):
     beam_files.set_options(options)
     folder = beam_files.record_folder("s3://bucket/records")
-    folder.write("work/a.json", b"1")
+    folder.write(".work/a.json", b"1")
     for content in (b"old", b"new"):
-        folder.write("work/b.json", content)
+        folder.write(".work/b.json", content)
     folder.write("c.tfrecord", b"2")
-    assert folder.read("work/b.json") == b"new"
-    assert folder.names("work/*") == ["work/a.json", "work/b.json"]
-    folder.remove("work")
+    assert folder.read(".work/b.json") == b"new"
+    assert folder.names(".work/*") == [".work/a.json", ".work/b.json"]
+    folder.remove(".work")
     folder.remove("nothing")
     assert names_in(store, "records/") == ["c.tfrecord"]
     folder.remove("c.tfrecord")

@@ -175,7 +175,7 @@ def test_after_a_kill_it_goes_on_to_the_same_records(config, tmp_path):
     before = digests(killed)
     times = {name: (folder / name).stat().st_mtime_ns for name in before}
     assert 0 < len(before) < 30
-    tokens = {path: path.stat().st_mtime_ns for path in (folder / "work").glob("tokens-*")}
+    tokens = {path: path.stat().st_mtime_ns for path in (folder / ".work").glob("tokens-*")}
     assert len(tokens) == 5
     with_store = killed.replace(keep_store=True)
     summary = create(with_store)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands delete and replace only what they have written themselves."""
+
+import json
+import os
+import re
+
+import pytest
+
+from tests.text import small_tokenizers
+from training.create_pretraining_data import CreatePretrainingDataConfig
+from training.create_pretraining_data import main as create_pretraining_data
+from training.engine import output_folder
+from training.evaluate import evaluate
+from training.inspect import InspectConfig
+from training.inspect import main as inspect
+from training.jobs.report_configs import EvaluateConfig
+from training.tokenizer import TokenizerConfig
+from training.tokenizer import main as train_tokenizer
+
+pytestmark = pytest.mark.backend_independent
+
+COMMANDS = sorted(output_folder._WRITTEN)
+# Files of somebody else that no command has a reason to touch
+OTHERS = ["work/thesis.txt", ".lock", "photos/cat.jpg", "notes.md", ".a.0.partial/draft", "1/x"]
+NAMES = {
+    name.replace("[0-9]", "1").replace("*", "")
+    for command in COMMANDS
+    for name in (*output_folder._WRITTEN[command], "settings.json")
+}
+
+
+def write_files(folder, names):
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"my own {name}")
+        path.chmod(0o600)
+
+
+def contents(folder):
+    return {
+        path.relative_to(folder).as_posix(): (path.read_bytes(), path.stat().st_mode)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command_refuses_names_it_writes(command, tmp_path):
+    for index, name in enumerate(sorted(NAMES)):
+        folder = tmp_path / str(index)
+        write_files(folder, [name, *OTHERS])
+        before = contents(folder)
+        if output_folder.is_own(name, command):
+            with (
+                pytest.raises(FileExistsError, match=re.escape(f"which has {name}. Choose")),
+                output_folder.locked(folder, {}, command=command),
+            ):
+                pass
+            assert contents(folder) == before
+            (folder / name).unlink()
+        for _ in range(2):
+            with output_folder.locked(folder, {}, command=command):
+                (folder / "settings.json").write_text("{}")
+        with (
+            pytest.raises(FileExistsError, match="did not write"),
+            output_folder.locked(folder, {}, command=COMMANDS[COMMANDS.index(command) - 1]),
+        ):
+            pass
+
+
+def run_commands(data, folder):
+    """Yields each command that is fast enough to be run, as a function that writes to a folder."""
+    corpus, vocabulary = data / "corpus.txt", data / "vocab.txt"
+    records = {"input_files": (str(corpus),), "vocabulary": str(vocabulary), "num_workers": 1}
+    rows = {"sequence_length": 32, "kind": "full_sentences", "duplicate_factor": 1}
+    yield (
+        "create_pretraining_data",
+        create_pretraining_data,
+        CreatePretrainingDataConfig.from_flags(**records, **rows, output_dir=str(folder)),
+    )
+    tokenizer = TokenizerConfig((str(corpus),), str(folder), vocabulary_size=200)
+    yield "tokenizer", train_tokenizer, tokenizer
+    labeled = str(data / "rows.csv")
+    inspection = InspectConfig(data_file=labeled, report_dir=str(folder))
+    yield "report", inspect, inspection
+    answers = EvaluateConfig(
+        data_file=labeled,
+        answers=str(data / "answers.jsonl"),
+        report_dir=str(folder),
+        plots_dir=str(folder),
+    )
+    yield "report", evaluate, answers
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    texts = small_tokenizers.texts()[:200]
+    (folder / "corpus.txt").write_text("\n\n".join(texts), encoding="utf-8")
+    (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+    (folder / "rows.csv").write_text("text,label\n" + "a,x\nb,y\n" * 9)
+    rows = [{"label": label, "score": 0.9} for label in "xy" * 9]
+    (folder / "answers.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return folder
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_strangers_files_outlive_commands(index, data, tmp_path, capsys):
+    command, main, config = list(run_commands(data, tmp_path))[index]
+    write_files(tmp_path, OTHERS)
+    before = contents(tmp_path)
+    for _ in range(1 if command == "tokenizer" else 2):
+        main(config)
+        after = contents(tmp_path)
+        assert before.items() <= after.items()
+        own = {name.partition("/")[0] for name in after.keys() - before.keys()}
+        assert own
+        assert [name for name in own if not output_folder.is_own(name, command)] == []
+        assert not any(name.startswith(".work") for name in os.listdir(tmp_path))
+    if command == "tokenizer":
+        with pytest.raises(FileExistsError, match=r"no tokenizer and no checkpoint.* vocab\.txt"):
+            main(config)
+        assert contents(tmp_path) == after
