@@ -206,7 +206,7 @@ def _exchanged(first: Path, second: Path) -> bool:
     if rename is None:
         return False
     paths = (_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second))
-    return rename(*paths, _RENAME_EXCHANGE) == 0
+    return bool(rename(*paths, _RENAME_EXCHANGE) == 0)
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
@@ -216,8 +216,8 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a file in UTF-8 atomically."""
-    write_bytes(path, text.encode())
+    """Writes a file in UTF-8 atomically; bytes of file names that are not UTF-8 are escaped."""
+    write_bytes(path, text.encode(errors="backslashreplace"))
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:

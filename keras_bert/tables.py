@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import html
+import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
-# A float is written with two decimals, `None` as a blank.
+# A float is written with two decimals, `None` as a blank, a line break as a space.
 Cell = str | int | float | None
 Records = Mapping[str, Mapping[str, Cell]]
 
@@ -29,11 +31,12 @@ def text_table(
     random        50
     """
     lines = [list(map(_text, row)) for row in (columns, *rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
     aligned = [
         [
-            cell.ljust(width) if index < numbers_from else cell.rjust(width)
+            cell + spaces if index < numbers_from else spaces + cell
             for index, (cell, width) in enumerate(zip(line, widths, strict=True))
+            for spaces in [" " * (width - _width(cell))]
         ]
         for line in lines
     ]
@@ -43,6 +46,8 @@ def text_table(
 def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
     """Returns a table in Markdown; columns and rows are those of `text_table`.
 
+    Vertical bars are escaped unless they are already.
+
     Example:
 
     >>> print(markdown_table(["dev", "accuracy"], [["BERT", 91.5]]))
@@ -50,7 +55,7 @@ def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> st
     |---|---|
     | BERT | 91.50 |
     """
-    heads, *lines = (f"| {' | '.join(map(_text, row))} |" for row in (columns, *rows))
+    heads, *lines = (f"| {' | '.join(map(_escaped, row))} |" for row in (columns, *rows))
     return "\n".join([heads, "|---" * len(columns) + "|", *lines])
 
 
@@ -94,4 +99,18 @@ def with_spaces(records: Records) -> Records:
 def _text(cell: Cell) -> str:
     if cell is None:
         return ""
-    return f"{cell:.2f}" if isinstance(cell, float) else str(cell)
+    return f"{cell:.2f}" if isinstance(cell, float) else " ".join(str(cell).splitlines())
+
+
+def _escaped(cell: Cell) -> str:
+    return re.sub(r"(?<!\\)\|", r"\\|", _text(cell))
+
+
+def _width(text: str) -> int:
+    """Returns the number of a terminal's columns that a text takes."""
+    return sum(
+        0
+        if unicodedata.combining(character) or unicodedata.category(character) in ("Cf", "Me")
+        else 1 + (unicodedata.east_asian_width(character) in "WF")
+        for character in unicodedata.normalize("NFC", text)
+    )

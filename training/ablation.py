@@ -45,6 +45,7 @@ from .engine.options import (
     PositiveInt,
     ProgramConfig,
     check_one_of,
+    check_unset,
 )
 from .plots.style import new_figure, save, style
 from .recipes import wikitext2_cpu
@@ -102,6 +103,10 @@ class AblationConfig(ProgramConfig):
         check_one_of(self, of=(_TASKS, _SIZE))
         if not self.sizes or len(set(self.parsed_sizes())) < len(self.sizes):
             raise ValueError(f"--sizes is {','.join(self.sizes)}, expected distinct sizes")
+        others = ["sizes", "same_flops"] if self.of == _TASKS else ["bilstm_units"]
+        check_unset(self, others, f"the encoders differ by --of={self.of}")
+        if not self.squad_dir:
+            check_unset(self, ["squad_questions"], "there is no --squad_dir")
 
     @property
     def folder(self) -> Path:

@@ -39,7 +39,7 @@ from keras_bert.intervals import mean_and_interval
 
 from .engine import output_folder, program, saved_models
 from .engine.job import Job
-from .jobs.report_configs import EvaluateConfig
+from .jobs.report_configs import EvaluateConfig, check_flags_of_kind
 from .jobs.tasks import jobs_by_kind, jobs_by_verb
 from .plots import page
 from .readers.data_files import exists
@@ -131,6 +131,7 @@ def _job_of_file(config: EvaluateConfig) -> type[Job]:
     kind = config.kind
     if kind == "auto":
         kind = data_kind(task_of_file(Path(config.data_file), config.format, flag="--kind").name)
+    check_flags_of_kind(config, kind)
     return jobs_by_kind()[kind]
 
 
@@ -148,6 +149,7 @@ def _job_of_model(model: Any, config: EvaluateConfig) -> type[Job]:
     kind = next(kind for kind, its in jobs_by_kind().items() if its is job)
     if config.kind not in ("auto", kind):
         raise ValueError(f"{name}, which is scored with --kind={kind}, not {config.kind}")
+    check_flags_of_kind(config, kind)
     return job
 
 

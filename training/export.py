@@ -29,7 +29,7 @@ from keras_bert.export import FORMATS
 from keras_bert.export.own_files import check_replaceable
 
 from .engine import example_request, output_folder, program, run_report, saved_models
-from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, check_one_of
+from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, check_one_of, check_unset
 from .readers.labeled_text import TextColumns, read_labeled_text
 
 _SAVED_MODEL, _HUGGING_FACE = "tf_saved_model", "hugging_face"
@@ -213,10 +213,10 @@ def _check(config: ExportConfig, files: Sequence[Path]) -> str:
             f"one; an ensemble is exported as {', '.join(FORMATS)}"
         )
     names = [name for name, formats in _FORMATS_OF.items() if format not in formats]
-    _check_unset(config, f"the format is {format}", *names)
+    check_unset(config, names, f"the format is {format}")
     if not config.calibration_file:
         names = ["text", "text_pair", "calibration_rows"]
-        _check_unset(config, "there is no --calibration_file", *names)
+        check_unset(config, names, "there is no --calibration_file")
     known_format = FORMATS.get(format)
     if config.takes_text and (known_format is None or known_format.text_packages is None):
         raise ValueError(f"{_NO_TEXT} the format is {format}")
@@ -233,15 +233,6 @@ def _check(config: ExportConfig, files: Sequence[Path]) -> str:
         )
     _check_destinations(config, format)
     return format
-
-
-def _check_unset(config: ExportConfig, reason: str, *names: str) -> None:
-    """Raises a ValueError if one of these flags is given, which has no effect for this reason."""
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if field.name in names and value != field.default:
-            text = ",".join(value) if isinstance(value, tuple) else value
-            raise ValueError(f"--{field.name}={text} is given, but {reason}")
 
 
 def _infer_format(output: str) -> str:

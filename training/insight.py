@@ -34,8 +34,8 @@ from .engine import output_folder, program
 from .engine.job import InsightRows
 from .engine.run_report import duration
 from .engine.saved_models import check_model, holds_exports, is_export
-from .jobs.report_configs import InsightConfig
-from .jobs.tasks import jobs_by_verb
+from .jobs.report_configs import InsightConfig, check_flags_of_kind
+from .jobs.tasks import jobs_by_kind, jobs_by_verb
 from .plots import page
 from .readers.data_files import FORMATS, TAGGING_SUFFIXES, data_suffix, exists
 from .readers.labeled_text import read_labeled_text
@@ -90,6 +90,8 @@ def write_report(config: InsightConfig) -> Path:
             f"{type(model).__name__}"
         )
     job = _jobs()[model.verb]
+    kinds = (kind for kind, its in jobs_by_kind().items() if its is job)
+    check_flags_of_kind(config, next(kinds, "text"))
     rows = job.insight_rows(config, model)
     report = insight_report.Report(
         Path(config.report_dir), f"What {'/'.join(Path(config.model).parts[-3:])} has learned"

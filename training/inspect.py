@@ -31,6 +31,7 @@ from keras_bert.tables import of_records, text_table, with_spaces
 
 from .engine import child_programs, output_folder, program, run_presets
 from .engine.options import NonNegativeInt, check_one_of
+from .jobs.report_configs import check_flags_of_kind
 from .plots import page
 from .plots.length_histogram import length_figure
 from .readers import data_inspection
@@ -119,6 +120,7 @@ def inspect(config: InspectConfig) -> tuple[str, int]:
         kind = data_kind(task.name)
         if not config.text_pair:
             config = dataclasses.replace(config, **task.columns)
+    check_flags_of_kind(config, kind)
     parts: dict[str, Any] = {}
     bad = {name: BadRows(collect=True) for name in files}
     for name, path in files.items():

@@ -39,6 +39,7 @@ from .engine.options import (
     PositiveInt,
     ProperFraction,
     check_one_of,
+    check_unset,
 )
 from .pretraining.config import named_architecture
 
@@ -52,27 +53,31 @@ class Accelerator(NamedTuple):
 
     Args:
         flops: Peak FLOP/s of dense matrix products in 16 bits, without sparsity.
+        float32_flops: Likewise in float32; in TF32 where there is such a mode, which TensorFlow and
+            JAX use.
         watts: Nominal power in W.
         gigabytes: Memory in GB.
     """
 
     flops: float
+    float32_flops: float
     watts: float
     gigabytes: float
 
 
 # From the makers' data sheets; TPUs: Jouppi et al., 2023, https://arxiv.org/abs/2304.01433, table 4
 ACCELERATORS = {
-    "t4": Accelerator(65e12, 70, 16),
-    "l4": Accelerator(121e12, 72, 24),
-    "a10": Accelerator(125e12, 150, 24),
-    "v100": Accelerator(125e12, 300, 32),
-    "rtx4090": Accelerator(165e12, 450, 24),
-    "a100": Accelerator(312e12, 400, 80),
-    "h100": Accelerator(989e12, 700, 80),
-    "h200": Accelerator(989e12, 700, 141),
-    "tpu_v3": Accelerator(123e12, 262, 32),
-    "tpu_v4": Accelerator(275e12, 192, 32),
+    "t4": Accelerator(65e12, 8.1e12, 70, 16),
+    "l4": Accelerator(121e12, 60e12, 72, 24),
+    "a10": Accelerator(125e12, 62.5e12, 150, 24),
+    "v100": Accelerator(125e12, 15.7e12, 300, 32),
+    "rtx4090": Accelerator(165e12, 82.6e12, 450, 24),
+    "a100": Accelerator(312e12, 156e12, 400, 80),
+    "h100": Accelerator(989e12, 494e12, 700, 80),
+    "h200": Accelerator(989e12, 494e12, 700, 141),
+    # In float32, TPUs round the factors to bfloat16 by default.
+    "tpu_v3": Accelerator(123e12, 123e12, 262, 32),
+    "tpu_v4": Accelerator(275e12, 275e12, 192, 32),
 }
 
 _THIS = "this"
@@ -111,12 +116,13 @@ class PlanConfig(CostOptions):
         batch_size: Rows in an update.
         masked: Share of the tokens that a masked LM predicts.
         next_sentence: Whether to add the sentence pair objective.
-        precision: Keras' dtype policy; auto takes the faster one of float32 and mixed_bfloat16.
+        precision: Keras' dtype policy; auto takes the faster one of float32 and mixed_bfloat16. In
+            float32, the published peak is that of float32, or of TF32 on GPUs that have it.
         hardware: This machine (this), or an accelerator: t4, l4, a10, v100, rtx4090, a100, h100,
             h200, tpu_v3 or tpu_v4.
         devices: Number of accelerators, which share each batch.
-        share_of_peak: Share of the published peak that training reaches; 0 assumes 0.4. With
-            --hardware=this it has no effect, since the speed is measured.
+        share_of_peak: Share of the published peak that training reaches; 0 assumes 0.4. Not with
+            --hardware=this, whose speed is measured.
         measure_energy: Whether to meter the energy of the timed steps, if codecarbon is installed.
         price_per_hour: The price of one device in any currency; 0 if it is unknown.
     """
@@ -144,6 +150,10 @@ class PlanConfig(CostOptions):
             raise ValueError("--next_sentence is set, expected --objective=masked_lm with it")
         if self.hardware == _THIS and self.devices > 1:
             raise ValueError(f"--devices is {self.devices}, expected 1 with --hardware=this")
+        if self.hardware == _THIS:
+            check_unset(self, ["share_of_peak"], "the speed of this machine is measured")
+        if self.objective != _MASKED_LM:
+            check_unset(self, ["masked"], f"the objective is {self.objective}")
 
     def architecture(self) -> BertConfig:
         """Returns the encoder's config; pre-training adds positions up to `sequence_length`.
@@ -303,9 +313,10 @@ def parameters(config: BertConfig, objective: str = _MASKED_LM) -> int:
 def _published(config: PlanConfig, flops_of_token: float) -> Rate:
     device = ACCELERATORS[config.hardware]
     share = config.share_of_peak or _ASSUMED_SHARE
+    peak = device.float32_flops if config.precision == "float32" else device.flops
     is_assumed = "" if config.share_of_peak else " (an assumption)"
     return Rate(
-        config.devices * share * device.flops / flops_of_token,
+        config.devices * share * peak / flops_of_token,
         config.devices * device.watts,
         f"at {share:.0%}{is_assumed} of the published peak of {config.devices} x {config.hardware}",
     )

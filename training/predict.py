@@ -34,7 +34,7 @@ from keras_bert.atomic import atomic_path
 from keras_bert.data.text_files import decoded_lines, read_lines
 
 from .engine import output_folder, program, saved_models
-from .engine.options import PositiveInt, ProgramConfig, check_one_of
+from .engine.options import PositiveInt, ProgramConfig, check_one_of, check_unset
 from .readers import answer_files
 from .readers.choice_files import FORMATS as CHOICE_FORMATS
 from .readers.choice_files import choice_fields, read_choices
@@ -59,6 +59,14 @@ from .readers.values import BadRows, excerpt, field
 
 Row = dict[str, Any]
 
+# The formats of the flags that not all formats have; `auto` is lines or JSON Lines.
+_WITH_FIELDS = ("auto", "tsv", "csv", "jsonl", "arrow", "xlsx")
+_FORMATS_OF = {
+    **dict.fromkeys(("text", "text_pair"), _WITH_FIELDS),
+    "header": ("tsv", "csv", "xlsx"),
+    "quoting": ("tsv", "csv", "codah"),
+    **dict.fromkeys(("word_column", "separator", "comments"), ("conll",)),
+}
 _FORMATS = dict.fromkeys(("auto", "lines", *FORMATS.values(), "squad", "conll", *CHOICE_FORMATS))
 
 
@@ -71,12 +79,14 @@ class RowFields:
     """The fields of a row that a model requires.
 
     Args:
-        names: Their names. For a classifier of pairs, `text` only: `text_pair` is optional.
+        names: Their names.
         lists: The names of the fields that may hold a list of strings.
+        optional: The names of further fields that it takes.
     """
 
     names: tuple[str, ...]
     lists: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,8 +163,11 @@ def predict(config: PredictConfig) -> int:
     """
     if config.input != "-" and not exists(Path(config.input)):
         raise FileNotFoundError(f"--input={config.input} does not exist, expected a file")
+    _check_other_file(config)
     model, fields = load_model(config.model)
-    label_map = parse_label_map(config.label_map)
+    label_map = _label_map(config, model)
+    if config.text_pair or config.text != "text":
+        fields = _with_named_columns(config, fields)
     cut_rows = find_cut_rows(model)
     if cut_rows is not None:
         cut_rows.is_told = True  # `predict` warns once, after the last batch.
@@ -180,6 +193,49 @@ def predict(config: PredictConfig) -> int:
     return count
 
 
+def _check_other_file(config: PredictConfig) -> None:
+    """Raises an error if --output would replace what is read."""
+    for flag in ("input", "model"):
+        path = Path(getattr(config, flag))
+        if path.is_file() and Path(config.output).is_file() and path.samefile(config.output):
+            raise ValueError(f"--output must be another file than --{flag}. Received: {path}")
+
+
+def _label_map(config: PredictConfig, model: Any) -> dict[str, str]:
+    """Returns the labels to rename, which are those that the model may predict."""
+    label_map = parse_label_map(config.label_map)
+    if not label_map:
+        return {}
+    names = getattr(getattr(model, "description", model), "class_names", None)
+    if not names and not getattr(model, "is_regression", False):
+        names = tuple(map(str, range(getattr(model, "num_classes", 0))))
+    if not names:
+        raise ValueError(
+            f"--label_map is for models with labels. Received: --model={config.model}, whose "
+            "answers have none"
+        )
+    if unknown := [label for label in label_map if label not in names]:
+        raise ValueError(
+            f"--label_map must have labels of the model, {excerpt(list(names), 300)}. Received: "
+            f"{unknown[0]}"
+        )
+    return label_map
+
+
+def _with_named_columns(config: PredictConfig, fields: RowFields) -> RowFields:
+    """Returns the fields with the second text, which is required if its column is named."""
+    accepted = (*fields.names, *fields.optional)
+    for flag, given in (("text", config.text != "text"), ("text_pair", config.text_pair)):
+        if given and flag not in accepted:
+            raise ValueError(
+                f"--{flag} is for models that take {flag}. Received: --model={config.model}, "
+                f"which takes {', '.join(fields.names)}"
+            )
+    if not config.text_pair or "text_pair" in fields.names:
+        return fields
+    return dataclasses.replace(fields, names=(*fields.names, "text_pair"))
+
+
 def answered_row(row: Row, answer: Any, fields: Sequence[str] = ()) -> dict[str, Any]:
     """Returns the output line of a row: its id, the input fields `fields`, and its prediction."""
     answer = answer if isinstance(answer, dict) else {"answers": answer}
@@ -202,6 +258,11 @@ def read_rows(config: PredictConfig, fields: RowFields) -> Iterator[Row]:
     blank, bad = [], BadRows(collect=config.skip_bad)
     for place, row in _placed_rows(config, fields, bad):
         field_names = _read_fields(row, fields.names)
+        if "text_pair" in row and "text_pair" not in (*fields.names, *fields.optional):
+            raise ValueError(
+                f"{name}, {place}: the model takes {', '.join(fields.names)}. Received: a row with "
+                "text_pair. Remove or rename that field, or take a model of pairs"
+            )
         try:
             for field_name in field_names:
                 _check_field(row, field_name, fields, f"{name}, {place}")
@@ -247,6 +308,8 @@ def _placed_rows(
 ) -> Iterator[tuple[str, Row]]:
     """Yields the place and the fields of each row, in any format."""
     format = _format(config, fields)
+    others = [flag for flag, formats in _FORMATS_OF.items() if format not in formats]
+    check_unset(config, others, f"the input has the format {format}")
     if format in ("auto", "lines", "jsonl"):
         yield from _line_rows(config, fields, format, bad)
     elif config.input == "-":
@@ -346,6 +409,7 @@ def _line_rows(
     first = next(lines, "")
     lines = itertools.chain([first], lines)
     if format == "lines" or (format == "auto" and not first.lstrip().startswith("{")):
+        check_unset(config, ("text", "text_pair"), "each line of the input is a text")
         for number, line in enumerate(filter(None, lines), start=1):
             yield f"line {number}", {"text": line.rstrip("\r\n")}
         return
@@ -397,9 +461,10 @@ def _saved(files: Sequence[Path]) -> tuple[Any, RowFields]:
     if not getattr(task, "verb", ""):  # such as an encoder
         name = type(task).__name__
         raise ValueError(f"{files[0]} holds a {name}, which does not predict on text")
-    has_pairs = any(output_folder.results_of(file).get("pairs") for file in files)
-    pairs = task.optional_fields if has_pairs else ()
-    return task, RowFields((*task.fields, *pairs), task.list_fields)
+    # Whether its run trained it on pairs; unknown without the run's results
+    pairs = {output_folder.results_of(file).get("pairs") for file in files}
+    names = (*task.fields, *(task.optional_fields if True in pairs else ()))
+    return task, RowFields(names, task.list_fields, task.optional_fields if None in pairs else ())
 
 
 def _exported(path: Path) -> tuple[Any, RowFields]:

@@ -23,7 +23,7 @@ from keras_bert.vocabularies.tokenizer_writer import write_tokenizer
 from .engine import output_folder, program
 from .engine.options import PositiveInt, ProgramConfig, check_one_of
 from .pretraining.config import named_architecture
-from .pretraining.record_config import expand_files
+from .pretraining.record_config import find_inputs
 
 KINDS = ("wordpiece", "byte_pair", "sentence_piece")
 
@@ -65,9 +65,7 @@ class TokenizerConfig(ProgramConfig):
             FileNotFoundError: If an entry matches no file.
             ValueError: If `input_files` is empty.
         """
-        if not self.input_files:
-            raise ValueError("--input_files is empty, expected files, patterns or folders of text")
-        return [path for argument in self.input_files for path in expand_files(argument)]
+        return [Path(file.path) for file in find_inputs(self.input_files)]
 
 
 def train_tokenizer(config: TokenizerConfig) -> list[Path]:

@@ -3,8 +3,15 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
+
+_WILDCARDS = "*?["
+# What begins with these is no text: hidden files and folders, and Spark's, such as `_SUCCESS`
+_HIDDEN = (".", "_")
 
 
 class InputFile(NamedTuple):
@@ -37,18 +44,109 @@ def open_file(path: str | os.PathLike[str]) -> BinaryIO:
     return cast(BinaryIO, system.open(own_path, "rb"))
 
 
-def find_urls(pattern: str) -> list[InputFile]:
-    """Returns the files of a URL, by name: of a file, a glob pattern or a folder."""
-    system, path = _file_system(pattern)
-    paths = system.find(path) if system.isdir(path) else system.glob(path)
-    files = [path for path in paths if not _is_hidden(path, pattern) and system.isfile(path)]
-    return [InputFile(system.unstrip_protocol(path), system.size(path)) for path in sorted(files)]
+class Listing(NamedTuple):
+    """How the files of a file system are listed.
+
+    Attributes:
+        is_folder: Returns whether a path or URL is that of a folder.
+        size: Returns the size of a file in bytes; `None` if there is no such file.
+        files: Returns the sizes of all files in a folder by their paths, of the given number of
+            levels; `None` for all levels.
+    """
+
+    is_folder: Callable[[str], bool]
+    size: Callable[[str], int | None]
+    files: Callable[[str, int | None], dict[str, int]]
 
 
-def _is_hidden(path: str, pattern: str) -> bool:
-    """Returns whether a file is hidden and not asked for, as `_SUCCESS` of Spark is not text."""
-    name, pattern_name = path.rpartition("/")[2], pattern.rpartition("/")[2]
-    return name.startswith((".", "_")) and not pattern_name.startswith((".", "_"))
+def find_files(path: str | os.PathLike[str], listing: Listing | None = None) -> list[InputFile]:
+    """Returns the files of a path or URL, by name: of a file, a folder or a glob pattern.
+
+    `*`, `?` and `[...]` match within a name, `**` any number of folders. A file or folder that
+    exists is taken as it is, also if its name has such characters. Hidden files and folders, whose
+    names begin with `.` or `_`, are left out, unless a pattern begins so too. Links are followed;
+    a folder is read once.
+
+    Args:
+        path: The path or URL.
+        listing: The file system; by default this machine's, or that of the URL by fsspec.
+    """
+    name = os.fspath(path)
+    if os.name == "nt" and not is_url(name):
+        name = name.replace(os.sep, "/")
+    if listing is None:
+        listing = _remote(name) if is_url(name) else _LOCAL
+    if listing.is_folder(name):
+        root, patterns = name.rstrip("/") or name, ["**"]
+    elif (size := listing.size(name)) is not None:
+        return [InputFile(name, size)]
+    else:
+        root, patterns = _split(name, listing)
+    if not patterns:
+        return []
+    start = len(f"{root}/") if root != "/" else 1
+    found = listing.files(root, None if "**" in patterns else len(patterns))
+    names = {file: tuple(file[start:].split("/")) for file in found}
+    matching = [file for file, own in names.items() if _matches(own, patterns)]
+    unnamed = "./" if root == "." else ""
+    return [
+        InputFile(file.removeprefix(unnamed), found[file])
+        for file in sorted(matching, key=names.__getitem__)
+    ]
+
+
+def _split(pattern: str, listing: Listing) -> tuple[str, list[str]]:
+    """Returns the folder that a pattern begins with, and the patterns below it."""
+    parts = pattern.split("/")
+    for index, part in enumerate(parts):
+        has_wildcards = any(mark in part for mark in _WILDCARDS)
+        if has_wildcards and not listing.is_folder("/".join(parts[: index + 1])):
+            root = "/".join(parts[:index])
+            return (root or "/", parts[index:]) if index else (".", parts)
+    return pattern, []
+
+
+def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
+    """Returns whether the names of a path match patterns, one for each name."""
+    if not patterns:
+        return not names
+    if patterns[0] == "**" and _matches(names, patterns[1:]):
+        return True
+    if not names or (names[0].startswith(_HIDDEN) and names[0][0] != patterns[0][0]):
+        return False
+    if patterns[0] == "**":
+        return _matches(names[1:], patterns)
+    return fnmatch.fnmatchcase(names[0], patterns[0]) and _matches(names[1:], patterns[1:])
+
+
+def _local_files(root: str, levels: int | None) -> dict[str, int]:
+    sizes, seen = {}, set()
+    for folder, folders, names in os.walk(root, followlinks=True):
+        real = os.path.realpath(folder)
+        below = Path(folder).relative_to(root).parts
+        if real in seen or len(below) + 1 == levels:
+            folders.clear()
+        folders.sort()
+        for name in () if real in seen else names:
+            path = "/".join((root.rstrip("/"), *below, name))
+            if os.path.isfile(path):
+                sizes[path] = os.path.getsize(path)
+        seen.add(real)
+    return sizes
+
+
+def _remote(url: str) -> Listing:
+    system, _ = _file_system(url)
+
+    def size(path: str) -> int | None:
+        return system.size(path) if system.isfile(path) else None
+
+    def files(root: str, levels: int | None) -> dict[str, int]:
+        start = len(_file_system(root)[1])
+        found = system.find(root, maxdepth=levels, detail=True)
+        return {f"{root}{path[start:]}": file["size"] for path, file in found.items()}
+
+    return Listing(system.isdir, size, files)
 
 
 def _file_system(url: str) -> tuple[Any, str]:
@@ -61,3 +159,10 @@ def _file_system(url: str) -> tuple[Any, str]:
     except (ImportError, ValueError) as error:
         raise type(error)(f"{url} cannot be read: {error}") from error
     return system, path
+
+
+_LOCAL = Listing(
+    os.path.isdir,
+    lambda path: os.path.getsize(path) if os.path.isfile(path) else None,
+    _local_files,
+)

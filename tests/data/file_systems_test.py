@@ -8,7 +8,7 @@ import pytest
 
 pytestmark = pytest.mark.backend_independent
 
-from keras_bert.data.file_systems import InputFile, find_urls, open_file  # noqa: E402
+from keras_bert.data.file_systems import InputFile, find_files, open_file  # noqa: E402
 from keras_bert.data.pretraining.corpus import read_corpus  # noqa: E402
 
 
@@ -30,7 +30,7 @@ def folder():
 
 
 def names(pattern):
-    return [(file.name, file.size) for file in find_urls(pattern)]
+    return [(file.name, file.size) for file in find_files(pattern)]
 
 
 def test_files_of_a_url_are_found_by_name(folder):
@@ -43,11 +43,11 @@ def test_files_of_a_url_are_found_by_name(folder):
 
 
 def test_listed_files_can_be_opened(folder):
-    for file in find_urls(folder):
+    for file in find_files(folder):
         assert file.path.startswith("memory://")
         with open_file(file.path) as opened:
             assert len(opened.read()) == file.size
-    path = find_urls(f"{folder}/a*")[0].path
+    path = find_files(f"{folder}/a*")[0].path
     assert list(read_corpus(path)) == ["One.", "Two.", None]
     with pytest.raises(FileNotFoundError):
         list(read_corpus(f"{folder}/nothing.txt"))
@@ -55,7 +55,7 @@ def test_listed_files_can_be_opened(folder):
 
 def test_a_file_system_that_is_not_installed_is_named():
     with pytest.raises(ValueError, match=r"unknown://b/\*.txt cannot be read: Protocol not known"):
-        find_urls("unknown://b/*.txt")
+        find_files("unknown://b/*.txt")
     if not importlib.util.find_spec("s3fs"):
         with pytest.raises(ImportError, match=r"s3://bucket/a.txt cannot be read: Install s3fs"):
             open_file("s3://bucket/a.txt")
@@ -66,3 +66,71 @@ def test_a_path_of_this_machine_is_no_url(tmp_path):
     assert InputFile(str(tmp_path / "a.txt"), 5).name == "a.txt"
     with open_file(tmp_path / "a.txt") as file:
         assert file.read() == b"One.\n"
+
+
+TREE = [
+    "a.txt",
+    "b/a.txt",
+    "b/c/d.txt",
+    "b/e.md",
+    "f[1].txt",
+    "f1.txt",
+    "g[en]/a.txt",
+    ".git/config.txt",
+    "b/.ipynb_checkpoints/a.txt",
+    "_logs/part.txt",
+    "b/_SUCCESS",
+]
+FOUND = {
+    "": ["a.txt", "b/a.txt", "b/c/d.txt", "b/e.md", "f1.txt", "f[1].txt", "g[en]/a.txt"],
+    "/*": ["a.txt", "f1.txt", "f[1].txt"],
+    "/**/*.txt": ["a.txt", "b/a.txt", "b/c/d.txt", "f1.txt", "f[1].txt", "g[en]/a.txt"],
+    "/b/**": ["b/a.txt", "b/c/d.txt", "b/e.md"],
+    "/*/a.txt": ["b/a.txt", "g[en]/a.txt"],
+    "/**/c/*": ["b/c/d.txt"],
+    "/f[1].txt": ["f[1].txt"],
+    "/f[2-9].txt": [],
+    "/f?.txt": ["f1.txt"],
+    "/g[en]": ["g[en]/a.txt"],
+    "/g[en]/*.txt": ["g[en]/a.txt"],
+    "/.git": [".git/config.txt"],
+    "/.*/*": [".git/config.txt"],
+    "/**/_*": ["b/_SUCCESS"],
+    "/b/_SUCCESS": ["b/_SUCCESS"],
+    "/none": [],
+    "/none/*": [],
+}
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_patterns_mean_the_same_everywhere(is_remote, tmp_path, monkeypatch):
+    root = "memory://tree" if is_remote else tmp_path.as_posix()
+    system = fsspec.filesystem("memory" if is_remote else "file", auto_mkdir=True)
+    for name in TREE:
+        system.pipe(f"/tree/{name}" if is_remote else f"{root}/{name}", b"text")
+    roots = [root]
+    if not is_remote:
+        monkeypatch.chdir(tmp_path.parent)
+        roots += [tmp_path.name, f"./{tmp_path.name}"]
+    for folder in roots:
+        for pattern, names in FOUND.items():
+            found = [file.path for file in find_files(folder + pattern)]
+            assert [path.removeprefix(f"{folder}/") for path in found] == names, pattern
+    if is_remote:
+        system.rm("/tree", recursive=True)
+    else:
+        monkeypatch.chdir(tmp_path)
+        assert [file.path for file in find_files("*.txt")] == ["a.txt", "f1.txt", "f[1].txt"]
+
+
+def test_links_are_followed_once(tmp_path):
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a.txt").write_text("text")
+    (tmp_path / "corpus" / "link").symlink_to(tmp_path / "other")
+    (tmp_path / "corpus" / "twin").symlink_to(tmp_path / "other")
+    (tmp_path / "other" / "loop").symlink_to(tmp_path / "other")
+    (tmp_path / "corpus" / "gone.txt").symlink_to(tmp_path / "gone")
+    for pattern in ("corpus", "corpus/**/*.txt"):
+        (file,) = find_files(tmp_path / pattern)
+        assert file == InputFile(f"{tmp_path.as_posix()}/corpus/link/a.txt", 4)

@@ -28,7 +28,7 @@ from training.predict import (  # noqa: E402
 )
 
 CONFIG = small_config(vocabulary_size=len(LETTER_TOKENS), num_layers=1, max_sequence_length=32)
-CLASSIFIER = RowFields(("text",))
+CLASSIFIER = RowFields(("text",), optional=("text_pair",))
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import re
 import typing
 from collections.abc import Callable, Collection
@@ -82,14 +83,24 @@ def _flags_of(config: Any) -> dict[str, tuple[Any, Any, str]]:
 def given_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, Any]:
     """Returns the values of the flags that are on the command line, without defaults.
 
-    The values are not validated here, since they may be valid only together with a recipe.
+    `~` is replaced by the home folder, which shells do not do in `--flag=~/file`. The values are
+    not validated here, since they may be valid only together with a recipe.
     """
     values = {name: flag_values[name] for name in _flags_of(config_class)}
     return {
-        name: tuple(flag.value) if isinstance(flag.value, list) else flag.value
+        name: tuple(map(_in_home, flag.value))
+        if isinstance(flag.value, list)
+        else _in_home(flag.value)
         for name, flag in values.items()
         if not flag.using_default_value
     }
+
+
+def _in_home(value: Any) -> Any:
+    """Expands `~` at the beginning of each path: in a list by commas, and after `name=`."""
+    if not isinstance(value, str):
+        return value
+    return re.sub(r"(?<![^,=])~[^/\\,=]*", lambda match: os.path.expanduser(match[0]), value)
 
 
 def configuration(

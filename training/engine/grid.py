@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from absl import logging
 from keras_bert import atomic
 from keras_bert.progress import bar
 
-from . import child_programs, output_folder
+from . import child_programs, interrupts, output_folder
 
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
@@ -72,7 +73,7 @@ class Cell:
             results.unlink(missing_ok=True)  # of fewer seeds, before the record says otherwise
             atomic.write_json(file, record)
             command = [sys.executable, "-m", f"{child_programs.PACKAGE}.{name}", *flags]
-            process = subprocess.run(command, check=False)
+            process = run_child(command)
         values: dict[str, Any] = {}
         if results.exists():
             values = json.loads(results.read_text(encoding="utf-8"))
@@ -87,6 +88,21 @@ class Cell:
         content = output_folder.content_of_folder(self.preset) if self.preset else b""
         fingerprint = output_folder.fingerprint({"command": list(self.command)}, content)
         return {"command": list(self.command), "fingerprint": fingerprint}
+
+
+def run_child(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    """Runs a child process, which writes its checkpoint at Ctrl-C before this process ends.
+
+    Raises:
+        KeyboardInterrupt: After the child's end, if this process was interrupted or terminated.
+    """
+    with subprocess.Popen(command) as process:
+        # Ctrl-C in a terminal reaches both processes, other signals only this one. The child
+        # answers both signals once.
+        forward = (lambda: None) if os.name == "nt" else process.terminate
+        with interrupts.deferred(act=forward):
+            process.wait()
+    return subprocess.CompletedProcess(command, process.returncode)
 
 
 def _without_seeds(command: Sequence[str]) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C: it ends a program in a line, and a training run after a last checkpoint."""
+"""Ctrl-C and SIGTERM: they end a program in a line, and a training run after a checkpoint."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from . import output_folder
 
 INTERRUPTED = 130
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 NOTHING = "nothing had been written yet"
 # How long to wait after Ctrl-C for Python to raise KeyboardInterrupt, which native code can delay.
 _SECONDS_TO_END = 1.0
@@ -25,18 +26,31 @@ _is_deferred = threading.Event()
 _ending = threading.Lock()
 
 
+def _announce() -> None:
+    print(
+        "\nafter this step, a checkpoint is written; Ctrl-C again ends at once",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
 @contextlib.contextmanager
-def deferred(is_possible: bool = True) -> Iterator[Callable[[], bool]]:
+def deferred(
+    is_possible: bool = True, act: Callable[[], None] = _announce
+) -> Iterator[Callable[[], bool]]:
     """Leaves the first Ctrl-C to the program, which then writes a checkpoint; the next ends it.
+
+    SIGTERM, which schedulers send before they kill a process, is answered as the first Ctrl-C is.
 
     Args:
         is_possible: Whether to do so; not on several hosts, which write checkpoints together.
+        act: Called once, at the first signal.
 
     Yields:
-        A function that returns whether Ctrl-C was pressed.
+        A function that returns whether there was such a signal.
 
     Raises:
-        KeyboardInterrupt: At the end, if it was.
+        KeyboardInterrupt: At the end, if there was one.
     """
     pressed = threading.Event()
     is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -44,22 +58,23 @@ def deferred(is_possible: bool = True) -> Iterator[Callable[[], bool]]:
         yield pressed.is_set
         return
 
+    received: list[int] = []
+
     def handle(number: int, frame: Any) -> None:
-        if pressed.is_set():
+        received.append(number)
+        if received.count(signal.SIGINT) > 1:
             raise KeyboardInterrupt
-        pressed.set()
-        print(
-            "\nafter this step, a checkpoint is written; Ctrl-C again ends at once",
-            file=sys.stderr,
-            flush=True,
-        )
+        if not pressed.is_set():
+            pressed.set()
+            act()
 
     _is_deferred.set()
-    signal.signal(signal.SIGINT, handle)
+    handlers = {number: signal.signal(number, handle) for number in _SIGNALS}
     try:
         yield pressed.is_set
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         _is_deferred.clear()
     if pressed.is_set():
         raise KeyboardInterrupt

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import typing
+from collections.abc import Collection
 from typing import Annotated, Any, Self, TypeAlias
 
 from keras_bert import checks
@@ -113,6 +114,18 @@ def check_one_of(config: Any, **allowed: tuple[str, ...]) -> None:
             raise ValueError(
                 f"--{name} is {getattr(config, name)!r}, expected one of {', '.join(values)}"
             )
+
+
+def check_unset(config: Any, names: Collection[str], reason: str) -> None:
+    """Raises a ValueError if a flag is given that has no effect, for a reason.
+
+    A flag that is given with its default value is not distinguished from one that is not.
+    """
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.name in names and value != field.default:
+            text = ",".join(value) if isinstance(value, tuple) else value
+            raise ValueError(f"--{field.name}={text} is given, but {reason}")
 
 
 @dataclasses.dataclass(frozen=True)

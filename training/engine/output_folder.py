@@ -114,7 +114,9 @@ def locked(
         commands = (*commands, command)
     try:
         path.mkdir(parents=True, exist_ok=True)
-        lock = open(path / _LOCK_FILE, "a+", encoding="utf-8")  # noqa: SIM115
+        lock = open(  # noqa: SIM115
+            path / _LOCK_FILE, "a+", encoding="utf-8", errors="surrogateescape"
+        )
     except OSError as error:
         reason = f"{error.filename} is a file" if path.is_file() else error.strerror
         raise OSError(f"--{flag}={path} cannot be written to: {reason}") from error
@@ -178,9 +180,10 @@ def claim_report_folders(config: Any) -> None:
 def _commands(folder: Path) -> tuple[str, ...]:
     """Returns the commands that have written into a folder."""
     try:
-        return tuple((folder / _LOCK_FILE).read_text(encoding="utf-8").splitlines()[0].split())
-    except (OSError, IndexError):
+        content = (folder / _LOCK_FILE).read_text("utf-8", "surrogateescape")
+    except OSError:
         return ()
+    return tuple(content.partition("\n")[0].split())
 
 
 def _check_free(folder: Path, command: str, flag: str) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import io
 import logging as standard_logging
 import os
 import re
@@ -80,10 +81,6 @@ def run(
             print((help or help_text)(), end="")
         return
     warnings.formatwarning = plain_warning
-    if sys.platform == "win32":
-        # Redirected output would use an encoding of the system that lacks most characters.
-        for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(encoding="utf-8")
     for name in _LIBRARIES_THAT_LOG:
         standard_logging.getLogger(name).setLevel(standard_logging.WARNING)
     for name in (None, "absl"):
@@ -161,27 +158,38 @@ def _is_no_detail_of_a_library(record: standard_logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def quiet_where_output_is_closed(status: int = 0) -> Iterator[None]:
-    """Ends the program quietly if the reader of its output, such as `head`, has closed the pipe.
+    """Ends the program in a line if its output cannot be written, and quietly if it was closed.
+
+    Output is UTF-8 in any locale, as all files are; names of files that are not keep their bytes.
 
     Args:
-        status: The exit status in this case. An error that ends the program keeps its own.
+        status: The exit status if the reader of the output, such as `head`, has closed the pipe. An
+            error that ends the program keeps its own.
 
     Raises:
-        SystemExit: If the output is closed.
+        SystemExit: If the output cannot be written.
     """
+    if sys.stdout is None:  # as with `>&-`
+        sys.exit("error: standard output is closed, expected a file or a pipe, such as >/dev/null")
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors=errors)
     try:
         yield
         sys.stdout.flush()
-    except (BrokenPipeError, SystemExit) as error:
+    except (OSError, SystemExit) as error:
         try:
             print(end="", flush=True)
             if isinstance(error, BrokenPipeError):
                 print(flush=True)  # Unbuffered output has nothing left to flush: write to test it.
-        except BrokenPipeError:
+        except OSError as failure:
             # Python would flush to it once more at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            if isinstance(error, BrokenPipeError) or not error.code:
+            if isinstance(error, SystemExit) and error.code:
+                raise error from None
+            if isinstance(failure, BrokenPipeError):
                 sys.exit(status)
+            sys.exit(f"error: standard output cannot be written to: {failure.strerror}")
         raise  # Another pipe broke, such as one to a child process, or the program ends.
 
 
@@ -313,7 +321,7 @@ def _is_of_the_system(error: Exception) -> bool:
 def _end(error: Exception, message: str) -> None:
     logging.debug("the error's traceback", exc_info=True)
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-    sys.exit(f"error: {message.strip()}{notes}")
+    sys.exit(f"error: {run_presets.with_names(message.strip())}{notes}")
 
 
 def fine_tune(config: Any, job_class: type[Job]) -> None:

@@ -11,6 +11,9 @@ from pathlib import Path
 
 from keras_bert import minilm
 
+# The models of temporary folders
+_models: dict[str, str] = {}
+
 
 def resolve(preset: str) -> str:
     """Returns the folder of a run's model or of MiniLM; any other checkpoint as it is.
@@ -58,7 +61,15 @@ def _saved_preset(model: Path) -> str:
     # Messages about the checkpoint have the names of the run and the seed.
     folder = Path(tempfile.mkdtemp(dir=_temporary_folder().name), seed.parent.name, seed.name)
     task.save_to_preset(folder)
+    _models[os.fspath(folder)] = os.fspath(model)
     return os.fspath(folder)
+
+
+def with_names(message: str) -> str:
+    """Returns a message with the names of models instead of those of temporary folders."""
+    for folder, model in _models.items():
+        message = message.replace(folder, f"--preset={model}")
+    return message
 
 
 @functools.cache

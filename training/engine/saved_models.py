@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-import glob
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from keras_bert.data.file_systems import find_files
 
 from . import program
 
@@ -31,11 +33,17 @@ def model_files(model: str, *, exported: bool = False) -> list[Path]:
     files = []
     for name in names:
         has_wildcards = not Path(name).exists() and any(mark in name for mark in _WILDCARDS)
-        paths = sorted(glob.glob(name)) if has_wildcards else [name]
+        paths = _matching(name) if has_wildcards else [name]
         if not paths:
             raise FileNotFoundError(f"--model={name} matches no file, expected .keras files")
         files += paths
     return [check_model(file, exported=exported and len(files) == 1) for file in files]
+
+
+def _matching(pattern: str) -> list[str]:
+    """Returns the files that match a pattern, and the exports whose folders match it."""
+    exports = [os.path.dirname(file.path) for file in find_files(f"{pattern}/saved_model.pb")]
+    return [file.path for file in find_files(pattern)] + exports
 
 
 def load_task(files: Sequence[Path]) -> Any:

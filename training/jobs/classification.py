@@ -34,7 +34,8 @@ from ..engine.options import (
     ProperFraction,
     check_one_of,
 )
-from ..engine.output_folder import results_of
+from ..engine.output_folder import check_pairs
+from ..engine.saved_models import model_files
 from ..readers import glue
 from ..readers.data_files import FORMATS, MissingColumnError
 from ..readers.data_splits import hold_out_tenth, stratified_sample
@@ -177,11 +178,8 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     from ..readers import answer_files
     from ..scores import classifier_scores
 
-    if model and not config.text_pair and results_of(config.model).get("pairs"):
-        raise ValueError(
-            f"{config.model} was trained on pairs of texts: name the column of the second one by "
-            "--text_pair"
-        )
+    if model:
+        check_pairs(model_files(config.model), config.text_pair)
     label_map = parse_label_map(config.label_map)
     class_names = config.class_names or (model.class_names if model else None)
     if class_names:
@@ -194,6 +192,11 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
         raise ValueError(
             "--multi_label is scored with the --model of a classifier of several labels, without "
             "--answers and --plots_dir"
+        )
+    if multi_label and len(class_names) < len(model.class_names):
+        raise ValueError(
+            "--label_map must not read several labels of a multi-label model as one. Received: "
+            f"{','.join(config.label_map)}"
         )
     data = read_labeled_text(
         config.data_file,
@@ -269,6 +272,7 @@ def _plot(
 
 def labeled_texts(config: InsightConfig, model: TextClassifier) -> InsightRows:
     """Reads texts and their labels; see `Job.insight_rows`."""
+    check_pairs([Path(config.model)], config.text_pair)
     data = read_labeled_text(
         config.data_file,
         config,

@@ -88,7 +88,12 @@ class FinetuneGlueConfig(ProgramConfig):
         super().__post_init__()
         for entry in self.epochs_of:
             name, _, number = entry.partition("=")
-            find_task(name)
+            task = find_task(name)
+            if self.tasks != ("all",) and task not in map(find_task, self.tasks):
+                raise ValueError(
+                    f"--epochs_of must have tasks of --tasks={','.join(self.tasks)}. Received: "
+                    f"{entry}"
+                )
             if not number.isdigit() or not int(number):
                 raise ValueError(
                     f"--epochs_of has {entry!r}, expected a task and a positive number, as in "
@@ -97,7 +102,11 @@ class FinetuneGlueConfig(ProgramConfig):
 
     def task_epochs(self, task: str) -> int:
         """Returns the number of epochs for a task."""
-        return int(dict(entry.split("=") for entry in self.epochs_of).get(task, self.epochs))
+        numbers = {
+            find_task(name).name: int(number)
+            for name, number in (entry.split("=") for entry in self.epochs_of)
+        }
+        return numbers.get(task, self.epochs)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
-from ..engine.options import NonNegativeInt, PositiveInt, check_one_of
+from ..engine.options import NonNegativeInt, PositiveInt, check_one_of, check_unset
 from ..readers.labeled_text import TextColumns
 from ..readers.question_files import DOCUMENT_WORDS
 from ..readers.tagged_words import WordColumns
@@ -13,6 +14,26 @@ from ..readers.task_files import KINDS
 
 # As in keras_bert.insight.attribution, which is imported only when the program runs
 METHODS = ("integrated_gradients", "gradient_x_input", "occlusion")
+
+
+# The flags that only some kinds of data have
+_TEXT = tuple(field.name for field in dataclasses.fields(TextColumns))
+_FLAGS_OF_KINDS = {
+    "text": (*_TEXT, "class_names"),
+    "choice": ("format", "quoting"),
+    "squad": ("null_odds", "null_threshold", "document_words"),
+    "tagging": tuple(field.name for field in dataclasses.fields(WordColumns)),
+}
+
+
+def check_flags_of_kind(config: Any, kind: str) -> None:
+    """Checks that no flag is given that data of a kind do not have.
+
+    Raises:
+        ValueError: If one is.
+    """
+    flags = {flag for own in _FLAGS_OF_KINDS.values() for flag in own}
+    check_unset(config, flags.difference(_FLAGS_OF_KINDS[kind]), f"the data are of kind {kind}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from keras_bert.data.file_systems import InputFile, is_url
+from keras_bert.data.file_systems import Listing, is_url
 
 from .record_folder import RecordFolder
 
@@ -30,23 +30,23 @@ def set_options(options: Sequence[str]) -> None:
     FileSystems.set_options(PipelineOptions(list(options)))
 
 
-def find_urls(pattern: str) -> list[InputFile]:
-    """Returns the files of a URL, by name: of a file, a glob pattern or a folder."""
-    if any(character in pattern for character in _GLOB_CHARACTERS):
-        return _files(pattern)
-    # A folder comes first, since some file systems match it as if it were a file.
-    return _files(FileSystems.join(pattern, "**")) or _files(pattern)
+def _is_folder(path: str) -> bool:
+    return not any(mark in path for mark in _GLOB_CHARACTERS) and bool(_files(path, None))
 
 
-def _files(glob: str) -> list[InputFile]:
-    (match,) = FileSystems.match([glob])
-    sizes = {file.path: file.size_in_bytes for file in match.metadata_list}
-    # Object stores have empty objects for folders; `_SUCCESS` of Spark is not text.
-    return [
-        InputFile(path, size)
-        for path, size in sorted(sizes.items())
-        if not path.endswith("/") and not path.rpartition("/")[2].startswith((".", "_"))
-    ]
+def _size(path: str) -> int | None:
+    return FileSystems.get_filesystem(path).size(path) if FileSystems.exists(path) else None
+
+
+def _files(root: str, levels: int | None) -> dict[str, int]:
+    pattern = FileSystems.join(root, "**" if levels is None else "/".join("*" * levels))
+    # Object stores have empty objects for folders.
+    (match,) = FileSystems.match([pattern])
+    files = match.metadata_list
+    return {file.path: file.size_in_bytes for file in files if not file.path.endswith("/")}
+
+
+LISTING = Listing(_is_folder, _size, _files)
 
 
 def open_input(path: str) -> BinaryIO:

@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 import dataclasses
-import glob
 import hashlib
 import json
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -123,9 +121,9 @@ class PretrainingDataConfig(ProgramConfig):
     """How pre-training records of one length are created from files of raw text.
 
     Args:
-        input_files: Text files, glob patterns such as corpus/*.txt, or folders, or URLs of these
+        input_files: Text files, glob patterns such as corpus/**/*.txt, or folders, or URLs of these
             such as s3://bucket/corpus/*.jsonl.gz; compressed by gzip, bzip2, xz or Zstandard, or
-            not.
+            not. Hidden files, whose names begin with . or _, are left out.
         vocabulary: The vocab.txt of the tokenizer, or the folder of a tokenizer of any kind.
         output_dir: Folder for the records, summary.json and lengths.png.
         sequence_length: Maximum length of a row in tokens, special tokens included.
@@ -159,10 +157,13 @@ class PretrainingDataConfig(ProgramConfig):
 
 
 def find_inputs(
-    input_files: Sequence[str],
-    find_urls: Callable[[str], list[InputFile]] = file_systems.find_urls,
+    input_files: Sequence[str], listing: file_systems.Listing | None = None
 ) -> list[InputFile]:
     """Returns the files to read, in the order of `input_files`, those of a folder by name.
+
+    Args:
+        input_files: Paths or URLs, see `find_files`.
+        listing: How URLs are listed.
 
     Raises:
         FileNotFoundError: If an entry matches no file.
@@ -171,14 +172,13 @@ def find_inputs(
     if not input_files:
         raise ValueError("--input_files is empty, expected files, patterns or folders of text")
     inputs = []
-    for argument in input_files:
-        if not file_systems.is_url(argument):
-            paths = expand_files(argument)
-            inputs += [InputFile(os.fspath(path), path.stat().st_size) for path in paths]
-        elif files := find_urls(argument):
-            inputs += files
-        else:
-            raise FileNotFoundError(f"{argument} matches no file")
+    for path in input_files:
+        files = file_systems.find_files(path, listing if file_systems.is_url(path) else None)
+        if not files:
+            raise FileNotFoundError(
+                f"{path} matches no file, expected a file, a pattern or a folder with files"
+            )
+        inputs += files
     return inputs
 
 
@@ -190,14 +190,3 @@ def content_of_inputs(inputs: Sequence[InputFile]) -> str:
     if remote:
         content = hashlib.sha256(content + json.dumps(remote).encode()).digest()
     return content.hex()
-
-
-def expand_files(argument: str) -> list[Path]:
-    """Returns the files of an argument: a file, a glob pattern or a folder, sorted by name."""
-    if os.path.isdir(argument):
-        paths = sorted(path for path in Path(argument).rglob("[!.]*") if path.is_file())
-    else:
-        paths = [Path(path) for path in sorted(glob.glob(argument)) if os.path.isfile(path)]
-    if not paths:
-        raise FileNotFoundError(f"{argument} does not exist, expected a file, pattern or folder")
-    return paths

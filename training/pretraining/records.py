@@ -66,7 +66,7 @@ def create_records(
         from . import beam_files
 
         beam_files.set_options(runner_options)
-        inputs = find_inputs(config.input_files, beam_files.find_urls)
+        inputs = find_inputs(config.input_files, beam_files.LISTING)
         folder = beam_files.record_folder(config.output_dir)
     else:
         inputs = find_inputs(config.input_files)

@@ -132,11 +132,28 @@ def index_ids(
 
 
 def relabeled(row: dict[str, Any], label_map: Mapping[str, str]) -> dict[str, Any]:
-    """Returns a prediction with the label that its `label` is read as, if it has one."""
-    label = row.get("label")
-    if label is None or as_id(label) not in label_map:
+    """Returns a prediction with the labels that its own are read as, of all that it has.
+
+    They are its `label` or `labels`, the `label` of each entity and word among its `answers`.
+    """
+    if not label_map:
         return row
-    return {**row, "label": label_map[as_id(label)]}
+    return {name: _relabeled(name, value, label_map) for name, value in row.items()}
+
+
+def _relabeled(name: str, value: Any, label_map: Mapping[str, str]) -> Any:
+    if name == "label" and value is not None:
+        return label_map.get(as_id(value), value)
+    if isinstance(value, list):
+        return [
+            relabeled(item, label_map)
+            if isinstance(item, dict)
+            else label_map.get(as_id(item), item)
+            if name == "labels"
+            else item
+            for item in value
+        ]
+    return value
 
 
 def read_class(row: dict[str, Any], class_names: Sequence[str]) -> dict[str, Any]:

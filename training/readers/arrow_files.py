@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert import checks
+from keras_bert.data.file_systems import find_files
 
 from .values import BadRows, excerpt, row_error
 
@@ -119,7 +120,10 @@ def _split_files(path: Path) -> list[Path]:
 def _splits(folder: Path) -> dict[str, list[Path]]:
     """Returns the files of each split of a folder."""
     splits: dict[str, list[Path]] = {}
-    for file in sorted([*folder.rglob("*.parquet"), *folder.rglob("*.arrow")]):
+    files = [Path(file.path) for file in find_files(folder)]
+    for file in files:
+        if file.suffix not in (".parquet", ".arrow"):
+            continue
         name = _SHARD.sub("", file.stem)
         if not name.startswith("cache-"):  # of datasets' `map`
             split = file.parent.name if _NO_SPLIT.fullmatch(name) else name

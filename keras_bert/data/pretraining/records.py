@@ -16,6 +16,7 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.atomic import atomic_path, check_parent_exists
 from keras_bert.data.arrays import NUMPY, Ragged, cut_rows, row_numbers, row_starts, take_rows
+from keras_bert.data.file_systems import find_files
 from keras_bert.data.loader import WINDOW_BATCHES, Batches, bucket_for, permutation, rows_of_batches
 from keras_bert.data.packing import Sequences
 from keras_bert.data.pretraining import tfrecords
@@ -302,7 +303,7 @@ def record_paths(files: Files) -> list[str]:
     patterns = [files] if isinstance(files, str | os.PathLike) else list(files)
     paths: list[str] = []
     for pattern in [os.fspath(pattern) for pattern in patterns]:
-        matches = tfrecords.find_files(pattern)
+        matches = [file.path for file in find_files(pattern)]
         if matches != [pattern]:
             _check_all_shards(matches, pattern)
         paths += matches

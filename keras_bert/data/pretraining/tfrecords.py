@@ -12,9 +12,7 @@ Reference:
 from __future__ import annotations
 
 import functools
-import glob
 import itertools
-import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO, NamedTuple, TypeVar
@@ -22,7 +20,7 @@ from typing import BinaryIO, NamedTuple, TypeVar
 import numpy as np
 
 from keras_bert.data.arrays import NUMPY, Ragged, row_starts
-from keras_bert.data.file_systems import find_urls, is_url, open_file
+from keras_bert.data.file_systems import open_file
 
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
@@ -56,13 +54,6 @@ class Record(NamedTuple):
 
 
 # === Files ===
-
-
-def find_files(pattern: str) -> list[str]:
-    """Returns the paths or URLs that match a pattern, in alphabetical order."""
-    if is_url(pattern):
-        return [file.path for file in find_urls(pattern)]
-    return [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern))
 
 
 def read_records(path: str, file: BinaryIO | None = None) -> Iterator[Record]:

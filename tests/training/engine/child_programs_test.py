@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from training.engine import child_programs
+from training.engine import child_programs, grid
 from training.engine.grid import Cell
 
 pytestmark = pytest.mark.backend_independent
@@ -32,12 +32,12 @@ def test_more_seeds_start_the_program_again_in_the_same_folder(tmp_path, monkeyp
     """It trains only those that are missing: `seed_runs_test`."""
     started = []
 
-    def run(command, check):
+    def run(command):
         started.append(command)
         (tmp_path / "results.json").write_text('{"runs": [1]}')
         return subprocess.CompletedProcess(command, 0)
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(grid, "run_child", run)
     for seeds in (1, 1, 2):
         command = ["training.finetune", "--epochs=1", f"--num_seeds={seeds}"]
         assert Cell(tmp_path, command)() == {"runs": [1]}

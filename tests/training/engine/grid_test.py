@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import os
 import re
+import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
+from tests.source_imports import ROOT
 from tests.training.engine.finished_cells import finish
 from training.engine.grid import Cell, run_cells
 
@@ -36,3 +41,49 @@ def test_a_failure_ends_the_grid_and_what_is_done_is_not_done_again():
 def test_the_time_left_is_shown_after_each_run(capsys):
     run_cells({"a": lambda: time.sleep(1.1), "b": lambda: None, "c": lambda: None})
     assert re.match(r"grid: 1/3 runs, 00:\d\d left\n", capsys.readouterr().err)
+
+
+# A child that needs a while for its checkpoint, and a grid that runs it
+CHILD = """
+import signal, sys, time
+from pathlib import Path
+from training.engine import interrupts
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with interrupts.deferred() as is_interrupted:
+    print("training", flush=True)
+    while not is_interrupted():
+        time.sleep(0.02)
+    time.sleep(1.5)
+    Path(sys.argv[1]).write_text("checkpoint")
+"""
+GRID = """
+import signal, sys
+from training.engine import grid, program
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+program.run(lambda arguments: grid.run_child([sys.executable, "-c", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs signals")
+@pytest.mark.parametrize("sent", ["Ctrl-C in a terminal", "SIGINT", "SIGTERM"])
+def test_interrupted_grid_leaves_a_checkpoint(sent, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", GRID, CHILD, str(tmp_path / "checkpoint")],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout.readline() == "training\n"
+    if sent == "Ctrl-C in a terminal":
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(getattr(signal, sent))
+    _, errors = process.communicate(timeout=60)
+    assert (tmp_path / "checkpoint").is_file(), errors
+    assert process.returncode == 130
+    assert errors.count("a checkpoint is written") == 1
+    assert "interrupted: " in errors.splitlines()[-1]

@@ -3,10 +3,12 @@
 
 import importlib
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from absl import flags
@@ -247,3 +249,38 @@ def test_help_needs_neither_keras_nor_the_libraries_of_extras():
         if name == "finetune":
             assert {"  --batch_size=32", "  --[no]export=true"} < listed
             assert "        Rows in an optimizer step." in shown
+
+
+PRINTER = r"""
+from training.engine import program
+
+program.run(lambda arguments: print("\ud55c\uad6d\uc5b4 caf\udce9"))
+"""
+
+
+def output_of(shell, **environment):
+    command = ["sh", "-c", shell, "sh", sys.executable, PRINTER]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, check=False, env={**os.environ, **environment}
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+@pytest.mark.parametrize(
+    "program", ['-c "$2"', '-u -c "$2"', '-c "$2" --help', "-m training.command_line --version"]
+)
+def test_full_or_closed_output_ends_in_a_line(program):
+    for target, reason in ((">/dev/full", "No space left"), (">&-", "standard output is closed")):
+        finished = output_of(f'"$1" {program} {target}')
+        (line,) = finished.stderr.decode().splitlines()
+        assert line.startswith("error: ")
+        assert reason in line
+        assert finished.returncode == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell")
+def test_output_is_utf8_in_any_locale():
+    for environment in ({}, {"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}):
+        finished = output_of('"$1" -c "$2"', **environment)
+        assert finished.stdout == "한국어 caf".encode() + b"\xe9\n", finished.stderr
+        assert finished.returncode == 0

@@ -20,6 +20,7 @@ for name in ("boto3", "moto"):
 from apache_beam.io.aws.clients.s3.boto3_client import Client  # noqa: E402
 from apache_beam.options.pipeline_options import PipelineOptions  # noqa: E402
 
+from keras_bert.data.file_systems import find_files  # noqa: E402
 from training.create_pretraining_data import CreatePretrainingDataConfig  # noqa: E402
 from training.pretraining import beam_files  # noqa: E402
 from training.pretraining.records import create_records  # noqa: E402
@@ -109,10 +110,12 @@ def test_files_of_an_object_store_are_found_by_patterns(store, options):
     beam_files.set_options(options)
 
     def names(pattern):
-        urls = beam_files.find_urls(f"s3://bucket/{pattern}")
+        urls = find_files(f"s3://bucket/{pattern}", beam_files.LISTING)
         return [file.path.removeprefix("s3://bucket/corpus/") for file in urls]
 
-    assert names("corpus") == names("corpus/**") == ["a.jsonl.gz", "more/b.txt"]
+    for pattern in ("corpus", "corpus/**", "corpus/**/*.*"):
+        assert names(pattern) == ["a.jsonl.gz", "more/b.txt"]
+    assert names("corpus/**/b.txt") == names("corpus/more/*") == ["more/b.txt"]
     assert names("corpus/*") == names("corpus/a.jsonl.gz") == ["a.jsonl.gz"]
     assert names("corpus/n*") == []
 

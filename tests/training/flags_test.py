@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each flag of each command has an effect, or is rejected."""
+
+import ast
+import dataclasses
+import importlib
+import json
+
+import pytest
+
+from tests.source_imports import ROOT
+from training import ablation, export, predict
+from training.engine.options import ProgramConfig
+from training.export import ExportConfig
+from training.jobs import glue_grid, tasks
+from training.plan import PlanConfig
+from training.predict import PredictConfig
+from training.readers import glue
+
+pytestmark = pytest.mark.backend_independent
+
+
+def config_classes():
+    """The configs of all commands."""
+    for path in (ROOT / "training").glob("*.py"):
+        module = importlib.import_module(f"training.{path.stem}")
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "program.run":
+                names = [ast.unparse(argument) for argument in node.args[1:]]
+                yield from (getattr(module, name) for name in names)
+    yield from {task.config_class for task in tasks.TASKS.values()}
+
+
+def test_each_flag_is_read():
+    """Attributes that the code reads, and names in strings, such as those of common flags."""
+    read = set()
+    for path in (ROOT / "training").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                read.add(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                read.add(node.value)
+    classes = list(config_classes())
+    assert len(classes) > 15
+    for config_class in classes:
+        assert set(config_class().to_dict()) <= read, config_class
+
+
+def other_values(config):
+    """Yields each flag with a value that is not its own."""
+    others = {
+        bool: [True, False],
+        int: [7],
+        float: [0.3, 1.0, 1e10],
+        str: ["this", "classification", "masked_lm", "column", "yes", "csv", "tab"],
+        tuple: [("a:b",), ("4x64x2",), ("rte=10",), ("rte",), ("1e-3",)],
+        type(None): [True, 7, 0.3],
+    }
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if not isinstance(value, ProgramConfig):
+            kind = type(value)
+            yield field.name, [other for other in others[kind] if other != value]
+
+
+def without_effect(config, run, skipped=()):
+    """Returns the flags of which no other value changes what a command does, or is rejected."""
+    before = run(config)
+    idle = []
+    for name, values in other_values(config):
+        effects = []
+        for value in () if name in skipped else values:
+            try:
+                effects.append(run(dataclasses.replace(config, **{name: value})) != before)
+            except (ValueError, FileNotFoundError, TypeError):
+                effects.append(True)
+        if not all(effects):
+            idle.append(name)
+    return idle
+
+
+class Recorder:
+    """A model of which only the arguments of its calls count."""
+
+    is_sequence_level = True
+    fields, optional_fields, list_fields = ("text",), ("text_pair",), ()
+    class_names = ("a", "b")
+
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        if name in ("description", "preprocessor"):
+            raise AttributeError(name)
+
+        def record(*arguments, **options):
+            self.calls.append((name, arguments, options))
+
+        return record
+
+    def apply_verb(self, rows):
+        self.calls.append([dict(row) for row in rows])
+        return [{"label": "a"} for _ in rows]
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"output": "1"},
+        {"output": "1", "dtype": "int8", "calibration_file": "rows.csv"},
+        {"deploy_to": "models"},
+        {"output": "m.onnx"},
+        {"output": "m.xml"},
+        {"output": "m.tflite"},
+        {"output": "hub", "export_format": "hugging_face"},
+        {"push_to": "organization/model"},
+    ],
+)
+def test_flags_of_export(own, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text("text,column\n" + "a,b\n" * 9)
+    (tmp_path / "m.keras").touch()
+    monkeypatch.setattr(export, "megabytes", lambda path: 1.0)
+    monkeypatch.setattr("keras_bert.export.deploy", lambda *paths: paths[1])
+
+    def run(config):
+        recorder = Recorder()
+        monkeypatch.setattr(export.saved_models, "load_task", lambda files: recorder)
+        printed = export.export(config)
+        return str(recorder.calls), printed.partition(" MB in")[2] * bool(config.deploy_to)
+
+    # A SavedModel takes text anyway; what exists is replaced only with --overwrite.
+    skipped = {"takes_text"} if run_format(own) == "tf_saved_model" else set()
+    assert without_effect(ExportConfig("m.keras", **own), run, {*skipped, "overwrite"}) == []
+
+
+def run_format(own):
+    return (
+        ""
+        if "export_format" in own or "push_to" in own
+        else "tf_saved_model" * ("." not in own.get("output", ""))
+    )
+
+
+ROWS = {
+    "rows.txt": "a text\nanother\n",
+    "rows.csv": 'text,column\n"a text",b\n',
+    "rows.jsonl": json.dumps({"text": "a text", "column": "b"}) + "\n",
+}
+
+
+@pytest.mark.parametrize("name", list(ROWS))
+def test_flags_of_predict(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(ROWS[name])
+    (tmp_path / "m.keras").touch()
+
+    def run(config):
+        model = Recorder()
+        fields = predict.RowFields(("text",), (), ("text_pair",))
+        monkeypatch.setattr(predict, "load_model", lambda path: (model, fields))
+        predict.predict(config)
+        return model.calls, (tmp_path / "answers").read_text()
+
+    config = PredictConfig("m.keras", name, "answers", label_map=("a:c",))
+    # They matter for malformed rows, for tables whose header is in doubt, and for large inputs.
+    skipped = {"model", "output", "skip_bad", "batch_size"} | {"header", "quoting"} & (
+        {"header", "quoting"} if name == "rows.csv" else set()
+    )
+    assert without_effect(config, run, skipped) == []
+
+
+def test_flags_of_grids():
+    def commands(config):
+        task = glue.find_task("rte")
+        cells = glue_grid.cells(config, task).values()
+        return [(cell.folder, cell.command, cell.preset) for cell in cells]
+
+    config = glue_grid.FinetuneGlueConfig(tasks=("RTE",))
+    assert without_effect(config, commands, {"tasks"}) == []
+    assert config.task_epochs("rte") == 3
+    for name in ("rte", "RTE"):
+        assert dataclasses.replace(config, epochs_of=(f"{name}=10",)).task_epochs("rte") == 10
+    with pytest.raises(ValueError, match=r"--epochs_of must have tasks of --tasks=RTE.*SST-2=10"):
+        dataclasses.replace(config, epochs_of=("SST-2=10",))
+
+    def runs(config):
+        cells = {**ablation.pretraining_cells(config), **ablation.finetuning_cells(config)}
+        return [(cell.folder, cell.command) for cell in cells.values()]
+
+    for of in ("tasks", "size"):
+        assert without_effect(ablation.AblationConfig(of=of), runs, {"of"}) == []
+
+
+def test_flags_of_plan():
+    skipped = {"measure_energy", "country", "model", "hardware", "dropout"}
+    for objective in ("masked_lm", "classification"):
+        config = PlanConfig(
+            "bert_tiny_uncased",
+            hardware="v100",
+            objective=objective,
+            vocabulary_size=7 * 100,
+            precision="mixed_float16",
+        )
+        assert without_effect(config, plan_text, skipped | {"precision"}) == []
+        rates = [
+            plan_text(dataclasses.replace(config, precision=precision))
+            for precision in ("mixed_float16", "float32")
+        ]
+        assert rates[0] != rates[1]
+
+
+def plan_text(config):
+    from training.plan import plan
+
+    return plan(config)
