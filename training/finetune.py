@@ -37,8 +37,9 @@ then SQuAD, as in the paper's section 4.2.
     python -m training.finetune --train_file=train-v1.1.json --dev_file=dev-v1.1.json \\
         --preset=runs/triviaqa
 
-If it is interrupted, the same command resumes from the last checkpoint and ends with the same
-weights and scores. Seeds that are finished are not trained again.
+Ctrl-C and SIGTERM end it after a checkpoint. If it is interrupted, the same command resumes from
+the last checkpoint and ends with the same weights and scores. Seeds that are finished are not
+trained again. The folder may have other files, but none of those that are written.
 
 Files written to `output_dir`: for each seed the best model (`seed_N/model.keras`) and the curves of
 loss and metrics (`seed_N/curves.png`); `results.json`; a SavedModel that takes text (`export/1`);

@@ -10,8 +10,8 @@ With a recipe, any value of which a flag can change:
 
     python -m training.pretrain --recipe=wikitext2_cpu --data_dir=wikitext-2
 
-If it is interrupted, the same command resumes from the last checkpoint and ends with the same
-weights, bit for bit, as an uninterrupted run (on a GPU: with --deterministic).
+Ctrl-C and SIGTERM end it after a checkpoint. The same command resumes from the last one and ends
+with the same weights, bit for bit, as an uninterrupted run (on a GPU: with --deterministic).
 
 On several hosts (JAX), start the same command on each, with the place of its process; output_dir is
 a folder that they share. The run is that of one host, and may go on with another number of them:

@@ -101,22 +101,11 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
     return [folder / name for name in names]
 
 
-def _check_new(folder: Path) -> None:
-    """Raises an error if a folder has a checkpoint or another vocabulary, which may be in use."""
-    for name in ("config.json", *ALL_FILES):
-        if (folder / name).exists():
-            raise FileExistsError(
-                f"--output_dir must have no tokenizer and no checkpoint. Received: {folder}, which "
-                f"has {name}. Choose another --output_dir"
-            )
-
-
 def main(config: TokenizerConfig) -> None:
     program.import_quietly()
     if not config.output_dir:
         raise ValueError("--output_dir is empty, expected a folder")
-    _check_new(Path(config.output_dir))
-    with output_folder.locked(config.output_dir, command="tokenizer"):
+    with output_folder.locked(config.output_dir, command="tokenizer", once=True):
         paths = train_tokenizer(config)
     for path in paths:
         logging.info("wrote %s, %d bytes", path, path.stat().st_size)

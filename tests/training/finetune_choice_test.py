@@ -17,6 +17,7 @@ from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
+from training.engine.output_folder import is_own  # noqa: E402
 from training.jobs.multiple_choice import ChoiceConfig, ChoiceJob, read_data  # noqa: E402
 from training.readers.choice_files import read_choices  # noqa: E402
 from training.readers.data_inspection import count_rows  # noqa: E402
@@ -67,6 +68,7 @@ def test_a_recipe_runs_two_steps(preset, tmp_path):
     )
     results = finetuning.run(ChoiceJob, config, read_data(config))
     folder = tmp_path / "run"
+    assert all(is_own(path.name, "finetune") for path in folder.iterdir())
     assert list(results["summary"]) == list(results["baselines"]) == ["dev"]
     trained, pretrained = (
         task.backbone.get_weights()[0]

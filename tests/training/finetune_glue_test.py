@@ -15,6 +15,7 @@ from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from tests.training.engine.finished_cells import finish  # noqa: E402
+from training.engine.output_folder import is_own  # noqa: E402
 from training.jobs.glue_grid import (  # noqa: E402
     FinetuneGlueConfig,
     TaskResult,
@@ -78,6 +79,9 @@ def test_a_grid_a_table_and_a_submission(tmp_path, preset, caplog):
     done = (tmp_path / "runs" / "rte_1e-3_32" / "results.json").stat().st_mtime_ns
     assert finetune_glue(config) == results
     assert (tmp_path / "runs" / "rte_1e-3_32" / "results.json").stat().st_mtime_ns == done
+    files = {path.name for path in (tmp_path / "runs").iterdir()}
+    others = {name for name in files if not is_own(name, "finetune_glue")}
+    assert others == {"rte_1e-3_32", "rte_1e-4_32", "rte_1e30_32"}
     saved = json.loads((tmp_path / "runs" / "glue.json").read_text())
     assert saved["rte"]["best_setting"] == ["1e-3", "32"]
     assert saved["rte"]["seeds"] == {"dev": {"accuracy": [50.0]}}

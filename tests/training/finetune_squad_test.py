@@ -17,6 +17,7 @@ from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
+from training.engine.output_folder import is_own  # noqa: E402
 from training.jobs.question_answering import QuestionJob, SquadConfig, read_data  # noqa: E402
 from training.readers.data_inspection import count_rows  # noqa: E402
 from training.scores import question_scores, squad_scores  # noqa: E402
@@ -92,6 +93,7 @@ def test_version_2_from_files_to_an_exported_model(preset, tmp_path):
     write_squad(tmp_path, "test.json", "x")
     results = run("squad_v2", tmp_path, preset, test_file="test.json", accumulation=2)
     folder = tmp_path / "run"
+    assert all(is_own(path.name, "finetune") for path in folder.iterdir())
 
     predictions = read(folder / "predictions.json")
     odds, n_best = read(folder / "null_odds.json"), read(folder / "nbest_predictions.json")

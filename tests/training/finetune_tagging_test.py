@@ -17,6 +17,7 @@ from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
+from training.engine.output_folder import is_own  # noqa: E402
 from training.jobs.tagging import Tagging, TaggingConfig, read_data  # noqa: E402
 from training.readers.data_inspection import count_rows  # noqa: E402
 from training.readers.tagged_words import label_names, model_inputs  # noqa: E402
@@ -69,6 +70,7 @@ def test_a_recipe_runs_two_steps(recipe, preset, conll, tmp_path):
     assert data.class_names == ("O", "B-LOC", "B-PER", "I-PER")
     results = finetuning.run(Tagging, config, data)
     folder = tmp_path / "run"
+    assert all(is_own(path.name, "finetune") for path in folder.iterdir())
     assert set(results["baselines"]["dev"]) == {"majority", "word_majority"}
     assert set(results["summary"]["dev"]) == {"f1", "precision", "recall", "accuracy"}
 

@@ -26,7 +26,7 @@ from tests.source_imports import ROOT  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training.engine import finetuning, run_report  # noqa: E402
 from training.engine.grid import Cell  # noqa: E402
-from training.engine.output_folder import NotFiniteError  # noqa: E402
+from training.engine.output_folder import NotFiniteError, is_own  # noqa: E402
 from training.engine.program import plain_errors  # noqa: E402
 from training.evaluate import EvaluateConfig, evaluate  # noqa: E402
 from training.jobs.classification import (  # noqa: E402
@@ -84,6 +84,7 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path, monkeypatch
     config_data = read_data(config)
     results = finetuning.run(ClassificationJob, config, config_data)
     folder = tmp_path / "run"
+    assert all(is_own(path.name, "finetune") for path in folder.iterdir())
     assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
     assert [run["seed"] for run in results["runs"]] == [1, 2]
     assert set(results["baselines"]["dev"]) == {"majority", "bag_of_words"}

@@ -25,7 +25,7 @@ from tests.text.small_tokenizers import of_tokens
 from training import pretrain as pretrain_program
 from training import recipes
 from training.costs import model_flops
-from training.engine.output_folder import OtherSettingsError
+from training.engine.output_folder import OtherSettingsError, is_own
 from training.engine.run_checkpoints import (
     NotFiniteError,
     RunCheckpoints,
@@ -108,6 +108,7 @@ def test_raw_text_becomes_a_preset_that_every_task_reads(finished):
     assert [record["step"] for record in results["log"]] == [3, 6, 7, 10]
     assert results["log"][-1]["loss"] < results["log"][0]["loss"]
     names = {path.name for path in folder.iterdir()}
+    assert [name for name in names if not is_own(name, "pretrain")] == []
     assert {"vocab.txt", "records_16", "records_24", "dev_records_16", "curves.png"} < names
     lines = (folder / "log.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == results["log"]

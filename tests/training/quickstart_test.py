@@ -7,6 +7,7 @@ from keras_bert import Backbone, TextClassifier
 from keras_bert.data import TextClassifierPreprocessor
 from tests.checkpoints.small_models import small_config
 from tests.text.small_tokenizers import of_tokens
+from training.engine.output_folder import is_own
 from training.quickstart import QuickstartConfig, quickstart
 from training.readers.emoji import split_emoji
 
@@ -26,6 +27,7 @@ def test_it_trains_scores_and_asks_a_new_process(tmp_path, capsys):
     rows = (tmp_path / "run" / "emoji.csv").read_text().splitlines()
     assert len(rows) == 1 + 371
     assert rows[:2] == ["name,kind", "rat,animal"]
+    assert all(is_own(path.name, "quickstart") for path in (tmp_path / "run").iterdir())
     printed = capsys.readouterr().out
     for line in ("majority", "bag of words", "fine-tuned MiniLM"):
         assert line in printed

@@ -85,6 +85,7 @@ def locked(
     settings: Mapping[str, Any] | None = None,
     *,
     command: str = "",
+    once: bool = False,
     flag: str = "output_dir",
 ) -> Iterator[Path]:
     """Creates the folder and locks it against other processes.
@@ -100,18 +101,19 @@ def locked(
         settings: The options that determine the result of the run, as JSON values: the error for a
             folder with a run of others names those that differ. `None` if there are none.
         command: The command, which must own the files that it writes; empty for no such check.
+        once: Whether it replaces not even its own, which others may use.
         flag: The flag that names the folder.
 
     Raises:
-        FileExistsError: If the folder has a file of somebody else that the command would replace.
+        FileExistsError: If the folder has a file that the command would replace, but may not.
         FolderInUseError: If another process holds the lock; the message names that process.
         OSError: If the folder cannot be created or written to.
     """
     path = Path(output_dir)
     commands = _commands(path)
-    if command and command not in commands:
+    if command and (once or command not in commands):
         _check_free(path, command, f"--{flag}")
-        commands = (*commands, command)
+    commands = tuple(dict.fromkeys((*commands, *filter(None, [command]))))
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = open(  # noqa: SIM115
@@ -192,8 +194,8 @@ def _check_free(folder: Path, command: str, flag: str) -> None:
     for name in sorted(names):
         if is_own(name, command) and name != _LOCK_FILE:
             raise FileExistsError(
-                f"{flag} must have no file that this command would replace and did not write. "
-                f"Received: {folder}, which has {name}. Choose another {flag}, or move that file"
+                f"{flag} must have no file of others that this command would replace. Received: "
+                f"{folder}, which has {name}. Choose another {flag}, or move that file"
             )
 
 
