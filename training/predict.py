@@ -432,8 +432,11 @@ def _with_fields(config: PredictConfig, fields: RowFields, record: Row) -> Row:
         return {**record, "text": words[0]}
     columns = {"text": config.text} | ({"text_pair": config.text_pair} if config.text_pair else {})
     for role, column in columns.items():
-        with contextlib.suppress(KeyError):
+        try:
             record[role] = field(record, column)
+        except KeyError:
+            if column != role:
+                record.pop(role, None)  # Another column was named than this one.
     return record
 
 
