@@ -204,20 +204,13 @@ def _check_other_file(config: PredictConfig) -> None:
 def _label_map(config: PredictConfig, model: Any) -> dict[str, str]:
     """Returns the labels to rename, which are those that the model may predict."""
     label_map = parse_label_map(config.label_map)
-    if not label_map:
-        return {}
     names = getattr(getattr(model, "description", model), "class_names", None)
     if not names and not getattr(model, "is_regression", False):
         names = tuple(map(str, range(getattr(model, "num_classes", 0))))
-    if not names:
+    if unknown := [label for label in label_map if label not in (names or ())]:
         raise ValueError(
-            f"--label_map is for models with labels. Received: --model={config.model}, whose "
-            "answers have none"
-        )
-    if unknown := [label for label in label_map if label not in names]:
-        raise ValueError(
-            f"--label_map must have labels of the model, {excerpt(list(names), 300)}. Received: "
-            f"{unknown[0]}"
+            f"--label_map must have labels of the model, {excerpt(list(names or ()), 300)}. "
+            f"Received: {unknown[0]}"
         )
     return label_map
 

@@ -29,19 +29,6 @@ def folder():
     system.rm("/corpus", recursive=True)
 
 
-def names(pattern):
-    return [(file.name, file.size) for file in find_files(pattern)]
-
-
-def test_files_of_a_url_are_found_by_name(folder):
-    zipped = len(gzip.compress(b"One.\nTwo.\n"))
-    assert names(folder) == [("a.txt.gz", zipped), ("b.txt", 6), ("c.jsonl", 19)]
-    assert names(f"{folder}/*.txt*") == [("a.txt.gz", zipped), ("b.txt", 6)]
-    assert names(f"{folder}/b.txt") == [("b.txt", 6)]
-    assert names(f"{folder}/nothing*") == []
-    assert names(f"{folder}/_SUCCESS") == [("_SUCCESS", 0)]
-
-
 def test_listed_files_can_be_opened(folder):
     for file in find_files(folder):
         assert file.path.startswith("memory://")
