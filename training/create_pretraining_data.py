@@ -32,7 +32,7 @@ from keras_bert.data.file_systems import is_url
 from keras_bert.tables import of_records, text_table
 
 from .engine import output_folder, program
-from .engine.options import ProgramConfig
+from .engine.options import ProgramConfig, check_unset
 from .pretraining.record_config import PretrainingDataConfig
 
 _QUANTILES = {"5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95}
@@ -68,6 +68,9 @@ class CreatePretrainingDataConfig(ProgramConfig):
                 f"{' '.join(self.runner_options)} are options of a runner of Apache Beam, expected "
                 "--runner with them"
             )
+        if not self.records.rows.static_masks:
+            names = ["max_predictions", "masked_lm_probability"]
+            check_unset(self.records.rows, names, "there is no --static_masks")
         output_dir = self.records.output_dir
         if is_url(output_dir) and not self.runner:
             raise ValueError(

@@ -32,6 +32,7 @@ from keras_bert.data.text_files import read_lines
 from .costs import run_cost
 from .engine import output_folder, program
 from .engine.job import InsightRows
+from .engine.options import check_unset
 from .engine.run_report import duration
 from .engine.saved_models import check_model, holds_exports, is_export
 from .jobs.report_configs import InsightConfig, check_flags_of_kind
@@ -90,6 +91,8 @@ def write_report(config: InsightConfig) -> Path:
             f"{type(model).__name__}"
         )
     job = _jobs()[model.verb]
+    if model.verb != "classify" or model.multi_label:
+        check_unset(config, ["rows"], "the errors of classifiers with one label are counted")
     kinds = (kind for kind, its in jobs_by_kind().items() if its is job)
     check_flags_of_kind(config, next(kinds, "text"))
     rows = job.insight_rows(config, model)

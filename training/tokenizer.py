@@ -21,7 +21,7 @@ from keras_bert.vocabularies.tokenizer_settings import ALL_FILES, SETTINGS_FILE
 from keras_bert.vocabularies.tokenizer_writer import write_tokenizer
 
 from .engine import output_folder, program
-from .engine.options import PositiveInt, ProgramConfig, check_one_of
+from .engine.options import PositiveInt, ProgramConfig, check_one_of, check_unset
 from .pretraining.config import named_architecture
 from .pretraining.record_config import find_inputs
 
@@ -40,9 +40,10 @@ class TokenizerConfig(ProgramConfig):
         model: The model that the tokenizer is for, such as modernbert_base, or a JSON file of a
             config: its kind of tokenizer, with the special tokens of its family.
         vocabulary_size: Size of the vocabulary, special tokens included.
-        lowercase: Whether to lower-case text and, with `wordpiece`, to strip accents; ignored by
-            `byte_pair`, and for XLM-RoBERTa. By default it is chosen by the text: scripts without
-            case, and those whose characters would be decomposed, such as Hangul, are not changed.
+        lowercase: Whether to lower-case text and, with `wordpiece`, to strip accents; not with
+            `byte_pair`, and ignored for XLM-RoBERTa. By default it is chosen by the text: scripts
+            without case, and those whose characters would be decomposed, such as Hangul, are not
+            changed.
         max_sentences: Maximum number of lines that `sentence_piece` samples and holds in memory.
     """
 
@@ -57,6 +58,8 @@ class TokenizerConfig(ProgramConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_of(self, kind=KINDS)
+        if self.model:
+            check_unset(self, ["kind"], f"--model={self.model} has its own kind of tokenizer")
 
     def paths(self) -> list[Path]:
         """Returns the files to read, in the order of `input_files`, those of a folder by name.
@@ -87,8 +90,13 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
     paths = config.paths()
     folder = Path(config.output_dir)
     architecture = named_architecture(config.model) if config.model else None
+    kind = architecture.tokenizer if architecture else config.kind
+    if kind != "sentence_piece":
+        check_unset(config, ["max_sentences"], f"the kind of the tokenizer is {kind}")
+    if kind == "byte_pair" and config.lowercase:
+        check_unset(config, ["lowercase"], f"the kind of the tokenizer is {kind}")
     tokenizer = make_tokenizer(
-        architecture.tokenizer if architecture else config.kind,
+        kind,
         paths,
         config.vocabulary_size,
         config.lowercase,

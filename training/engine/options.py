@@ -150,6 +150,8 @@ class HostOptions(ProgramConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         number, total = self.process_id, self.num_processes
+        if not self.coordinator:
+            check_unset(self, ["host_timeout"], "there is no --coordinator")
         if self.coordinator in ("", ALL_BY_ENVIRONMENT):
             if (number, total) != (None, None):
                 raise ValueError(

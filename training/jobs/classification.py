@@ -33,6 +33,7 @@ from ..engine.options import (
     PositiveInt,
     ProperFraction,
     check_one_of,
+    check_unset,
 )
 from ..engine.output_folder import check_pairs
 from ..engine.saved_models import model_files
@@ -117,13 +118,10 @@ def read_data(config: FinetuneConfig) -> FinetuneData:
             f"expected --train_file={config.train_file} or the GLUE task --task={config.task}, "
             "received both"
         )
-    if config.task and (
-        config.dev_file or config.test_file or config.label_map or config.skip_labels
-    ):
-        raise ValueError(
-            "--dev_file, --test_file, --label_map and --skip_labels are for --train_file; "
-            f"--task={config.task} has its own files and labels"
-        )
+    if config.task:
+        names = [field.name for field in dataclasses.fields(TextColumns)]
+        reason = f"--task={config.task} has its own files and labels"
+        check_unset(config, ("dev_file", "test_file", *names), reason)
     data = _read_glue(config) if config.task else _read_files(config)
     train = data.train.rows(stratified_sample(data.train.strata, config.train_rows))
     dev = {

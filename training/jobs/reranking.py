@@ -17,7 +17,7 @@ from keras_bert.tables import of_records, text_table
 from ..engine import program, run_presets, run_report
 from ..engine.finetuning_config import SCORED_ROWS, FineTuningConfig
 from ..engine.job import finite
-from ..engine.options import Fraction, PositiveInt, check_one_of
+from ..engine.options import Fraction, PositiveInt, check_one_of, check_unset
 from ..engine.output_folder import NotFiniteError, content_of_folder
 from ..readers.data_splits import counts_table
 from ..readers.trec_files import (
@@ -84,6 +84,8 @@ class RerankConfig(FineTuningConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_of(self, loss=LOSSES)
+        names = [field.name for field in dataclasses.fields(self.costs)]
+        check_unset(self.costs, names, "ranking does not measure its costs")
 
 
 def run_program(config: RerankConfig) -> None:
