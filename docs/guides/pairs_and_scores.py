@@ -119,7 +119,22 @@ print(f"MiniLM on pairs:           {accuracy:.1%}")
 # paraphrases and similarity.
 #
 # ## The same as commands
-#
+
+# %%
+import csv
+
+tables = {
+    "colors.csv": [("text", "lightness"), *zip(train, targets, strict=True)],
+    "pairs.csv": [
+        ("first", "second", "label"),
+        *((*pair, label) for pair, label in zip(pairs, labels, strict=True)),
+    ],
+}
+for name, rows in tables.items():
+    with open(name, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+
+# %% [markdown]
 # ```bash
 # keras-bert finetune --train_file=colors.csv --label=lightness --task=regression
 # keras-bert finetune --train_file=pairs.csv --text=first --text_pair=second

