@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 from keras_bert import checks
@@ -155,6 +155,17 @@ def truncate(
     limits = pair_limits(first.lengths, second.lengths, max_tokens, xp.maximum)
     limited_rows = zip((first, second), limits, strict=True)
     return [cut_rows(xp, rows, limit, side) for rows, limit in limited_rows]
+
+
+def cut_tokens(
+    tokenizer: Tokenizer, columns: Sequence[Sequence[Sequence[int]]], max_tokens: int
+) -> list[list[list[int]]]:
+    """Truncates the ids and the offsets of single texts' tokens as `truncate` does their rows.
+
+    `columns` is what `tokenize_with_offsets` returned for a list of texts.
+    """
+    side = tokenizer.truncation_side
+    return [cut_rows(NUMPY, Ragged.of_rows(rows), max_tokens, side).to_list() for rows in columns]
 
 
 def pack_texts(

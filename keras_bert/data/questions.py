@@ -96,6 +96,7 @@ class QuestionAnswererPreprocessor(Preprocessor):
         sequence_length: Maximum length of a row in tokens, including the special tokens.
         doc_stride: Number of tokens between the starts of consecutive windows.
         max_query_length: Maximum length of a question in tokens; longer questions are truncated.
+            Defaults to 64, or to half of a row that is too short for it.
 
     Call arguments:
         question: Strings of shape `(batch,)`.
@@ -127,15 +128,15 @@ class QuestionAnswererPreprocessor(Preprocessor):
         tokenizer: Tokenizer,
         sequence_length: int = 384,
         doc_stride: int = 128,
-        max_query_length: int = 64,
+        max_query_length: int | None = None,
     ) -> None:
-        checks.POSITIVE_INT.check(
-            sequence_length=sequence_length,
-            doc_stride=doc_stride,
-            max_query_length=max_query_length,
-        )
+        checks.POSITIVE_INT.check(sequence_length=sequence_length, doc_stride=doc_stride)
+        checks.POSITIVE_INT.check_given(max_query_length=max_query_length)
+        num_special = num_special_tokens(tokenizer, 2)
+        if max_query_length is None:
+            max_query_length = max(1, min(64, (sequence_length - num_special) // 2))
         # The special tokens, and a token of the passage
-        shortest = max_query_length + num_special_tokens(tokenizer, 2) + 1
+        shortest = max_query_length + num_special + 1
         if sequence_length < shortest:
             raise ValueError(
                 f"sequence_length is {sequence_length} and max_query_length {max_query_length}; "
@@ -160,7 +161,8 @@ class QuestionAnswererPreprocessor(Preprocessor):
         else:
             *columns, lengths = self.tokenizer.flat_tokens(context)
             passages = [Ragged(column, lengths) for column in columns]
-        question_ids = cut_rows(functions_for(ids.values), ids, self.max_query_length)
+        side = self.tokenizer.truncation_side
+        question_ids = cut_rows(functions_for(ids.values), ids, self.max_query_length, side)
         return TokenizedQuestions(question_ids, *passages)
 
     def windows(self, tokens: TokenizedQuestions) -> QuestionWindows:

@@ -143,6 +143,22 @@ class TextClassifierPreprocessor(Preprocessor):
         texts = truncate(xp, self.tokenizer, first, second, max_tokens)
         return Sequences(pack_texts(xp, self.tokenizer, *texts))
 
+    def pack_cutting_first(self, first: Ragged, second: Ragged) -> Sequences:
+        """Packs tokenized pairs, and truncates only their first texts.
+
+        Raises:
+            ValueError: If a second text leaves no space for a token of the first.
+        """
+        limits = self.max_tokens(2) - second.lengths
+        if np.min(limits, initial=1) < 1:
+            raise ValueError(
+                f"A second text has {np.max(second.lengths)} tokens, and a row has space for "
+                f"{self.max_tokens(2)} with the first text. Shorten it."
+            )
+        self.cut_rows.add(first.lengths + second.lengths, self.max_tokens(2))
+        first = cut_rows(NUMPY, first, limits, self.tokenizer.truncation_side)
+        return Sequences(pack_texts(NUMPY, self.tokenizer, first, second))
+
     def max_tokens(self, num_texts: int) -> int:
         """Returns the number of tokens of one text, or of two, that a row has space for."""
         return self.sequence_length - num_special_tokens(self.tokenizer, num_texts)

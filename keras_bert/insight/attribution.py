@@ -21,7 +21,7 @@ from keras_bert.insight.drawing import GREEN, ORANGE, axes_or_new, shaded
 from keras_bert.insight.states import of_few_lengths, read_text, require_fit
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.dispatch import compiles_each_shape
-from keras_bert.ops.gradients import gradient_function
+from keras_bert.ops.gradients import gradient_function, value_function
 from keras_bert.tasks import MaskedLM, MultipleChoice, QuestionAnswerer, TokenClassifier
 from keras_bert.tasks.masked_lm import token_batches
 from keras_bert.tasks.task import Task
@@ -224,6 +224,7 @@ def attributions(
         method: `integrated_gradients`, along the line from the baseline's embeddings to the
             input's; `gradient_x_input`, of the embeddings; or `occlusion`, by how much the number
             falls if the baseline's token replaces the tokens of a word (divided evenly among them).
+            All methods keep the positions of the tokens.
         target: The number to explain.
         baseline: The token that replaces the tokens of the texts, `pad` or `mask`. Special tokens
             stay.
@@ -261,10 +262,10 @@ def attributions(
     is_text[: len(row.spans)] = [span is not None for span in row.spans]
     without = np.where(is_text, fallback, ids)
     baseline_output = np.nan
+    table = keras.ops.convert_to_numpy(task.backbone.token_embedding_table)
     if method == "occlusion":
-        output, scores = _occlude(task, row, ids, fallback)
+        output, scores = _occlude(task, row, ids, table, fallback)
     else:
-        table = keras.ops.convert_to_numpy(task.backbone.token_embedding_table)
         vectors = table[ids].astype("float64")
         if method == "gradient_x_input":
             along, weights, start = np.ones(1), np.ones(1), np.zeros_like(vectors)
@@ -276,7 +277,7 @@ def attributions(
             start = table[without].astype("float64")
         direction = vectors - start
         points = start + along[:, np.newaxis, np.newaxis] * direction
-        values, gradients = _evaluate(task, row, points.astype("float32"))
+        values, gradients = _evaluate(task, row, points, gradient_function)
         output = float(values[0])
         if method == "integrated_gradients":
             baseline_output = float(values[1])
@@ -294,35 +295,40 @@ def attributions(
     )
 
 
-def _evaluate(task: Task, row: _Row, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The row's number for several ids `(points, length)` or embeddings `(points, length, width)`.
+def _evaluate(
+    task: Task,
+    row: _Row,
+    points: np.ndarray,
+    kind: Callable[..., Callable[..., Any]],
+    vectors_of: Callable[[np.ndarray], np.ndarray] = np.asarray,
+) -> list[np.ndarray]:
+    """The row's number for embeddings `(points, length, width)` in place of its own.
+
+    `vectors_of` converts a few points at a time to embeddings.
 
     Returns:
-        The numbers `(points,)`, and their gradients in the shape of the embeddings, empty for ids.
+        What the `kind` of function returns, of all points: `gradient_function` the numbers
+        `(points,)` and their gradients, `value_function` the numbers.
     """
     # Batches of one size; copies of the last point fill the last batch
     size = math.ceil(len(points) / math.ceil(len(points) / _BATCH_SIZE))
     if compiles_each_shape():
         size = 1 << (size - 1).bit_length()  # Few sizes, since it compiles for each
-    features = {name: np.repeat(value, size, axis=0) for name, value in row.features.items()}
-    if points.ndim == 3:
-        tensors = {name: keras.ops.convert_to_tensor(value) for name, value in features.items()}
-        if task not in _GRADIENT_FUNCTIONS:
-            _GRADIENT_FUNCTIONS[task] = gradient_function(_number_of_vectors, task)
-        compute = _GRADIENT_FUNCTIONS[task]
-    values, gradients = [], []
+    tensors = {
+        name: keras.ops.convert_to_tensor(np.repeat(value, size, axis=0))
+        for name, value in row.features.items()
+    }
+    functions = _FUNCTIONS.setdefault(task, {})
+    if kind not in functions:
+        functions[kind] = kind(_number_of_vectors, task)
+    results = []
     for begin in range(0, len(points), size):
-        chunk = points[begin : begin + size]
+        chunk = vectors_of(points[begin : begin + size]).astype("float32")
         count = len(chunk)
         chunk = np.concatenate([chunk, np.repeat(chunk[-1:], size - count, axis=0)])
-        if points.ndim == 3:
-            value, slope = compute(chunk, tensors, row.indices)
-            gradients.append(slope[:count])
-        else:
-            features["token_ids"] = chunk.reshape(features["token_ids"].shape).astype("int32")
-            value = keras.ops.convert_to_numpy(_number(_outputs(task, features), row.indices))
-        values.append(value[:count])
-    return np.concatenate(values), np.concatenate(gradients) if gradients else np.zeros(0)
+        arrays = functions[kind](chunk, tensors, row.indices)
+        results.append([x[:count] for x in (arrays if isinstance(arrays, tuple) else (arrays,))])
+    return [np.concatenate(parts) for parts in zip(*results, strict=True)]
 
 
 def _outputs(task: Task, features: dict[str, np.ndarray]) -> Any:
@@ -353,9 +359,9 @@ def _number_of_vectors(
 
 
 # Kept for each task, since JAX compiles again for each new function object
-_GRADIENT_FUNCTIONS: weakref.WeakKeyDictionary[
-    Task, Callable[..., tuple[np.ndarray, np.ndarray]]
-] = weakref.WeakKeyDictionary()
+_FUNCTIONS: weakref.WeakKeyDictionary[Task, dict[Any, Callable[..., Any]]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def _tokens_of_words(
@@ -380,7 +386,9 @@ def _tokens_of_words(
     ]
 
 
-def _occlude(task: Task, row: _Row, ids: np.ndarray, fallback: int) -> tuple[float, np.ndarray]:
+def _occlude(
+    task: Task, row: _Row, ids: np.ndarray, table: np.ndarray, fallback: int
+) -> tuple[float, np.ndarray]:
     """The row's number, and each token's share of its fall when the token's word is occluded."""
     groups = [positions for _, positions in _tokens_of_words(row.texts, row.spans) if positions]
     # Tokens of white space, by their position in the text
@@ -393,7 +401,10 @@ def _occlude(task: Task, row: _Row, ids: np.ndarray, fallback: int) -> tuple[flo
     whole_and_occluded = np.tile(ids, (1 + len(groups), 1))
     for occluded, positions in zip(whole_and_occluded[1:], groups, strict=True):
         occluded[positions] = fallback
-    output, *values = map(float, _evaluate(task, row, whole_and_occluded)[0])
+    # Not by ids: in some families the position of a token is the number of ids before it that are
+    # not padding, so that all words behind an occluded one would move.
+    (numbers,) = _evaluate(task, row, whole_and_occluded, value_function, table.__getitem__)
+    output, *values = map(float, numbers)
     scores = np.zeros(len(ids))
     for value, positions in zip(values, groups, strict=True):
         scores[positions] = (output - value) / len(positions)

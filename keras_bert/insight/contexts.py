@@ -14,6 +14,7 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.checks import shortened
+from keras_bert.data.packing import cut_tokens, num_special_tokens
 from keras_bert.insight.drawing import Tabular, axes_or_new
 from keras_bert.insight.states import encoder_and_preprocessor, text_states
 from keras_bert.models.backbone import Backbone
@@ -211,8 +212,8 @@ def contexts(
         A `WordContexts`, which prints as a table, shows in a notebook and draws itself.
 
     Raises:
-        ValueError: If there are fewer than two texts, or the word is not in one of them, or behind
-            the end of the row.
+        ValueError: If there are fewer than two texts, or the word is not in one of them, or is cut
+            off with the end of the text that does not fit in a row.
 
     Example:
 
@@ -235,17 +236,26 @@ def contexts(
         if match is None:
             raise ValueError(f"Text {number} has no word {word!r}: {shortened(text)}.")
         spans.append(match.span())
-    _, starts, ends = preprocessor.tokenizer.tokenize_with_offsets(list(texts))
+    tokenizer = preprocessor.tokenizer
+    whole = tokenizer.tokenize_with_offsets(list(texts))
+    max_tokens = preprocessor.sequence_length - num_special_tokens(tokenizer)
+    cut = cut_tokens(tokenizer, whole, max_tokens)
     vectors, units = [], []
     # Only the word must be within the row
     rows = text_states(backbone, preprocessor, [(text,) for text in texts], truncate=True)
     for number, row in enumerate(rows):
         start, end = spans[number]
-        bounds = zip(starts[number], ends[number], strict=True)
-        own = [index for index, (a, b) in enumerate(bounds, start=1) if a < end and b > start]
-        if not own or own[-1] >= len(row.tokens) - 1:
+        all_tokens, own = (
+            [
+                index
+                for index, bounds in enumerate(zip(starts[number], ends[number], strict=True), 1)
+                if bounds[0] < end and bounds[1] > start
+            ]
+            for _, starts, ends in (whole, cut)
+        )
+        if not own or len(own) < len(all_tokens):
             raise ValueError(
-                f"Text {number}: {word!r} is behind the {len(row.tokens)} tokens of a row."
+                f"Text {number}: {word!r} is not in the {max_tokens} tokens that fit in a row."
             )
         vectors.append(row.hidden_states[:, own].mean(axis=1))
         units.append(_unit(row.hidden_states[:, 1:-1].astype("float64")))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -29,8 +29,12 @@ from keras_bert.ops import (
 )
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.attention import Bias, QueryKeyValue
+from keras_bert.ops.context_variables import ObjectVariable
 from keras_bert.ops.relative import disentangled_bias
 from keras_bert.ops.shapes import length_of
+
+# An iterator of the weights of the heads
+_head_weights = ObjectVariable("_head_weights")
 
 
 class _BiasedProduct(Dense):
@@ -40,6 +44,7 @@ class _BiasedProduct(Dense):
     """
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        self.observe(inputs)
         product = ops.matmul(inputs, self.kernel)
         if self.bias is None:
             return product
@@ -121,7 +126,8 @@ class Attention(Layer):
         max_length: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        # Without autocast, which would round the layout's cosines and sines
+        super().__init__(**{**kwargs, "autocast": False})
         checks.POSITIVE_INT.check(num_heads=num_heads)
         checks.POSITIVE_INT.check_given(
             num_key_value_heads=num_key_value_heads,
@@ -154,7 +160,6 @@ class Attention(Layer):
         self.output_initializer_range = output_initializer_range
         self.return_scores = return_scores
         self.max_length = max_length
-        self._head_weights: Iterator[Tensor] | None = None
         self.seed_generator = SeedGenerator()
         self.relative_seed_generator = SeedGenerator() if relative_dropout else None
 
@@ -207,21 +212,16 @@ class Attention(Layer):
             name=name,
         )
 
-    @contextlib.contextmanager
-    def weighing_heads(self, weights: Sequence[Tensor]) -> Iterator[None]:
+    def weighing_heads(self, weights: Sequence[Tensor]) -> contextlib.AbstractContextManager[None]:
         """Multiplies the output of each head by a weight, to measure or to remove heads.
 
-        It affects calls within the context, but not functions that were traced before.
+        It affects calls of this thread, but not functions that were traced before.
 
         Args:
             weights: Float `(batch, heads)` or `(1, heads)`, for each use of this layer in a pass
                 through the encoder (several if layers share weights).
         """
-        self._head_weights = itertools.cycle(weights)
-        try:
-            yield
-        finally:
-            self._head_weights = None
+        return _head_weights.assigned(self, itertools.cycle(weights))
 
     def call(
         self,
@@ -231,6 +231,7 @@ class Attention(Layer):
         training: bool = False,
     ) -> Tensor:
         layout = layout or BatchLayout()
+        inputs = ops.cast(inputs, self.compute_dtype)
         query_key_value = self._project(inputs, layout, training)
         bias, scores = self._bias(layout, training), None
         if self.return_scores:
@@ -338,9 +339,10 @@ class Attention(Layer):
 
     def _weigh(self, context: Tensor, layout: BatchLayout) -> Tensor:
         """Multiplies heads `(batch, length, heads, head_dim)` by weights, if there are any."""
-        if self._head_weights is None:
+        weights_of_calls = _head_weights.get(self)
+        if weights_of_calls is None:
             return context
-        weights = ops.cast(next(self._head_weights), context.dtype)
+        weights = ops.cast(next(weights_of_calls), context.dtype)
         if not layout.is_varlen or weights.shape[0] == 1:
             return context * weights[:, None, :, None]
         return context * take(weights, layout.varlen.row_ids)[None, :, :, None]

@@ -83,7 +83,8 @@ class TransformerBlock(keras.layers.Layer):
         rematerialize: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        # Without autocast, which would round the layout's cosines and sines
+        super().__init__(**{**kwargs, "autocast": False})
         checks.PROPER_FRACTION.check(dropout=dropout)
         if norm_placement not in NORM_PLACEMENTS:
             raise ValueError(
@@ -109,6 +110,7 @@ class TransformerBlock(keras.layers.Layer):
         self, inputs: Tensor, layout: BatchLayout | None = None, training: bool = False
     ) -> Tensor:
         layout = layout or BatchLayout()
+        inputs = ops.cast(inputs, self.compute_dtype)
         if not self.rematerialize or not training:
             return self._compute(inputs, layout, training)
 

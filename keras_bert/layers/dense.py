@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
 from keras_bert.ops.annotations import LARGEST, Int8Kernel, Tensor
+from keras_bert.ops.context_variables import ObjectVariable
 from keras_bert.ops.int8 import int8_product
 
 _LORA_NAMES = ("lora_kernel_a", "lora_kernel_b")
@@ -16,6 +19,7 @@ _SCALE_NAMES = ("input_scale", "kernel_range")
 # How far the differences of input channels are moved to the kernel: from 0, none, to 1, all
 _SMOOTHING = 0.8
 _TINY = 1e-9
+_observer = ObjectVariable("_observer")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -36,6 +40,22 @@ class Dense(keras.layers.Dense):
     def quantize(self, mode: Any = None, type_check: bool = True, config: Any = None) -> None:
         # Keras' check would reject subclasses.
         super().quantize(mode, type_check=False, config=config)
+
+    def observed(
+        self, observer: Callable[[Tensor], None]
+    ) -> contextlib.AbstractContextManager[None]:
+        """Has a function receive the inputs of calls of this thread, before the product."""
+        return _observer.assigned(self, observer)
+
+    def observe(self, inputs: Tensor) -> None:
+        """Passes the inputs of a call to the function that `observed` was given."""
+        observer = _observer.get(self)
+        if observer is not None:
+            observer(inputs)
+
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        self.observe(inputs)
+        return super().call(inputs, training=training)
 
     # float32 `(in,)` and `(units,)` of static int8, see `Int8Kernel`
     input_scale: Any = None
@@ -111,6 +131,11 @@ class Dense(keras.layers.Dense):
         self._untrack_variable(value)
         super(keras.layers.Layer, self).__delattr__(name)
 
+    def enable_lora(self, *args: Any, **kwargs: Any) -> None:
+        if self.input_scale is not None:
+            raise ValueError(f"{self.path} has static int8 scales: enable LoRA before quantizing.")
+        super().enable_lora(*args, **kwargs)
+
     def save_own_variables(self, store: Any) -> None:
         super().save_own_variables(store)
         if self.lora_enabled:
@@ -122,8 +147,12 @@ class Dense(keras.layers.Dense):
             for name, variable in self._with_lora().items():
                 variable.assign(store[name])
             return
+        # Keras sets both matrices to 0, where both gradients are 0 forever.
+        first = ops.convert_to_numpy(self.lora_kernel_a).copy() if self.lora_enabled else None
         # Keras' own variables have numbers as keys
         super().load_own_variables({key: store[key] for key in store.keys() if key.isdigit()})  # noqa: SIM118
+        if first is not None:
+            self.lora_kernel_a.assign(first)
 
     def _with_lora(self) -> dict[str, Any]:
         """Returns the variables by name, with the kernel without its update."""

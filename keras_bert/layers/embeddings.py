@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -18,10 +18,12 @@ from keras_bert.layers.norm import add_norm_weights
 from keras_bert.layers.shapes import check_length, check_same_shape
 from keras_bert.ops import SeedGenerator, dropout, norm, take, take_of_few, token_logits
 from keras_bert.ops.annotations import Shape, Tensor
+from keras_bert.ops.context_variables import ObjectVariable
 from keras_bert.ops.shapes import length_of
 
 # In a file, the sum of a table and the one that it is based on
 _SUM = "sum"
+_given_vectors = ObjectVariable("_given_vectors")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -62,7 +64,6 @@ class TokenEmbedding(Layer):
         self.vocabulary_size = vocabulary_size
         self.hidden_dim = hidden_dim
         self.initializer_range = initializer_range
-        self._given_vectors: Tensor | None = None
         # A function, since Keras would take a layer here for a part of this one.
         self._base_table: Callable[[], Any] | None = None
 
@@ -88,18 +89,13 @@ class TokenEmbedding(Layer):
         self._base_table = None if base is None else lambda: base.embeddings
         self._table.assign(table if base is None else table - base.embeddings)
 
-    @contextlib.contextmanager
-    def returning(self, vectors: Tensor) -> Iterator[None]:
-        """Replaces the looked-up vectors, for gradients with respect to embeddings.
+    def returning(self, vectors: Tensor) -> contextlib.AbstractContextManager[None]:
+        """Replaces the looked-up vectors in this thread, for gradients of embeddings.
 
         Args:
             vectors: Float tensor `(batch, length, hidden)`, one for each id of the calls.
         """
-        self._given_vectors = vectors
-        try:
-            yield
-        finally:
-            self._given_vectors = None
+        return _given_vectors.assigned(self, vectors)
 
     def build(self, input_shape: Shape | None = None) -> None:
         # Without autocast: casting 30,000 rows to look up 1,000 costs more than the lookup.
@@ -114,8 +110,9 @@ class TokenEmbedding(Layer):
         if reverse:
             table = ops.cast(self.embeddings, self.compute_dtype)
             return token_logits(ops.cast(inputs, self.compute_dtype), table)
-        if self._given_vectors is not None:
-            return self._given_vectors
+        given = _given_vectors.get(self)
+        if given is not None:
+            return given
         vectors = take(self._table, inputs, training)
         if self._base_table is not None:
             vectors += ops.stop_gradient(take(self._base_table(), inputs, training))

@@ -250,14 +250,19 @@ class TokensAt(keras.layers.Layer):
         positions: int `(batch, slots)`, in `[0, length)`.
 
     Output shape:
-        `(batch, slots, dim)`.
+        `(batch, slots, dim)`, in the dtype of the inputs.
     """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "autocast": False})
 
     def call(self, inputs: Tensor, positions: Tensor, training: bool = False) -> Tensor:
         return tokens_at(inputs, positions, training)
 
-    def compute_output_shape(self, inputs_shape: Shape, positions_shape: Shape) -> Any:
-        return (*positions_shape, inputs_shape[-1])
+    def compute_output_spec(
+        self, inputs: Tensor, positions: Tensor, training: bool = False
+    ) -> keras.KerasTensor:
+        return keras.KerasTensor((*positions.shape, inputs.shape[-1]), dtype=inputs.dtype)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

@@ -101,8 +101,9 @@ class Layout(keras.layers.Layer):
             return False
         if self.config.output_hidden_states or self.config.output_attention_scores:
             return False
-        # Meta tensors of PyTorch have a shape alone, and no number of tokens.
-        if getattr(inputs["token_ids"], "is_meta", False):
+        # Meta tensors of PyTorch have a shape alone, and no number of tokens; a batch without rows
+        # has no longest row.
+        if getattr(inputs["token_ids"], "is_meta", False) or inputs["token_ids"].shape[0] == 0:
             return False
         unpadded = self.unpadded
         if unpadded is None and not training and self._prefers_varlen(inputs["token_ids"]):

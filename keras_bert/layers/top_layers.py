@@ -3,17 +3,22 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_bert import checks
 from keras_bert.layers.pooling import SentencePooling
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.masks import masked_score
+
+# They obey the mask, and take long to compute an example on JAX.
+_NEVER_READ_PADDING = (keras.layers.RNN, keras.layers.Bidirectional, SentencePooling)
 
 
 def bidirectional_lstm(
@@ -96,30 +101,54 @@ def apply_layers(
     """
     for layer in layers:
         has_tokens = padding_mask is not None and len(x.shape) == 3
-        arguments = inspect.signature(layer.call).parameters
-        takes_mask = [name for name in ("mask", "padding_mask") if name in arguments]
-        if takes_mask:
-            x = layer(x, **{takes_mask[0]: padding_mask})
-            continue
-        if has_tokens and isinstance(layer, keras.layers.GlobalMaxPooling1D):
-            x = PaddingReplaced(masked_score(x.dtype))(x, padding_mask=padding_mask)
-        elif has_tokens and _is_convolution_of_each_token(layer):
-            x = PaddingReplaced(0.0)(x, padding_mask=padding_mask)
-        elif has_tokens and not _computes_each_token_alone(layer):
-            raise ValueError(
-                f"The outputs of {type(layer).__name__} {layer.name!r} in top_layers depend on how "
-                "far rows are padded. Expected layers with an argument `mask` in `call`, layers "
-                "that compute each token by itself (in a class of your own, set supports_masking = "
-                "True in __init__), GlobalMaxPooling1D, or a convolution with strides=1 and "
-                "padding='same' or 'causal'."
-            )
-        x = layer(x)
+        apply = functools.partial(_apply_layer, layer)
+        width = x.shape[-1]
+        x = apply(x, padding_mask if has_tokens else None)
+        if has_tokens and not isinstance(layer, _NEVER_READ_PADDING):
+            _check_padding_is_not_read(layer, apply, width)
     return x
 
 
-def _computes_each_token_alone(layer: keras.layers.Layer) -> bool:
-    # Keras' layers set supports_masking; this one does not.
-    return bool(layer.supports_masking) or isinstance(layer, keras.layers.RMSNormalization)
+def _apply_layer(layer: keras.layers.Layer, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    arguments = inspect.signature(layer.call).parameters
+    takes_mask = [name for name in ("mask", "padding_mask") if name in arguments]
+    if takes_mask:
+        return layer(x, **{takes_mask[0]: padding_mask})
+    if padding_mask is not None and isinstance(layer, keras.layers.GlobalMaxPooling1D):
+        x = PaddingReplaced(masked_score(x.dtype))(x, padding_mask=padding_mask)
+    elif padding_mask is not None and _is_convolution_of_each_token(layer):
+        x = PaddingReplaced(0.0)(x, padding_mask=padding_mask)
+    return layer(x)
+
+
+def _check_padding_is_not_read(
+    layer: keras.layers.Layer, apply: Callable[[Tensor, Tensor], Tensor], width: int
+) -> None:
+    """Checks by an example that a row has the same outputs however far it is padded.
+
+    `supports_masking` does not tell: it says only that a layer passes a mask on.
+    """
+    length, padded = 5, 8
+    random = np.random.default_rng(0).normal(size=(1, padded, width))
+    x = ops.convert_to_tensor(random, "float32")
+    mask = ops.convert_to_tensor(np.arange(padded) < length)[None]
+    try:
+        alone, among = (
+            ops.convert_to_numpy(ops.cast(apply(x[:, :end], mask[:, :end]), "float32"))
+            for end in (length, padded)
+        )
+        if among.ndim == 3 and among.shape[1] == padded:
+            among = among[:, :length]
+        is_same = alone.shape == among.shape and np.allclose(alone, among, rtol=0.02, atol=1e-3)
+    except ValueError:  # such as a dense layer of a fixed length
+        is_same = False
+    if not is_same:
+        raise ValueError(
+            f"The outputs of {type(layer).__name__} {layer.name!r} in top_layers depend on how "
+            "far rows are padded. Use layers that obey an argument `mask` in `call`, layers that "
+            "compute each token by itself, GlobalMaxPooling1D, or a convolution with strides=1 and "
+            "padding='same' or 'causal'."
+        )
 
 
 def _is_convolution_of_each_token(layer: keras.layers.Layer) -> bool:

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
@@ -37,13 +37,15 @@ def quantize_statically(model: Any, rows: Any) -> None:
         products += [attention.query_key_value, attention.output_projection]
     _check(networks.values(), [*products, *seconds])
 
-    with _recorded([*products, *seconds]) as largest, _run_eagerly(model):
-        model.predict(rows, verbose=0)
+    with _recorded([*products, *seconds]) as largest:
+        _eager_view(model).predict(rows, verbose=0)
     for layer in products:
         layer.quantize_statically(largest[layer.path])
     for layer in seconds:
         unclipped = np.quantile(largest[layer.path], _UNCLIPPED_CHANNELS)
         layer.quantize_statically(np.array([unclipped], "float32"))
+    # They are traced anew, with the new weights.
+    model.train_function = model.test_function = model.predict_function = None
 
 
 def _check(networks: Any, products: Sequence[Dense]) -> None:
@@ -65,32 +67,22 @@ def _recorded(layers: Sequence[Dense]) -> Iterator[dict[str, np.ndarray[Any, Any
     """Records the largest absolute value of each input channel, by the path of the layer."""
     largest: dict[str, np.ndarray[Any, Any]] = {}
 
-    def recording(layer: Dense) -> Any:
-        call = layer.call
+    def record(path: str, inputs: Tensor) -> None:
+        values = np.abs(np.asarray(ops.convert_to_numpy(ops.cast(inputs, "float32"))))
+        values = values.reshape(-1, values.shape[-1]).max(axis=0)
+        largest[path] = np.maximum(largest.get(path, 0), values)
 
-        def record(inputs: Tensor, *arguments: Any, **options: Any) -> Tensor:
-            values = np.abs(np.asarray(ops.convert_to_numpy(ops.cast(inputs, "float32"))))
-            values = values.reshape(-1, values.shape[-1]).max(axis=0)
-            largest[layer.path] = np.maximum(largest.get(layer.path, 0), values)
-            return call(inputs, *arguments, **options)
-
-        return record
-
-    for layer in layers:
-        layer.call = recording(layer)
-    try:
-        yield largest
-    finally:
+    with contextlib.ExitStack() as stack:
         for layer in layers:
-            del layer.call
+            stack.enter_context(layer.observed(functools.partial(record, layer.path)))
+        yield largest
 
 
-@contextlib.contextmanager
-def _run_eagerly(model: keras.Model) -> Iterator[None]:
-    """Has `predict` compute arrays that Python can read, and trace its function anew afterwards."""
-    before = model.run_eagerly
-    model.run_eagerly, model.predict_function = True, None
-    try:
-        yield
-    finally:
-        model.run_eagerly, model.predict_function = before, None
+def _eager_view(model: Any) -> Any:
+    """Returns the same model with its own `predict_function`, which computes readable arrays.
+
+    Other threads keep the model's traced function.
+    """
+    view = object.__new__(type(model))
+    vars(view).update(vars(model), predict_function=None, _run_eagerly=True)
+    return view

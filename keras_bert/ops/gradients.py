@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.layout import padded_form
 
 
 def gradient_function(
@@ -27,15 +28,47 @@ def gradient_function(
     Returns:
         A function of a float array and of further arguments, nested tensors. It returns the values
         and the gradient in the shape of the first argument, NumPy arrays. On JAX it compiles once
-        for each shape; the weights may change between calls. It keeps no model alive.
+        for each shape; the weights may change between calls. It keeps no model alive. It raises
+        `ValueError` if the model has static int8 products, which have no gradient.
     """
-    compute = _with_gradient(function, weakref.ref(model))
+    reference = weakref.ref(model)
+    compute = _with_gradient(function, reference)
 
     def values_and_gradient(x: np.ndarray, *rest: Any) -> tuple[np.ndarray, np.ndarray]:
-        values, gradient = compute(keras.ops.convert_to_tensor(x), *rest)
+        for layer in _alive(reference)._flatten_layers():
+            if getattr(layer, "input_scale", None) is not None:
+                raise ValueError(
+                    f"{layer.path} has static int8 scales, and rounding has no gradient. Pass the "
+                    "model as it was before quantizing, or use a method without gradients, such as "
+                    "occlusion."
+                )
+        # Rows of vectors and of gradients are padded.
+        with padded_form():
+            values, gradient = compute(keras.ops.convert_to_tensor(x), *rest)
         return keras.ops.convert_to_numpy(values), keras.ops.convert_to_numpy(gradient)
 
     return values_and_gradient
+
+
+def value_function(
+    function: Callable[..., Tensor], model: keras.Model
+) -> Callable[..., np.ndarray]:
+    """A function that computes a function's values, with the arguments of `gradient_function`."""
+    reference = weakref.ref(model)
+    if keras.backend.backend() == "jax":
+        compute = _compiled(function, reference)
+    else:
+
+        def compute(x: Tensor, *rest: Any) -> Tensor:
+            return function(_alive(reference), x, *rest)
+
+    def values(x: np.ndarray, *rest: Any) -> np.ndarray:
+        with padded_form(), without_gradients():
+            return np.asarray(
+                keras.ops.convert_to_numpy(compute(keras.ops.convert_to_tensor(x), *rest))
+            )
+
+    return values
 
 
 def without_gradients() -> contextlib.AbstractContextManager[object]:
@@ -68,22 +101,11 @@ def _with_gradient(
     if backend == "jax":
         import jax
 
-        def pulled_back(x: Tensor, weights: list[Tensor], *rest: Any) -> tuple[Tensor, Tensor]:
-            alive = _alive(model)
-            mapping = list(zip(alive.variables, weights, strict=True))
-            with keras.StatelessScope(state_mapping=mapping):
-                values, pull_back = jax.vjp(lambda x: function(alive, x, *rest), x)
-                return values, pull_back(keras.ops.ones_like(values))[0]
+        def pulled_back(alive: keras.Model, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+            values, pull_back = jax.vjp(lambda x: function(alive, x, *rest), x)
+            return values, pull_back(keras.ops.ones_like(values))[0]
 
-        # Compiled as one, for each operation by itself takes longer
-        compiled = jax.jit(pulled_back)
-
-        def of_weights(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-            weights = [variable.value for variable in _alive(model).variables]
-            pair: tuple[Tensor, Tensor] = compiled(x, weights, *rest)
-            return pair
-
-        return of_weights
+        return _compiled(pulled_back, model)
     import torch
 
     def by_autograd(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
@@ -92,6 +114,22 @@ def _with_gradient(
         return values, torch.autograd.grad(values.sum(), x)[0]
 
     return by_autograd
+
+
+def _compiled(function: Callable[..., Any], model: weakref.ref[keras.Model]) -> Callable[..., Any]:
+    """Returns a function compiled by JAX as one, since each operation by itself takes longer."""
+    import jax
+
+    def stateless(weights: list[Tensor], *arguments: Any) -> Any:
+        alive = _alive(model)
+        mapping = list(zip(alive.variables, weights, strict=True))
+        with keras.StatelessScope(state_mapping=mapping):
+            return function(alive, *arguments)
+
+    compiled = jax.jit(stateless)
+    return lambda *arguments: compiled(
+        [variable.value for variable in _alive(model).variables], *arguments
+    )
 
 
 def _alive(model: weakref.ref[keras.Model]) -> keras.Model:

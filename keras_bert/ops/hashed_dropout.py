@@ -23,6 +23,16 @@ def make_key(rate: float, seed: Tensor) -> Tensor:
     return ops.cast(seed.next(), "uint32") if rate else ops.zeros((2,), "uint32")
 
 
+def fold_in(key: Tensor, number: Tensor) -> Tensor:
+    """Derives the key of a part, such as a chunk, from a key and the number of the part.
+
+    By mixing: the keys of steps count up, so a sum would be the key of another step's part.
+    """
+    number = _mix(ops.cast(number, "uint32") + _uint32(0x9E3779B9))
+    first = _mix(key[0] + _mix(key[1] ^ number))
+    return ops.stack([first, _mix(key[1] + _mix(first ^ number))])
+
+
 def drop(x: Tensor, rate: float, key: Tensor, positions: Tensor | None = None) -> Tensor:
     """Sets a fraction `rate` of the elements to 0 and scales the rest by `1 / (1 - rate)`.
 

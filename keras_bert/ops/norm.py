@@ -71,7 +71,7 @@ def bias_dropout_residual(
     if bias is not None:
         x = bias_add(x, bias, training=training)
     x = apply_dropout(x, dropout, seed=seed, training=training)
-    return ops.add(x, residual)
+    return x + residual
 
 
 def bias_dropout_residual_norm(
@@ -116,4 +116,4 @@ def portable_bias_dropout_residual_norm(
     if bias is not None:
         x = ops.add(x, ops.cast(bias, x.dtype))
     x = portable_dropout(x, dropout, seed=seed)
-    return norm(ops.add(x, residual), gamma, beta, kind=kind, epsilon=epsilon)
+    return norm(x + residual, gamma, beta, kind=kind, epsilon=epsilon)

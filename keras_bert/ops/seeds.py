@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 
 import keras
 from keras import ops
 
 from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.context_variables import ObjectVariable
+
+_drawn_seed = ObjectVariable("_drawn_seed")
 
 
 class SeedGenerator(keras.random.SeedGenerator):
@@ -21,21 +23,15 @@ class SeedGenerator(keras.random.SeedGenerator):
     strategy. (On JAX, a batch on several devices is one array with one mask.)
     """
 
-    _fixed_seed: Tensor | None = None
-
-    @contextlib.contextmanager
-    def returning(self, seed: Tensor) -> Iterator[None]:
+    def returning(self, seed: Tensor) -> contextlib.AbstractContextManager[None]:
         """Has `next` return a seed that was drawn before, where a computation is repeated."""
-        self._fixed_seed = seed
-        try:
-            yield
-        finally:
-            self._fixed_seed = None
+        return _drawn_seed.assigned(self, seed)
 
     def next(self, ordered: bool = True) -> Tensor:
         """Returns the next seed, `(2,)`."""
-        if self._fixed_seed is not None:
-            return self._fixed_seed
+        drawn = _drawn_seed.get(self)
+        if drawn is not None:
+            return drawn
         seed = super().next(ordered=ordered)
         if keras.backend.backend() != "tensorflow":
             return seed

@@ -26,6 +26,7 @@ from keras_bert.data.loader import (
     RowsInMemory,
     with_index,
 )
+from keras_bert.data.packing import cut_tokens
 from keras_bert.data.texts import TextClassifierPreprocessor, rows_of_ids
 from keras_bert.metrics import Perplexity
 from keras_bert.models.backbone import Backbone
@@ -304,20 +305,22 @@ class MaskedLM(MaskedTokenTask):
             ValueError: If a text has no mask within `sequence_length`.
         """
         own = self.preprocessor.tokenizer
-        max_tokens = self.preprocessor.sequence_length - 2
-        parts = own.reading_special_tokens.tokenize_with_offsets(texts)
+        max_tokens = self.preprocessor.max_tokens(1)
+        columns = own.reading_special_tokens.tokenize_with_offsets(texts)
         rows, positions, spans = [], [], []
-        for number, (ids, starts, ends) in enumerate(zip(*parts, strict=True)):
-            masks = [
-                index for index, token in enumerate(ids[:max_tokens]) if token == own.mask_token_id
-            ]
+        for number, (ids, starts, ends) in enumerate(
+            zip(*cut_tokens(own, columns, max_tokens), strict=True)
+        ):
+            masks = [index for index, token in enumerate(ids) if token == own.mask_token_id]
             if not masks:
                 which = "The text" if len(texts) == 1 else f"Text {number}"
-                where = f" in its first {max_tokens} tokens" if own.mask_token_id in ids else ""
+                kept = "last" if own.truncation_side == "left" else "first"
+                is_cut = own.mask_token_id in columns[0][number]
+                where = f" in its {kept} {max_tokens} tokens" if is_cut else ""
                 raise ValueError(
                     f"{which} has no {own.mask_token} to fill{where}: {texts[number]!r}."
                 )
-            rows.append([own.cls_token_id, *ids[:max_tokens], own.sep_token_id])
+            rows.append([own.cls_token_id, *ids, own.sep_token_id])
             # After [CLS]; in a causal model, the token before a mask predicts it.
             positions.append([mask + (0 if self.config.causal else 1) for mask in masks])
             spans.append([(starts[mask], ends[mask]) for mask in masks])

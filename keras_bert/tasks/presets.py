@@ -204,8 +204,15 @@ def preprocessor_config(
     to the maximum of the encoder.
     """
     if "sequence_length" in arguments:
-        # A saved overlap is only valid for the saved length.
-        defaults = {name: value for name, value in defaults.items() if name != "overlap"}
+        # A saved overlap is only valid for the saved length, and so is a length of questions that
+        # leaves no space for a passage beside at most four special tokens.
+        longest = arguments["sequence_length"] - 5
+        limits = {"overlap": 0, "max_query_length": longest}
+        defaults = {
+            name: value
+            for name, value in defaults.items()
+            if name not in limits or value <= limits[name]
+        }
     return {
         "tokenizer": checkpoint.require_tokenizer(),
         "sequence_length": checkpoint.config.max_sequence_length,

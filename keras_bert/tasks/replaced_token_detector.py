@@ -14,6 +14,7 @@ from keras_bert import checkpoints, checks
 from keras_bert.config import BertConfig, ConfigError
 from keras_bert.data.adapters.texts import single_texts
 from keras_bert.data.labels import sigmoid
+from keras_bert.data.packing import cut_tokens
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.layers import ReplacedTokenHead, SampledTokens, ScatteredTokens, spread_slots
 from keras_bert.layers.encoder_layers import check_same_embeddings
@@ -368,9 +369,8 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         if not texts:
             return []
         tokenizer = self.preprocessor.tokenizer
-        max_tokens = self.preprocessor.sequence_length - 2
-        ids, starts, ends = (
-            [row[:max_tokens] for row in part] for part in tokenizer.tokenize_with_offsets(texts)
+        ids, starts, ends = cut_tokens(
+            tokenizer, tokenizer.tokenize_with_offsets(texts), self.preprocessor.max_tokens(1)
         )
         rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
         batches = token_batches(rows, self.preprocessor, self._options(batch_size))

@@ -11,6 +11,7 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.data.adapters.texts import single_texts
+from keras_bert.data.arrays import NUMPY, take_rows
 from keras_bert.data.columns import as_given, columns_of_rows, label_column, listed
 from keras_bert.data.labels import (
     LabelRules,
@@ -22,8 +23,9 @@ from keras_bert.data.labels import (
     sigmoid,
     softmax,
 )
-from keras_bert.data.loader import BatchOptions
-from keras_bert.data.texts import TextClassifierPreprocessor
+from keras_bert.data.loader import BatchOptions, Loader, RowsInMemory, with_index
+from keras_bert.data.packing import tokenized
+from keras_bert.data.texts import InMemory, TextClassifierPreprocessor
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.layers.top_layers import apply_layers, as_layers
 from keras_bert.losses import CosineSimilarityLoss
@@ -34,6 +36,7 @@ from keras_bert.optimizers import AdamW
 from keras_bert.tasks.few_shot import FewShotTraining
 from keras_bert.tasks.objective import class_accuracy, class_loss, loss_name
 from keras_bert.tasks.task import Task
+from keras_bert.tasks.text_trainer import tells_cut_rows
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
@@ -350,6 +353,7 @@ class TextClassifier(Task):
         answers = [self._best_classes(row, top_k or 1) for row in probabilities]
         return answers if top_k else [best for (best,) in answers]
 
+    @tells_cut_rows
     def classify_zero_shot(
         self,
         x: Any,
@@ -366,7 +370,7 @@ class TextClassifier(Task):
         The model must have been trained on pairs of a premise and a hypothesis (NLI). For each pair
         of a text and a label, it predicts whether the text entails the hypothesis that it has this
         label. The scores are the same as from the `zero-shot-classification` pipeline of
-        `transformers`.
+        `transformers`: only the text is truncated, never the hypothesis.
 
         Args:
             x: Single texts in any form that `fit` takes, in memory.
@@ -387,7 +391,8 @@ class TextClassifier(Task):
             order of `score`. For a single string, a single list.
 
         Raises:
-            ValueError: If the model has no class for entailment, or an argument is invalid.
+            ValueError: If the model has no class for entailment, a hypothesis leaves no space for
+                the text, or an argument is invalid.
 
         Example:
 
@@ -410,14 +415,24 @@ class TextClassifier(Task):
         texts = single_texts(x)
         if not texts:
             return []
-        pairs = [text for text in texts for _ in hypotheses], hypotheses * len(texts)
-        logits = self.predict(pairs, batch_size=batch_size, verbose=verbose)
-        logits = logits.reshape(-1, len(hypotheses), self.num_classes)
+        tokenizer = self.preprocessor.tokenizer
+        pairs = np.indices((len(texts), len(hypotheses))).reshape(2, -1)
+        columns = (
+            take_rows(NUMPY, tokenized(tokenizer, column), index)
+            for column, index in zip((texts, hypotheses), pairs, strict=True)
+        )
+        rows = InMemory(self.preprocessor.pack_cutting_first(*columns))
+        options = self._options(batch_size)
+        batches = Loader(RowsInMemory(rows), self.preprocessor, options, with_index)
+        logits = np.empty((pairs.shape[1], self.num_classes), "float32")
+        for _, index, of_batch in self._outputs_of_batches(batches, verbose):
+            logits[index] = of_batch
+        of_texts = logits.reshape(len(texts), len(hypotheses), -1)
         if multi_label or len(hypotheses) == 1:
             no = -1 if yes == 0 else 0
-            scores = softmax(logits[..., [no, yes]])[..., 1]
+            scores = softmax(of_texts[..., [no, yes]])[..., 1]
         else:
-            scores = softmax(logits[..., yes])
+            scores = softmax(of_texts[..., yes])
         return as_given(x, [ranked(list(descriptions), row) for row in scores])
 
     def _entailment_id(self, entailment: str | int | None) -> int:

@@ -32,6 +32,7 @@ from keras_bert.models.backbone import Backbone
 from keras_bert.models.threads import check_process, turn
 from keras_bert.models.token_model import TokenModel
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.context_variables import ObjectVariable
 from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.optimizers import AdamW
 from keras_bert.optimizers.fit_updates import steps_in_update, with_fit_updates
@@ -63,20 +64,20 @@ from keras_bert.tasks.presets import check_preprocessor
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
+# Whether a method with `tells_cut_rows` is running
+_counts_cut_rows = ObjectVariable("_counts_cut_rows")
+
 
 def tells_cut_rows(method: Method) -> Method:
     """Makes a method of a `TextTrainer` warn, once for each model, if it cuts rows."""
 
     @functools.wraps(method)
     def wrapped(self: TextTrainer, *args: Any, **kwargs: Any) -> Any:
-        if self._counts_cut_rows:  # as in the validation of `fit`
+        if _counts_cut_rows.get(self):  # as in the validation of `fit`
             return method(self, *args, **kwargs)
-        self._counts_cut_rows = True
         rows, cut = self._num_cut_rows()
-        try:
+        with _counts_cut_rows.assigned(self, True):
             result = method(self, *args, **kwargs)
-        finally:
-            self._counts_cut_rows = False
         if self._num_cut_rows()[1] > cut and not self.preprocessor.cut_rows.is_told:
             self.preprocessor.cut_rows.is_told = True
             warnings.warn(self.preprocessor.cut_rows.message(rows, cut), stacklevel=2)
@@ -97,9 +98,6 @@ class TextTrainer(TokenModel):
 
     seconds_waited: float = 0.0
     """How long `fit` has waited for batches of text until now, in seconds."""
-
-    # Whether a method with `tells_cut_rows` is running
-    _counts_cut_rows: bool = False
 
     # The kinds of input besides features
     adapters: ClassVar[tuple[type[InputAdapter], ...]] = (

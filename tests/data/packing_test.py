@@ -10,6 +10,7 @@ pytest.importorskip("tensorflow")  # which MaskedLMMasker imports
 pytest.importorskip("tokenizers")
 pytest.importorskip("sentencepiece")
 
+from keras_bert import WordPieceTokenizer
 from keras_bert.data import (
     MaskedLMMasker,
     MultipleChoicePreprocessor,
@@ -18,6 +19,8 @@ from keras_bert.data import (
     TokenClassifierPreprocessor,
 )
 from keras_bert.data.arrays import Ragged
+from keras_bert.data.packing import cut_tokens
+from tests.small_tasks import LETTERS
 from tests.text import small_tokenizers
 
 pytestmark = pytest.mark.backend_independent
@@ -203,3 +206,16 @@ def masked(tokenizer, text, **options):
         for m in rows_by_step
     ]
     return [tokenizer.id_to_token(i) for i in row[0]], places, rows_by_step
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_offsets_are_cut_like_rows(side):
+    tokenizer = WordPieceTokenizer(LETTERS, truncation_side=side)
+    preprocessor = TextClassifierPreprocessor(tokenizer, sequence_length=8)
+    texts = ["a b a a b b b", "b", "", "a b a a b b", "b b b a a a a a a"]
+    max_tokens = preprocessor.max_tokens(1)
+    ids, starts, ends = cut_tokens(tokenizer, tokenizer.tokenize_with_offsets(texts), max_tokens)
+    for text, row, *bounds in zip(texts, ids, starts, ends, strict=True):
+        assert [2, *row, 3] == preprocessor(text)["token_ids"].tolist()
+        letters = [text[start:end] for start, end in zip(*bounds, strict=True)]
+        assert [LETTERS[token] for token in row] == letters

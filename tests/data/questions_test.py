@@ -244,3 +244,12 @@ def test_real_answers_are_found_again():
         exact += question.context[a:b] == question.answers[0].text
     assert len(set(rows.question_index[rows.start_positions > 0])) > 0.99 * len(examples)
     assert exact > 0.98 * count  # the rest begins or ends within a word piece
+
+
+def test_default_query_length_fits_short_rows():
+    assert QuestionAnswererPreprocessor(of_tokens(*TOKENS), 384).max_query_length == 64
+    for length in (5, 16, 64, 68):
+        preprocessor = QuestionAnswererPreprocessor(of_tokens(*TOKENS), length)
+        assert 1 <= preprocessor.max_query_length <= (length - 3) / 2
+        again = QuestionAnswererPreprocessor.from_config(preprocessor.get_config())
+        assert again.max_query_length == preprocessor.max_query_length

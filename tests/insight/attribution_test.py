@@ -258,3 +258,57 @@ def test_inputs_of_other_kinds_are_refused(folder):
     embedder = TextEmbedder(Backbone(BertConfig(vocabulary_size=len(TOKENS), **SIZES)))
     with pytest.raises(ValueError, match="Received a TextEmbedder; expected one of TextClassifier"):
         insight.attributions(embedder, "the")
+
+
+@pytest.fixture
+def small_classifier():
+    def make(**options):
+        config = BertConfig(
+            vocabulary_size=len(TOKENS), max_sequence_length=32, initializer_range=0.3, **SIZES
+        )
+        fields = {key: options.pop(key) for key in ("position_offset",) if key in options}
+        preprocessor = data.TextClassifierPreprocessor(of_tokens(*TOKENS), 16)
+        backbone = Backbone(config.replace(**fields), **options)
+        return TextClassifier(backbone, num_classes=2, preprocessor=preprocessor)
+
+    return make
+
+
+def test_static_int8_is_explained_by_occlusion_only(small_classifier):
+    classifier = small_classifier()
+    classifier.quantize("int8", calibration=["the film was good", "a dull film"])
+    for explain in (
+        lambda: insight.attributions(classifier, "the film", target=0),
+        lambda: insight.head_importance(classifier, ["the film"], [0]),
+    ):
+        with pytest.raises(ValueError, match="rounding has no gradient"):
+            explain()
+    whole = insight.attributions(classifier, "the good film", "occlusion", target=0)
+    assert all(word["score"] for word in whole.words)
+
+
+@pytest.mark.parametrize("method", insight.attribution.METHODS)
+def test_unpadded_attributions_are_the_padded_ones(small_classifier, method):
+    padded, unpadded = small_classifier(), small_classifier(unpadded=True)
+    unpadded.set_weights(padded.get_weights())
+    one, other = (
+        insight.attributions(classifier, "the good film", method, target=0, steps=4)
+        for classifier in (padded, unpadded)
+    )
+    np.testing.assert_allclose(other.scores, one.scores, atol=1e-5)
+
+
+def test_occlusion_keeps_positions(small_classifier):
+    """In these families, the position of a token counts the tokens before it but padding."""
+    classifier = small_classifier(position_offset=2)
+    words = ["the", "good", "film", "was", "dull"]
+    explained = insight.attributions(classifier, " ".join(words), "occlusion", target=0)
+    packed = Backbone(classifier.config, packed=True)
+    packed.set_weights(classifier.backbone.get_weights())
+    ids = np.array([[2, *(TOKENS.index(word) for word in words), 3]] * 6)
+    for row in range(5):
+        ids[1 + row, 1 + row] = 0
+    positions = np.broadcast_to(np.arange(7), ids.shape)
+    pooled = packed({"token_ids": ids, "position_ids": positions})["pooled_output"]
+    logits = keras.ops.convert_to_numpy(classifier.head(pooled))[:, 0]
+    np.testing.assert_allclose(explained.scores[1:-1], logits[0] - logits[1:], atol=1e-4)

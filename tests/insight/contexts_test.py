@@ -96,3 +96,17 @@ def test_neighbors_have_the_nearest_embeddings(folder, model):
     assert neighbors._repr_html_().count("<tr>") == 5
     pytest.importorskip("matplotlib").use("agg")
     assert [label.get_text() for label in neighbors.plot().get_yticklabels()] == expected[::-1]
+
+
+def test_contexts_are_cut_at_the_tokenizers_side(model):
+    backbone, _ = model
+    tokenizer = of_tokens(*TOKENS, truncation_side="left")
+    preprocessor = data.TextClassifierPreprocessor(tokenizer, 6)
+    texts = ["bank the film was dull . river", "dull good the river we"]
+    of_river = insight.contexts(backbone, "river", texts, preprocessor=preprocessor)
+    for number, text in enumerate(("was dull . river", "good the river we")):
+        states = backbone.with_hidden_states()(preprocessor([text]))["hidden_states"][-1]
+        position = 1 + text.split().index("river")
+        np.testing.assert_allclose(of_river.vectors[-1, number], states[0, position], atol=1e-5)
+    with pytest.raises(ValueError, match="Text 1: 'dull' is not in the 4 tokens"):
+        insight.contexts(backbone, "dull", texts, preprocessor=preprocessor)

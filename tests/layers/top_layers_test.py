@@ -85,7 +85,15 @@ def test_padding_changes_nothing(make):
 
 @pytest.mark.on_tensorflow
 @pytest.mark.parametrize(
-    "layer", [keras.layers.Conv1D(3, 2), keras.layers.MaxPooling1D(), keras.layers.Flatten()]
+    "layer",
+    [
+        keras.layers.Conv1D(3, 2),
+        keras.layers.MaxPooling1D(),
+        keras.layers.Flatten(),
+        keras.layers.GroupNormalization(groups=2),
+        keras.layers.UnitNormalization(axis=1),
+        keras.layers.Lambda(lambda x: x - keras.ops.mean(x, axis=1, keepdims=True)),
+    ],
 )
 def test_layers_that_would_read_padding_are_refused(layer):
     with pytest.raises(ValueError, match=f"{type(layer).__name__} .* depend on how far rows are"):

@@ -109,6 +109,16 @@ def test_an_ordinary_encoder_loads_lora_s_weights_merged(tmp_path):
     np.testing.assert_allclose(sequence_output(ordinary), sequence_output(backbone), atol=1e-5)
 
 
+def test_lora_learns_after_loading_plain_weights(tmp_path):
+    plain = Backbone(WITHOUT_DROPOUT)
+    plain.save_weights(tmp_path / "encoder.weights.h5")
+    backbone = backbone_with_lora()
+    backbone.load_weights(tmp_path / "encoder.weights.h5")
+    np.testing.assert_allclose(sequence_output(backbone), sequence_output(plain), atol=1e-6)
+    train(backbone)
+    assert all(v.numpy().any() for v in backbone.trainable_variables)
+
+
 @pytest.fixture(scope="module")
 def quantized() -> tuple[Backbone, np.ndarray]:
     backbone = Backbone(SMALL)
@@ -145,6 +155,8 @@ def test_static_int8_is_near_and_is_loaded(tmp_path):
     backbone.save(tmp_path / "int8.keras")
     again = keras.saving.load_model(tmp_path / "int8.keras")
     np.testing.assert_array_equal(sequence_output(again), after)
+    with pytest.raises(ValueError, match="enable LoRA before quantizing"):
+        again.enable_lora(2)
     with pytest.raises(ValueError, match="train before quantizing"):
         again(features(), training=True)
     with pytest.raises(ValueError, match="is quantized; calibrate the model as it was before"):

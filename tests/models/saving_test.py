@@ -11,6 +11,7 @@ import pytest
 from keras_bert.checkpoints import save_hugging_face
 from keras_bert.models import Backbone
 from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, features, random_weights, to_numpy
+from tests.small_tasks import CONFIG, TASKS, make_task
 
 
 def assert_same_outputs(loaded: Backbone, backbone: Backbone) -> None:
@@ -30,6 +31,17 @@ def test_keras_file_round_trip(policy, tmp_path):
     assert loaded.dtype_policy.name == policy
     assert {block.dtype_policy.name for block in loaded.blocks} == {policy}
     assert_same_outputs(loaded, backbone)
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_global_policy_changes_no_loaded_task(kind):
+    task = make_task(kind, CONFIG.replace(pooling="mean", token_pooler=False))
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    loaded = type(task).from_config(task.get_config())
+    loaded.set_weights(task.get_weights())
+    features = TASKS[kind]()[0][0]
+    for one, other in zip(*(keras.tree.flatten(x(features)) for x in (task, loaded)), strict=True):
+        np.testing.assert_array_equal(to_numpy(other), to_numpy(one))
 
 
 def test_the_dtype_does_not_follow_the_global_policy_of_the_loader(tmp_path):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from keras_bert import Backbone, TextClassifier, TokenClassifier
+from keras_bert.models.calibration import _eager_view
 from tests.small_tasks import CONFIG, TASKS, make_task
 
 ROWS = 8
@@ -227,3 +228,42 @@ def test_threads_are_the_first_to_use_text():
         verb = model.classify if task is TextClassifier else model.tag
         answers = in_threads(*[lambda verb=verb, text=text: verb(text)] * 3)
         assert answers == [verb(text)] * 3
+
+
+def test_values_for_a_while_stay_in_a_thread(classifier):
+    """Explanations, calibration and repeated computations change no other thread's calls."""
+    backbone = classifier.backbone
+    attention, dense = backbone.blocks[0].attention, backbone.blocks[0].attention.query_key_value
+    seeds, drawn = backbone.embeddings.seed_generator, keras.ops.zeros((2,), "uint32")
+    heads = np.zeros((1, attention.num_heads), "float32")
+    seen = []
+
+    def outputs():
+        return keras.ops.convert_to_numpy(classifier(X))
+
+    expected = outputs()
+    with (
+        backbone.token_embedding.returning(keras.ops.zeros((ROWS, 6, 16))),
+        attention.weighing_heads([heads]),
+        dense.observed(seen.append),
+        seeds.returning(drawn),
+    ):
+        assert abs(outputs() - expected).max() > 1e-4
+        others, seed = in_threads(outputs, seeds.next)
+        assert seeds.next() is drawn
+    np.testing.assert_array_equal(others, expected)
+    assert len(seen) == 1
+    assert keras.ops.convert_to_numpy(seed).any()
+
+
+def test_calibration_leaves_the_traced_function():
+    model = TextClassifier(Backbone(CONFIG), num_classes=2)
+    model.predict(X, verbose=0)
+    before, functions = model.predict_function, []
+
+    def note(_):
+        functions.append(model.predict_function)
+
+    with model.backbone.blocks[0].attention.query_key_value.observed(note):
+        _eager_view(model).predict(X, verbose=0)
+    assert functions == [before]

@@ -13,7 +13,7 @@ from keras_bert.models import Backbone
 from keras_bert.ops.layout import varlen_of
 from keras_bert.tasks import MaskedLM, QuestionAnswerer, TextClassifier
 from tests.models.parts_test import ALL_VARIANTS
-from tests.models.small_backbone import WITHOUT_DROPOUT, random_weights, to_numpy
+from tests.models.small_backbone import WITHOUT_DROPOUT, features, random_weights, to_numpy
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() == "jax", reason="JAX has static shapes, and the padded form alone"
@@ -271,3 +271,13 @@ def test_inference_has_few_shapes(lengths):
     np.testing.assert_array_equal(tokens[: mask.sum()], np.flatnonzero(mask))
     assert set(tokens[mask.sum() :]) <= set(tokens[mask.sum() - 1 : mask.sum()])
     assert to_numpy(varlen.is_key).sum() == sum(lengths)
+
+
+@pytest.mark.parametrize("unpadded", [None, True])
+def test_batches_may_have_no_rows(unpadded):
+    inputs = {name: value[:0] for name, value in features().items()}
+    assert Backbone(WITHOUT_DROPOUT, unpadded=unpadded)(inputs)["sequence_output"].shape == (
+        0,
+        7,
+        16,
+    )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_bert.ops.hashed_dropout import drop
+from keras_bert.ops.hashed_dropout import drop, fold_in
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() == "torch", reason="PyTorch draws with its own generator"
@@ -34,6 +34,16 @@ def test_keys_that_differ_little_drop_independently(key):
     for rows, columns in [(0, 0), (0, 1), (1, 0), (5, 17)]:
         agreement = (first == np.roll(second, (rows, columns), (0, 1))).mean()
         assert abs(agreement - 0.5) < 4 * 0.5 / 256
+
+
+def test_chunks_and_steps_have_keys_of_their_own():
+    """A seed generator counts steps up in the second number of the key."""
+    keys = {
+        tuple(ops.convert_to_numpy(fold_in(np.array([7, step], "uint32"), chunk)).tolist())
+        for step in range(8)
+        for chunk in range(8)
+    }
+    assert len(keys) == 64
 
 
 def test_neighbors_drop_independently():

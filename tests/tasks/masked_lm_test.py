@@ -121,3 +121,17 @@ def test_texts_that_cannot_be_filled_are_refused(masked_lm, text, top_k, message
 def test_targets_must_be_tokens(masked_lm, targets, message):
     with pytest.raises(ValueError, match=message):
         masked_lm.fill("a [MASK]", targets=targets)
+
+
+def test_fill_cuts_at_the_tokenizers_side(masked_lm):
+    tokenizer = of_tokens(*TOKENS, truncation_side="left")
+    model = MaskedLM(masked_lm.backbone, TextClassifierPreprocessor(tokenizer, 8))
+    text = "the cat sat on the mat . the [MASK] sat"
+    (best,) = model.fill(text, top_k=1)
+    assert best["text"] == text.replace("[MASK]", best["token"])
+    (ids,), ((position,),), _ = model.masked_rows([text])
+    kept = ["[CLS]", "the", "mat", ".", "the", "[MASK]", "sat", "[SEP]"]
+    assert [TOKENS[token] for token in ids] == kept
+    assert position == 5
+    with pytest.raises(ValueError, match=r"no \[MASK\] to fill in its last 6 tokens"):
+        model.fill("[MASK] the cat sat on the mat")

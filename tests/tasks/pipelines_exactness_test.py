@@ -66,7 +66,7 @@ def test_top_k_of_a_classifier(kind, tmp_path):
     "names", [["contradiction", "neutral", "entailment"], ["Entailment", "not_entailment"]]
 )
 def test_zero_shot_classification(names, tmp_path):
-    """By the class of entailment, wherever it is; the last text is cut, and its label is not."""
+    """By the class of entailment, wherever it is; the last text is cut, and no label is."""
     texts = ["the test fails", "a case of 1990 tests, skipped", "the test is in the case " * 9]
     labels = {"tests": "a test", "methods": "a method of a class", "cases": "a case"}
     nli = saved(keras_bert.TextClassifier, "wordpiece", tmp_path, class_names=names)
@@ -76,6 +76,7 @@ def test_zero_shot_classification(names, tmp_path):
         (False, labels, "This example is {}."),
         (True, labels, "It is {}!"),
         (False, {"tests": "a test"}, "This example is {}."),
+        (False, {"long": "a case in the test of a class in the case", "tests": "a test"}, "is {}."),
     ):
         answers = nli.classify_zero_shot(texts, part, hypothesis=template, multi_label=multi_label)
         rows = pipeline(
@@ -92,6 +93,8 @@ def test_zero_shot_classification(names, tmp_path):
                 for row in rows
             ],
         )
+    with pytest.raises(ValueError, match="a row has space for 37 with the first text"):
+        nli.classify_zero_shot(texts, ["the test " * 20])
     by_id = nli.classify_zero_shot(texts[0], labels, entailment=1)
     assert by_id != nli.classify_zero_shot(texts[:1], labels)[0]
     with pytest.raises(ValueError, match="entailment is None, and the classes are zero, one"):

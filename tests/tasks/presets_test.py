@@ -8,6 +8,7 @@ import keras_bert
 from keras_bert.checkpoints import CheckpointError, CheckpointWarning, save_preset
 from keras_bert.tasks.presets import check_preprocessor
 from tests.checkpoints.small_models import edit_json
+from tests.small_tasks import make_text_task
 
 pytestmark = pytest.mark.backend_independent
 
@@ -165,3 +166,20 @@ def test_every_task_takes_the_encoder_s_options_and_names_those_that_it_does_not
     assert made.preprocessor.sequence_length == 7
     with pytest.raises(ValueError, match=f"{name} has no option wings; its options are .*dtype"):
         task.from_preset(tmp_path, wings=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "options"),
+    [
+        ("QuestionAnswerer", (), {"max_query_length": 20}),
+        ("TokenClassifier", (2,), {"overlap": 20}),
+    ],
+)
+def test_saved_lengths_fit_shorter_rows(name, arguments, options, tmp_path):
+    make_text_task(name, *arguments, **options).save_to_preset(tmp_path)
+    task_class = getattr(keras_bert, name)
+    (option,) = options
+    same = task_class.from_preset(tmp_path)
+    assert getattr(same.preprocessor, option) == 20
+    shorter = task_class.from_preset(tmp_path, sequence_length=16)
+    assert 1 <= getattr(shorter.preprocessor, option) <= 6

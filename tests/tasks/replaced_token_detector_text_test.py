@@ -60,6 +60,14 @@ def test_answers_with_the_characters_of_each_token():
     assert len(model.detect("the " * 20, threshold=0)) == 10
 
 
+def test_detect_cuts_at_the_tokenizers_side():
+    text, tokenizer = "the cat sat on the mat . the cat", of_tokens(*TOKENS, truncation_side="left")
+    preprocessor = TextClassifierPreprocessor(tokenizer, 8)
+    task = ReplacedTokenDetector(detector().backbone, preprocessor, generator_size=0.5)
+    tokens = task.detect(text, threshold=0)
+    assert [text[token["start"] : token["end"]] for token in tokens] == text.split()[-6:]
+
+
 def test_presets_keep_both(tmp_path):
     model = detector(discriminator_weight=20.0)
     model.save_to_preset(tmp_path / "preset")

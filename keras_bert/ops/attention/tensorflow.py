@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention.kernels import CHUNK_SIZE, MIN_CHUNKED_LENGTH
-from keras_bert.ops.hashed_dropout import drop, make_key
+from keras_bert.ops.hashed_dropout import drop, fold_in, make_key
 from keras_bert.ops.tensorflow_cpu import compiled, dropped, open_spec, wide
 from keras_bert.ops.tensorflow_graphs import traced_once
 from keras_bert.ops.tensorflow_plain import is_compiled_as_a_whole
@@ -206,9 +206,8 @@ def _chunks(inputs: _Inputs, masks_queries: bool) -> tuple[Tensor, Callable[[Ten
     mask_chunks = _cut(mask, number) if masks_queries else None
 
     def chunk(index: Tensor) -> _Inputs:
-        of_chunk = seed + tf.stack([tf.constant(0, "uint32"), tf.cast(index, "uint32")])
         chunk_mask = mask if mask_chunks is None else mask_chunks[index]
-        return _Inputs(query_chunks[index], keys, values, of_chunk, chunk_mask)
+        return _Inputs(query_chunks[index], keys, values, fold_in(seed, index), chunk_mask)
 
     return number, chunk
 
