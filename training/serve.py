@@ -26,14 +26,17 @@ import asyncio
 import dataclasses
 import errno
 import functools
+import glob
+import ipaddress
 import os
 import re
 import signal
 import socket
+import urllib.parse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .engine import example_request, output_folder, program
+from .engine import example_request, output_folder, program, saved_models
 from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, num_cores
 from .serving.signatures import DEFAULT_BATCH_SIZE, DEFAULT_SIGNATURE
 
@@ -43,8 +46,8 @@ if TYPE_CHECKING:
     from .serving.server import ModelServer
 
 _PORTS = 1 << 16
-# A name and the path of its model
-_NAMED = re.compile(r"([^/\\=]+)=(.*)", re.DOTALL)
+# A name, which may have slashes as in sentence-transformers/all-MiniLM-L6-v2, and a model's path
+_NAMED = re.compile(r"([^/.~\\=][^\\=]*)=(.*)", re.DOTALL)
 _LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
 # Batch size of a task on JAX, which compiles each number of rows before the server is ready
 _JAX_BATCH_SIZE = 8
@@ -127,12 +130,13 @@ def serve(config: ServeConfig, server: ModelServer, listener: socket.socket) -> 
     from .serving import connections
     from .serving.application import application
 
-    http = connections.server(application(server), _SECONDS_TO_END)
+    host, port = listener.getsockname()[:2]
+    is_local = ipaddress.ip_address(host).is_loopback
+    http = connections.server(application(server, is_local=is_local), _SECONDS_TO_END)
     # From now on Ctrl-C and SIGTERM shut the server down in order, with exit status 0.
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, http.handle_exit)
-    host, port = listener.getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     print(ready_text(config, server, address), flush=True)
     asyncio.run(http.serve(sockets=[listener]))
@@ -153,11 +157,13 @@ def named_models(model: str) -> dict[str, str]:
     name = example_request.DEFAULT_NAME
     for part in [model] if Path(model).exists() else model.split(","):
         match = _NAMED.fullmatch(part)
-        if match is None or Path(part).exists():  # another member of an ensemble
+        # (With wildcards, `runs/lr=*/model.keras` is a path, too.)
+        if match is None or Path(part).exists() or glob.glob(part):  # a member of an ensemble
             paths[name] = f"{paths[name]},{part}" if name in paths else part
             continue
         name, path = match.groups()
-        if name in paths or not set(":?#%").isdisjoint(name) or not name.isprintable():
+        is_name = all(name.split("/")) and set(":?#%").isdisjoint(name) and name.isprintable()
+        if name in paths or not is_name:
             raise ValueError(f"--model has the name {name!r}, expected one without : ? # %, once")
         paths[name] = path
     return paths
@@ -165,10 +171,12 @@ def named_models(model: str) -> dict[str, str]:
 
 def load(config: ServeConfig) -> ModelServer:
     """Loads the models, and warms them up, since the first request of each size is slow."""
+    paths = named_models(config.model)
+    for path in paths.values():  # before TensorFlow is loaded
+        saved_models.model_files(path, exported=True)
     from .serving.metrics import Metrics
     from .serving.server import ModelServer
 
-    paths = named_models(config.model)
     if any(Path(path).is_dir() for path in paths.values()):
         # Throughput is highest if each matrix product has one core, and several run in parallel.
         os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
@@ -193,7 +201,7 @@ def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> 
     else:
         from keras_bert.ops.dispatch import compiles_each_shape
 
-        answers = answers_of_task(model, fields.names)
+        answers = answers_of_task(model, fields.names, fields.optional)
         threads = threads or 1
         longest = model.preprocessor.sequence_length
         compiles = compiles_each_shape()
@@ -202,7 +210,7 @@ def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> 
     sizes = [1 << power for power in range(batch_size.bit_length())]
     if cut_rows is not None:
         cut_rows.is_told = True
-    warm_up(answers.signatures[DEFAULT_SIGNATURE], sizes, longest, compiles=compiles)
+    warm_up(answers.texts, sizes, longest, compiles=compiles)
     if cut_rows is not None:
         cut_rows.reset()  # From now on, the first row that is cut gives a warning.
     batcher = Batcher(
@@ -225,16 +233,17 @@ def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> 
 def ready_text(config: ServeConfig, server: ModelServer, address: str) -> str:
     """Returns the text to print when the server is ready: the models' URLs, and a request."""
     paths = named_models(config.model)
-    lines = [f"serving {path} at {address}/v1/models/{name}" for name, path in paths.items()]
+    urls = {name: f"{address}/v1/models/{urllib.parse.quote(name)}" for name in paths}
+    lines = [f"serving {path} at {urls[name]}" for name, path in paths.items()]
     name, path = next(iter(paths.items()))
     return "\n".join(
         [
             *lines[:-1],
-            f"{lines[-1]}; Ctrl-C ends it",
+            f"{lines[-1]}; ready, Ctrl-C ends it",
             f"metrics {address}/metrics",
             example_request.curl_command(
                 tuple(server.models[name].signatures[DEFAULT_SIGNATURE].inputs),
-                f"{address}/v1/models/{name}",
+                urls[name],
                 **output_folder.results_of(path).get("example", {}),
             ),
         ]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert.data.arrays import NUMPY, Ragged, row_numbers, take_rows
+from keras_bert.data.labels import softmax
 from keras_bert.data.packing import (
     Preprocessor,
     Sequences,
@@ -85,6 +86,38 @@ class MultipleChoicePreprocessor(Preprocessor):
         xp = functions_for(texts.values)
         first = take_rows(xp, texts, xp.repeat(xp.arange(xp.size(counts)), counts))
         return Sequences(self.pairs.pack_tokens(first, choices).features, counts)
+
+
+def own_choices(choices: Sequence[str]) -> Sequence[str]:
+    """Returns the choices of a row up to the last that is not empty: what is behind it is padding.
+
+    Example:
+
+    >>> own_choices(["sat", "", "sang", ""])
+    ['sat', '', 'sang']
+    """
+    return choices[: max((number for number, text in enumerate(choices, 1) if text), default=1)]
+
+
+def choice_outputs(choices: Sequence[str], logits: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """Returns the outputs of an export for a row.
+
+    Args:
+        choices: The choices, and padding.
+        logits: The logits of the choices without padding.
+    """
+    scores = np.zeros(len(choices), "float32")
+    scores[: len(logits)] = softmax(logits)
+    ranking = np.argsort(-logits, kind="stable").tolist()
+    ranking += range(len(logits), len(choices))
+    return {
+        "choice": ranking[0],
+        "probabilities": scores.tolist(),
+        "ranked_choices": [choices[index] for index in ranking],
+        "ranked_scores": scores[ranking].tolist(),
+        "ranking": ranking,
+        "score": float(scores[ranking[0]]),
+    }
 
 
 def _flat_choices(choices: Any) -> tuple[Any, Any]:

@@ -23,6 +23,7 @@ OUTSIDE = "O"
 _LETTERS = {"M": "I", "L": "E", "U": "S", "W": "S"}
 _SPAN_LABEL = re.compile(r"O|[BIESMLUW](-.+)?", re.DOTALL)
 # Labels that look like misspelled span labels, such as `B-`, `b-PER`, `B:PER` and `PER-B`.
+_TYPED_LABEL = re.compile(r"[BIESMLUW]-.+", re.DOTALL)
 _LIKE_A_SPAN_LABEL = re.compile(r"[BIESMLUW][-_:/].*|.+[-_:/](?-i:[BI])", re.DOTALL | re.IGNORECASE)
 # `*` is a word inside or outside of a span, `(PER*` begins a span, `*)` ends it, `(PER*)` is both;
 # the asterisk of brackets may be missing.
@@ -54,6 +55,30 @@ def are_span_labels(labels: Iterable[str]) -> bool:
     """Returns whether labels encode spans (`B-PER`, `I-PER`, `O` …), as parts of speech do not."""
     labels = set(labels)
     return labels != {OUTSIDE} and all(map(_SPAN_LABEL.fullmatch, labels))
+
+
+def typed_labels(
+    labels: Iterable[str], class_names: Iterable[str], outside: str = OUTSIDE
+) -> list[str]:
+    """Returns labels that encode spans: a bare type, such as `PER`, is `I-PER`.
+
+    So adjacent words of one bare type are one span, as in IO notation.
+
+    Args:
+        labels: The labels of a sentence.
+        class_names: All labels, which determine whether `B` or `M` is a bare type.
+        outside: The label that is no type.
+
+    Example:
+
+    >>> typed_labels(["PER", "PER", "O", "B-LOC"], ["O", "PER", "B-LOC"])
+    ['I-PER', 'I-PER', 'O', 'B-LOC']
+    """
+    is_span_label = (_SPAN_LABEL if are_span_labels(class_names) else _TYPED_LABEL).fullmatch
+    return [
+        label if label == outside or (label != OUTSIDE and is_span_label(label)) else f"I-{label}"
+        for label in labels
+    ]
 
 
 def misspelled_labels(labels: Iterable[str]) -> dict[str, int]:

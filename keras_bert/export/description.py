@@ -58,6 +58,7 @@ class ExportDescription:
             SavedModel.
         max_text_bytes: The number of bytes read of each text; `None` for no limit.
         dtype: The precision of the encoder's weights and products.
+        pooling: How an embedder combines the vectors of the tokens; empty for other tasks.
     """
 
     task: str
@@ -69,6 +70,7 @@ class ExportDescription:
     sequence_length: int | None = None
     max_text_bytes: int | None = None
     dtype: str = "float32"
+    pooling: str = ""
 
     @classmethod
     def of_task(cls, task: Servable, options: ExportOptions) -> Self:
@@ -84,6 +86,7 @@ class ExportDescription:
             task.preprocessor.sequence_length if is_saved_model else None,
             options.max_text_bytes,
             options.dtype,
+            getattr(task, "pooling", ""),
         )
 
     def to_json(self) -> str:

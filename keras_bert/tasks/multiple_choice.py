@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_bert.data.adapters.choices import ChoiceAdapter, choice_columns, is_single_choice
 from keras_bert.data.adapters.reading import second_axis
-from keras_bert.data.choices import MultipleChoicePreprocessor
+from keras_bert.data.choices import MultipleChoicePreprocessor, choice_outputs, own_choices
 from keras_bert.data.columns import columns_of_rows
 from keras_bert.data.labels import softmax
 from keras_bert.layers.choice_folding import FoldChoices, UnfoldChoices
@@ -141,17 +141,12 @@ class MultipleChoice(Task):
         return answers[0] if is_single_choice(x) else answers
 
     def serving_answers(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        # A row ends with its last choice that is not empty; what is behind it is padding.
         columns = columns_of_rows(rows, self.fields)
-        counts = [
-            max((index for index, choice in enumerate(choices, 1) if choice), default=1)
-            for choices in columns["choices"]
-        ]
-        own = [choices[:count] for choices, count in zip(columns["choices"], counts, strict=True)]
-        answers = self.choose((columns["text"], own))
+        own = [own_choices(choices) for choices in columns["choices"]]
+        logits = self.predict((columns["text"], own), verbose=0)
         return [
-            _outputs(ranked, len(choices))
-            for ranked, choices in zip(answers, columns["choices"], strict=True)
+            choice_outputs(choices, row[: len(texts)])
+            for choices, texts, row in zip(columns["choices"], own, logits, strict=True)
         ]
 
     def _num_targets(self, x: Any) -> dict[str, int | None]:
@@ -174,20 +169,3 @@ def _ranked(texts: Sequence[str], probabilities: np.ndarray) -> list[dict[str, A
         {"choice": int(index), "text": texts[index], "score": float(probabilities[index])}
         for index in order
     ]
-
-
-def _outputs(ranked: Sequence[Mapping[str, Any]], num_choices: int) -> dict[str, Any]:
-    """Returns the outputs of an export for a row; choices behind the ranked ones are padding."""
-    padding = [
-        {"choice": index, "text": "", "score": 0.0} for index in range(len(ranked), num_choices)
-    ]
-    ranked = [*ranked, *padding]
-    by_index = sorted(ranked, key=lambda choice: choice["choice"])
-    return {
-        "choice": ranked[0]["choice"],
-        "probabilities": [choice["score"] for choice in by_index],
-        "ranked_choices": [choice["text"] for choice in ranked],
-        "ranked_scores": [choice["score"] for choice in ranked],
-        "ranking": [choice["choice"] for choice in ranked],
-        "score": ranked[0]["score"],
-    }

@@ -15,7 +15,7 @@ from keras_bert.data.adapters.words import WordsAdapter
 from keras_bert.data.columns import as_string, listed
 from keras_bert.data.labels import LabelRules, checked_num_classes, softmax
 from keras_bert.data.loader import BatchOptions
-from keras_bert.data.tagging_schemes import are_span_labels, entities
+from keras_bert.data.tagging_schemes import OUTSIDE, are_span_labels, entities, typed_labels
 from keras_bert.data.words import TokenClassifierPreprocessor
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import Backbone, token_pooler
@@ -180,7 +180,8 @@ class TokenClassifier(Task):
         """Predicts the entities of each text: the spans that the labels of its words encode.
 
         A label continues the entity before it if it is an `I-` or `E-` of the same type, as
-        `conlleval` reads labels.
+        `conlleval` reads labels. Adjacent words with the same bare type, such as `PER`, are one
+        entity.
 
         Args:
             x: Text or words in any form that `tag` takes.
@@ -195,7 +196,7 @@ class TokenClassifier(Task):
             sentences, lists of such lists.
 
         Raises:
-            ValueError: If the `class_names` do not encode spans.
+            ValueError: If the `class_names` do not encode spans: they have no `O`.
 
         Example:
 
@@ -205,15 +206,16 @@ class TokenClassifier(Task):
         #  {"type": "LOC", "text": "Paris", "score": 0.98, "start": 17, "end": 22}]
         ```
         """
-        if self.class_names is None or not are_span_labels(self.class_names):
+        names = self.class_names or ()
+        if not names or (OUTSIDE not in names and not are_span_labels(names)):
             raise ValueError(
-                f"The class_names are {self.class_names}; entities need names that encode spans, "
-                "such as O, B-PER and I-PER."
+                f"class_names must encode spans, such as O, B-PER and I-PER, or O and PER. "
+                f"Received: {self.class_names}. Use `tag` for one label of each word."
             )
         rows = self._read_words(x)
         tags = self._tag_rows(rows, batch_size, verbose)
         texts = [None] * len(tags) if rows.texts is None else rows.texts
-        return rows.nested([_entities(*pair) for pair in zip(tags, texts, strict=True)])
+        return rows.nested([_entities(*pair, names) for pair in zip(tags, texts, strict=True)])
 
     def _read_words(self, x: Any) -> WordsAdapter:
         rows = read_input(self.adapters, listed(x))
@@ -279,10 +281,13 @@ class TokenClassifier(Task):
         return TAGGING_REQUESTS
 
 
-def _entities(tags: Sequence[Mapping[str, Any]], text: str | None) -> list[dict[str, Any]]:
+def _entities(
+    tags: Sequence[Mapping[str, Any]], text: str | None, class_names: Sequence[str]
+) -> list[dict[str, Any]]:
     """Returns the entities of a sentence; offsets are in characters if its text is given."""
     answers = []
-    for kind, start, end in entities([tag["label"] for tag in tags]):
+    labels = typed_labels((tag["label"] for tag in tags), class_names)
+    for kind, start, end in entities(labels):
         words = tags[start:end]
         score = float(np.mean([word["score"] for word in words]))
         covered = " ".join(word["word"] for word in words)

@@ -22,7 +22,7 @@ from keras_bert.data import TextClassifierPreprocessor
 from tests.checkpoints.small_models import small_config
 from tests.small_tasks import make_text_task
 from tests.text.small_tokenizers import LETTER_TOKENS, of_tokens
-from training.serve import ServeConfig, listening
+from training.serve import ServeConfig, listening, named_models
 from training.serving.signatures import of_task, warm_up
 
 pytestmark = pytest.mark.on_tensorflow
@@ -98,6 +98,7 @@ def approximately(answers):
 @pytest.mark.on_each_backend
 def test_answers_are_those_of_the_task(server, classifier):
     _, lines, port = server
+    assert lines[0].endswith("; ready, Ctrl-C ends it\n")
     expected = approximately(classifier.serving_answers([{"text": text} for text in TEXTS]))
     assert predict(port, {"instances": TEXTS}) == (200, {"predictions": expected})
     assert predict(port, {"instances": [{"text": text} for text in TEXTS]})[1] == {
@@ -182,7 +183,7 @@ def test_addresses(server):
     assert set(signature["outputs"]) == {"label", "score", "probabilities"}
     assert [ask(port, f"/v2/health/{name}")[0] for name in ("live", "ready")] == [200, 200]
     for path, expected in {
-        "/v1/models/other": "received the model 'other'; there is model",
+        "/v1/models/other/metadata": "received the model 'other'; there is model",
         "/v1/models/model/versions/8": "the model is model, version 7",
         "/nothing": "received GET /nothing; expected POST /v1/models/NAME:predict",
     }.items():
@@ -236,6 +237,22 @@ def test_a_masked_lm_is_warmed_up_with_a_mask():
     assert [len(answer["answers"]) for answer in answers] == [5, 5, 5]
 
 
+def test_names_may_have_slashes_and_paths_equals_signs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for rate in ("1", "2"):
+        Path(f"runs/lr={rate}").mkdir(parents=True)
+        Path(f"runs/lr={rate}/model.keras").touch()
+    wildcards, files = "runs/lr=*/model.keras", "runs/lr=1/model.keras,runs/lr=2/model.keras"
+    for model, expected in {
+        "org/mini-lm=a.keras": {"org/mini-lm": "a.keras"},
+        wildcards: {"model": wildcards},
+        f"org/a={wildcards},b={files}": {"org/a": wildcards, "b": files},
+        "/missing/lr=1/a.keras": {"model": "/missing/lr=1/a.keras"},
+        "감성/1=../a=b.keras": {"감성/1": "../a=b.keras"},
+    }.items():
+        assert named_models(model) == expected
+
+
 def test_a_socket_sends_at_once_and_a_port_in_use_is_one_sentence():
     with listening("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
@@ -250,6 +267,7 @@ def test_a_socket_sends_at_once_and_a_port_in_use_is_one_sentence():
     [
         ({"port": 70_000}, "--port is 70000, expected a number below 65536"),
         ({"model": "a=b.keras,a=c.keras"}, "--model has the name 'a', expected one without"),
+        ({"model": "a/=b.keras"}, "--model has the name 'a/', expected one without"),
         ({"max_waiting_rows": 10}, "--max_waiting_rows=10 is below --max_rows=2048"),
     ],
 )

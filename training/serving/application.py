@@ -3,41 +3,83 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import urllib.parse
 from collections.abc import Awaitable, Callable
 
 import prometheus_client
 from absl import logging
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from . import openai, rest, tei
-from .rest import write_error
 from .server import JSON, ModelServer, RefusedError
 
+# In the order in which an address is looked for
 PROTOCOLS = (rest.PROTOCOL, openai.PROTOCOL, tei.PROTOCOL)
 
 
-def application(server: ModelServer) -> Starlette:
-    """Returns the ASGI application of a server."""
+def application(server: ModelServer, *, is_local: bool = True) -> ASGIApp:
+    """Returns the ASGI application of a server.
+
+    Args:
+        server: The server.
+        is_local: Whether it listens to this machine only.
+    """
 
     async def metrics(request: Request) -> Response:
         content_type = {"Content-Type": prometheus_client.CONTENT_TYPE_LATEST}
         return Response(server.metrics.text(), headers=content_type)
 
-    return Starlette(
-        routes=[
-            *(route for protocol in PROTOCOLS for route in protocol.routes(server)),
-            # As in the protocol V2 of KServe and Triton
-            Route("/v2/health/live", _health("live")),
-            Route("/v2/health/ready", _health("ready")),
-            Route("/metrics", metrics),
-        ],
-        exception_handlers={HTTPException: _http_error, Exception: _internal_error},
-    )
+    routes = [
+        *(route for protocol in PROTOCOLS for route in protocol.routes(server)),
+        # As in the protocol V2 of KServe and Triton
+        Route("/v2/health/live", _health("live")),
+        Route("/v2/health/ready", _health("ready")),
+        Route("/metrics", metrics),
+    ]
+    handlers = {HTTPException: _http_error, Exception: _internal_error}
+    answer = Starlette(routes=routes, exception_handlers=handlers)
+
+    async def answer_own_clients(scope: Scope, receive: Receive, send: Send) -> None:
+        reason = _reason_against_page(scope, is_local) if scope["type"] == "http" else ""
+        own = _write_error(scope["path"], RefusedError(403, reason)) if reason else answer
+        await own(scope, receive, send)
+
+    return answer_own_clients
+
+
+def _reason_against_page(scope: Scope, is_local: bool) -> str:
+    """Returns why a request comes from a page of another site; empty if it does not.
+
+    Browsers let every page send requests to this machine. They name its site in `Origin`; or, if
+    the page lets its own name point to this machine, in `Host`.
+    """
+    headers = Headers(scope=scope)
+    host, origin = headers.get("host", ""), headers.get("origin")
+    if origin is not None and origin.rpartition("//")[2].lower() != host.lower():
+        return f"the request is from a page of {origin[:200]}; expected none of another site"
+    if is_local and host and not _is_local(host):
+        return (
+            f"Host is {host[:200]!r}; the server listens to this machine only, and expects "
+            "localhost or an IP address. A proxy must send one of these as Host"
+        )
+    return ""
+
+
+def _is_local(host: str) -> bool:
+    """Returns whether a host, with or without its port, is localhost or an IP address."""
+    try:
+        name = urllib.parse.urlsplit(f"//{host}").hostname or ""
+        return name.rpartition(".")[2] == "localhost" or bool(ipaddress.ip_address(name))
+    except ValueError:
+        return False
 
 
 def _health(name: str) -> Callable[[Request], Awaitable[Response]]:
@@ -48,8 +90,10 @@ def _health(name: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
+    if isinstance(error, RefusedError):
+        return _write_error(request.url.path, error)
     message = error.detail
-    if error.status_code == 404 and message == "Not Found":
+    if error.status_code == 404:
         examples = ", ".join(protocol.example for protocol in PROTOCOLS)
         message = (
             f"received {request.method} {request.url.path}; expected {examples}, GET /v1/models, "
@@ -58,9 +102,16 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
     if error.status_code == 405:
         allowed = (error.headers or {})["Allow"]
         message = f"received {request.method} for {request.url.path}; expected {allowed}"
-    return write_error(RefusedError(error.status_code, message, error.headers))
+    return _write_error(request.url.path, RefusedError(error.status_code, message, error.headers))
 
 
 async def _internal_error(request: Request, error: Exception) -> Response:
     logging.error("%s: %r", request.url.path, error)
-    return write_error(RefusedError(500, f"{type(error).__name__}: {error}"))
+    message = f"{type(error).__name__}: {error}"
+    return _write_error(request.url.path, RefusedError(500, message))
+
+
+def _write_error(path: str, error: RefusedError) -> Response:
+    """Writes an error in the format of the protocol that has the address."""
+    protocol = next(each for each in PROTOCOLS if each.addresses.match(path))
+    return protocol.write_error(error)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from .signatures import BATCH_CHARACTERS, Row
+from .signatures import BATCH_CHARACTERS, CHOICES, Row
 
 # Characters of text that an id stands for
 _CHARACTERS_OF_ID = 4
@@ -55,6 +55,7 @@ class _WaitingRow:
         signature: The name of the signature that answers it.
         row: Its inputs.
         length: Its length in characters.
+        texts: The number of texts in it: a choice costs as much as a row.
         since: The time at which it arrived.
     """
 
@@ -64,6 +65,7 @@ class _WaitingRow:
     signature: str
     row: Row
     length: int
+    texts: int
     since: float
 
 
@@ -97,7 +99,8 @@ class Batcher:
     Args:
         answer: Returns the answers of a signature, by name, to rows.
         threads: The number of threads.
-        batch_size: The largest number of rows in a batch.
+        batch_size: The largest number of rows in a batch; of rows of several texts, such as
+            choices, the largest number of texts, or a single row.
         max_waiting: The largest number of rows that wait.
         report: Called after each batch.
     """
@@ -111,9 +114,10 @@ class Batcher:
         max_waiting: int,
         report: Callable[[BatchReport], None] = lambda report: None,
     ) -> None:
+        self.num_threads = threads
+        self.batch_size = batch_size
+        self.max_waiting = max_waiting
         self._answer = answer
-        self._batch_size = batch_size
-        self._max_waiting = max_waiting
         self._report = report
         self._max_long = max(1, threads - 1)
         self._changed = threading.Condition()
@@ -149,10 +153,10 @@ class Batcher:
         with self._changed:
             if self._closed:
                 raise QueueFullError("the server is shutting down")
-            if self._waiting + len(rows) > self._max_waiting:
+            if self._waiting + len(rows) > self.max_waiting:
                 raise QueueFullError(
                     f"{self._waiting} rows are waiting, and the request has {len(rows)}; at most "
-                    f"{self._max_waiting} may wait. Try again later."
+                    f"{self.max_waiting} may wait. Try again later."
                 )
             for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
                 shapes = tuple(_shape(value) for value in row.values())
@@ -161,7 +165,7 @@ class Batcher:
                 turn = (self._taken + index, self._number)
                 heapq.heappush(
                     self._groups.setdefault(key, []),
-                    _WaitingRow(turn, request, index, signature, row, length, now),
+                    _WaitingRow(turn, request, index, signature, row, length, _num_texts(row), now),
                 )
             self._waiting += len(rows)
             self._changed.notify_all()
@@ -222,15 +226,18 @@ class Batcher:
     def _pop_batch(self, rows: list[_WaitingRow]) -> list[_WaitingRow]:
         """Removes the rows of a batch from a group."""
         batch: list[_WaitingRow] = []
-        characters = 0
-        while rows and len(batch) < self._batch_size:
+        characters = texts = 0
+        while rows:
             if batch and characters + rows[0].length > BATCH_CHARACTERS:
+                break
+            if batch and texts + rows[0].texts > self.batch_size:
                 break
             row = heapq.heappop(rows)
             if row.request.future.done():  # no longer counted as waiting
                 continue
             row.request.waiting -= 1
             characters += row.length
+            texts += row.texts
             batch.append(row)
         self._waiting -= len(batch)
         self._taken += len(batch)
@@ -274,6 +281,16 @@ class Batcher:
             request.remaining = -1
         if is_first and request.future.set_running_or_notify_cancel():
             request.future.set_exception(error)
+
+
+def _num_texts(row: Row) -> int:
+    """Returns the number of texts in a row: 1, or that of its choices, as texts or as ids."""
+    lists = (
+        value
+        for name, value in row.items()
+        if isinstance(value, list) and value and (name == CHOICES or isinstance(value[0], list))
+    )
+    return max(map(len, lists), default=1)
 
 
 def _length(value: Any) -> int:

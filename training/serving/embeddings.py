@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from keras_bert.text.tokenizer import Tokenizer
 
-from .fields import RequestError, check_number, described, read_text
+from .fields import MAX_BYTES_OF_NUMBER, RequestError, check_number, described, read_text
 from .models import OF_IDS, LoadedModel
 from .server import ModelServer
 
@@ -30,6 +30,7 @@ class EmbeddingRequest:
         dimensions: How many elements of each vector to return, the first ones; `None` for all.
         normalize: Whether to scale vectors to unit norm.
         truncate: Whether to cut inputs that are too long, instead of raising an error.
+        bytes_per_number: Maximum bytes of an element in the answer.
     """
 
     inputs: Sequence[str | list[int]]
@@ -37,6 +38,7 @@ class EmbeddingRequest:
     dimensions: int | None = None
     normalize: bool = True
     truncate: bool = False
+    bytes_per_number: int = MAX_BYTES_OF_NUMBER
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +72,7 @@ def read_inputs(max_rows: int) -> Any:
                 f"{name} is {described(value)}; expected a string, token ids, or a list of one or "
                 "more of these",
                 name,
+                is_empty=value == [],
             )
         if type(value[0]) is int:
             return [_read_ids(value, name)], True
@@ -91,7 +94,8 @@ def _read_ids(value: list[Any], name: str) -> list[int]:
                 f"{name}[{index}] is {described(token)}; expected a token id", name.split("[")[0]
             )
     if not value:
-        raise RequestError(f"{name} is an empty list; expected token ids", name.split("[")[0])
+        message = f"{name} is an empty list; expected token ids"
+        raise RequestError(message, name.split("[")[0], is_empty=True)
     return value
 
 
@@ -103,9 +107,16 @@ async def embed(
     Raises:
         RequestError: If an input is too long and may not be cut, an id is not in the vocabulary, or
             the model cannot return vectors with these dimensions or this norm.
-        RefusedError: As in `ModelServer.compute`.
+        RefusedError: As in `ModelServer.compute`, and if the answer may be too large.
     """
     inputs, field = options.inputs, options.field
+    dimensions = options.dimensions or model.embedding_dim
+    if dimensions > model.embedding_dim:
+        raise RequestError(
+            f"dimensions is {dimensions}; the vectors of the model have {model.embedding_dim}",
+            "dimensions",
+        )
+    server.check_size(len(inputs), dimensions * options.bytes_per_number)
     vectors: list[Any] = [None] * len(inputs)
     num_tokens, cut = 0, []
     of_text = [index for index, one in enumerate(inputs) if isinstance(one, str)]
@@ -159,11 +170,6 @@ def _check_ids(
 
 def _scaled(vectors: np.ndarray, options: EmbeddingRequest) -> np.ndarray:
     """Returns vectors with the requested dimensions and norm."""
-    if options.dimensions is not None and options.dimensions > vectors.shape[1]:
-        raise RequestError(
-            f"dimensions is {options.dimensions}; the vectors of the model have {vectors.shape[1]}",
-            "dimensions",
-        )
     norms = np.linalg.norm(vectors, axis=1)
     is_unit = bool(np.all(np.abs(norms - 1) < _TOLERANCE))
     if not options.normalize and is_unit:

@@ -9,6 +9,8 @@ import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
+import numpy as np
+
 from keras_bert.text.characters import check_characters
 
 from ..readers.values import excerpt
@@ -22,15 +24,24 @@ _JSON_TYPES: dict[type, str] = {
     dict: "an object",
     type(None): "null",
 }
-_MAX_BYTES_OF_ANSWER = 32 * 2**20
+MAX_BYTES_OF_ANSWER = 64 * 2**20
+# Maximum bytes of a number in an answer, such as -0.000123456789 and a comma
+MAX_BYTES_OF_NUMBER = 16
 
 
 class RequestError(ValueError):
-    """Raised for a request that is malformed; the message says what was received and expected."""
+    """Raised for a request that is malformed; the message says what was received and expected.
 
-    def __init__(self, message: str, field: str = "") -> None:
+    Args:
+        message: The message.
+        field: The name of the malformed field.
+        is_empty: Whether the field has no elements, for which protocols have an error of its own.
+    """
+
+    def __init__(self, message: str, field: str = "", *, is_empty: bool = False) -> None:
         super().__init__(message)
         self.field = field
+        self.is_empty = is_empty
 
 
 def read_object(body: bytes, example: str) -> dict[str, Any]:
@@ -63,13 +74,13 @@ class Field:
 
 
 def read_fields(request: Mapping[str, Any], fields: Mapping[str, Field]) -> dict[str, Any]:
-    """Reads the fields of an object, and refuses others.
+    """Reads the fields of an object, and refuses others. A field that is null is not given.
 
     Raises:
         RequestError: If a field is missing, unknown or malformed.
     """
-    for name in request:
-        if name not in fields:
+    for name, value in request.items():
+        if name not in fields and value is not None:
             raise RequestError(
                 f"{excerpt(name)} is not supported; expected {', '.join(fields)}", name
             )
@@ -122,9 +133,16 @@ def read_texts(value: Any, name: str) -> list[str]:
     """Reads a list of one or more strings."""
     if not isinstance(value, list) or not value:
         raise RequestError(
-            f"{name} is {described(value)}; expected a list of one or more strings", name
+            f"{name} is {described(value)}; expected a list of one or more strings",
+            name,
+            is_empty=value == [],
         )
     return [read_text(text, f"{name}[{index}]") for index, text in enumerate(value)]
+
+
+def read_names(value: Any, name: str) -> list[str]:
+    """Reads a list of strings, which may be empty."""
+    return read_texts(value, name) if value != [] else []
 
 
 def one_of(*names: str) -> Callable[[Any, str], Any]:
@@ -152,16 +170,34 @@ def encoded(content: Any) -> bytes:
     """Returns the JSON of an answer.
 
     Raises:
-        RequestError: If it has more than 32 MiB.
+        RequestError: If it has more than 64 MiB.
         ValueError: If a number is not finite.
     """
-    body = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
-    if len(body) > _MAX_BYTES_OF_ANSWER:
+    body = _json(content).encode()
+    if len(body) > MAX_BYTES_OF_ANSWER:
         raise RequestError(
-            f"the answer has {len(body)} bytes; expected at most {_MAX_BYTES_OF_ANSWER}: send "
+            f"the answer has {len(body)} bytes; expected at most {MAX_BYTES_OF_ANSWER}: send "
             "fewer or shorter rows"
         )
     return body
+
+
+def _json(value: Any) -> str:
+    """Returns JSON, in which a number is the shortest that reads back as the same float32."""
+    if isinstance(value, dict):
+        items = (f"{_json(str(name))}:{_json(item)}" for name, item in value.items())
+        return "{" + ",".join(items) + "}"
+    is_list = isinstance(value, (list, np.ndarray))
+    first = value[0] if is_list and len(value) else value
+    if isinstance(first, (float, np.floating)):
+        numbers = np.atleast_1d(np.asarray(value, "float32"))
+        if not np.all(np.isfinite(numbers)):
+            raise ValueError("a number is not finite")
+        text = ",".join(map(str, numbers))
+        return f"[{text}]" if is_list else text
+    if is_list:
+        return "[" + ",".join(map(_json, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _parsed(body: bytes) -> Any:

@@ -17,16 +17,18 @@ from .signatures import (
     CHOICES,
     DEFAULT_SIGNATURE,
     IDS_SIGNATURE,
+    TEXT_PAIR,
     Row,
     Signature,
+    of_choices_of_saved_model,
+    of_choices_of_task,
     of_saved_model,
     of_task,
     of_token_ids,
 )
 
 # The names of signatures that clients do not see
-COUNTED, OF_IDS = "counted", "of_ids"
-TEXT_PAIR = "text_pair"
+COUNTED, OF_IDS, OF_CHOICES = "counted", "of_ids", "of_choices"
 # The methods of tasks that read long texts in windows
 _IN_WINDOWS = ("tag", "answer")
 
@@ -87,20 +89,29 @@ class Answers:
         verb: The method of its task that answers as it does, such as `classify`.
         signatures: What answers, by name.
         of_ids: What answers rows of `token_ids`, for embedders.
+        of_choices: What answers rows of a `text` with one of its choices, for multiple choice. (Not
+            for ensembles, which average the probabilities among all choices.)
         limits: How much of its texts it reads.
         class_names: The labels in the order of their ids; empty for a regression, and for tasks
             without classes.
-        text_pairs: Whether a row may have, or must have, a second text: `""`, `"optional"` or
-            `"required"`.
+        text_pairs: Whether a row may have, or must have, a second text: `""`, `"optional"` (if it
+            is unknown whether the model was trained on pairs) or `"required"`.
+        multi_label: Whether several of the labels may apply to a row.
+        embedding_dim: The number of elements of an embedder's vectors; otherwise 0.
+        pooling: How an embedder combines the vectors of the tokens.
         dtype: The precision of the encoder's weights and products.
     """
 
     verb: str
     signatures: Mapping[str, Signature]
     of_ids: Signature | None
+    of_choices: Signature | None
     limits: TextLimits
     class_names: tuple[str, ...] = ()
     text_pairs: str = ""
+    multi_label: bool = False
+    embedding_dim: int = 0
+    pooling: str = ""
     dtype: str = "float32"
 
     @property
@@ -112,17 +123,21 @@ class Answers:
         """Computes a batch.
 
         Args:
-            signature: The name of one of the `signatures`; `COUNTED` for `serving_default` with
-                the values of `TextLimits.count`, or `OF_IDS`.
+            signature: The name of one of the `signatures`; `OF_IDS`, `OF_CHOICES`, or `COUNTED` for
+                `serving_default` with the values of `TextLimits.count`.
             rows: The rows.
         """
         if signature == COUNTED:
             answers = self.signatures[DEFAULT_SIGNATURE].answer(rows)
             counts = self.limits.count(rows)
             return [{**a, **count} for a, count in zip(answers, counts, strict=True)]
-        if signature == OF_IDS and self.of_ids is not None:
-            return self.of_ids.answer(rows)
-        return self.signatures[signature].answer(rows)
+        others = {OF_IDS: self.of_ids, OF_CHOICES: self.of_choices}
+        return (others.get(signature) or self.signatures[signature]).answer(rows)
+
+    @property
+    def texts(self) -> Signature:
+        """What answers texts, to warm it up."""
+        return self.of_choices or self.signatures[DEFAULT_SIGNATURE]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -146,20 +161,36 @@ def answers_of_saved_model(served: Any) -> Answers:
     """Returns the answers of a `keras_bert.export.ServedModel`."""
     description = served.description
     signatures = of_saved_model(served)
+    outputs = signatures[DEFAULT_SIGNATURE].outputs
     length = None if description.verb in _IN_WINDOWS else description.sequence_length
     return Answers(
         verb=description.verb,
         signatures=signatures,
         of_ids=signatures[IDS_SIGNATURE] if description.verb == "embed" else None,
+        of_choices=of_choices_of_saved_model(served)
+        if description.task == "MultipleChoice"
+        else None,
         limits=TextLimits(served.tokenizer, length, description.max_text_bytes),
         class_names=description.class_names,
         text_pairs="required" if TEXT_PAIR in description.fields else "",
+        multi_label="num_labels" in outputs,
+        embedding_dim=outputs["embedding"].shape[1] if description.verb == "embed" else 0,
+        pooling=description.pooling,
         dtype=description.dtype,
     )
 
 
-def answers_of_task(task: Any, fields: Sequence[str]) -> Answers:
-    """Returns the answers of a task."""
+def answers_of_task(
+    task: Any, fields: Sequence[str], optional_fields: Sequence[str] | None = None
+) -> Answers:
+    """Returns the answers of a task.
+
+    Args:
+        task: The task.
+        fields: The fields of a row.
+        optional_fields: The fields that a row may have besides; by default the task's.
+    """
+    optional = task.optional_fields if optional_fields is None else optional_fields
     preprocessor = task.preprocessor
     length = None if task.verb in _IN_WINDOWS else preprocessor.sequence_length
     names = getattr(task, "class_names", None)
@@ -169,8 +200,18 @@ def answers_of_task(task: Any, fields: Sequence[str]) -> Answers:
         verb=task.verb,
         signatures=of_task(task, fields),
         of_ids=of_token_ids(task) if task.verb == "embed" else None,
+        of_choices=of_choices_of_task(task)
+        if task.verb == "choose" and not hasattr(task, "members")
+        else None,
         limits=TextLimits(preprocessor.tokenizer, length),
         class_names=tuple(map(str, names or ())),
-        text_pairs="optional" if TEXT_PAIR in task.optional_fields else "",
+        text_pairs="required"
+        if TEXT_PAIR in fields
+        else "optional"
+        if TEXT_PAIR in optional
+        else "",
+        multi_label=getattr(task, "multi_label", False),
+        embedding_dim=task.backbone.config.hidden_dim if task.verb == "embed" else 0,
+        pooling=getattr(task, "pooling", ""),
         dtype=task.compute_dtype,
     )

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
+import re
 from typing import Any
 
 from starlette.requests import Request
@@ -36,21 +38,22 @@ def _routes(server: ModelServer) -> list[Route]:
                 400, f"{model.name} answers to {model.verb!r} and not to 'embed'", field="model"
             )
         inputs, _ = request_fields["input"]
-        answer = await embed(
-            server, request, model, EmbeddingRequest(inputs, "input", request_fields["dimensions"])
-        )
-        vectors: list[Any] = (
-            [base64.b64encode(vector.tobytes()).decode() for vector in answer.vectors]
-            if request_fields["encoding_format"] == "base64"
-            else answer.vectors.tolist()
-        )
+        options = EmbeddingRequest(inputs, "input", request_fields["dimensions"])
+        is_base64 = request_fields["encoding_format"] == "base64"
+        if is_base64:  # 4 characters for 3 bytes
+            options = dataclasses.replace(options, bytes_per_number=6)
+        answer = await embed(server, request, model, options)
         data = [
-            {"object": "embedding", "index": index, "embedding": vector}
-            for index, vector in enumerate(vectors)
+            {
+                "object": "embedding",
+                "index": index,
+                "embedding": base64.b64encode(vector).decode() if is_base64 else vector,
+            }
+            for index, vector in enumerate(answer.vectors)
         ]
         usage = {"prompt_tokens": answer.num_tokens, "total_tokens": answer.num_tokens}
         content = {"object": "list", "data": data, "model": model.name, "usage": usage}
-        return respond(lambda: encoded(content))
+        return await respond(lambda: encoded(content))
 
     async def models(request: Request) -> Response:
         data = [described_model(model) for model in server.models.values()]
@@ -60,9 +63,6 @@ def _routes(server: ModelServer) -> list[Route]:
         server.post("/v1/embeddings", embeddings, _write_error),
         Route("/v1/models", models),
     ]
-
-
-PROTOCOL = Protocol(_routes, "POST /v1/embeddings")
 
 
 def described_model(model: LoadedModel) -> dict[str, Any]:
@@ -77,12 +77,15 @@ def described_model(model: LoadedModel) -> dict[str, Any]:
 
 def _write_error(error: RefusedError) -> Response:
     kind = "invalid_request_error" if error.status_code < 500 else "server_error"
-    is_unknown = error.status_code == 404
+    is_unknown = error.status_code == 404 and error.field == "model"
     content = {
         "message": error.detail,
         "type": kind,
-        "param": "model" if is_unknown else error.field or None,
+        "param": error.field or None,
         "code": "model_not_found" if is_unknown else None,
     }
     encoded_error = json.dumps({"error": content}, ensure_ascii=False).encode("utf-8", "replace")
     return Response(encoded_error, error.status_code, headers=error.headers, media_type=JSON)
+
+
+PROTOCOL = Protocol(_routes, re.compile("/v1(/|$)"), _write_error, "POST /v1/embeddings")

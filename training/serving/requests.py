@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .fields import RequestError, described, encoded, read_object, read_text
@@ -66,48 +66,35 @@ def read_request(body: bytes, signatures: Mapping[str, Signature], max_rows: int
     return PredictRequest(name, rows, is_columns)
 
 
-def write_answer(request: PredictRequest, answers: Sequence[Row], count: str = "") -> bytes:
-    """Returns the JSON of an answer.
+def write_answer(request: PredictRequest, answers: Sequence[Row]) -> bytes:
+    """Returns the JSON of an answer, in which the lists of an output have the same length.
 
     Args:
         request: The request.
         answers: The outputs of each row.
-        count: The output with the length of each row's lists, to pad them; empty for no padding.
 
     Raises:
-        RequestError: If the JSON has more than 32 MiB.
+        RequestError: If the JSON has more than 64 MiB.
         ValueError: If a number is not finite.
     """
-    if count:
-        answers = _filled_up(answers, count)
     names = sorted(answers[0])
-    is_bare = len(names) == 1
+    columns = {name: _padded([answer[name] for answer in answers]) for name in names}
     if request.is_columns:
-        columns: Any = {name: [answer[name] for answer in answers] for name in names}
-        content = {"outputs": columns[names[0]] if is_bare else columns}
-    else:
-        content = {"predictions": [a[names[0]] for a in answers] if is_bare else list(answers)}
-    return encoded(content)
+        return encoded({"outputs": columns[names[0]] if len(names) == 1 else columns})
+    if len(names) == 1:
+        return encoded({"predictions": columns[names[0]]})
+    rows = zip(*columns.values(), strict=True)
+    return encoded({"predictions": [dict(zip(names, row, strict=True)) for row in rows]})
 
 
-def _filled_up(answers: Sequence[Row], count: str) -> list[Row]:
-    """Cuts the lists of each row to the length `count`, and pads them to the longest row's."""
-    longest = max(answer[count] for answer in answers)
-    fillers = {
-        name: _FILLER[type(value[0])]
-        for answer in answers
-        for name, value in answer.items()
-        if isinstance(value, list) and value
-    }
-    return [
-        {
-            name: value[: answer[count]] + [fillers.get(name)] * (longest - answer[count])
-            if isinstance(value, list)
-            else value
-            for name, value in answer.items()
-        }
-        for answer in answers
-    ]
+def _padded(values: list[Any]) -> list[Any]:
+    """Pads lists of strings or of numbers to the longest one."""
+    lists = [value for value in values if isinstance(value, list)]
+    filler = next((_FILLER.get(type(value[0])) for value in lists if value), None)
+    if filler is None:
+        return values
+    longest = max(map(len, lists))
+    return [[*value, *[filler] * (longest - len(value))] for value in values]
 
 
 def _rows_of_instances(instances: Any, inputs: Mapping[str, Tensor], max_rows: int) -> list[Row]:
@@ -116,32 +103,19 @@ def _rows_of_instances(instances: Any, inputs: Mapping[str, Tensor], max_rows: i
             f"instances is {described(instances)}; expected a list of one or more rows"
         )
     only = next(iter(inputs)) if len(inputs) == 1 else None
-    _check_number(instances, max_rows)
-    for name in _lists_of_texts(inputs):
-        _check_number(
-            [x.get(name) if isinstance(x, dict) else x for x in instances], max_rows, name
-        )
-    rows: list[Row] = []
+    columns: dict[str, list[Any]] = {name: [] for name in inputs}
     for index, instance in enumerate(instances):
-        where = f"instances[{index}]"
         is_object = isinstance(instance, dict) and instance.keys() != {"b64"}
-        if only is not None and not is_object:
-            rows.append({only: _value(instance, inputs[only], where)})
-            continue
-        if not isinstance(instance, dict) or instance.keys() != inputs.keys():
-            has = _names(instance) if is_object else described(instance)
+        row = instance if is_object or only is None else {only: instance}
+        if not isinstance(row, dict) or row.keys() != inputs.keys():
+            has = f"has {_names(row)}" if is_object else f"is {described(instance)}"
             raise RequestError(
-                f"{where} {'has' if is_object else 'is'} {has}; expected an object of "
-                f"{', '.join(inputs)}" + (", or its value alone" if only else "")
+                f"instances[{index}] {has}; expected an object of {', '.join(inputs)}"
+                + (", or its value alone" if only else "")
             )
-        rows.append(
-            {
-                name: _value(instance[name], tensor, f"{where}.{name}")
-                for name, tensor in inputs.items()
-            }
-        )
-    _check_shapes(rows, lambda index, name: f"{name} of instances[{index}]")
-    return rows
+        for name, values in columns.items():
+            values.append(row[name])
+    return _rows(columns, inputs, max_rows, "instances[{1}]" if only else "instances[{1}].{0}")
 
 
 def _rows_of_columns(columns: Any, inputs: Mapping[str, Tensor], max_rows: int) -> list[Row]:
@@ -163,18 +137,33 @@ def _rows_of_columns(columns: Any, inputs: Mapping[str, Tensor], max_rows: int) 
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise RequestError(f"the inputs differ in their number of rows: {lengths}")
-    number = next(iter(lengths.values()))
+    return _rows(columns, inputs, max_rows, "inputs.{0}[{1}]")
+
+
+def _rows(
+    columns: Mapping[str, list[Any]], inputs: Mapping[str, Tensor], max_rows: int, place: str
+) -> list[Row]:
+    """Reads rows of columns; `place` is the format of the place of a value by name and index."""
+    number = len(next(iter(columns.values())))
     _check_number(range(number), max_rows)
     for name in _lists_of_texts(inputs):
         _check_number(columns[name], max_rows, name)
     rows = [
         {
-            name: _value(columns[name][index], tensor, f"inputs.{name}[{index}]")
+            name: _value(columns[name][index], tensor, place.format(name, index))
             for name, tensor in inputs.items()
         }
         for index in range(number)
     ]
-    _check_shapes(rows, lambda index, name: f"inputs.{name}[{index}]")
+    for name, first in rows[0].items():
+        # The lists of an input have the same length in all rows, as a tensor requires.
+        for index, row in enumerate(rows):
+            if isinstance(first, list) and len(row[name]) != len(first):
+                raise RequestError(
+                    f"{place.format(name, index)} has {len(row[name])} elements, and "
+                    f"{place.format(name, 0)} has {len(first)}; expected as many in all rows of a "
+                    "request: fill them up with empty strings, or with the id of [PAD]"
+                )
     return rows
 
 
@@ -189,20 +178,6 @@ def _check_number(rows: Sequence[Any], max_rows: int, name: str = "") -> None:
     if number > max_rows:
         texts = f"{name} of {number} texts in all" if name else f"{number} rows"
         raise RequestError(f"the request has {texts}; expected at most {max_rows}")
-
-
-def _check_shapes(rows: Sequence[Row], place: Callable[[int, str], str]) -> None:
-    """Checks that the lists of an input have the same length in all rows, as a tensor requires."""
-    for name, first in rows[0].items():
-        if not isinstance(first, list):
-            continue
-        for index, row in enumerate(rows):
-            if len(row[name]) != len(first):
-                raise RequestError(
-                    f"{place(index, name)} has {len(row[name])} elements, and {place(0, name)} has "
-                    f"{len(first)}; expected as many in all rows of a request: fill them up with "
-                    "empty strings, or with the id of [PAD]"
-                )
 
 
 def _value(value: Any, tensor: Tensor, where: str, axis: int = 1) -> Any:

@@ -8,28 +8,35 @@ and `json_tensor.cc`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from .fields import MAX_BYTES_OF_NUMBER
 from .models import LoadedModel
 from .openai import described_model
 from .requests import read_request, write_answer
 from .server import JSON, ModelServer, Protocol, RefusedError, respond
-from .signatures import Signature, Tensor
+from .signatures import CHOICES, DEFAULT_SIGNATURE, Signature, Tensor
 
 
 def _routes(server: ModelServer) -> list[Route]:
     async def predict(request: Request, body: bytes) -> Response:
         model = _model(server, request)
         content = read_request(body, model.signatures, server.max_rows)
-        answers = await server.compute(request, model, content.signature, content.rows)
-        count = model.signatures[content.signature].count
-        return respond(lambda: write_answer(content, answers, count))
+        numbers = model.embedding_dim or len(model.class_names)
+        server.check_size(len(content.rows), numbers * MAX_BYTES_OF_NUMBER)
+        inputs = model.signatures[content.signature].inputs
+        is_default = content.signature == DEFAULT_SIGNATURE
+        if is_default and inputs.keys() == {"text", CHOICES}:
+            answers = await server.answer_choices(request, model, content.rows)
+        else:
+            answers = await server.compute(request, model, content.signature, content.rows)
+        return await respond(lambda: write_answer(content, answers))
 
     async def status(request: Request) -> Response:
         model = _model(server, request)
@@ -46,26 +53,16 @@ def _routes(server: ModelServer) -> list[Route]:
             {"model_spec": spec, "metadata": {"signature_def": {"signature_def": signatures}}}
         )
 
-    register_url_convertor("model", _ModelName())
     model = "/v1/models/{name:model}"
     return [
         route
-        for prefix in (model, f"{model}/versions/{{version}}")
+        for prefix in (f"{model}/versions/{{version}}", model)
         for route in (
             server.post(f"{prefix}:predict", predict, write_error),
             Route(f"{prefix}/metadata", metadata),
             Route(prefix, status),
         )
     ]
-
-
-PROTOCOL = Protocol(_routes, "POST /v1/models/NAME:predict")
-
-
-class _ModelName(StringConvertor):
-    """A name in an address, up to the colon before a verb."""
-
-    regex = "[^/:]+"
 
 
 def _model(server: ModelServer, request: Request) -> LoadedModel:
@@ -108,3 +105,12 @@ def _metadata(signature: Signature) -> dict[str, Any]:
 
 def _json(content: Any) -> Response:
     return Response(json.dumps(content, indent=1), media_type=JSON)
+
+
+# (At the state of a model, which OpenAI's clients ask for too, errors are OpenAI's.)
+PROTOCOL = Protocol(
+    _routes,
+    re.compile("/v1/models/.+(:|/versions/|/metadata$)"),
+    write_error,
+    "POST /v1/models/NAME:predict",
+)

@@ -11,17 +11,21 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from absl import logging
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from keras_bert.data.choices import choice_outputs, own_choices
+
 from .batching import QueueFullError
-from .fields import RequestError
+from .fields import MAX_BYTES_OF_ANSWER, RequestError
 from .metrics import Metrics
-from .models import COUNTED, LoadedModel
-from .signatures import Row
+from .models import COUNTED, OF_CHOICES, LoadedModel
+from .signatures import CHOICES, DEFAULT_SIGNATURE, TEXT_PAIR, Row, as_text
 
 _SECONDS_FOR_BODY = 60.0
 # Maximum bytes of all requests that are being read or wait
@@ -30,8 +34,10 @@ _MAX_BYTES_IN_MEMORY = 256 * 2**20
 _READ_BEFORE_REFUSAL = 8
 _CLIENT_CLOSED_REQUEST = 499
 JSON = "application/json"
-# Header with the indices of the texts that were cut, if the client allows cutting
-_CUT_HEADER = "X-Truncated-Inputs"
+# Headers with the indices of the texts that were cut, and their number
+_CUT_HEADER, _CUT_COUNT_HEADER = "X-Truncated-Inputs", "X-Truncated-Count"
+# Maximum indices in a header: clients and proxies refuse headers of some 4,000 bytes
+_MAX_CUT_INDICES = 100
 
 
 class RefusedError(HTTPException):
@@ -43,9 +49,12 @@ class RefusedError(HTTPException):
         message: str,
         headers: Mapping[str, str] | None = None,
         field: str = "",
+        *,
+        is_empty: bool = False,
     ) -> None:
         super().__init__(status, message, headers)
         self.field = field
+        self.is_empty = is_empty
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,11 +63,30 @@ class Protocol:
 
     Args:
         routes: Returns its routes for a server.
+        addresses: The pattern at the beginning of its addresses, and of unknown ones like these.
+        write_error: Writes an error in its format.
         example: Its most frequent request, for the error message at an unknown address.
     """
 
     routes: Callable[[ModelServer], list[Route]]
+    addresses: re.Pattern[str]
+    write_error: Callable[[RefusedError], Response]
     example: str
+
+
+class _ModelName(Convertor[str]):
+    """A name in an address, up to the colon before a verb; it may have slashes."""
+
+    regex = "[^:]+"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("model", _ModelName())
 
 
 class BodyReader:
@@ -153,7 +181,7 @@ class ModelServer:
                 async with self._reader.body(request) as body:
                     response = await answer(request, body)
             except RequestError as error:
-                response = write_error(RefusedError(400, str(error), field=error.field))
+                response = write_error(RefusedError(400, str(error), **vars(error)))
             except RefusedError as error:
                 response = write_error(error)
             name = request.state.model
@@ -171,7 +199,9 @@ class ModelServer:
         """
         if name not in self.models:
             raise RefusedError(
-                404, f"received the model {name[:200]!r}; there is {', '.join(self.models)}"
+                404,
+                f"received the model {name[:200]!r}; there is {', '.join(self.models)}",
+                field="model",
             )
         request.state.model = name
         return self.models[name]
@@ -180,24 +210,25 @@ class ModelServer:
         self,
         request: Request,
         purpose: str,
-        fits: Callable[[LoadedModel], bool] = lambda model: True,
+        reason_against: Callable[[LoadedModel], str] = lambda model: "",
     ) -> LoadedModel:
         """Returns the model that the address names, or otherwise the only one that fits.
 
         Args:
             request: A request to an address with or without `name` in its path.
             purpose: The required capability of the model, for messages.
-            fits: Returns whether a model has that capability.
+            reason_against: Returns why a model does not have that capability; empty if it has.
 
         Raises:
             RefusedError: If no model fits, or several do and the address names none.
         """
         name, path = request.path_params.get("name"), request.url.path
         models = list(self.models.values()) if name is None else [self.model(request, name)]
-        fitting = [model for model in models if fits(model)]
+        reasons = {model.name: reason_against(model) for model in models}
+        fitting = [model for model in models if not reasons[model.name]]
         if not fitting:
-            methods = ", ".join(f"the method of {model.name} is {model.verb}" for model in models)
-            raise RefusedError(424, f"{path} needs a model with {purpose}; {methods}")
+            why = ", ".join(f"{name} {reason}" for name, reason in reasons.items())
+            raise RefusedError(424, f"{path} needs a model with {purpose}; {why}")
         if len(fitting) > 1:
             others = ", ".join(f"/models/{model.name}{path.rstrip('/')}" for model in fitting)
             raise RefusedError(404, f"several models answer at {path}; expected {others}")
@@ -226,6 +257,32 @@ class ModelServer:
             raise RefusedError(_CLIENT_CLOSED_REQUEST, "the client has closed the connection")
         return answers
 
+    async def answer_choices(
+        self, request: Request, model: LoadedModel, rows: Sequence[Row]
+    ) -> list[Row]:
+        """Returns the answers to rows of a text with choices, which need not share a batch.
+
+        Raises:
+            RefusedError: As in `compute`, and if a row has no choices.
+        """
+        if model.of_choices is None:
+            return await self.compute(request, model, DEFAULT_SIGNATURE, rows)
+        columns = [list(map(as_text, row[CHOICES])) for row in rows]
+        if not all(columns):
+            raise RefusedError(400, "choices: a row is empty; each needs one element at least")
+        own = list(map(own_choices, columns))
+        pairs = [
+            {"text": row["text"], TEXT_PAIR: choice}
+            for row, choices in zip(rows, own, strict=True)
+            for choice in choices
+        ]
+        answers = await self.compute(request, model, OF_CHOICES, pairs)
+        logits = np.split(
+            np.array([answer["logit"] for answer in answers]),
+            np.cumsum(list(map(len, own)))[:-1],
+        )
+        return list(map(choice_outputs, columns, logits))
+
     async def answer_texts(
         self, request: Request, model: LoadedModel, rows: Sequence[Row], field: str, truncate: bool
     ) -> tuple[list[Row], list[int]]:
@@ -237,6 +294,20 @@ class ModelServer:
         """
         answers = await self.compute(request, model, COUNTED, rows)
         return answers, self.check_cut(model, answers, field, truncate)
+
+    def check_size(self, rows: int, bytes_per_row: int) -> None:
+        """Refuses rows whose answer may be too large, before it is computed.
+
+        Raises:
+            RefusedError: If the answer may be too large.
+        """
+        size = rows * bytes_per_row
+        if size > MAX_BYTES_OF_ANSWER:
+            raise RefusedError(
+                413,
+                f"the answer to {rows} rows may have {size} bytes; expected at most "
+                f"{MAX_BYTES_OF_ANSWER}: send at most {MAX_BYTES_OF_ANSWER // bytes_per_row} rows",
+            )
 
     def check_cut(
         self, model: LoadedModel, counts: Sequence[Row], field: str, truncate: bool
@@ -257,15 +328,18 @@ class ModelServer:
         return cut
 
 
-def respond(make: Callable[[], bytes], cut: Sequence[int] = ()) -> Response:
-    """Returns a JSON response, with the indices of cut texts in a header.
+async def respond(make: Callable[[], bytes], cut: Sequence[int] = ()) -> Response:
+    """Returns a JSON response, with the first indices of cut texts, and their number, in headers.
+
+    The JSON is made in a thread, so that a long answer does not hold up others.
 
     Raises:
         RefusedError: If the answer is too large, or has numbers that are not finite.
     """
-    headers = {_CUT_HEADER: ",".join(map(str, cut))} if cut else {}
+    indices = ",".join(map(str, cut[:_MAX_CUT_INDICES]))
+    headers = {_CUT_HEADER: indices, _CUT_COUNT_HEADER: str(len(cut))} if cut else {}
     try:
-        return Response(make(), headers=headers, media_type=JSON)
+        return Response(await asyncio.to_thread(make), headers=headers, media_type=JSON)
     except RequestError as error:
         raise RefusedError(413, str(error)) from error
     except ValueError as error:

@@ -14,7 +14,7 @@ Row = dict[str, Any]
 DEFAULT_SIGNATURE, IDS_SIGNATURE = "serving_default", "serve_ids"
 DEFAULT_BATCH_SIZE = 32
 STRING, INT32 = "DT_STRING", "DT_INT32"
-CHOICES = "choices"
+CHOICES, TEXT_PAIR = "choices", "text_pair"
 # Characters of the rows in a batch at most: more in one batch take no less time for each.
 BATCH_CHARACTERS = 16_384
 # Lengths in words of the rows that are answered before the first client's
@@ -41,43 +41,54 @@ class Signature:
     Args:
         inputs: The inputs by name.
         outputs: The outputs by name; empty if they are unknown before the first answer.
-        answer: Returns the outputs of rows of the inputs, a dict for each row. The lists of a row
-            have the same lengths in all rows.
-        count: The output that has the number of elements in the lists of a row, which are filled up
-            to those of the other rows; empty if the inputs determine their lengths.
+        answer: Returns the outputs of rows of the inputs, a dict for each row. The words of a text
+            are as many as it has, without the padding of a batch.
         required_text: What a text must have to be answered: the mask that a masked LM fills.
     """
 
     inputs: Mapping[str, Tensor]
     outputs: Mapping[str, Tensor]
     answer: Callable[[Sequence[Row]], list[Row]]
-    count: str = ""
     required_text: str = ""
 
 
 def of_saved_model(served: Any) -> dict[str, Signature]:
     """Returns the signatures of a `keras_bert.export.ServedModel` by name."""
-    counts = {request.signature: request.count for request in served.description.requests}
     signatures = {}
     for name, function in served.signatures.items():
         inputs = _tensors(function.structured_input_signature[1])
         outputs = _tensors(function.structured_outputs)
-        count = counts.get(name, "")
-        signatures[name] = Signature(
-            inputs,
-            outputs,
-            _rows_of_columns(served, name, tuple(inputs)),
-            count if count in outputs else "",
-        )
+        padded = {}
+        for request in served.description.requests:
+            if request.signature == name and request.count in outputs:
+                # Lists of a fixed length, such as labels, are not padded to those of other rows.
+                items = [item for item in request.items.values() if outputs[item].shape[1] < 0]
+                padded = dict.fromkeys(items, request.count)
+        answer = _rows_of_columns(served, name, tuple(inputs), padded)
+        signatures[name] = Signature(inputs, outputs, answer)
     return signatures
 
 
-def _rows_of_columns(served: Any, name: str, inputs: tuple[str, ...]) -> Any:
+def _rows_of_columns(
+    served: Any, name: str, inputs: tuple[str, ...], padded: Mapping[str, str]
+) -> Callable[[Sequence[Row]], list[Row]]:
+    """Returns the `answer` of a signature.
+
+    Args:
+        served: The `ServedModel`.
+        name: The name of the signature.
+        inputs: The names of its inputs.
+        padded: The outputs whose lists are padded, each with the output that has their lengths.
+    """
+
     def answer(rows: Sequence[Row]) -> list[Row]:
         columns = served.predict({key: [row[key] for row in rows] for key in inputs}, name)
         return [
-            dict(zip(columns, values, strict=True))
-            for values in zip(*columns.values(), strict=True)
+            {
+                key: columns[key][row][: columns[padded[key]][row]] if key in padded else value[row]
+                for key, value in columns.items()
+            }
+            for row in range(len(rows))
         ]
 
     return answer
@@ -98,24 +109,73 @@ def of_task(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
     from keras_bert.ops.dispatch import compiles_each_shape
 
     inputs = {name: Tensor(STRING, (-1, -1) if name == CHOICES else (-1,)) for name in fields}
-    compiles = compiles_each_shape()
     required_text = task.preprocessor.tokenizer.mask_token if task.verb == "fill" else ""
+    compiles = compiles_each_shape()
 
     def answer(rows: Sequence[Row]) -> list[Row]:
-        rows = [{name: _as_text(value) for name, value in row.items()} for row in rows]
-        # A compiler sees few numbers of rows.
-        num_rows = 1 << (len(rows) - 1).bit_length() if compiles else len(rows)
-        # Next to no text, so that none of it is counted as cut
-        empty = {
-            name: [required_text] if isinstance(x, list) else required_text
-            for name, x in rows[0].items()
-        }
-        answers: list[Row] = task.serving_answers([*rows, *[empty] * (num_rows - len(rows))])
+        answers: list[Row] = task.serving_answers(_texts_of(rows, compiles, required_text))
         return answers[: len(rows)]
 
-    # The words of a text are as many as they are.
-    count = "num_words" if task.verb == "tag" else ""
-    return {DEFAULT_SIGNATURE: Signature(inputs, {}, answer, count, required_text)}
+    return {DEFAULT_SIGNATURE: Signature(inputs, {}, answer, required_text)}
+
+
+def _texts_of(rows: Sequence[Row], compiles: bool, required_text: str = "") -> list[Row]:
+    """Returns rows of text, and if each shape is compiled, rows that fill up their number."""
+    texts = [{name: as_text(value) for name, value in row.items()} for row in rows]
+    # A compiler sees few numbers of rows.
+    num_rows = 1 << (len(rows) - 1).bit_length() if compiles else len(rows)
+    # Next to no text, so that none of it is counted as cut
+    empty = {
+        name: [required_text] if isinstance(x, list) else required_text
+        for name, x in texts[0].items()
+    }
+    return texts + [empty] * (num_rows - len(rows))
+
+
+def of_choices_of_task(task: Any) -> Signature:
+    """Returns a signature of a multiple-choice task for single choices; see `_of_choices`."""
+    from keras_bert.ops.dispatch import compiles_each_shape
+
+    compiles = compiles_each_shape()
+
+    def logits(rows: Sequence[Row]) -> Any:
+        filled = _texts_of(rows, compiles)
+        texts, choices = zip(*((row["text"], [row[TEXT_PAIR]]) for row in filled), strict=True)
+        return task.predict((list(texts), list(choices)), verbose=0)[: len(rows)]
+
+    return _of_choices(logits)
+
+
+def of_choices_of_saved_model(served: Any) -> Signature:
+    """Returns a signature of a multiple-choice export for single choices; see `_of_choices`."""
+    from keras_bert.data.choices import MultipleChoicePreprocessor
+
+    description = served.description
+    preprocessor = MultipleChoicePreprocessor(served.tokenizer, description.sequence_length)
+
+    def logits(rows: Sequence[Row]) -> Any:
+        texts, choices = (
+            [as_text(row[name], description.max_text_bytes) for row in rows]
+            for name in ("text", TEXT_PAIR)
+        )
+        ids = preprocessor(texts, [[choice] for choice in choices])
+        ids.pop("padding_mask")
+        return served.predict(ids, IDS_SIGNATURE)["logits"]
+
+    return _of_choices(logits)
+
+
+def _of_choices(logits: Callable[[Sequence[Row]], Any]) -> Signature:
+    """Returns a signature for a text with one of its choices, a `text_pair`.
+
+    The logit of a choice does not depend on the others. So the choices of a row need not share a
+    batch, however many they are.
+    """
+
+    def answer(rows: Sequence[Row]) -> list[Row]:
+        return [{"logit": logit} for (logit,) in logits(rows)]
+
+    return Signature(dict.fromkeys(("text", TEXT_PAIR), Tensor(STRING, (-1,))), {}, answer)
 
 
 def of_token_ids(embedder: Any) -> Signature:
@@ -142,16 +202,18 @@ def of_token_ids(embedder: Any) -> Signature:
         is_token[:, 0] = True
         features = {"token_ids": ids, "segment_ids": np.zeros_like(ids), "padding_mask": is_token}
         vectors = embedder.predict(features, verbose=0)[: len(rows)]
-        return [{"embedding": vector} for vector in vectors.tolist()]
+        return [{"embedding": vector} for vector in vectors]
 
     return Signature({"token_ids": Tensor(INT32, (-1, -1))}, {}, answer)
 
 
-def _as_text(value: Any) -> Any:
-    """Drops the bytes of a text that are not UTF-8, as the graph of an export does."""
+def as_text(value: Any, max_bytes: int | None = None) -> Any:
+    """Drops the bytes of a text that are not UTF-8 or too many, as the graph of an export does."""
     if isinstance(value, list):
-        return [_as_text(item) for item in value]
-    return value.decode("utf-8", "ignore") if isinstance(value, bytes) else value
+        return [as_text(item, max_bytes) for item in value]
+    if max_bytes is not None and isinstance(value, str):
+        value = value.encode()
+    return value[:max_bytes].decode("utf-8", "ignore") if isinstance(value, bytes) else value
 
 
 def warm_up(

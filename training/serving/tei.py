@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ from starlette.routing import Route
 
 import keras_bert
 from keras_bert.data.labels import sigmoid
-from keras_bert.data.tagging_schemes import OUTSIDE, Entity, are_span_labels, entities
+from keras_bert.data.tagging_schemes import OUTSIDE, Entity, entities, typed_labels
 from keras_bert.text.tokenizer import Tokenizer
 
 from .embeddings import EmbeddingRequest, embed, read_inputs
@@ -35,14 +36,15 @@ from .fields import (
     read_boolean,
     read_count,
     read_fields,
+    read_names,
     read_object,
     read_object_of,
     read_text,
     read_texts,
 )
-from .models import TEXT_PAIR, LoadedModel
+from .models import LoadedModel
 from .server import JSON, ModelServer, Protocol, RefusedError, respond
-from .signatures import CHOICES, DEFAULT_SIGNATURE, Row
+from .signatures import BATCH_CHARACTERS, CHOICES, TEXT_PAIR, Row
 
 _EXAMPLE = '{"inputs": "a text"}'
 # The label of a regression, as in configs without labels
@@ -60,12 +62,14 @@ _PARAMETERS = {
     },
     "tag": {
         "aggregation_strategy": Field(one_of(*_STRATEGIES), "simple"),
-        "ignore_labels": Field(read_texts, [OUTSIDE]),
+        "ignore_labels": Field(read_names, [OUTSIDE]),
     },
 }
 _ROWS = "a string, a pair of strings, or a list of lists of one or two strings"
 # The most tokens in an answer; the JSON of each has some 70 bytes
 _MAX_TOKENS = 1 << 18
+# Maximum bytes of {"score":-0.000123456789,"label":""} and a comma
+_MAX_BYTES_OF_CLASS = 48
 # TEI's status and type of an error, by its status here
 _ERRORS = {
     400: (422, "Validation"),
@@ -79,7 +83,6 @@ _ERRORS = {
 def _routes(server: ModelServer) -> list[Route]:
     api = _Api(server)
     answers = {
-        "/": api.infer,
         "/embed": api.embed,
         "/similarity": api.similarity,
         "/predict": api.predict,
@@ -87,13 +90,11 @@ def _routes(server: ModelServer) -> list[Route]:
         "/tokenize": api.tokenize,
         "/decode": api.decode,
         **dict.fromkeys(_UNSUPPORTED, _refuse),
+        "/": api.infer,
     }
 
     async def info(request: Request) -> Response:
-        try:
-            return respond(lambda: encoded(api.info(request)))
-        except RefusedError as error:
-            return _write_error(error)
+        return await respond(lambda: encoded(api.info(request)))
 
     async def health(request: Request) -> Response:
         return Response()
@@ -104,17 +105,15 @@ def _routes(server: ModelServer) -> list[Route]:
 
         return server.post(path, parse, _write_error)
 
-    routes = [Route("/health", health)]
-    for prefix in ("", "/models/{name}"):
+    # All are health: GET / of Hugging Face's Inference API, /ping of AWS SageMaker.
+    routes = [Route(path, health) for path in ("/health", "/ping", "/")]
+    for prefix in ("", "/models/{name:model}"):
         routes.append(Route(f"{prefix}/info", info))
         routes += [
             post(f"{prefix}{path}".removesuffix("/") or "/", answer)
             for path, answer in answers.items()
         ]
     return routes
-
-
-PROTOCOL = Protocol(_routes, "POST /embed, /predict or /rerank")
 
 
 class _Api:
@@ -132,6 +131,7 @@ class _Api:
             "dimensions": Field(read_count),
             **truncation,
         }
+        self._truncation = truncation
         scores = {**truncation, "raw_scores": Field(read_boolean, False)}
         self._predict_fields = {"inputs": Field(self._read_rows, is_required=True), **scores}
         self._rerank_fields = {
@@ -146,12 +146,12 @@ class _Api:
         if "query" in payload:
             return await self.rerank(request, payload)
         model = self._server.model_for(
-            request, "vectors, labels or scores", lambda model: model.verb in (*_PREDICTS, "embed")
+            request, "vectors, labels or scores", _other_method(*_PREDICTS, "embed")
         )
         if model.verb == "embed":
             is_similarity = isinstance(payload.get("inputs"), dict)
             return await (self.similarity if is_similarity else self.embed)(request, payload)
-        if "parameters" not in payload:
+        if payload.get("parameters") is None:
             return await self.predict(request, payload)
         fields = {
             "inputs": Field(self._read_texts, is_required=True),
@@ -161,10 +161,12 @@ class _Api:
         texts, parameters = read_fields(payload, fields).values()
         top_k = parameters.pop("top_k", None)
         function = parameters.pop("function_to_apply", None)
-        if function is not None and (function == "softmax") != bool(model.class_names):
+        functions = ["softmax"] if model.class_names and not model.multi_label else ["sigmoid"]
+        functions += [] if model.class_names else ["none"]
+        if function not in (None, *functions):
             raise RequestError(
-                f"function_to_apply is {function}; expected "
-                f"{'softmax' if model.class_names else 'sigmoid or none'}",
+                f"function_to_apply is {function}; expected {' or '.join(functions)}, since the "
+                f"model answers with {'probabilities' if model.class_names else 'a score'}",
                 "function_to_apply",
             )
         options = {"truncate": False, "raw_scores": function == "none", **parameters}
@@ -173,11 +175,11 @@ class _Api:
         answers = [answer[:top_k] for answer in answers]
         # (Pipelines answer one text with a list of lists of classes, or a list of entities.)
         is_flat = is_single and model.verb == "tag"
-        return respond(lambda: encoded(answers[0] if is_flat else answers), cut)
+        return await respond(lambda: encoded(answers[0] if is_flat else answers), cut)
 
     async def embed(self, request: Request, payload: Row) -> Response:
         """Computes a vector for each input."""
-        model = self._server.model_for(request, "vectors", _embeds)
+        model = self._server.model_for(request, "vectors", _other_method("embed"))
         options = read_fields(payload, self._embed_fields)
         _check_direction(options, model)
         (inputs, _), *_ = options.values()
@@ -189,51 +191,56 @@ class _Api:
                 inputs, "inputs", options["dimensions"], options["normalize"], options["truncate"]
             ),
         )
-        return respond(lambda: encoded(answer.vectors.tolist()), answer.cut)
+        return await respond(lambda: encoded(answer.vectors), answer.cut)
 
     async def similarity(self, request: Request, payload: Row) -> Response:
         """Compares a sentence with others."""
-        model = self._server.model_for(request, "vectors", _embeds)
+        model = self._server.model_for(request, "vectors", _other_method("embed"))
         sentences = {
             "source_sentence": Field(read_text, is_required=True),
             "sentences": Field(self._read_texts, is_required=True),
         }
-        parameters = {"truncate": Field(read_boolean, False)}
         options = read_fields(
             payload,
             {
                 "inputs": Field(read_object_of(sentences), is_required=True),
-                "parameters": Field(read_object_of(parameters), {"truncate": False}),
+                "parameters": Field(
+                    read_object_of(self._truncation), read_fields({}, self._truncation)
+                ),
             },
         )
         first, others = options["inputs"].values()
+        _check_direction(options["parameters"], model)
         truncate = options["parameters"]["truncate"]
         answer = await embed(
             self._server,
             request,
             model,
-            EmbeddingRequest([first, *others], "inputs", truncate=truncate),
+            EmbeddingRequest([first, *others], "inputs", truncate=truncate, bytes_per_number=0),
         )
-        return respond(
-            lambda: encoded((answer.vectors[1:] @ answer.vectors[0]).tolist()),
+        return await respond(
+            lambda: encoded(answer.vectors[1:] @ answer.vectors[0]),
             answer.cut,
         )
 
     async def predict(self, request: Request, payload: Row) -> Response:
         """Classifies texts, or finds entities."""
-        model = self._server.model_for(
-            request, "labels or scores", lambda model: model.verb in _PREDICTS
-        )
+        model = self._server.model_for(request, "labels or scores", _other_method(*_PREDICTS))
         tag_fields = _PARAMETERS["tag"] if model.verb == "tag" else {}
         options = read_fields(payload, {**self._predict_fields, **tag_fields})
         _check_direction(options, model)
         rows, is_single = options["inputs"]
         answers, cut = await self._predictions(request, model, rows, options)
-        return respond(lambda: encoded(answers[0] if is_single else answers), cut)
+        return await respond(lambda: encoded(answers[0] if is_single else answers), cut)
 
     async def rerank(self, request: Request, payload: Row) -> Response:
         """Sorts texts by how well they answer a query."""
-        model = self._server.model_for(request, "scores of pairs", _scores_pairs)
+        model = self._server.model_for(
+            request,
+            "one score for a pair of texts: a regression or a classifier of two classes, trained "
+            "or exported with text_pair, or multiple choice",
+            _reason_against_ranking,
+        )
         options = read_fields(payload, self._rerank_fields)
         _check_direction(options, model)
         query, texts = options["query"], options["texts"]
@@ -246,7 +253,11 @@ class _Api:
             )
         pairs = [{"text": query, TEXT_PAIR: text} for text in texts]
         if model.verb == "choose":
-            scores, cut = await self._choice_scores(request, model, pairs, options)
+            counts = await asyncio.to_thread(model.limits.count, pairs)
+            cut = self._server.check_cut(model, counts, "texts", options["truncate"])
+            row = {"text": query, CHOICES: texts}
+            (answer,) = await self._server.answer_choices(request, model, [row])
+            scores = _scores(answer, options)
         else:
             answers, cut = await self._server.answer_texts(
                 request, model, pairs, "texts", options["truncate"]
@@ -258,7 +269,7 @@ class _Api:
             | ({"text": texts[index]} if options["return_text"] else {})
             for index in sorted(range(len(texts)), key=lambda index: -scores[index])
         ]
-        return respond(lambda: encoded(ranks), cut)
+        return await respond(lambda: encoded(ranks), cut)
 
     async def tokenize(self, request: Request, payload: Row) -> Response:
         """Converts texts to tokens."""
@@ -269,7 +280,7 @@ class _Api:
         model = self._server.model_for(request, "tokens")
         texts, adds_special_tokens = read_fields(payload, fields).values()
         tokens = await asyncio.to_thread(_tokens, model.tokenizer, texts, adds_special_tokens)
-        return respond(lambda: encoded(tokens))
+        return await respond(lambda: encoded(tokens))
 
     async def decode(self, request: Request, payload: Row) -> Response:
         """Converts token ids to texts."""
@@ -285,7 +296,7 @@ class _Api:
             texts = await asyncio.to_thread(model.tokenizer.decode, ids, skips)
         except ValueError as error:
             raise RequestError(f"ids: {error}", "ids") from error
-        return respond(lambda: encoded(texts))
+        return await respond(lambda: encoded(texts))
 
     def info(self, request: Request) -> dict[str, Any]:
         """Describes a model."""
@@ -293,21 +304,28 @@ class _Api:
         labels = dict(enumerate(model.class_names or [_ONLY_LABEL]))
         of_labels = {"id2label": labels, "label2id": {label: id for id, label in labels.items()}}
         kinds = {
-            "embed": {"embedding": {}},
+            "embed": {"embedding": {"pooling": model.pooling}},
             "classify": {"classifier" if model.class_names else "reranker": of_labels},
             "tag": {"classifier": of_labels},
         }
-        length = model.limits.sequence_length
         return {
             "model_id": model.name,
             "model_sha": None,
             "model_dtype": model.dtype,
             "served_model_name": model.name,
             "model_type": kinds.get(model.verb, {model.verb: {}}),
-            "max_input_length": length,
+            # Words and answers are read in windows, up to the end of the text.
+            "max_input_length": model.limits.sequence_length or self._server.max_bytes,
             "max_client_batch_size": self._server.max_rows,
+            "max_concurrent_requests": model.batcher.max_waiting,
+            # A token has one character at least.
+            "max_batch_tokens": BATCH_CHARACTERS,
+            "max_batch_requests": model.batcher.batch_size,
+            "tokenization_workers": model.batcher.num_threads,
             "auto_truncate": False,
             "version": keras_bert.__version__,
+            "sha": None,
+            "docker_label": None,
         }
 
     # === Fields ===
@@ -350,6 +368,8 @@ class _Api:
                     f"expected {_ROWS}",
                     "inputs",
                 )
+        per_class = sum(len(label.encode()) + _MAX_BYTES_OF_CLASS for label in model.class_names)
+        self._server.check_size(len(rows), per_class if model.verb == "classify" else 0)
         answers, cut = await self._server.answer_texts(
             request, model, rows, "inputs", options["truncate"]
         )
@@ -367,25 +387,22 @@ class _Api:
             predictions.append(sorted(classes, key=lambda one: -one["score"]))
         return predictions, cut
 
-    async def _choice_scores(
-        self, request: Request, model: LoadedModel, pairs: Sequence[Row], options: Row
-    ) -> tuple[list[float], list[int]]:
-        """Returns the probability of each text as a choice, and the indices of the texts cut."""
-        counts = await asyncio.to_thread(model.limits.count, pairs)
-        cut = self._server.check_cut(model, counts, "texts", options["truncate"])
-        row = {"text": pairs[0]["text"], CHOICES: [pair[TEXT_PAIR] for pair in pairs]}
-        (answer,) = await self._server.compute(request, model, DEFAULT_SIGNATURE, [row])
-        return _scores(answer, options), cut
+
+def _other_method(*verbs: str) -> Callable[[LoadedModel], str]:
+    """Returns a function that returns why a model does not answer as one of these methods."""
+    return lambda model: "" if model.verb in verbs else f"has the method {model.verb}"
 
 
-def _embeds(model: LoadedModel) -> bool:
-    return model.verb == "embed"
-
-
-def _scores_pairs(model: LoadedModel) -> bool:
-    """Returns whether a model has one score for a pair of texts."""
-    is_classifier = model.verb == "classify" and bool(model.text_pairs)
-    return model.verb == "choose" or (is_classifier and len(model.class_names) in (0, 2))
+def _reason_against_ranking(model: LoadedModel) -> str:
+    """Returns why a model does not have one score for a pair of texts; empty if it has."""
+    if model.verb != "classify":
+        return _other_method("choose")(model)
+    if not model.text_pairs:
+        return "reads a single text"
+    if model.multi_label:
+        return "has several labels for a row"
+    count = len(model.class_names)
+    return "" if count in (0, 2) else f"has {count} classes"
 
 
 def _scores(answer: Row, options: Row) -> list[float]:
@@ -402,13 +419,11 @@ def _entity_records(
     answer: Row, text: str, class_names: Sequence[str], options: Row
 ) -> list[dict[str, Any]]:
     """Returns the entities of a text, or without aggregation its words, with their offsets."""
-    count = answer["num_words"]  # The rest is padding.
-    labels, scores, starts, ends = (
-        answer[name][:count] for name in ("labels", "scores", "starts", "ends")
-    )
+    labels, scores, starts, ends = (answer[name] for name in ("labels", "scores", "starts", "ends"))
     is_grouped = options["aggregation_strategy"] != "none"
-    if is_grouped and are_span_labels(class_names):
-        spans = list(entities(labels))
+    if is_grouped:
+        # As in pipelines, O is a type like others, until `ignore_labels` leaves it out.
+        spans = entities(typed_labels(labels, class_names, outside=""))
     else:
         spans = [Entity(label, index, index + 1) for index, label in enumerate(labels)]
     return [
@@ -441,8 +456,17 @@ def _tokens(
     first, *_, last = tokenizer.row_format()
     rows = []
     for text, length in zip(texts, lengths.tolist(), strict=True):
+        # TEI counts bytes of UTF-8.
+        sizes = (len(character.encode()) for character in text)
+        offsets = [0, *itertools.accumulate(sizes)]
         row = [
-            {"id": id, "text": text[start:stop], "special": False, "start": start, "stop": stop}
+            {
+                "id": id,
+                "text": text[start:stop],
+                "special": False,
+                "start": offsets[start],
+                "stop": offsets[stop],
+            }
             for id, start, stop in itertools.islice(tokens, length)
         ]
         rows.append([special(first), *row, special(last)] if adds_special_tokens else row)
@@ -467,6 +491,12 @@ async def _refuse(request: Request, payload: Row) -> Response:
 
 def _write_error(error: RefusedError) -> Response:
     status, kind = _ERRORS.get(error.status_code, (error.status_code, "Validation"))
+    if error.is_empty:
+        status, kind = 400, "Empty"
     content = {"error": error.detail, "error_type": kind}
     encoded_error = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
     return Response(encoded_error, status, headers=error.headers, media_type=JSON)
+
+
+# Also unknown addresses, since its errors have the fields of TensorFlow Serving's too
+PROTOCOL = Protocol(_routes, re.compile(""), _write_error, "POST /embed, /predict or /rerank")

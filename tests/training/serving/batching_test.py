@@ -140,3 +140,16 @@ def test_long_texts_leave_a_thread_to_short_ones():
         model.may_go_on.set()
         assert short.result(60)
     assert len(model.batches) == 4
+
+
+@pytest.mark.parametrize("name", ["choices", "token_ids"])
+def test_a_batch_counts_the_choices_of_its_rows(name):
+    model = Model()
+    with batcher_of(model) as batcher:
+        submit(batcher, "first")
+        assert model.has_begun.acquire(timeout=60)
+        choice = "a" if name == "choices" else [1]
+        for count in (2, 2, 2, 7):
+            batcher.submit("serve", [{"text": str(count), name: [choice] * count}])
+        model.may_go_on.set()
+    assert [texts for _, texts in model.batches[1:]] == [["2", "2"], ["2"], ["7"]]

@@ -3,14 +3,20 @@
 
 import asyncio
 import contextlib
+import http.client
+import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
 
 from training.serve import listening
 from training.serving import connections
 from training.serving.application import application
+from training.serving.batching import Batcher
 from training.serving.metrics import Metrics
-from training.serving.models import LoadedModel
+from training.serving.models import Answers, LoadedModel, answers_of_saved_model, answers_of_task
 from training.serving.server import ModelServer
 
 
@@ -26,7 +32,76 @@ def serving(models: Mapping[str, LoadedModel], max_rows: int, max_bytes: int) ->
     with listening("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=lambda: asyncio.run(uvicorn.serve(sockets=[listener])))
         thread.start()
-        yield listener.getsockname()[1]
-        uvicorn.should_exit = True
-        thread.join()
-    server.close()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            uvicorn.should_exit = True
+            thread.join()
+            server.close()
+
+
+def loaded(name: str, answers: Answers, batch_size: int = 8) -> LoadedModel:
+    """Returns a model that a server can answer with."""
+    batcher = Batcher(answers.compute, threads=1, batch_size=batch_size, max_waiting=20)
+    return LoadedModel(**vars(answers), name=name, version="1", batcher=batcher)
+
+
+def ask(
+    port: int, path: str, request: Any = None, headers: Mapping[str, str] | None = None
+) -> tuple[int, Any, Any]:
+    """Returns the status, the headers and the content of an answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    with contextlib.closing(connection):
+        body = request if request is None or isinstance(request, bytes) else json.dumps(request)
+        connection.request("GET" if body is None else "POST", path, body, dict(headers or {}))
+        response = connection.getresponse()
+        content = response.read()
+        return response.status, response.headers, json.loads(content) if content else None
+
+
+def check_task_answers_as_export(task: Any, served: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Compares a task with its export on every route of a server that has both.
+
+    Args:
+        task: The task.
+        served: Its `ServedModel`.
+        rows: Rows of text; the lists of a field have one length.
+    """
+    in_python = answers_of_task(task, served.fields, optional_fields=())
+    answers = {"own_task": in_python, "own_export": answers_of_saved_model(served)}
+    models = {name: loaded(name, own) for name, own in answers.items()}
+    texts = [row["text"] if "text" in row else row["question"] for row in rows]
+    columns = {name: [row[name] for row in rows] for name in served.fields}
+    pairs = [
+        [text, *([row["text_pair"]] if "text_pair" in row else [])]
+        for text, row in zip(texts, rows, strict=True)
+    ]
+    requests = [
+        *(("/v1/models/NAME:predict", {"instances": some}) for some in (rows, rows[:1], rows[-1:])),
+        ("/v1/models/NAME:predict", {"inputs": columns}),
+        ("/models/NAME/predict", {"inputs": pairs}),
+        ("/models/NAME/predict", {"inputs": pairs, "aggregation_strategy": "none"}),
+        *(("/models/NAME/predict", {"inputs": pair}) for pair in (pairs[0], texts[0])),
+        ("/models/NAME/rerank", {"query": texts[0], "texts": texts}),
+        ("/models/NAME/embed", {"inputs": [*texts, [5, 6]], "truncate": True}),
+        ("/v1/embeddings", {"model": "NAME", "input": texts}),
+        ("/models/NAME/tokenize", {"inputs": texts}),
+        *(("/models/NAME", {"inputs": text, "parameters": {}}) for text in texts[:2]),
+        ("/models/NAME/info", None),
+    ]
+    with serving(models, max_rows=100, max_bytes=100_000) as port:
+        for path, request in requests:
+            results = []
+            for name in models:
+                body = None if request is None else json.dumps(request).replace("NAME", name)
+                own = ask(port, path.replace("NAME", name), body and body.encode())
+                results.append(json.loads(json.dumps(own[::2]).replace(name, "NAME")))
+            assert results[0] == _approximately(results[1]), path
+
+
+def _approximately(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _approximately(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return list(map(_approximately, value))
+    return pytest.approx(value, abs=1e-4) if isinstance(value, float) else value

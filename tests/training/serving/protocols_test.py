@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients of OpenAI, of Text Embeddings Inference and of Hugging Face, at one server of models."""
 
+import asyncio
 import base64
-import contextlib
-import http.client
-import json
+import dataclasses
+import itertools
+import urllib.parse
 
 import keras
 import numpy as np
@@ -21,12 +22,11 @@ from keras_bert.data import (
     TextClassifierPreprocessor,
     TokenClassifierPreprocessor,
 )
-from keras_bert.export import ServedModel
 from tests.checkpoints.small_models import small_config
 from tests.text.small_tokenizers import LETTER_TOKENS, of_tokens
-from tests.training.serving.model_server import serving
-from training.serving.batching import Batcher
-from training.serving.models import LoadedModel, answers_of_saved_model, answers_of_task
+from tests.training.serving.model_server import ask, loaded, serving
+from training.serving.models import answers_of_task
+from training.serving.server import respond
 
 pytestmark = pytest.mark.on_tensorflow
 
@@ -34,6 +34,14 @@ LENGTH, MAX_ROWS = 16, 8
 TOKENIZER = of_tokens(*LETTER_TOKENS)
 LONG = "film plot " * LENGTH
 TEXTS = ["a film", "", "naïve é"]
+NON_ASCII = [
+    "héé 東京 test",
+    "한국어 b",
+    "\u1112\u1161\u11ab a",
+    "👩\u200d💻é",
+    "e\u0301 שלום b",
+    "\U0001f3d4 a",
+]
 
 
 def tasks():
@@ -51,10 +59,15 @@ def tasks():
         return task(keras_bert.Backbone(config), *arguments, preprocessor=preprocessor, **options)
 
     names = ["O", "B-PER", "I-PER"]
+    labels = {"class_names": ["-", "+"], "multi_label": True}
     return {
         "embedder": made(keras_bert.TextEmbedder, TextClassifierPreprocessor),
         "raw": made(keras_bert.TextEmbedder, TextClassifierPreprocessor, normalize=False),
         "sst2": made(keras_bert.TextClassifier, TextClassifierPreprocessor, class_names=["-", "+"]),
+        "toxic": made(keras_bert.TextClassifier, TextClassifierPreprocessor, **labels),
+        "bare": made(
+            keras_bert.TokenClassifier, TokenClassifierPreprocessor, class_names=["O", "LOC", "PER"]
+        ),
         "ranker": made(keras_bert.TextClassifier, TextClassifierPreprocessor, 1),
         "tagger": made(keras_bert.TokenClassifier, TokenClassifierPreprocessor, class_names=names),
         "chooser": made(keras_bert.MultipleChoice, MultipleChoicePreprocessor),
@@ -62,38 +75,21 @@ def tasks():
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """A server in a thread: its tasks by name, and its port. Of `*_export` it has exports."""
+def server():
+    """A server in a thread: its tasks by name, and its port."""
     models, models_in_python = {}, tasks()
-    same = {"alone": "embedder", "embedder_export": "embedder", "tagger_export": "tagger"}
+    same = {"alone": "embedder", "org/한": "embedder"}
     models_in_python |= {name: models_in_python[of] for name, of in same.items()}
     for name, task in models_in_python.items():
-        if name.endswith("_export"):
-            folder = tmp_path_factory.mktemp("models") / "1"
-            task.export(folder, warm_up=False)
-            answers = answers_of_saved_model(ServedModel(folder))
-        else:
-            answers = answers_of_task(task, task.fields)
-        size = 1 if name == "alone" else 8
-        batcher = Batcher(answers.compute, threads=1, batch_size=size, max_waiting=20)
-        models[name] = LoadedModel(**vars(answers), name=name, version="1", batcher=batcher)
+        answers = answers_of_task(task, task.fields)
+        models[name] = loaded(name, answers, batch_size=1 if name == "alone" else 8)
+    models["wide"] = dataclasses.replace(models["embedder"], name="wide", embedding_dim=2**20)
     with serving(models, max_rows=MAX_ROWS, max_bytes=10_000) as port:
-        yield models_in_python, port
-
-
-def ask(server, path, request=None):
-    """Returns the status, the headers and the content of an answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", server[1], timeout=60)
-    with contextlib.closing(connection):
-        body = request if request is None or isinstance(request, bytes) else json.dumps(request)
-        connection.request("GET" if body is None else "POST", path, body)
-        response = connection.getresponse()
-        content = response.read()
-        return response.status, response.headers, json.loads(content) if content else None
+        yield models_in_python | {"wide": None}, port
 
 
 def answer(server, path, request=None):
-    status, _, content = ask(server, path, request)
+    status, _, content = ask(server[1], path, request)
     assert status == 200, content
     return content
 
@@ -102,8 +98,8 @@ def close_to(values):
     return pytest.approx(np.asarray(values), abs=1e-5)
 
 
-@pytest.mark.parametrize("name", ["embedder", "embedder_export"])
-def test_openai_embeddings(server, name):
+def test_openai_embeddings(server):
+    name = "embedder"
     expected = server[0][name].embed(TEXTS)
     request = {"model": name, "input": TEXTS, "user": "me"}
     content = answer(server, "/v1/embeddings", request)
@@ -146,6 +142,92 @@ def test_openai_models(server):
     }
 
 
+@pytest.mark.parametrize("name", ["org/%ED%95%9C", "org%2F%ED%95%9C"])
+def test_addresses_of_a_name_with_slashes(server, name):
+    state = answer(server, f"/v1/models/{name}")
+    assert (state["id"], state["model_version_status"][0]["state"]) == ("org/한", "AVAILABLE")
+    for path in ("", "/metadata", "/versions/1", "/versions/1/metadata"):
+        assert answer(server, f"/v1/models/{name}{path}")
+    (vector,) = server[0]["embedder"].embed(["a"])
+    for path in (":predict", "/versions/1:predict"):
+        answered = answer(server, f"/v1/models/{name}{path}", {"instances": ["a"]})
+        assert np.array(answered["predictions"]) == close_to([vector])
+    for path in ("", "/embed"):
+        assert np.array(answer(server, f"/models/{name}{path}", {"inputs": "a"})) == close_to(
+            [vector]
+        )
+    assert answer(server, f"/models/{name}/info")["model_id"] == "org/한"
+    request = {"model": urllib.parse.unquote(name), "input": "a"}
+    assert answer(server, "/v1/embeddings", request)["model"] == "org/한"
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("/v1/models/none", {"message", "type", "param", "code"}),
+        ("/v1/chat/completions", {"message", "type", "param", "code"}),
+        ("/v1/models/none/metadata", None),
+        ("/v1/models/sst2/versions/7", None),
+        ("/models/none/info", None),
+        ("/nothing/é", None),
+    ],
+)
+def test_errors_have_the_format_of_the_address(server, path, error):
+    status, _, content = ask(server[1], urllib.parse.quote(path))
+    assert status == 404
+    if error:
+        assert set(content["error"]) == error
+        assert (content["error"]["code"] is None) == ("chat" in path)
+    else:
+        assert isinstance(content["error"], str)
+        assert ("error_type" in content) == (not path.startswith("/v1"))
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Content-Type": "text/plain", "Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://localhost:1", "Host": "localhost"}, 403),
+        # A page whose own name points to this machine
+        ({"Origin": "http://evil.example:80", "Host": "evil.example:80"}, 403),
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "127.0.0.1.evil.example"}, 403),
+        ({"Host": "[::1"}, 403),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 200),  # as curl -d
+        ({"Origin": "http://LOCALHOST:8501", "Host": "localhost:8501"}, 200),
+        ({"Host": "[::1]:8501"}, 200),
+    ],
+)
+def test_pages_of_other_sites_are_refused(server, headers, status):
+    for path in ("/models/sst2/predict", "/v1/embeddings", "/v1/models/sst2:predict"):
+        request = {"inputs": "a"} if path.endswith("/predict") else {"instances": ["a"]}
+        request = {"model": "embedder", "input": "a"} if path == OPENAI else request
+        own_status, _, content = ask(server[1], path, request, headers)
+        assert own_status == status, content
+        assert (status == 200) != ("error" in content)
+
+
+def test_the_header_of_cut_texts_is_bounded():
+    response = asyncio.run(respond(lambda: b"[]", range(2048)))
+    assert response.headers["X-Truncated-Inputs"].split(",") == list(map(str, range(100)))
+    assert response.headers["X-Truncated-Count"] == "2048"
+
+
+@pytest.mark.parametrize(
+    ("path", "request_"),
+    [
+        ("/v1/embeddings", {"model": "wide", "input": ["a"] * 5}),
+        ("/models/wide/embed", {"inputs": ["a"] * 5}),
+        ("/v1/models/wide:predict", {"instances": ["a"] * 5}),
+    ],
+)
+def test_an_answer_that_is_too_large_is_not_computed(server, path, request_):
+    status, _, content = ask(server[1], path, request_)
+    message = content["error"]["message"] if path == OPENAI else content["error"]
+    assert (status, "expected at most 67108864: send at most 4 rows" in message) == (413, True)
+
+
 def test_rows_in_batches_of_one_have_the_same_bits_in_any_company(server):
     texts = ["a film", "a plot of a film", "b", "é", "plot plot", "a b c", "film b c"]
 
@@ -161,8 +243,9 @@ def test_tei_embeddings(server):
     path = "/models/embedder/embed"
     assert np.array(answer(server, path, {"inputs": TEXTS[0]})) == close_to(expected[:1])
     mixed = [TEXTS[0], TOKENIZER(TEXTS[2]), LONG, TOKENIZER(LONG)]
-    status, headers, content = ask(server, path, {"inputs": mixed, "truncate": True})
+    status, headers, content = ask(server[1], path, {"inputs": mixed, "truncate": True})
     assert (status, headers["X-Truncated-Inputs"]) == (200, "2,3")
+    assert headers["X-Truncated-Count"] == "2"
     assert np.array(content) == close_to(expected[[0, 2, 3, 3]])
     raw = server[0]["raw"].embed(TEXTS)
     request = {"inputs": TEXTS, "normalize": False, "dimensions": 2, "truncation_direction": "Left"}
@@ -203,17 +286,45 @@ def test_tei_predictions_and_ranks(server):
     # A classifier of two classes ranks by its last one, and a multiple choice by its choices.
     relevant = answer(server, "/models/sst2/rerank", {"query": "a", "texts": texts})
     one = answer(server, "/models/sst2/predict", {"inputs": ["a", texts[relevant[0]["index"]]]})
-    assert relevant[0]["score"] == {row["label"]: row["score"] for row in one}["+"]
+    score = {row["label"]: row["score"] for row in one}["+"]
+    assert relevant[0]["score"] == pytest.approx(score, abs=1e-6)
     row = {"text": "a", "choices": texts}
     (choices,) = models["chooser"].serving_answers([row])
     ranks = answer(server, "/models/chooser", {"query": "a", "texts": texts})
     assert [one["index"] for one in ranks] == choices["ranking"]
 
 
-@pytest.mark.parametrize("name", ["tagger", "tagger_export"])
-def test_tei_entities(server, name):
+def test_choices_of_a_row_share_batches_of_any_size(server):
+    """The answers do not depend on them, nor on padding."""
+    task, sizes = server[0]["chooser"], []
+    answers = answers_of_task(task, task.fields)
+    answer_rows = answers.of_choices.answer
+
+    def record(rows):
+        sizes.append(len(rows))
+        return answer_rows(rows)
+
+    of_choices = dataclasses.replace(answers.of_choices, answer=record)
+    answers = dataclasses.replace(answers, of_choices=of_choices)
+    texts = ["plot", "film", "a film", "", "b", "c a", "é"]
+    rows = [{"text": "a", "choices": [*texts, ""]}, {"text": "b", "choices": [*texts[::-1], "a"]}]
+    with serving({"chooser": loaded("chooser", answers, 2)}, max_rows=16, max_bytes=9999) as port:
+        predicted = ask(port, "/v1/models/chooser:predict", {"instances": rows})[2]["predictions"]
+        ranks = ask(port, "/rerank", {"query": "a", "texts": texts})[2]
+        empty = {"instances": [{"text": "a", "choices": []}]}
+        assert ask(port, "/v1/models/chooser:predict", empty)[0] == 400
+    assert max(sizes) <= 2
+    for row, own in zip(task.serving_answers(rows), predicted, strict=True):
+        assert own["ranking"] == row["ranking"]
+        assert own["ranked_choices"] == row["ranked_choices"]
+        assert own["probabilities"] == pytest.approx(row["probabilities"], abs=1e-5)
+    (choices,) = task.serving_answers([{"text": "a", "choices": texts}])
+    assert [one["index"] for one in ranks] == choices["ranking"]
+
+
+def test_tei_entities(server):
     """Groups of words with offsets in the text, in windows where it is long."""
-    path, text = f"/models/{name}/predict", "Ann é Lee, film. " * 8
+    path, text = "/models/tagger/predict", "Ann é Lee, film. " * 8
     expected = server[0]["tagger"].entities(text)
     assert expected
     groups = answer(server, path, {"inputs": text})
@@ -228,7 +339,6 @@ def test_tei_entities(server, name):
         for one in expected
     ]
     options = {"aggregation_strategy": "none", "ignore_labels": ["B-PER"]}
-    # The shorter one is padded in the batch of an export.
     texts = [text, text[:-6]]
     words = answer(server, path, {"inputs": [[text] for text in texts], **options})
     assert [[(one["entity"], one["start"]) for one in row] for row in words] == [
@@ -237,12 +347,71 @@ def test_tei_entities(server, name):
     ]
 
 
+def test_tei_bare_types(server):
+    """As in pipelines, adjacent words of one type are an entity, and O is a type if not ignored."""
+    texts = ["a b c film plot a", "é, film"]
+    for text in texts:
+        tags, groups = server[0]["bare"].tag(text), []
+        for label, words in itertools.groupby(tags, key=lambda tag: tag["label"]):
+            first, *_, last = [*words] * 2
+            groups.append((label, first["start"], last["end"]))
+        request = {"inputs": text, "parameters": {"ignore_labels": []}}
+        answered = answer(server, "/models/bare", request)
+        assert [(one["entity_group"], one["start"], one["end"]) for one in answered] == groups
+        expected = [group for group in groups if group[0] != "O"]
+        entities = server[0]["bare"].entities(text)
+        assert [(one["type"], one["start"], one["end"]) for one in entities] == expected
+        answered = answer(server, "/models/bare/predict", {"inputs": text})
+        assert [(one["entity_group"], one["start"], one["end"]) for one in answered] == expected
+
+
+def test_tei_functions_to_apply(server):
+    functions = {"sst2": {"softmax"}, "toxic": {"sigmoid"}, "ranker": {"sigmoid", "none"}}
+    for name, allowed in functions.items():
+        for function in ("softmax", "sigmoid", "none"):
+            request = {"inputs": "a", "parameters": {"function_to_apply": function}}
+            status, _, content = ask(server[1], f"/models/{name}", request)
+            assert status == (200 if function in allowed else 422), (name, function)
+            if name != "ranker" and status == 200:
+                total = sum(one["score"] for one in content[0])
+                assert (total == pytest.approx(1)) == (function == "softmax")
+
+
+def test_tei_nulls_are_absent(server):
+    """Options that may be null in TEI's schema, with all others at their default."""
+    nulls = dict.fromkeys(["truncate", "truncation_direction", "prompt_name", "raw_scores"])
+    requests = {
+        "/models/embedder/embed": {"inputs": "a", "dimensions": None, **nulls},
+        "/models/embedder/similarity": {
+            "inputs": {"source_sentence": "a", "sentences": ["b"]},
+            "parameters": nulls,
+        },
+        "/models/embedder/tokenize": {"inputs": "a", "add_special_tokens": None, **nulls},
+        "/models/sst2/predict": {"inputs": "a", **nulls},
+        "/models/ranker/rerank": {"query": "a", "texts": ["b"], "return_text": None, **nulls},
+        "/models/ranker": {"inputs": "a", "parameters": {"top_k": None, "function_to_apply": None}},
+        "/v1/embeddings": {"model": "embedder", "input": "a", "dimensions": None, "user": None},
+    }
+    for path, request in requests.items():
+        absent = {name: value for name, value in request.items() if value is not None}
+        assert answer(server, path, request) == answer(server, path, absent), path
+    request = {**requests["/models/embedder/similarity"], "parameters": None}
+    assert len(answer(server, "/models/embedder/similarity", request)) == 1
+    request["parameters"] = {"truncation_direction": "Right", "truncate": True}
+    assert len(answer(server, "/models/embedder/similarity", request)) == 1
+
+
 def test_tei_tokens_and_descriptions(server):
     path = "/models/embedder/tokenize"
     (row,) = answer(server, path, {"inputs": "é b"})
     assert [token["id"] for token in row] == TOKENIZER.encode("é b")
-    assert row[1] == {"id": row[1]["id"], "text": "é", "special": False, "start": 0, "stop": 1}
+    # Offsets are in bytes of UTF-8.
+    assert row[1] == {"id": row[1]["id"], "text": "é", "special": False, "start": 0, "stop": 2}
     assert row[0] == {**row[0], "text": "[CLS]", "special": True, "start": None, "stop": None}
+    for text in NON_ASCII:
+        (row,) = answer(server, path, {"inputs": text, "add_special_tokens": False})
+        for token in row:
+            assert text.encode()[token["start"] : token["stop"]].decode() == token["text"]
     rows = answer(server, path, {"inputs": TEXTS, "add_special_tokens": False})
     assert [[token["id"] for token in row] for row in rows] == TOKENIZER(TEXTS)
     ids = {"ids": TOKENIZER.encode(["a b", "c"])}
@@ -250,7 +419,8 @@ def test_tei_tokens_and_descriptions(server):
     info = answer(server, "/models/sst2/info")
     assert (info["model_id"], info["max_input_length"]) == ("sst2", LENGTH)
     assert info["model_type"]["classifier"]["id2label"] == {"0": "-", "1": "+"}
-    assert answer(server, "/health") is None
+    for path in ("/health", "/ping", "/"):
+        assert answer(server, path) is None
 
 
 def test_hugging_face_inference_client(server):
@@ -284,15 +454,33 @@ OPENAI, EMBED, PREDICT = "/v1/embeddings", "/models/embedder/embed", "/models/ss
         (OPENAI, {"model": "embedder", "input": "a", "dimensions": 9}, 400, "dimensions is 9; the"),
         (
             OPENAI,
+            b'{"model": "\\ud800", "input": "a"}',
+            400,
+            "model has the character '\\ud800' at",
+        ),
+        (EMBED, b'{"inputs": "a", "\\ud800": 1}', 422, "'\\ud800' is not supported"),
+        (
+            OPENAI,
             {"model": "embedder", "input": "a", "n": 1},
             400,
             "'n' is not supported; expected",
         ),
         (OPENAI, b'{"input": "' + b"a" * 20_000 + b'"}', 413, "more than 10000 bytes"),
         (OPENAI, b"{", 400, "which is not JSON"),
-        (EMBED, {"inputs": []}, 422, "inputs is an empty list; expected a string, token ids"),
+        (EMBED, {"inputs": []}, 400, "inputs is an empty list; expected a string, token ids"),
+        ("/models/embedder/tokenize", {"inputs": []}, 400, "inputs is an empty list; expected"),
+        ("/models/embedder/decode", {"ids": [[]]}, 400, "ids[0] is an empty list; expected token"),
+        ("/models/ranker/rerank", {"query": "a", "texts": []}, 400, "texts is an empty list"),
+        ("/models/toxic/rerank", {"query": "a", "texts": ["b"]}, 424, "toxic has several labels"),
+        ("/models/tagger/rerank", {"query": "a", "texts": ["b"]}, 424, "tagger has the method tag"),
         (EMBED, {"inputs": "a", "normalize": False}, 422, "scales its vectors to unit norm"),
-        ("/models/sst2/embed", {"inputs": "a"}, 424, "needs a model with vectors; the method of"),
+        (
+            "/models/sst2/embed",
+            {"inputs": "a"},
+            424,
+            "needs a model with vectors; sst2 has the met",
+        ),
+        (EMBED, {"inputs": "a", "prompt_name": "b"}, 422, "'prompt_name' is not supported"),
         ("/embed", {"inputs": "a"}, 404, "several models answer at /embed; expected /models/emb"),
         (
             "/models/tagger/predict",
@@ -306,14 +494,14 @@ OPENAI, EMBED, PREDICT = "/v1/embeddings", "/models/embedder/embed", "/models/ss
     ],
 )
 def test_a_malformed_request_names_the_field(server, path, request_, status, message):
-    own_status, _, content = ask(server, path, request_)
+    own_status, _, content = ask(server[1], path, request_)
     if path == OPENAI:
         error = content["error"]
         assert set(error) == {"message", "type", "param", "code"}
         assert error["type"] == "invalid_request_error"
-        expected = {None} if isinstance(request_, bytes) else {"model", "input", "dimensions", "n"}
-        assert error["param"] in expected
+        assert error["param"] in {None, "model", "input", "dimensions", "n"}
         content = {"error": error["message"], "error_type": ""}
     assert set(content) == {"error", "error_type"}
+    assert (content["error_type"] == "Empty") == (path != OPENAI and status == 400)
     assert own_status == status
     assert message in content["error"]

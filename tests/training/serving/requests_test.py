@@ -3,9 +3,10 @@
 
 import json
 
+import numpy as np
 import pytest
 
-from training.serving.fields import RequestError
+from training.serving.fields import MAX_BYTES_OF_NUMBER, RequestError, encoded
 from training.serving.requests import read_request, write_answer
 from training.serving.signatures import INT32, STRING, Signature, Tensor
 
@@ -79,7 +80,7 @@ def test_rows_of_requests(signature, request_, rows):
         ),
         (
             {"signature_name": "words", "instances": [["a"], ["a", "b"]]},
-            "words of instances[1] has 2 elements, and words of",
+            "instances[1] has 2 elements, and instances[0] has 1; expected as many",
         ),
         (
             {"signature_name": "ids", "instances": [[1.5]]},
@@ -109,22 +110,33 @@ def test_answers_have_the_names_of_several_outputs_only():
     assert json.loads(write_answer(columns, two)) == {
         "outputs": {"label": ["é", "b"], "score": [0.5, 1.0]}
     }
-    with pytest.raises(ValueError, match="not JSON compliant"):
+    with pytest.raises(ValueError, match="a number is not finite"):
         write_answer(rows, [{"score": float("nan")}])
-    with pytest.raises(RequestError, match=r"the answer has \d+ bytes; expected at most 33554432"):
-        write_answer(rows, [{"word": "a" * 2**24}] * 2)
+    with pytest.raises(RequestError, match=r"the answer has \d+ bytes; expected at most 67108864"):
+        write_answer(rows, [{"word": "a" * 2**25}] * 2)
 
 
-def test_lists_are_filled_up_to_the_longest_of_the_request():
-    # The first row comes from a batch with a longer one.
+def test_lists_are_padded_to_the_longest_row():
     answers = [
-        {"count": 1, "words": ["a", "", ""], "starts": [0, 0, 0]},
-        {"count": 2, "words": ["b", "c"], "starts": [0, 2]},
-        {"count": 0, "words": [], "starts": []},
+        {"count": 1, "words": ["a"], "scores": [0.5], "probabilities": [0.1, 0.2, 0.3]},
+        {"count": 2, "words": ["b", "c"], "scores": [0.25, 1.0], "probabilities": [0.4, 0.5, 0.6]},
+        {"count": 0, "words": [], "scores": [], "probabilities": [0.7, 0.8, 0.9]},
     ]
     request = read({"instances": ["a", "b c", ""]})
-    assert json.loads(write_answer(request, answers, "count"))["predictions"] == [
-        {"count": 1, "words": ["a", ""], "starts": [0, 0]},
-        {"count": 2, "words": ["b", "c"], "starts": [0, 2]},
-        {"count": 0, "words": ["", ""], "starts": [0, 0]},
+    assert json.loads(write_answer(request, answers))["predictions"] == [
+        {**answers[0], "words": ["a", ""], "scores": [0.5, 0.0]},
+        answers[1],
+        {**answers[2], "words": ["", ""], "scores": [0.0, 0.0]},
     ]
+
+
+def test_encoded_numbers_are_the_shortest_float32():
+    numbers = np.random.default_rng(0).normal(size=1200) * 10.0 ** np.repeat(np.arange(-30, 30), 20)
+    numbers = np.append(numbers, [-0.0, 1e-45, -9.9e15, 3.4028235e38]).astype("float32")
+    text = encoded({"array": numbers, "list": numbers.tolist()})
+    for values in json.loads(text).values():
+        assert np.array_equal(np.array(values, "float32"), numbers)
+    assert max(map(len, encoded(numbers)[1:-1].split(b","))) < MAX_BYTES_OF_NUMBER
+    assert encoded({"é": [np.float32(0.1), 0.25], "b": [None, [1, "é"]]}) == (
+        '{"é":[0.1,0.25],"b":[null,[1,"é"]]}'.encode()
+    )
