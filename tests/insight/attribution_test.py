@@ -274,6 +274,7 @@ def small_classifier():
     return make
 
 
+@pytest.mark.on_tensorflow
 def test_static_int8_is_explained_by_occlusion_only(small_classifier):
     classifier = small_classifier()
     classifier.quantize("int8", calibration=["the film was good", "a dull film"])
@@ -287,7 +288,8 @@ def test_static_int8_is_explained_by_occlusion_only(small_classifier):
     assert all(word["score"] for word in whole.words)
 
 
-@pytest.mark.parametrize("method", insight.attribution.METHODS)
+@pytest.mark.on_tensorflow
+@pytest.mark.parametrize("method", ["integrated_gradients", "occlusion"])
 def test_unpadded_attributions_are_the_padded_ones(small_classifier, method):
     padded, unpadded = small_classifier(), small_classifier(unpadded=True)
     unpadded.set_weights(padded.get_weights())
@@ -298,6 +300,7 @@ def test_unpadded_attributions_are_the_padded_ones(small_classifier, method):
     np.testing.assert_allclose(other.scores, one.scores, atol=1e-5)
 
 
+@pytest.mark.on_tensorflow
 def test_occlusion_keeps_positions(small_classifier):
     """In these families, the position of a token counts the tokens before it but padding."""
     classifier = small_classifier(position_offset=2)

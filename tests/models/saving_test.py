@@ -33,7 +33,8 @@ def test_keras_file_round_trip(policy, tmp_path):
     assert_same_outputs(loaded, backbone)
 
 
-@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.on_tensorflow
+@pytest.mark.parametrize("kind", list(TASKS)[1:5])  # with layers besides the encoder and a head
 def test_global_policy_changes_no_loaded_task(kind):
     task = make_task(kind, CONFIG.replace(pooling="mean", token_pooler=False))
     keras.config.set_dtype_policy("mixed_bfloat16")
