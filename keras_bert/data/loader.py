@@ -31,7 +31,7 @@ WINDOW_BATCHES = 64
 # The smallest number of windows in an epoch of shuffled rows: with fewer, long and short rows would
 # never be in the same batch; with one, batches would hold the same rows in every epoch.
 WINDOWS_IN_EPOCH = 16
-# The size of the shuffle buffer, in batches, if the number of rows is unknown
+# The size of the shuffle buffer of a dataset, in batches
 SHUFFLE_BATCHES = 1024
 # The number of batches that a thread makes in advance
 PREFETCHED_BATCHES = 8
@@ -65,8 +65,7 @@ class BatchOptions:
             lengths as without compilation, since less padding then saves more time than compilation
             takes; `None` for never.
         shuffle_seed: Seed for shuffling the rows and the batches, differently in each epoch; `None`
-            does not shuffle. If the number of rows is unknown, a row is at most 1,024 batches
-            earlier than in the input.
+            does not shuffle. A row of a dataset is at most 1,024 batches earlier than in the input.
         training: Whether the rows are training data.
         bucketing_window: Number of batches with rows that are sorted by length together; 1 does not
             regroup rows. Defaults to 64; if rows are shuffled, to at most a sixteenth of an epoch,

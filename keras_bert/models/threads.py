@@ -6,12 +6,14 @@ the weights out of a model while it is trained, and has one place per model for 
 running call, be it of `predict`. So on every backend one thread at a time trains or evaluates a
 model, and on JAX also predicts; models that share an embedding table, such as a task and its
 encoder, take turns with each other. A call inside a call, such as the validation of `fit` or a
-callback's prediction, belongs to the same turn.
+callback's prediction, belongs to the same turn; so do calls of the input that `fit` reads, even
+where TensorFlow reads it in another thread.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import itertools
 import os
@@ -28,6 +30,41 @@ from keras_bert.ops.dispatch import backend_steps
 _LOCKS: weakref.WeakKeyDictionary[keras.layers.Layer, tuple[int, Any]] = weakref.WeakKeyDictionary()
 _LOCKS_ARE_CREATED = threading.Lock()
 _NUMBERS = itertools.count()
+# The thread that this one computes for, if it is another one
+_CALLER: contextvars.ContextVar[int | None] = contextvars.ContextVar("_CALLER", default=None)
+
+
+class _Turns:
+    """A reentrant lock, which a thread holds together with those that compute for it."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._holder: int | None = None
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        caller = _CALLER.get() or threading.get_ident()
+        with self._condition:
+            self._condition.wait_for(lambda: self._holder in (None, caller))
+            self._holder = caller
+            self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._condition:
+            self._depth -= 1
+            if not self._depth:
+                self._holder = None
+                self._condition.notify_all()
+
+
+@contextlib.contextmanager
+def computing_for(thread: int) -> Iterator[None]:
+    """Has this thread take part in the turns of another, which waits for it."""
+    token = _CALLER.set(thread)
+    try:
+        yield
+    finally:
+        _CALLER.reset(token)
 
 
 class _Process:
@@ -112,5 +149,5 @@ def _table_locks(model: keras.Model) -> list[Any]:
     with _LOCKS_ARE_CREATED:
         for layer in layers or [model]:
             if layer not in _LOCKS:
-                _LOCKS[layer] = next(_NUMBERS), threading.RLock()
+                _LOCKS[layer] = next(_NUMBERS), _Turns()
         return [lock for _, lock in sorted({_LOCKS[layer] for layer in layers or [model]})]

@@ -83,9 +83,18 @@ def training_step(model: Any) -> Step:
                 object.__setattr__(
                     model, "_jax_state", dict(zip(TRAINING, results[0][1], strict=True))
                 )
+                _note_newer_state(model)
         return results[0]
 
     return recorded
+
+
+def _note_newer_state(model: Any) -> None:
+    """Notes that a step's state is newer than the variables.
+
+    Keras notes it before it reads the batch of the step, whose source may call the model.
+    """
+    object.__setattr__(model, "_jax_state_synced", False)
 
 
 def _compiled_training_step(model: Any, state: State) -> Step:
@@ -132,6 +141,7 @@ def step_without_donation(model: Any, step: Step) -> Step:
         if not shardings:
             shardings.append(_shardings(state))
         outputs, changes = compiled(state, data)
+        _note_newer_state(model)
         return outputs, tuple(
             [old if new is None else new for old, new in zip(*pairs, strict=True)]
             for pairs in zip(state, changes, strict=True)

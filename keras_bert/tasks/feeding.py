@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from keras_bert.data.adapters.reading import has_ended, no_rows
 from keras_bert.data.loader import Batches
 from keras_bert.models.inputs import LOSS_DIVISORS
+from keras_bert.models.threads import computing_for
 from keras_bert.ops import dispatch
 
 
@@ -61,6 +63,7 @@ class Feed(keras.callbacks.Callback):
         self._first = first - read
         self._with_targets = with_targets
         self._error: Exception | None = None
+        self._thread = threading.get_ident()
         self.targets: list[Any] = []
         """Without targets, the labels and weights of each batch of the last reading."""
 
@@ -94,20 +97,26 @@ class Feed(keras.callbacks.Callback):
             ValueError: If there are no batches any more.
         """
         self.targets = []
-        batch = None
+        batches = self._data.epoch(self._epoch, self._first)
         try:
-            for batch in self._data.epoch(self._epoch, self._first):
+            batch = self._next(batches)
+            if batch is None:
+                raise _no_batch_left(self._first, "fewer batches") if self._first else has_ended()
+            while batch is not None:
                 if self._with_targets:
                     yield batch
                 else:
                     self.targets.append(batch[1])
                     yield batch[:1]
-            if batch is None:
-                raise _no_batch_left(self._first, "fewer") if self._first else has_ended()
+                batch = self._next(batches)
         except Exception as error:
             # TensorFlow would replace it by one of its own.
             self._error = error
             raise
+
+    def _next(self, batches: Iterator[Any]) -> Any:
+        with computing_for(self._thread):
+            return next(batches, None)
 
     def for_keras(self) -> Any:
         """Returns the data in the form that Keras' methods take on the backend.
@@ -269,6 +278,11 @@ class MicroBatches(DataAdapter):
 
     def on_epoch_end(self) -> None:
         self._data.on_epoch_end()
+
+    @functools.cached_property
+    def example(self) -> Any:
+        """The first batch, which Keras' adapters yield again."""
+        return next(iter(self._data.get_numpy_iterator()), None)
 
     def get_numpy_iterator(self) -> Any:
         return self._completed(self._data.get_numpy_iterator())

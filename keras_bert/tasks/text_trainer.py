@@ -517,11 +517,12 @@ class TextTrainer(TokenModel):
             callbacks: See `keras.Model.fit`.
             validation_split: Fraction of the rows, from the end, to use for validation; ignored
                 with `validation_data`.
-            validation_data: `(x, y)`, `(x, y, sample_weight)` or a dataset, of text or features.
+            validation_data: `(x, y)`, `(x, y, sample_weight)` or a dataset, of text or features. A
+                generator's batches of text are kept, so that each epoch is evaluated on the same.
             shuffle: Whether to shuffle the rows in each epoch, including those of a
-                `tf.data.Dataset` of single texts, and the batches of a `PyDataset`. For a dataset
-                of unknown size, 1,024 batches of rows are in memory. Without shuffling, the batches
-                of a `bucketing_window` are sorted by length.
+                `tf.data.Dataset` of single texts, and the batches of a `PyDataset`. A dataset is
+                shuffled in a buffer of 1,024 batches: call its `shuffle` too if its rows are
+                sorted. Without shuffling, the batches of a `bucketing_window` are sorted by length.
             class_weight: A dict of the weight of each class; the keys are ids, or names of
                 classes. They weigh the loss of training alone, and not the metrics.
             sample_weight: See `keras.Model.fit`; each is at least 0.
@@ -628,7 +629,10 @@ class TextTrainer(TokenModel):
             }
             if in_update > 1 and self._has_loss_divisors():
                 steps = kwargs.get("steps_per_epoch")
-                data = {"x": MicroBatches(self, in_update, steps, skipped, **data)}
+                micro_batches = MicroBatches(self, in_update, steps, skipped, **data)
+                if training_feed.example is None and self._strategy is None:
+                    self._build(micro_batches)
+                data = {"x": micro_batches}
             return super().fit(
                 **data,
                 epochs=epochs,
@@ -924,10 +928,11 @@ class TextTrainer(TokenModel):
         self._check_targets(rows, rules)
         return rows.with_checked_weights()
 
-    def _build(self, feed: Feed) -> None:
-        """Builds metrics, losses and the optimizer before Keras would read a batch of text."""
-        if self.compiled and feed.example is not None:
-            self.build_by_example(feed.example)
+    def _build(self, source: Feed | MicroBatches) -> None:
+        """Builds metrics, losses and the optimizer before Keras would read batches for it."""
+        is_needed = keras.backend.backend() != "tensorflow" or self._strategy is not None
+        if is_needed and self.compiled and source.example is not None:
+            self.build_by_example(source.example)
 
     def _batches(self, rows: InputAdapter, options: BatchOptions) -> Batches:
         """Returns batches of features, labels and weights."""

@@ -162,6 +162,17 @@ def test_batches_have_each_row_once(stage, seed, small_chunks):
         assert rows_of(resumed, first) == found[first:], (first, case)
 
 
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("seed", [None, 3])
+def test_an_invalid_row_is_named_by_its_place(seed, small_chunks):
+    rows = dataset(40).map(lambda text, label, weight: (text, label))
+    batches = TextDatasetAdapter(rows, LabelRules(num_ids=37)).batches(
+        PREPROCESSOR, BatchOptions(2, shuffle_seed=seed)
+    )
+    with pytest.raises(ValueError, match="The label in row 37 is 37"):
+        list(batches)
+
+
 @pytest.mark.parametrize("ahead", [0, 1, 2, 8])
 def test_threads_yield_each_element_once(ahead):
     for count in (0, 1, ahead, ahead + 1, 2 * ahead + 3):

@@ -16,6 +16,7 @@ import keras_bert  # noqa: E402
 from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.layers import SentencePooling  # noqa: E402
+from keras_bert.tasks import few_shot  # noqa: E402
 from keras_bert.tasks.few_shot import FewShotTraining, logistic_regression  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
@@ -101,9 +102,11 @@ def test_it_is_an_ordinary_classifier(classifier, tmp_path):
         classifier.save_hugging_face(tmp_path / "hugging_face")
 
 
-def test_pairs_are_those_of_setfit():
+@pytest.mark.parametrize("rows_at_once", [5, 16, 256])
+def test_pairs_are_those_of_setfit(rows_at_once, monkeypatch):
     """All pairs with repetition, `num_classes * n (n + 1) / 2` positive; the fewer are repeated."""
     texts, labels = [f"{number}" for number in range(16)], np.arange(16) % 2
+    monkeypatch.setattr(few_shot, "_ROWS_AT_ONCE", rows_at_once)
     training = FewShotTraining(make_classifier(class_names=["a", "b"]), texts, labels)
     (first, second), scores = training.pairs()
     assert len(scores) == 144
@@ -111,8 +114,10 @@ def test_pairs_are_those_of_setfit():
     expected = {(a, b, float(a % 2 == b % 2)) for a in range(16) for b in range(a, 16)}
     assert set(pairs) == expected
     assert sum(scores) == 72 == len({pair for pair in pairs if pair[2]})
-    (first, _), scores = training.pairs(max_pairs=20)
-    assert (len(first), sum(scores)) == (20, 10)
+    (first, second), scores = training.pairs(max_pairs=20)
+    drawn = {(int(a), int(b), float(s)) for a, b, s in zip(first, second, scores, strict=True)}
+    assert drawn < expected
+    assert (len(drawn), len(first), sum(scores)) == (20, 20, 10)
 
 
 def test_rows_with_a_label_in_common_are_positive():

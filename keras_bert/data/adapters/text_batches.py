@@ -71,8 +71,8 @@ class BatchedText(abc.ABC):
 class _PyDatasetText(BatchedText):
     """The batches of a `keras.utils.PyDataset`, in another order in each epoch, as in Keras."""
 
-    def __init__(self, dataset: Any) -> None:
-        super().__init__(dataset[0])
+    def __init__(self, example: Any, dataset: Any) -> None:
+        super().__init__(example)
         self._dataset = dataset
         self._is_in_epoch = False
         self.num_batches = dataset.num_batches
@@ -118,7 +118,7 @@ class _GeneratorText(_StreamedText):
 
         def read() -> Iterator[Any]:
             for index in itertools.count():
-                kept.extend(itertools.islice(unread, index + 1 - len(kept)))
+                kept.extend(itertools.islice(unread, int(index == len(kept))))
                 if index == len(kept):
                     return
                 yield kept[index]
@@ -171,8 +171,8 @@ def opened(x: Any) -> Any:
             return _GeneratorText(first, readings)
         return (batch for batch in readings)
     if _is_a(x, "PyDataset", "keras."):
-        if x.num_batches != 0 and _is_text(x[0], type(x).__name__):
-            return _PyDatasetText(x)
+        if x.num_batches != 0 and _is_text(first := x[0], type(x).__name__):
+            return _PyDatasetText(first, x)
     elif _is_a(x, "DataLoader", "torch.utils.data"):
         readings = Readings(lambda: x)
         first = _example(x) if hasattr(x.dataset, "__len__") else readings.first()

@@ -64,7 +64,6 @@ def mapped_by_group(
             "batches of an update together: pass the tf.data.Dataset that it was made of."
         )
     period = period or size
-    in_last = period % size
 
     @tf.autograph.experimental.do_not_convert
     def measured(*element: Any) -> Any:
@@ -74,11 +73,11 @@ def mapped_by_group(
         )
         return element, measure(element)
 
-    def is_in_last(index: tf.Tensor, _: Any) -> tf.Tensor:
-        return tf.cast(index % period >= period - in_last, "int64")
+    def group_of(index: tf.Tensor, _: Any) -> tf.Tensor:
+        return index % period // size
 
-    def size_of_group(is_in_last: tf.Tensor) -> tf.Tensor:
-        return tf.where(is_in_last > 0, tf.constant(in_last, "int64"), size)
+    def size_of_group(group: tf.Tensor) -> tf.Tensor:
+        return tf.minimum(tf.constant(size, "int64"), period - group * size)
 
     @tf.autograph.experimental.do_not_convert
     def mapped(_: tf.Tensor, group: tf.data.Dataset) -> tf.data.Dataset:
@@ -93,7 +92,7 @@ def mapped_by_group(
     return (
         dataset.map(measured)
         .enumerate()
-        .group_by_window(is_in_last, mapped, window_size_func=size_of_group)
+        .group_by_window(group_of, mapped, window_size_func=size_of_group)
         .prefetch(size)
     )
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import itertools
+
 import fsspec
 import numpy as np
 import pytest
 
 from keras_bert.data.arrays import NUMPY, Ragged
+from keras_bert.data.pretraining import records
 from keras_bert.data.pretraining.instances import InstanceMaker
 from keras_bert.data.pretraining.records import (
     InstanceEncoder,
@@ -188,6 +191,32 @@ def test_shuffling_covers_all_files_and_repeats_itself_with_the_seed(tmp_path):
     assert sorted(plain) == sorted(shuffled)
     assert shuffled == order(shuffle_seed=1)
     assert shuffled != order(shuffle_seed=2)
+
+
+def unpadded(batches):
+    """The ids of the rows of each batch."""
+    return [
+        [tuple(row["token_ids"][row["padding_mask"]]) for row in rows_of([batch])]
+        for batch in batches
+    ]
+
+
+def test_each_record_comes_once_from_any_batch(tmp_path, monkeypatch):
+    """With windows of two batches, and of four shuffled records"""
+    monkeypatch.setattr(records, "WINDOW_BATCHES", 2)
+    monkeypatch.setattr(records.shuffled_records, "__kwdefaults__", {"window": 4})
+    for count in (1, 3, 4, 5, 8, 9, 13):
+        rows = instances()[:count]
+        path = write(tmp_path / f"{count}.tfrecord", rows, encoder(masked=False))
+        for buckets, seed in itertools.product((None, (8, LENGTH)), (None, 1)):
+            read = pretraining_batches(
+                path, batch_size=2, sequence_length=LENGTH, buckets=buckets, shuffle_seed=seed
+            )
+            found = unpadded(read)
+            expected = [tuple(row.token_ids) for row in rows]
+            assert sorted(itertools.chain(*found)) == sorted(expected)
+            for first in range(len(found) + 1):
+                assert unpadded(read.epoch(0, first)) == found[first:]
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A source of text is read once: `fit` trains on all of its batches, whatever reads them."""
+
+import functools
+import itertools
+import random
+import types
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.models.inputs import LOSS_DIVISORS
+from keras_bert.tasks.feeding import MicroBatches, group_sizes
+from tests.small_tasks import make_text_task
+
+pytestmark = pytest.mark.filterwarnings("ignore:Your input ran out of data")
+
+TEXTS = ["a", "b a", "a b", "b b"]
+LABELS = [0, 1, 1, 0]
+BATCH = (TEXTS[:2], LABELS[:2])
+
+
+class Steps(keras.callbacks.Callback):
+    """Counts the batches of a training."""
+
+    count = 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.count += 1
+
+
+def num_trained(task, *data, **options):
+    steps = Steps()
+    task.fit(*data, verbose=0, callbacks=[steps], **options)
+    return steps.count
+
+
+def classifier(in_update=None):
+    task = make_text_task("TextClassifier", 2)
+    task.compile(keras_bert.optimizers.AdamW(1e-3, gradient_accumulation_steps=in_update))
+    return task
+
+
+@pytest.fixture(scope="module")
+def task():
+    return classifier()
+
+
+def generator(count):
+    return (BATCH for _ in range(count))
+
+
+def rows_once(count):
+    """The rows of so many batches, which can be read once."""
+    return iter([*zip(TEXTS * count, LABELS * count, strict=True)][: 2 * count])
+
+
+def stream(count):
+    data = pytest.importorskip("torch.utils.data")
+
+    class Rows(data.IterableDataset):
+        rows = rows_once(count)
+
+        def __iter__(self):
+            return self.rows
+
+    return data.DataLoader(Rows(), batch_size=2)
+
+
+def dataset(count):
+    tf = pytest.importorskip("tensorflow")
+    rows = rows_once(count)
+    signature = tf.TensorSpec((), tf.string), tf.TensorSpec((), tf.int32)
+    return tf.data.Dataset.from_generator(lambda: rows, output_signature=signature)
+
+
+def batched(count):
+    return dataset(count).batch(2)
+
+
+@pytest.mark.needs_tensorflow
+def test_each_batch_is_trained_on_once(task):
+    for in_update, source in (
+        *((None, source) for source in (generator, stream, dataset, batched)),
+        *((4, source) for source in (generator, stream)),
+    ):
+        model = classifier(in_update) if in_update else task
+        assert num_trained(model, source(10), batch_size=2) == 10, source
+        with pytest.raises(ValueError, match="can be read only once"):
+            num_trained(model, source(3), batch_size=2, epochs=2)
+        if source is generator or source is stream:
+            assert num_trained(model, source(11), initial_batch=6) == 5, source
+            with pytest.raises(ValueError, match="Received: 3, with fewer batches"):
+                num_trained(model, source(3), initial_batch=3)
+        if source is generator:
+            batches = generator(11)
+            assert num_trained(model, batches, steps_per_epoch=3, epochs=2) == 6
+            assert num_trained(model, batches) == 5
+    features = ((dict(task.preprocessor(TEXTS)), np.array(LABELS)) for _ in range(11))
+    assert num_trained(model, features) == 11
+
+
+@pytest.mark.needs_tensorflow
+def test_what_can_be_read_once_is_predicted(task):
+    expected = task.predict(TEXTS * 5, verbose=0)[:10]
+    for source in (generator, stream, dataset, batched):
+        logits = task.predict(source(5), verbose=0)
+        assert logits.shape == (10, 2), source
+        if source is not generator:
+            np.testing.assert_allclose(logits, expected, atol=1e-5)
+
+
+def test_initial_batch_leaves_a_batch(task):
+    with pytest.raises(ValueError, match="Received: 2, with 1 epochs of 2 batches"):
+        task.fit(TEXTS, LABELS, batch_size=2, initial_batch=2)
+
+
+def test_a_validation_generator_is_the_same_each_epoch():
+    task = make_text_task("TextClassifier", 2)
+    task.compile(keras.optimizers.SGD(0.0))
+    for steps in (2, None):
+        batches = ((TEXTS[row : row + 1], LABELS[row : row + 1]) for row in (0, 1, 2))
+        options = {"validation_data": batches, "validation_steps": steps, "verbose": 0}
+        losses = task.fit(TEXTS, LABELS, epochs=2, **options).history["val_loss"]
+        expected = task.evaluate(TEXTS[: steps or 3], LABELS[: steps or 3], verbose=0)[0]
+        assert losses == pytest.approx([expected] * 2, rel=1e-5)
+
+
+class Calling(keras.utils.PyDataset):
+    """Batches that call the model, such as for hard negatives."""
+
+    def __init__(self, task):
+        super().__init__()
+        self.task = task
+        self.call = lambda: task.predict(TEXTS, verbose=0, batch_size=2)
+        self.epochs = []
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        self.call()
+        return BATCH
+
+    def on_epoch_begin(self):
+        self.epochs.append("begin")
+
+    def on_epoch_end(self):
+        self.call()
+        self.epochs.append("end")
+
+
+def test_a_py_dataset_may_call_the_model(task):
+    data = Calling(task)
+    expected = task.evaluate(*BATCH, verbose=0)
+    assert task.evaluate(data, verbose=0) == pytest.approx(expected, rel=1e-5)
+    assert num_trained(task, data) == 2
+    data.call = lambda: task.evaluate(*BATCH, verbose=0)
+    assert num_trained(task, data, epochs=2) == 4
+    assert task.predict(data, verbose=0).shape == (4, 2)
+    assert data.epochs == ["begin", "end"] * 5
+
+
+def test_weights_are_not_taken_for_labels(task):
+    loss = functools.partial(keras.losses.sparse_categorical_crossentropy, from_logits=True)
+    weights = np.ones(2, "float32")
+    other = make_text_task("TextClassifier", 2)
+    other.compile("sgd", loss)
+    for data in (
+        {"x": ((TEXTS[:2], None, weights) for _ in range(2))},
+        {"x": TEXTS[:2], "sample_weight": weights},
+        {"x": TEXTS[:2]},
+    ):
+        with pytest.raises(ValueError, match="There are no labels"):
+            other.fit(**data)
+    column = ((*BATCH, weights[:, None]) for _ in range(2))
+    assert num_trained(task, column) == 2
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.on_tensorflow
+def test_micro_batches_are_grouped_by_update():
+    tf = pytest.importorskip("tensorflow")
+    from keras_bert.data.tfdata.text_datasets import mapped_by_group
+
+    cases = [*itertools.product(range(12), (1, 2, 3, 5), (None, 4, 5, 7))]
+    for count, size, period in random.Random(0).sample(cases, 16):
+        numbers = np.arange(count, dtype="float32")
+        expected, unread = [], iter(numbers)
+        for group_size in group_sizes(size, period):
+            group = list(itertools.islice(unread, group_size))
+            if not group:
+                break
+            expected += [(number, np.mean(group)) for number in group]
+        rows = tf.data.Dataset.from_tensor_slices(numbers)
+        mapped = mapped_by_group(
+            rows,
+            measure=lambda element: element[0],
+            function=lambda element, mean: (element[0], mean),
+            size=size,
+            period=period,
+        )
+        rows = [*mapped.as_numpy_iterator()]
+        model = types.SimpleNamespace(_loss_divisors=lambda x, *_: x["token_ids"][0])
+        batches = [({"token_ids": number[None]},) for number in numbers]
+        micro_batches = MicroBatches(model, size, period, 0, x=np.zeros((1, 1)))
+        found = [
+            (batch["token_ids"][0], batch[LOSS_DIVISORS][0, 0])
+            for (batch,) in micro_batches._completed(batches)
+        ]
+        np.testing.assert_allclose(rows, expected, rtol=1e-6)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
