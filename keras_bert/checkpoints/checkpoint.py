@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 import keras
 
-from keras_bert.checkpoints import layouts, weights
-from keras_bert.checkpoints.errors import CheckpointError, warn
+from keras_bert.checkpoints import layouts, sentence_transformers, weights
+from keras_bert.checkpoints.config_fields import differing_fields
+from keras_bert.checkpoints.errors import CheckpointError, check_same, warn
 from keras_bert.checkpoints.folders import checkpoint_errors
 from keras_bert.checkpoints.layouts import Layout
 from keras_bert.checkpoints.tensors import TensorSource, are_equal
@@ -99,16 +100,11 @@ class Checkpoint:
             tokenizer = self.open_tokenizer()
         if tokenizer is None:
             return None
-        size = len(list_tokens(tokenizer))
+        size = self._check_size(tokenizer)
         if self.num_tokens is not None and size != self.num_tokens:
             raise CheckpointError(
                 f"{self.folder}: the vocabulary has {size} tokens; it was saved with "
                 f"{self.num_tokens}."
-            )
-        if size > self.config.vocabulary_size:
-            raise CheckpointError(
-                f"{self.folder}: the vocabulary has {size} tokens; the model has embeddings for "
-                f"{self.config.vocabulary_size} (vocabulary_size)."
             )
         if self.num_tokens is None and size < self.config.vocabulary_size:
             self._warn(
@@ -117,6 +113,16 @@ class Checkpoint:
                 "truncated."
             )
         return tokenizer
+
+    def _check_size(self, tokenizer: Mapping[str, Any]) -> int:
+        """Returns the number of tokens, which must not be larger than the number of embeddings."""
+        size = len(list_tokens(tokenizer))
+        if size > self.config.vocabulary_size:
+            raise CheckpointError(
+                f"{self.folder}: the vocabulary has {size} tokens; the model has embeddings for "
+                f"{self.config.vocabulary_size} (vocabulary_size)."
+            )
+        return size
 
     @property
     def vocabulary(self) -> list[str] | None:
@@ -262,11 +268,47 @@ class Checkpoint:
         if name not in self.heads:
             self._warn(
                 f"has no {name} head; it is initialized randomly: {', '.join(sorted(targets))}."
+                + sentence_transformers.other_head(self.folder)
             )
             return False
         self._reject_unsupported(name)
         self._load(targets, self._resolve(self.head_layouts[name]), f"{name} head", outputs)
         return True
+
+    def check_written(
+        self,
+        config: BertConfig,
+        heads: Mapping[str, Head],
+        tokenizer: Mapping[str, Any] | None,
+        class_names: Sequence[str] | None = None,
+    ) -> None:
+        """Checks that files which were just written are read as what was written.
+
+        Args:
+            config: The architecture.
+            heads: The heads, built.
+            tokenizer: The config of the tokenizer; its writer has compared the files.
+            class_names: The names of the classes of a classifier.
+
+        Raises:
+            CheckpointError: If a field of the architecture that has an effect differs, or tensors
+                are missing, superfluous or have the wrong shapes.
+        """
+        for name, value in differing_fields(config, self.config, "masked_lm" in heads).items():
+            check_same(f"{name} of the architecture", getattr(config, name), value)
+        check_same("causal of the architecture", config.causal, self.config.causal)
+        if tokenizer is not None:
+            self._check_size(tokenizer)
+        if any(names := (class_names or (), self.class_names or ())):
+            check_same("class_names", *map(list, names))
+        self.check_encoder()
+        expected = _names(self._resolve(self.backbone_layout))
+        for name, targets in weights.all_head_weights(heads).items():
+            self._reject_unsupported(name)
+            layout = self._resolve(self.head_layouts.get(name, {}))
+            self._check_targets(targets, layout, f"{name} head")
+            expected |= _names({ours: layout[ours] for ours in targets})
+        check_same("the tensors", [], sorted(set(self._tensors.names()) - expected))
 
     def leave_head(self, name: str) -> None:
         """Excludes a head that is intentionally not loaded from `unused`."""
@@ -319,15 +361,9 @@ class Checkpoint:
         owner: str,
         outputs: Sequence[int] | None = None,
     ) -> None:
-        unknown = sorted(set(targets) - set(layout))
-        if unknown:
-            raise CheckpointError(
-                f"{self.folder}: the {owner} does not have {', '.join(unknown)}; "
-                f"its weights are {', '.join(layout)}."
-            )
-        target_layout = {ours: layout[ours] for ours in targets}
-        self._check(target_layout, {ours: tuple(targets[ours].shape) for ours in targets}, owner)
-        for ours, stored in target_layout.items():
+        self._check_targets(targets, layout, owner)
+        for ours in targets:
+            stored = layout[ours]
             value = layouts.assemble(stored, self._tensors)
             if outputs is not None:
                 value = value[..., list(outputs)]
@@ -336,6 +372,17 @@ class Checkpoint:
                 name for name in stored.copies if are_equal(stored.names[0], name, self._tensors)
             )
             self._used_names.update(stored.names, copies)
+
+    def _check_targets(self, targets: Mapping[str, Any], layout: Layout, owner: str) -> None:
+        """Checks that all weights are stored, with the shapes of variables."""
+        unknown = sorted(set(targets) - set(layout))
+        if unknown:
+            raise CheckpointError(
+                f"{self.folder}: the {owner} does not have {', '.join(unknown)}; "
+                f"its weights are {', '.join(layout) or 'none'}."
+            )
+        shapes = {ours: tuple(targets[ours].shape) for ours in targets}
+        self._check({ours: layout[ours] for ours in targets}, shapes, owner)
 
     def _check(self, layout: Layout, shapes: Mapping[str, tuple[int, ...]], owner: str) -> None:
         """Checks that all weights are stored, with the right shapes."""

@@ -11,8 +11,10 @@ from typing import Any
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.config import BertConfig, ConfigError
 
-# Fields that do not change outputs: of training, of tokenization, and which outputs are returned
+# Fields that do not change outputs: of training, of tokenization, and which outputs are returned.
+# `causal` is a field of few families, and is checked with them.
 _WITHOUT_EFFECT = (
+    "causal",
     "dropout",
     "attention_dropout",
     "classifier_dropout",
@@ -74,6 +76,65 @@ def meaning(
     if not isinstance(word, str) or word not in words:
         raise CheckpointError(f"{path}: {name} is {word!r}; it must be one of {', '.join(words)}.")
     return words[word]
+
+
+def effects(config: BertConfig, masked_lm: bool = True) -> dict[str, Any]:
+    """Returns what an architecture computes, by field: equal values compute equal outputs.
+
+    Args:
+        config: The architecture.
+        masked_lm: Whether it has the masked LM head, whose fields are left out otherwise.
+    """
+    owners = config.attention_owners, config.feed_forward_owners
+    windows = config.attention_windows
+    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    values |= {
+        **dict.fromkeys(("layer_sharing", "num_layer_groups"), owners),
+        **dict.fromkeys(("attention_window", "global_attention_every"), windows),
+        **dict.fromkeys(("rotary_base", "local_rotary_base"), config.rotary_bases),
+        "first_attention_norm": config.attention_norms,
+        "heads_by_layer": config.effective_heads_by_layer,
+        "num_key_value_heads": config.effective_num_key_value_heads,
+        "intermediate_bias": config.effective_intermediate_bias,
+        "masked_lm_activation": config.effective_masked_lm_activation,
+        "pooling": config.effective_pooling,
+    }
+    unused = {*_WITHOUT_EFFECT}
+    for fields, is_used in (
+        (("masked_lm_head", "masked_lm_bias", "masked_lm_activation"), masked_lm),
+        (("rotary_scale",), config.positions == "rotary"),
+        (("position_offset",), config.positions == "learned"),
+        (("relative_buckets", "relative_distance"), config.relative_positions is not None),
+        (("norm_bias",), config.norm == "layer_norm"),
+    ):
+        unused |= set() if is_used else {*fields}
+    return {name: value for name, value in values.items() if name not in unused}
+
+
+def differing_fields(
+    config: BertConfig, other: BertConfig, masked_lm: bool = True
+) -> dict[str, Any]:
+    """Returns the fields by which two architectures compute other outputs, with `other`'s values.
+
+    See `effects` for the arguments.
+    """
+    ours, theirs = effects(config, masked_lm), effects(other, masked_lm)
+    names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+    # Of several fields with one effect, such as a window and its interval, those that differ
+    return {
+        name: getattr(other, name)
+        for name in names
+        if getattr(config, name) != getattr(other, name)
+    }
+
+
+def word_of(value: str, field: str, words: Mapping[str, str]) -> str:
+    """Returns the first word in a file for a value of `BertConfig`, the inverse of `meaning`."""
+    for word, ours in words.items():
+        if ours == value:
+            return word
+    choices = ", ".join(dict.fromkeys(words.values()))
+    raise CheckpointError(f"the format does not have the {field} {value!r}; it has {choices}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,50 +209,44 @@ class ConfigFields:
 
     def write(self, config: BertConfig, activations: Mapping[str, str]) -> dict[str, Any]:
         """Converts a `BertConfig` without `misfits` to fields, the inverse of `read`."""
-        if config.activation not in activations:
-            raise CheckpointError(
-                f"The format does not have the activation {config.activation!r}; "
-                f"it has {', '.join(activations)}."
-            )
         names = {**self.required, **self.optional}
+        config = self.with_zero_segments(config)
         fields = {theirs: getattr(config, ours) for ours, theirs in names.items()}
         if "embedding_dim" in names:
             fields[names["embedding_dim"]] = config.embedding_width
-        if self.needs_zero_segments(config):
-            fields[names["num_segments"]] = ZERO_SEGMENTS
-        if "classifier_dropout" in self.defaults:
+        for rate in {"classifier_dropout", "embedding_dropout"}.intersection(self.defaults):
             # In these families it is a number.
-            fields[names["classifier_dropout"]] = config.effective_classifier_dropout
+            fields[names[rate]] = getattr(config, f"effective_{rate}")
         fields[names["max_sequence_length"]] += config.position_offset
-        fields[self.activation] = activations[config.activation]
+        fields[self.activation] = word_of(config.activation, "activation", activations)
         return fields if self.from_flat is None else self.from_flat(fields, activations)
 
     def needs_zero_segments(self, config: BertConfig) -> bool:
         """Returns whether files need segment embeddings, all 0, which the encoder does not have."""
         return "num_segments" in self.required and not config.num_segments
 
-    def misfits(self, config: BertConfig, masked_lm: bool = True) -> list[str]:
-        """Returns the fields of an architecture that the file cannot represent.
+    def with_zero_segments(self, config: BertConfig) -> BertConfig:
+        """Returns the architecture with the segment embeddings that files must have."""
+        is_needed = self.needs_zero_segments(config)
+        return config.replace(num_segments=ZERO_SEGMENTS) if is_needed else config
 
-        Each is `field=value`, with the value that it would need to have.
+    def misfits(
+        self, config: BertConfig, activations: Mapping[str, str], masked_lm: bool = True
+    ) -> str:
+        """Returns what the file cannot represent of an architecture; empty if it is read again.
+
+        It is the fields with the values that they would need to have, or why the file that would
+        be written cannot be read.
         """
-        required: dict[str, Any] = {"masked_lm_activation": config.activation, **self.fixed}
-        required["position_offset"] = (
-            config.pad_token_id + 1 if self.positions_follow_padding else 0
-        )
-        ignored = {*self.required, *self.optional, *_WITHOUT_EFFECT, "activation", "causal"}
-        if not masked_lm:
-            ignored |= {"masked_lm_head", "masked_lm_bias", "masked_lm_activation"}
         needs = []
-        for field in dataclasses.fields(BertConfig):
-            if field.name in ignored:
-                continue
-            value = getattr(config, field.name)
-            if field.name == "masked_lm_activation":
-                value = config.effective_masked_lm_activation
-            required_value = required.get(field.name, field.default)
-            if value != required_value:
-                needs.append(f"{field.name}={required_value!r}")
-        if self.always_projects and config.embedding_dim is None:
-            needs.append("embedding_dim")
-        return needs
+        if config.activation not in activations.values():
+            choices = dict.fromkeys(activations.values())
+            needs.append(f"activation={' or '.join(map(repr, choices))}")
+            config = config.replace(activation=next(iter(choices)))
+        try:
+            read = self.read(self.write(config, activations), Path(), activations)
+        except CheckpointError as error:
+            return str(error).removeprefix(f"{Path()}: ")
+        written = self.with_zero_segments(config)
+        fields = differing_fields(written, read.replace(causal=config.causal), masked_lm)
+        return ", ".join([*needs, *(f"{name}={value!r}" for name, value in fields.items())])

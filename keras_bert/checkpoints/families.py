@@ -132,6 +132,21 @@ class Family:
         return (self.scope, *([f"{self.released_scope}."] if self.released_scope else []))
 
 
+ACTIVATIONS = {
+    "gelu": "gelu_erf",
+    "gelu_python": "gelu_erf",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_python_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_accurate": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+"""The activations of `BertConfig` by their names in Hugging Face's files."""
+
 # Fields of config.json and of the configuration files of the TF1 releases
 _OPTIONAL = {
     "dropout": "hidden_dropout_prob",
@@ -969,7 +984,7 @@ def fitting_families(config: BertConfig, masked_lm: bool = True) -> list[Family]
     fitting = [
         family
         for family in FAMILIES.values()
-        if not family.config.misfits(config, masked_lm)
+        if not family.config.misfits(config, ACTIVATIONS, masked_lm)
         and (not config.causal or family.can_be_causal)
     ]
     return sorted(

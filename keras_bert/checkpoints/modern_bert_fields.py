@@ -17,6 +17,7 @@ from keras_bert.checkpoints.config_fields import (
     REQUIRED_WITHOUT_SEGMENTS,
     ConfigFields,
     meaning,
+    word_of,
 )
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checks import POSITIVE_INT
@@ -121,7 +122,6 @@ def _from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[s
     """Returns the fields of a file in both spellings, the inverse of `_to_flat`."""
     every = fields[_EVERY] or 1
     local = fields.pop("attention_window")
-    words = {ours: theirs for theirs, ours in _POOLINGS.items()}
     fields[_EVERY] = every if local else 1
     layers = range(fields["num_hidden_layers"])
     kind_of_scale = rotary_fields.scaling_parameters(fields.pop(rotary_fields.SCALE))
@@ -135,9 +135,12 @@ def _from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[s
             kind: {**kind_of_scale, rotary_fields.BASE: bases[name]}
             for kind, name in _BASES.items()
         },
-        "classifier_activation": activations[fields["classifier_activation"]],
-        "classifier_pooling": words[fields["classifier_pooling"] or "first"],
-        "embedding_dropout": fields["embedding_dropout"] or 0.0,
+        "classifier_activation": word_of(
+            fields["classifier_activation"], "pooler_activation", activations
+        ),
+        "classifier_pooling": word_of(
+            fields["classifier_pooling"] or "first", "pooling", _POOLINGS
+        ),
         "tie_word_embeddings": True,
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints.config_fields import meaning
+from keras_bert.checkpoints.config_fields import meaning, word_of
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checks import POSITIVE, Numbers
 
@@ -170,10 +170,11 @@ def eurobert_to_flat(
 
 def eurobert_from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
     """Returns the fields of a file of EuroBERT, the inverse of `eurobert_to_flat`."""
-    words = {ours: theirs for theirs, ours in _POOLINGS.items()}
     return {
         **from_flat(fields, activations),
         "num_key_value_heads": fields["num_key_value_heads"] or fields["num_attention_heads"],
-        "classifier_pooling": words[fields["classifier_pooling"] or "first"],
+        "classifier_pooling": word_of(
+            fields["classifier_pooling"] or "first", "pooling", _POOLINGS
+        ),
         "tie_word_embeddings": False,
     }

@@ -5,26 +5,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_bert.checkpoints.config_fields import check_needed
 from keras_bert.checkpoints.errors import CheckpointError, warn
 from keras_bert.checkpoints.folders import checkpoint_errors, read_json
-from keras_bert.checks import POSITIVE_INT
+from keras_bert.checks import POSITIVE_INT, shortened
 from keras_bert.vocabularies.files import parse_json, read_text, write_json
 from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
 from keras_bert.vocabularies.tokenizer_settings import SETTINGS_FILE
 
 MODULES_FILE = "modules.json"
 POOLING_FILE = "1_Pooling/config.json"
-LENGTH_FILE = "sentence_bert_config.json"
+LENGTH_FILES = tuple(
+    f"sentence_{name}_config.json"
+    for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+"""The names of the file with the length, in the order in which they are looked for."""
 PROMPTS_FILE = "config_sentence_transformers.json"
+SETFIT_HEAD, SETFIT_FILE = "model_head.pkl", "config_setfit.json"
 ACTIVATION = "activation_fn"
 NORMALIZE_FOLDER = "2_Normalize"
 ALL_FILES = (
     MODULES_FILE,
     POOLING_FILE,
-    LENGTH_FILE,
+    *LENGTH_FILES,
     f"{NORMALIZE_FOLDER}/config.json",
     PROMPTS_FILE,
 )
@@ -45,20 +50,22 @@ def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
     """
     options: dict[str, Any] = {}
     length: Any = None
-    if (folder / LENGTH_FILE).exists():
-        fields = read_json(folder / LENGTH_FILE)
+    paths = [folder / name for name in LENGTH_FILES if (folder / name).exists()]
+    if paths:
+        fields = read_json(paths[0])
         length = fields.get("max_seq_length")
         if fields.get("do_lower_case"):
             with checkpoint_errors():
                 tokenizer = read_tokenizer(folder) or {}
             if not tokenizer.get("lowercase"):
                 raise CheckpointError(
-                    f"{folder / LENGTH_FILE}: do_lower_case is {fields['do_lower_case']!r}, but "
+                    f"{paths[0]}: do_lower_case is {fields['do_lower_case']!r}, but "
                     "the tokenizer does not lowercase text; expected false, or such a tokenizer."
                 )
-    if (folder / POOLING_FILE).exists():
-        options["pooling"] = _pooling(folder / POOLING_FILE)
-        options["normalize"] = _NORMALIZE in _modules(folder)
+    modules = _modules(folder)
+    if modules:
+        options["pooling"] = _pooling(modules[1].path / "config.json")
+        options["normalize"] = len(modules) > 2
         # Since version 6, the length is only in the settings of the tokenizer.
         if length is None and (folder / SETTINGS_FILE).exists():
             length = read_json(folder / SETTINGS_FILE).get("model_max_length")
@@ -90,6 +97,19 @@ def output_activation(folder: Path, fields: Mapping[str, Any]) -> str | None:
     return name.rpartition(".")[2]
 
 
+def other_head(folder: Path) -> str:
+    """Returns a sentence about the head of SetFit in a folder, which is not read, or nothing."""
+    if not (folder / SETFIT_HEAD).exists():
+        return ""
+    path = folder / SETFIT_FILE
+    labels = read_json(path).get("labels") if path.exists() else None
+    names = f", whose labels are {shortened(labels)}" if isinstance(labels, list) and labels else ""
+    return (
+        f" {SETFIT_HEAD} has SetFit's head{names}. It is a pickle, which can execute code and is "
+        "never loaded. Train a head with `fit`."
+    )
+
+
 def _warn_of_prompt(fields: Mapping[str, Any], path: Path) -> None:
     prompts, name = fields.get("prompts"), fields.get("default_prompt_name")
     prompt = prompts.get(str(name)) if isinstance(prompts, dict) else None
@@ -115,27 +135,46 @@ def _pooling(path: Path) -> str:
     return str(modes[0])
 
 
-def _modules(folder: Path) -> list[str]:
-    """Returns the names of the classes of the modules, in their order."""
+class _Module(NamedTuple):
+    """A module of sentence-transformers: the name of its class, and the folder of its files."""
+
+    name: str
+    path: Path
+
+
+def _modules(folder: Path) -> list[_Module]:
+    """Returns the modules that `modules.json` lists: Transformer, Pooling and possibly Normalize.
+
+    Without this file, a `1_Pooling` is followed; the list is empty if there is none either.
+    """
     path = folder / MODULES_FILE
     if not path.exists():
-        return [_TRANSFORMER, _POOLING]
+        pooling = (folder / POOLING_FILE).parent
+        return [_Module(_TRANSFORMER, folder), _Module(_POOLING, pooling)] * pooling.exists()
     with checkpoint_errors():
         text = read_text(path)
     try:
-        modules = parse_json(text)
-        names = [str(module["type"]).rpartition(".")[2] for module in modules]
+        modules = [
+            _Module(str(module["type"]).rpartition(".")[2], folder / str(module["path"]))
+            for module in parse_json(text)
+        ]
     except (TypeError, KeyError, ValueError) as error:
         raise CheckpointError(
-            f"{path} must be a list of modules, each with a type ({error!r})."
+            f"{path} must be a list of modules, each with a type and a path ({error!r})."
         ) from error
-    unknown = sorted(set(names) - {_TRANSFORMER, _POOLING, _NORMALIZE})
-    if unknown:
+    expected = [_TRANSFORMER, _POOLING, _NORMALIZE]
+    names = [module.name for module in modules]
+    if names not in (expected[:2], expected) or modules[0].path != folder:
         raise CheckpointError(
-            f"{path} has the module {unknown[0]}, which is not supported; the modules must be "
-            f"{_TRANSFORMER}, {_POOLING} and {_NORMALIZE}."
+            f"{path} has the modules {', '.join(names)}, which are not supported. Expected "
+            f"{_TRANSFORMER} in this folder, one {_POOLING} and at most one {_NORMALIZE}."
         )
-    return names
+    if not (modules[1].path / "config.json").exists():
+        raise CheckpointError(
+            f"{modules[1].path / 'config.json'} is missing, which {path} names. Copy the whole "
+            "folder of the model."
+        )
+    return modules
 
 
 def model_options(model: Any) -> dict[str, Any]:
@@ -177,4 +216,4 @@ def write_options(folder: Path, options: Mapping[str, Any], hidden_dim: int) -> 
     write_json(folder / POOLING_FILE, {"word_embedding_dimension": hidden_dim, **modes})
     if "sequence_length" in options:
         length = {"max_seq_length": options["sequence_length"], "do_lower_case": False}
-        write_json(folder / LENGTH_FILE, length)
+        write_json(folder / LENGTH_FILES[0], length)

@@ -8,7 +8,7 @@ reordered in the graph without a change of the checkpoint format.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -169,7 +169,7 @@ def check_file_size(config: BertConfig, num_bytes: int, file: object) -> None:
 
 def backbone_weights(backbone: Encoder) -> dict[str, Any]:
     """Returns the weights of an encoder by name; a kernel with LoRA includes the update."""
-    _refuse_quantized(backbone)
+    _refuse_quantized(backbone._flatten_layers(include_self=False))  # type: ignore[attr-defined]
     return {
         name: backbone_weight(backbone, name) for name in backbone_weight_names(backbone.config)
     }
@@ -208,6 +208,9 @@ def _attribute(layer: Any, path: str) -> Any:
 
 def all_head_weights(heads: Mapping[str, Head] | None) -> dict[str, dict[str, Any]]:
     """Returns the `head_weights` of each head, by its name."""
+    for head in (heads or {}).values():
+        for layer in head if isinstance(head, Sequence) else (head,):
+            _refuse_quantized(layer._flatten_layers())
     return {name: head_weights(head) for name, head in (heads or {}).items()}
 
 
@@ -258,8 +261,7 @@ def assign(name: str, weight: Any, value: np.ndarray[Any, Any]) -> None:
     weight.assign(value)
 
 
-def _refuse_quantized(backbone: Encoder) -> None:
-    layers: list[Any] = backbone._flatten_layers(include_self=False)  # type: ignore[attr-defined]
+def _refuse_quantized(layers: Iterable[Any]) -> None:
     quantized = [layer.path for layer in layers if getattr(layer, "quantization_mode", None)]
     if quantized:
         raise CheckpointError(

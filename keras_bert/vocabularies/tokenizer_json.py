@@ -367,9 +367,20 @@ def wordpiece_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[
             "unk_token": names["unk"],
             "continuing_subword_prefix": "##",
             "max_input_chars_per_word": config["max_word_length"],
-            "vocab": ids,
+            "vocab": _words_of_model(config),
         },
     }
+
+
+def _words_of_model(config: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the tokens that are also found as words: not those that were added at the end.
+
+    `tokenizers` numbers added tokens that are no words from the end of the vocabulary on.
+    """
+    words = list(config["vocabulary"])
+    while words[-1] in config["added_tokens"]:
+        words.pop()
+    return {token: index for index, token in enumerate(words)}
 
 
 class RowFormats(NamedTuple):
@@ -431,22 +442,22 @@ def _described(steps: Sequence[Mapping[str, Any]]) -> str:
 
 
 def unigram_json(
-    model: bytes, config: Mapping[str, Any], names: Mapping[str, str]
+    model: bytes, config: Mapping[str, Any], names: Mapping[str, str], vocabulary: Sequence[Piece]
 ) -> dict[str, Any]:
     """Returns the content of a `tokenizer.json` for a SentencePiece model; see `byte_pair_json`.
 
-    ALBERT's rule for commas after numbers does not exist in this format.
+    `vocabulary` has the pieces without DeBERTa's mask token, which is an added token. ALBERT's rule
+    for commas after numbers does not exist in this format.
     """
     pieces = read_pieces(model)
     ids = {piece.text: index for index, piece in enumerate(pieces)}
-    composes = config["compose"]
     metaspace = {
         "type": "Metaspace",
         "replacement": BLANK,
         "prepend_scheme": "always",
         "split": True,
     }
-    steps = [metaspace] if composes else [{"type": "WhitespaceSplit"}, metaspace]
+    steps = [metaspace] if config["compose"] else [{"type": "WhitespaceSplit"}, metaspace]
     added = [
         _added_token(piece.text, index, piece.text == names["mask"])
         for index, piece in enumerate(pieces)
@@ -456,7 +467,7 @@ def unigram_json(
         **_beginning(added),
         "normalizer": {
             "type": "Sequence",
-            "normalizers": _COMPOSING if composes else _normalizers(model, config),
+            "normalizers": _COMPOSING if config["compose"] else _normalizers(model, config),
         },
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
         "post_processor": _template(ids, names, config),
@@ -464,11 +475,7 @@ def unigram_json(
         "model": {
             "type": "Unigram",
             "unk_id": ids[names["unk"]],
-            # DeBERTa's mask token is an added token.
-            "vocab": [
-                [piece.text, piece.score]
-                for piece in (pieces_without_mask(pieces, names["mask"]) if composes else pieces)
-            ],
+            "vocab": [[piece.text, piece.score] for piece in vocabulary],
             "byte_fallback": False,
         },
     }
@@ -594,7 +601,7 @@ def unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
     if tokenizer.part("model").get("byte_fallback"):
         raise tokenizer.error("model.byte_fallback is True, which is not supported")
     steps = tokenizer.steps("normalizer")
-    if steps == _COMPOSING:
+    if composes(tokenizer):
         _check_pre_tokenizer(tokenizer, steps)
         return {"lowercase": False, "keep_accents": True, "albert_rules": False, "compose": True}
     names = [
@@ -624,6 +631,11 @@ def unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
         "albert_rules": albert_rules,
         "compose": False,
     }
+
+
+def composes(tokenizer: TokenizerJson) -> bool:
+    """Returns whether a unigram tokenizer composes characters, as DeBERTa's class does."""
+    return tokenizer.steps("normalizer") == _COMPOSING
 
 
 def _replacement(step: Mapping[str, Any]) -> str:

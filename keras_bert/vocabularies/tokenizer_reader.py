@@ -37,6 +37,7 @@ from keras_bert.vocabularies.tokenizer_json import (
     TOKENIZER_FILE,
     TokenizerJson,
     byte_pair_options,
+    composes,
     merges_of,
     row_formats,
     unigram_model,
@@ -249,9 +250,9 @@ def _special_tokens(
         if names[role] not in vocabulary:
             names[role] = names[other]
     cls, sep = names["cls"], names["sep"]
-    between = [sep]
-    if len(pair) > len(single) + 2:
-        between.append(cls if file.kind == "BPE" and pair[-3] == cls else sep)
+    count = max(1, len(pair) - len(single) - 1)
+    repeats_cls = file.kind == "BPE" and pair[-3:-2] == [cls]
+    between = [sep] * (count - repeats_cls) + [cls] * repeats_cls
     usual_row = [cls, "A", *between, "B", sep]
     if pair != usual_row:
         raise file.error(
@@ -313,7 +314,7 @@ def _sentence_pieces(
         of_file = unigram_model(file)
         if model is None:
             model = of_file
-        elif not _are_same_models(model, of_file, name):
+        elif not _are_same_models(model, of_file, name == DEBERTA_V2 or composes(file)):
             raise ValueError(
                 f"{file.path}: model.vocab or the Precompiled normalizer differs from {path}; "
                 "expected the same pieces, or one of the files."
@@ -331,11 +332,10 @@ def _sentence_pieces(
     elif name in (ALBERT, *DEFINED_BY_FILE):
         names, pair_separators = ALBERT_TOKENS, 1
         num_segments = 1 + settings.has_segments(True)
-        lowercase, rules = (settings.flag(key) for key in ("do_lower_case", "albert_rules"))
         options = {
-            "lowercase": lowercase is not False,
+            "lowercase": settings.flag("do_lower_case") is not False,
             "keep_accents": bool(settings.flag("keep_accents")),
-            "albert_rules": rules is not False,
+            "albert_rules": True,
             "compose": False,
         }
     elif name == DEBERTA_V2:
@@ -385,11 +385,13 @@ def _released_model(path: Path, name: str | None) -> bytes:
     return model
 
 
-def _are_same_models(model: bytes, other: bytes, name: str | None) -> bool:
-    """Returns whether two models are the same for a class of the transformers library."""
-    if name != DEBERTA_V2:
+def _are_same_models(model: bytes, other: bytes, composes: bool) -> bool:
+    """Returns whether two models are the same for a class of the transformers library.
+
+    DeBERTa's class, which composes characters, ignores their map, and adds the mask token.
+    """
+    if not composes:
         return have_same_pieces(model, other)
-    # DeBERTa's class ignores the map of characters, and adds the mask token.
     model, other = (without_characters_map(_with_mask(each)) for each in (model, other))
     return have_same_pieces(model, other)
 

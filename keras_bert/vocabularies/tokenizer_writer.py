@@ -7,12 +7,18 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from keras_bert.checks import shortened
 from keras_bert.vocabularies import fairseq_ids, vocab_txt
 from keras_bert.vocabularies.byte_pair_files import save_tokens_and_merges
 from keras_bert.vocabularies.files import write_json
-from keras_bert.vocabularies.sentence_piece_model import read_pieces, replace_pieces
+from keras_bert.vocabularies.sentence_piece_model import (
+    read_characters_map,
+    read_pieces,
+    replace_pieces,
+)
 from keras_bert.vocabularies.tokenizer_config import (
     BYTE_PAIR,
+    MAX_WORD_LENGTH,
     SENTENCE_PIECE,
     WORDPIECE,
     check_tokenizer_config,
@@ -27,7 +33,9 @@ from keras_bert.vocabularies.tokenizer_json import (
     unigram_json,
     wordpiece_json,
 )
+from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
 from keras_bert.vocabularies.tokenizer_settings import (
+    ALBERT,
     ALBERT_TOKENS,
     CAMEMBERT,
     DEBERTA_MODEL_FILE,
@@ -50,12 +58,27 @@ _ROBERTA_FIELDS = {
     *("vocabulary", "merges", "add_prefix_space", "added_tokens", "mask_takes_space"),
     *("truncation_side", SPECIAL_IN_TEXT_FIELD),
 }
+# The fields of a config that each class for SentencePiece has by itself
+_PLAIN = {"lowercase": False, "keep_accents": True, "albert_rules": False}
+_XLM_ROBERTA_FIELDS = {**_PLAIN, "compose": False, "pair_separators": 2, "num_segments": 1}
+_DEBERTA_FIELDS = {**_PLAIN, "compose": True, "pair_separators": 1}
+_ALBERT_FIELDS = {"albert_rules": True, "compose": False, "pair_separators": 1}
+# The special tokens of each kind without names of its own
+_USUAL_NAMES = {
+    WORDPIECE: WORDPIECE_TOKENS,
+    BYTE_PAIR: ROBERTA_TOKENS,
+    SENTENCE_PIECE: ALBERT_TOKENS,
+}
 
 
 def write_tokenizer(
     folder: Path, tokenizer: Mapping[str, Any] | None, max_sequence_length: int
 ) -> None:
-    """Writes the files of a tokenizer, including `tokenizer_config.json`; of `None`, nothing."""
+    """Writes the files of a tokenizer, including `tokenizer_config.json`; of `None`, nothing.
+
+    Raises:
+        ValueError: If the files would be read as another tokenizer.
+    """
     if tokenizer is None:
         return
     writers = {
@@ -63,25 +86,76 @@ def write_tokenizer(
         BYTE_PAIR: _write_byte_pair,
         SENTENCE_PIECE: _write_sentence_piece,
     }
-    settings = writers[check_tokenizer_config(tokenizer)](folder, with_defaults(tokenizer))
+    settings = writers[check_tokenizer_config(tokenizer)](
+        folder, with_defaults(tokenizer), _names(tokenizer)
+    )
     settings["model_max_length"] = max_sequence_length
     for field in ("truncation_side", SPECIAL_IN_TEXT_FIELD):
         if field in tokenizer:
             settings[field] = tokenizer[field]
     write_json(folder / SETTINGS_FILE, settings)
+    try:
+        read = read_tokenizer(folder)
+    except ValueError as error:
+        raise ValueError(
+            f"The tokenizer cannot be saved, since its files could not be read: {error}"
+        ) from error
+    check_same_tokenizer(tokenizer, read or {})
 
 
-def _write_wordpiece(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+def check_same_tokenizer(
+    tokenizer: Mapping[str, Any], read: Mapping[str, Any], ignored: Collection[str] = ()
+) -> None:
+    """Checks that a tokenizer is read again from its files: each field that has an effect.
+
+    Raises:
+        ValueError: If a field differs that is not `ignored`; the message has both values.
+    """
+    ours, theirs = _effects(tokenizer), _effects(read)
+    for name, value in ours.items():
+        if name not in ignored and value != theirs.get(name):
+            raise ValueError(
+                f"{name} of the tokenizer cannot be saved in this format. Received: "
+                f"{shortened(value)}, which would be read as {shortened(theirs.get(name))}."
+            )
+
+
+def _effects(tokenizer: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of a config by which tokenizers differ, all with values."""
+    kind, names = tokenizer.get("kind", WORDPIECE), _names(tokenizer)
+    values = {"kind": kind, **with_defaults(tokenizer), "special_tokens": names}
+    for field in ("vocabulary", "merges", "added_tokens", "uncased_tokens"):
+        if field in values:
+            # Added tokens are found wherever they are in the list.
+            values[field] = (sorted if field.endswith("_tokens") else list)(values[field])
+    if kind == WORDPIECE and values["strip_accents"] is None:
+        values["strip_accents"] = values["lowercase"]
+    if kind == BYTE_PAIR and names["mask"] not in values["vocabulary"]:
+        del values["mask_takes_space"]
+    if kind == SENTENCE_PIECE:
+        model = decode_model(tokenizer)
+        values["model"] = read_pieces(model), read_characters_map(model)
+    return values
+
+
+def _names(tokenizer: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the special tokens of a tokenizer's config by their roles."""
+    usual = _USUAL_NAMES[tokenizer.get("kind", WORDPIECE)]
+    return {**usual, **(tokenizer.get("special_tokens") or {})}
+
+
+def _write_wordpiece(
+    folder: Path, config: Mapping[str, Any], names: Mapping[str, str]
+) -> dict[str, Any]:
     """Writes a WordPiece vocabulary; returns the fields of `tokenizer_config.json`."""
-    names = {**WORDPIECE_TOKENS, **(config["special_tokens"] or {})}
     rows = config["pair_separators"], config["num_segments"]
     name = "PreTrainedTokenizerFast"
-    if names == WORDPIECE_TOKENS and rows[0] == 1:
+    # These classes always have the second length; the first one is BERT's own.
+    is_usual = config[WORD_LENGTH_FIELD] in (MAX_WORD_LENGTH, 100)
+    if is_usual and names == WORDPIECE_TOKENS and rows[0] == 1:
         name = "BertTokenizer"
-    elif names == MPNET_TOKENS and rows == (2, 1):
+    elif is_usual and names == MPNET_TOKENS and rows == (2, 1):
         name = MPNET
-    else:
-        write_json(folder / TOKENIZER_FILE, wordpiece_json(config, names))
     rules = {field: config[field] for field in ("strip_accents", "tokenize_chinese_chars")}
     settings: dict[str, Any] = {
         "tokenizer_class": name,
@@ -95,12 +169,16 @@ def _write_wordpiece(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     if config["added_tokens"]:
         settings["added_tokens_decoder"] = _added_tokens_field(config)
     vocab_txt.save_vocabulary(config["vocabulary"], folder / VOCABULARY_FILE)
+    write_json(folder / TOKENIZER_FILE, wordpiece_json(config, names))
     return settings
 
 
-def _write_byte_pair(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+def _write_byte_pair(
+    folder: Path, config: Mapping[str, Any], names: Mapping[str, str]
+) -> dict[str, Any]:
     """Writes the vocabulary of a BPE tokenizer; returns the fields of `tokenizer_config.json`."""
     prefix = config["add_prefix_space"]
+    write_json(folder / TOKENIZER_FILE, byte_pair_json(config, names))
     if without_defaults(BYTE_PAIR, config).keys() <= _ROBERTA_FIELDS:
         save_tokens_and_merges(config["vocabulary"], config["merges"], folder)
         # The mask token includes the space before it, which RoBERTa's class in `transformers` 5
@@ -111,8 +189,6 @@ def _write_byte_pair(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
             "add_prefix_space": prefix,
             "added_tokens_decoder": _added_tokens_field(config, masks),
         }
-    names = {**ROBERTA_TOKENS, **(config["special_tokens"] or {})}
-    write_json(folder / TOKENIZER_FILE, byte_pair_json(config, names))
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "add_prefix_space": prefix,
@@ -122,41 +198,39 @@ def _write_byte_pair(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _write_sentence_piece(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+def _write_sentence_piece(
+    folder: Path, config: Mapping[str, Any], names: Mapping[str, str]
+) -> dict[str, Any]:
     """Writes a SentencePiece model; returns the fields of `tokenizer_config.json`."""
     model = decode_model(config)
     pieces = read_pieces(model)
-    names = {**ALBERT_TOKENS, **(config["special_tokens"] or {})}
-    write_json(folder / TOKENIZER_FILE, unigram_json(model, config, names))
-    names_field = _names_field(names, [piece.text for piece in pieces])
-    segments = ["token_type_ids"] if config["num_segments"] > 1 else []
-    inputs = {"model_input_names": ["input_ids", *segments, "attention_mask"]}
     released = fairseq_ids.released_model(model)
-    if released and names == fairseq_ids.SPECIAL_TOKENS:
-        original, ids = released
-        (folder / fairseq_ids.MODEL_FILE).write_bytes(original)
-        name = CAMEMBERT if ids == fairseq_ids.CAMEMBERT else XLM_ROBERTA
-        return {"tokenizer_class": name, **names_field, **inputs}
-    if names == WORDPIECE_TOKENS and config["compose"]:
-        model = replace_pieces(model, pieces_without_mask(pieces, names["mask"]))
-        (folder / DEBERTA_MODEL_FILE).write_bytes(model)
-        return {"tokenizer_class": DEBERTA_V2, **names_field, **inputs, "do_lower_case": False}
-    if names != ALBERT_TOKENS:
-        return {"tokenizer_class": "PreTrainedTokenizerFast", **names_field, **inputs}
-    rules = config["albert_rules"]
-    (folder / MODEL_FILE).write_bytes(model)
-    return {
-        # ALBERT's class has its rules whatever is in tokenizer.json.
-        "tokenizer_class": "AlbertTokenizer" if rules else "PreTrainedTokenizerFast",
-        # It knows their names too.
-        **({} if rules else names_field),
-        # Both classes leave out the segment ids, which ALBERT needs for pairs.
-        **inputs,
-        "do_lower_case": config["lowercase"],
-        "keep_accents": config["keep_accents"],
-        "remove_space": True,
-        "albert_rules": rules,
+    segments = ["token_type_ids"] if config["num_segments"] > 1 else []
+    settings: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        **_names_field(names, [piece.text for piece in pieces]),
+        # Classes leave out the segment ids, which ALBERT needs for pairs.
+        "model_input_names": ["input_ids", *segments, "attention_mask"],
     }
+
+    def is_of_class(names_of_class: Mapping[str, str], fields: Mapping[str, Any]) -> bool:
+        return names == names_of_class and fields.items() <= config.items()
+
+    name, content = MODEL_FILE, model
+    if released and is_of_class(fairseq_ids.SPECIAL_TOKENS, _XLM_ROBERTA_FIELDS):
+        name, (content, ids) = fairseq_ids.MODEL_FILE, released
+        is_camembert = ids == fairseq_ids.CAMEMBERT
+        settings["tokenizer_class"] = CAMEMBERT if is_camembert else XLM_ROBERTA
+    elif is_of_class(WORDPIECE_TOKENS, _DEBERTA_FIELDS):
+        pieces = pieces_without_mask(pieces, names["mask"])
+        name, content = DEBERTA_MODEL_FILE, replace_pieces(model, pieces)
+        settings |= {"tokenizer_class": DEBERTA_V2, "do_lower_case": False}
+    elif is_of_class(ALBERT_TOKENS, _ALBERT_FIELDS):
+        cleaning = {"do_lower_case": config["lowercase"], "keep_accents": config["keep_accents"]}
+        settings |= {"tokenizer_class": ALBERT, **cleaning, "remove_space": True}
+    (folder / name).write_bytes(content)
+    write_json(folder / TOKENIZER_FILE, unigram_json(model, config, names, pieces))
+    return settings
 
 
 def _added_tokens_field(

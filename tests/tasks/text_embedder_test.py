@@ -106,8 +106,14 @@ def test_pairs_with_scores_are_learned_and_each_text_is_encoded_once():
         embedder.fit(pairs)
 
 
-def write_modules(folder, *types):
-    modules = [{"path": "", "type": f"sentence_transformers.models.{name}"} for name in types]
+def write_modules(folder, *types, **paths):
+    modules = [
+        {
+            "path": paths.get(name, f"{index}_{name}" if index else ""),
+            "type": f"sentence_transformers.models.{name}",
+        }
+        for index, name in enumerate(types)
+    ]
     (folder / "modules.json").write_text(json.dumps(modules))
 
 
@@ -167,12 +173,33 @@ def test_a_folder_of_version_6_is_read(tmp_path):
 def test_a_module_that_is_not_ours_is_named(tmp_path):
     sentence_transformers_folder(make_embedder(), tmp_path, pooling_mode_cls_token=True)
     write_modules(tmp_path, "Transformer", "Pooling", "Dense", "Normalize")
-    with pytest.raises(CheckpointError, match="has the module Dense, which is not supported"):
+    with pytest.raises(CheckpointError, match="Pooling, Dense, Normalize, which are not supported"):
         TextEmbedder.from_preset(tmp_path)
-    for content in ('{"0": "Transformer"}', "[", "5"):
+    write_modules(tmp_path, "Transformer", "Pooling", "Pooling")
+    with pytest.raises(CheckpointError, match="Pooling, Pooling, which are not supported"):
+        TextEmbedder.from_preset(tmp_path)
+    for content in ('{"0": "Transformer"}', "[", "5", '[{"type": "models.Transformer"}]'):
         (tmp_path / "modules.json").write_text(content)
         with pytest.raises(CheckpointError, match=r"modules\.json must be a list of modules"):
             TextEmbedder.from_preset(tmp_path)
+
+
+def test_modules_are_read_from_their_paths(tmp_path):
+    sentence_transformers_folder(make_embedder(), tmp_path, pooling_mode_mean_tokens=True)
+    (tmp_path / "sentence_bert_config.json").unlink()
+    (tmp_path / "sentence_xlm-roberta_config.json").write_text('{"max_seq_length": 7}')
+    fields = json.dumps({"pooling_mode": "cls"})
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text(fields)
+    write_modules(tmp_path, "Transformer", "Pooling", Pooling="other")
+    embedder = TextEmbedder.from_preset(tmp_path)
+    assert (embedder.pooling, embedder.preprocessor.sequence_length) == ("cls", 7)
+    write_modules(tmp_path, "Transformer", "Pooling", Pooling="lost")
+    with pytest.raises(CheckpointError, match=r"lost.config\.json is missing, which .*Copy the"):
+        TextEmbedder.from_preset(tmp_path)
+    write_modules(tmp_path, "Transformer", "Pooling", Transformer="0_Transformer")
+    with pytest.raises(CheckpointError, match="Transformer in this folder"):
+        TextEmbedder.from_preset(tmp_path)
 
 
 def test_texts_that_are_lowercased_before_a_cased_tokenizer_are_refused(tmp_path):

@@ -27,8 +27,8 @@ def corpus(tmp_path_factory):
 @pytest.mark.parametrize(
     ("kind", "files"),
     [
-        ("wordpiece", ["vocab.txt"]),
-        ("byte_pair", ["merges.txt", "vocab.json"]),
+        ("wordpiece", ["tokenizer.json", "vocab.txt"]),
+        ("byte_pair", ["merges.txt", "tokenizer.json", "vocab.json"]),
         ("sentence_piece", ["spiece.model", "tokenizer.json"]),
     ],
 )

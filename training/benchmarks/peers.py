@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_bert.checkpoints.families import FAMILIES, Family
+from keras_bert.checkpoints.families import ACTIVATIONS, FAMILIES, Family
 from keras_bert.checkpoints.formats.keras_hub import make_backbone
 from keras_bert.config import BertConfig
 
 # `transformers` has several names for GELU's tanh approximation; this one has a fused kernel.
-_WORDS = {"gelu_erf": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"}
+_ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_tanh", **ACTIVATIONS}
 
 
 def find_family(config: BertConfig) -> Family:
@@ -20,7 +20,7 @@ def find_family(config: BertConfig) -> Family:
         ValueError: If no family has this architecture.
     """
     for family in FAMILIES.values():
-        if not family.config.misfits(config):
+        if not family.config.misfits(config, ACTIVATIONS):
             return family
     raise ValueError(f"No family of the other libraries has this architecture: {config}.")
 
@@ -30,7 +30,7 @@ def transformers_config(config: BertConfig) -> Any:
     import transformers
 
     family = find_family(config)
-    fields = family.config.write(config, _WORDS)
+    fields = family.config.write(config, _ACTIVATIONS)
     return getattr(transformers, f"{family.class_prefix}Config")(**fields)
 
 

@@ -27,6 +27,7 @@ from keras_bert.vocabularies.files import write_json
 from keras_bert.vocabularies.tokenizer_config import SENTENCE_PIECE, WORDPIECE, decode_model
 from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
 from keras_bert.vocabularies.tokenizer_settings import RELEASED_MODEL_FILE, VOCABULARY_FILE
+from keras_bert.vocabularies.tokenizer_writer import check_same_tokenizer
 from keras_bert.vocabularies.vocab_txt import save_vocabulary
 
 # A constant in the released code, which the files do not contain.
@@ -39,6 +40,11 @@ _CONFIG_FILES = tuple(release.config_file for release in TF1_RELEASES if release
 _ELECTRA_RELEASE = next(release for release in TF1_RELEASES if release.config_file is None)
 _TOKENIZER_FILES = (VOCABULARY_FILE, RELEASED_MODEL_FILE)
 
+# The fields of a tokenizer that are flags or constants of the released code
+_OF_CODE = (
+    *("lowercase", "strip_accents", "max_word_length"),
+    *("special_tokens_in_text", "truncation_side"),
+)
 _UNKNOWN_TO_TF1 = (
     "layer_norm_eps",
     "classifier_dropout",
@@ -142,8 +148,8 @@ def save_google_tf1(
         TypeError: If the model is neither an encoder nor a task.
         CheckpointError: If TensorFlow cannot be imported; if the released code does not support the
             model: it has one form of GELU (the tanh approximation, ELECTRA the exact one), an
-            epsilon of 1e-12, and no causal attention; if it does not support the heads or the kind
-            of tokenizer; or if the folder contains a checkpoint of another format, or the release
+            epsilon of 1e-12, and no causal attention; if it does not support the heads or the
+            tokenizer; or if the folder contains a checkpoint of another format, or the release
             of another family.
     """
     tf = import_tensorflow()
@@ -175,15 +181,23 @@ def save_google_tf1(
                 save_vocabulary(tokenizer["vocabulary"], temporary / VOCABULARY_FILE)
         elif tokenizer is not None:
             (temporary / RELEASED_MODEL_FILE).write_bytes(decode_model(tokenizer))
+        written = open_folder(temporary, release)
+        architecture = release.config.with_zero_segments(backbone.config)
+        written.check_written(architecture, heads or {}, tokenizer)
+        if tokenizer is not None:
+            with checkpoint_errors():
+                check_same_tokenizer(tokenizer, written.require_tokenizer(), _OF_CODE)
 
 
 def _matching_release(config: BertConfig, masked_lm: bool) -> TF1Release:
-    needs = [release.config.misfits(config, masked_lm) for release in TF1_RELEASES]
+    needs = [
+        release.config.misfits(config, release.activations, masked_lm) for release in TF1_RELEASES
+    ]
     for release, fields in zip(TF1_RELEASES, needs, strict=True):
         if not fields:
             return release
     requirements = "; ".join(
-        f"{release.config_file or release.prefix} needs {', '.join(fields)}"
+        f"{release.config_file or release.prefix} needs {fields}"
         for release, fields in zip(TF1_RELEASES, needs, strict=True)
     )
     raise CheckpointError(f"No TF1 release can represent this architecture: {requirements}.")
@@ -243,8 +257,7 @@ def _config_to_json(config: BertConfig, release: TF1Release) -> dict[str, Any]:
             "has heads of dimension 64, which are "
             f"{_electra_heads(config.hidden_dim)} for hidden_dim {config.hidden_dim}."
         )
-    words = {ours: word for word, ours in release.activations.items()}
-    fields = release.config.write(config, words)
+    fields = release.config.write(config, release.activations)
     return {key: fields[key] for key in fields if key not in _UNKNOWN_TO_TF1}
 
 

@@ -14,9 +14,15 @@ import numpy as np
 
 from keras_bert.checkpoints import sentence_transformers, weights
 from keras_bert.checkpoints.checkpoint import Checkpoint
-from keras_bert.checkpoints.errors import CheckpointError
-from keras_bert.checkpoints.families import BERT, FAMILIES, Family, fitting_families
-from keras_bert.checkpoints.folders import read_json, replaced_files
+from keras_bert.checkpoints.errors import CheckpointError, check_same
+from keras_bert.checkpoints.families import (
+    ACTIVATIONS,
+    BERT,
+    FAMILIES,
+    Family,
+    fitting_families,
+)
+from keras_bert.checkpoints.folders import checkpoint_errors, read_json, replaced_files
 from keras_bert.checkpoints.layouts import Layout, Stored, disassemble
 from keras_bert.checkpoints.model_card import CARD_FILE, model_card
 from keras_bert.checkpoints.tensors import (
@@ -39,22 +45,6 @@ CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 
-_ACTIVATIONS = {
-    "gelu": "gelu_erf",
-    "gelu_python": "gelu_erf",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_python_tanh": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "gelu_accurate": "gelu_tanh",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-    "tanh": "tanh",
-}
-# The first name of each activation in `_ACTIVATIONS`
-_WORDS = {ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())}
-
 # Heads on the pooled output. `transformers` pools the first token, which in a causal model attends
 # to no other token, so the pooler of this package takes the last one.
 _ON_POOLED_OUTPUT = ("next_sentence", "classifier", "multiple_choice")
@@ -75,7 +65,6 @@ _SPECIAL_TOKENS = {
     "sep": ("[SEP]", "</s>"),
     "mask": ("[MASK]", "<mask>"),
 }
-_PLACEHOLDER = re.compile(r"LABEL_\d+")
 # Classes without a pooler, by the suffix of their names
 _WITHOUT_POOLER = (
     "ForMaskedLM",
@@ -91,7 +80,7 @@ def open_folder(folder: Path) -> Checkpoint:
     path = folder / CONFIG_FILE
     fields = read_json(path)
     family = _family(fields, path)
-    config = family.config.read(fields, path, _ACTIVATIONS)
+    config = family.config.read(fields, path, ACTIVATIONS)
     if fields.get("is_decoder"):
         config = config.replace(causal=True)
     layout = family.hugging_face.backbone_layout(config)
@@ -117,7 +106,7 @@ def open_folder(folder: Path) -> Checkpoint:
         open_tensors=lambda: SafetensorsFiles(_locations(folder, family.scopes)),
         open_tokenizer=lambda: read_tokenizer(folder),
         unsupported_heads={"classifier": unsupported} if unsupported else {},
-        class_names=None if all(map(_PLACEHOLDER.fullmatch, class_names or ())) else class_names,
+        class_names=None if class_names == _placeholders(len(class_names or ())) else class_names,
         task=_multi_label_options(fields, path) if is_multi_label else None,
         decoder_is_tied=fields.get("tie_word_embeddings") is not False,
     )
@@ -216,6 +205,11 @@ def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | Non
             f"{path}: id2label is {names!r}; it must name the classes '0', '1', '2' …"
         )
     return tuple(str(names[index]) for index in ids)
+
+
+def _placeholders(num_classes: int) -> tuple[str, ...]:
+    """Returns the names that the transformers library gives to classes without names."""
+    return tuple(f"LABEL_{index}" for index in range(num_classes))
 
 
 def _locations(folder: Path, scopes: Sequence[str]) -> dict[str, Location]:
@@ -318,22 +312,24 @@ def save_hugging_face(
 
     Raises:
         TypeError: If the model is neither an encoder nor a task.
-        CheckpointError: If no family can represent the architecture, no class has these heads, or a
-            head is on the pooled output of a causal encoder.
+        CheckpointError: If no family can represent the architecture, no class has these heads, a
+            head is on the pooled output of a causal encoder, or the files would be read as
+            something else. The message names the field, and no file is replaced.
     """
     backbone, heads, tokenizer, class_names = weights.split_model(
         model, heads, tokenizer, class_names
     )
     causal = backbone.config.causal
+    thresholds = getattr(getattr(model, "student_task", model), "thresholds", None)
     family = _matching_family(backbone.config, "masked_lm" in heads)
     ending = _architecture_name(family, heads, causal)
     tensors = _collect_tensors(family, backbone, heads, ending)
     config = {
         "architectures": [family.class_prefix + ending],
         "model_type": family.name,
-        **family.config.write(backbone.config, _WORDS),
+        **family.config.write(backbone.config, ACTIVATIONS),
         **({"is_decoder": True} if causal else {}),
-        **_labels(heads, class_names, getattr(model, "thresholds", None)),
+        **_labels(heads, class_names, thresholds),
         **_token_ids(family, tokenizer),
     }
     embeds = sentence_transformers.model_options(model)
@@ -349,11 +345,26 @@ def save_hugging_face(
         write_json(temporary / CONFIG_FILE, config)
         write_safetensors(temporary / WEIGHTS_FILE, tensors)
         length = backbone.config.max_sequence_length
-        write_tokenizer(temporary, tokenizer, length)
+        with checkpoint_errors():
+            write_tokenizer(temporary, tokenizer, length)
         if embeds:
             sentence_transformers.write_options(temporary, embeds, backbone.config.hidden_dim)
         if text is not None:
             (temporary / CARD_FILE).write_text(text, encoding="utf-8")
+        written = open_folder(temporary)
+        names = tuple(class_names or ())
+        written.check_written(
+            family.config.with_zero_segments(backbone.config),
+            heads,
+            tokenizer,
+            None if names == _placeholders(len(names)) else names,
+        )
+        check_same(
+            "thresholds", list(thresholds or ()), (written.task or {}).get("thresholds") or []
+        )
+        if embeds:
+            read = sentence_transformers.read_options(temporary, length)
+            check_same("the options of sentence embeddings", embeds, read)
 
 
 def _token_ids(family: Family, tokenizer: Mapping[str, Any] | None) -> dict[str, int | None]:
@@ -374,8 +385,10 @@ def _matching_family(config: BertConfig, masked_lm: bool) -> Family:
     fitting = fitting_families(config, masked_lm)
     if fitting:
         return fitting[0]
-    needs = {name: family.config.misfits(config, masked_lm) for name, family in FAMILIES.items()}
-    requirements = "; ".join(f"{name} needs {', '.join(fields)}" for name, fields in needs.items())
+    requirements = "; ".join(
+        f"{name} needs {family.config.misfits(config, ACTIVATIONS, masked_lm) or 'causal=False'}"
+        for name, family in FAMILIES.items()
+    )
     raise CheckpointError(
         f"No family of the transformers library has this architecture: {requirements}. Save it "
         "with `save_preset`."
@@ -454,7 +467,7 @@ def _labels(
     if classifier is None:
         return {}
     num_classes = weights.head_weights(classifier)["kernel"].shape[-1]
-    names = list(class_names or (f"LABEL_{index}" for index in range(num_classes)))
+    names = list(class_names or _placeholders(num_classes))
     if len(names) != num_classes:
         raise CheckpointError(
             f"class_names has {len(names)} names; the classifier has {num_classes} outputs."

@@ -11,7 +11,7 @@ from typing import Any
 from keras_bert.checkpoints import sentence_transformers, weights
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError
-from keras_bert.checkpoints.folders import read_json, replaced_files
+from keras_bert.checkpoints.folders import checkpoint_errors, read_json, replaced_files
 from keras_bert.checkpoints.layouts import Layout, Stored
 from keras_bert.checkpoints.tensors import (
     Location,
@@ -63,7 +63,8 @@ def save_preset(
         task: The settings of a task, as plain values that JSON can represent.
 
     Raises:
-        CheckpointError: If the encoder is quantized.
+        CheckpointError: If the encoder or a head is quantized, or the files would be read as
+            something else.
     """
     values = weights.all_head_weights(heads)
     tensors = dict(weights.backbone_weights(backbone))
@@ -82,9 +83,11 @@ def save_preset(
         write_json(temporary / CONFIG_FILE, config)
         arrays = {name: weights.to_numpy(weight) for name, weight in tensors.items()}
         write_safetensors(temporary / WEIGHTS_FILE, arrays)
-        write_tokenizer(temporary, tokenizer, backbone.config.max_sequence_length)
+        with checkpoint_errors():
+            write_tokenizer(temporary, tokenizer, backbone.config.max_sequence_length)
         if task is not None:
             write_json(temporary / TASK_FILE, task)
+        open_folder(temporary).check_written(backbone.config, heads or {}, tokenizer, class_names)
 
 
 def is_ours(fields: Mapping[str, Any]) -> bool:

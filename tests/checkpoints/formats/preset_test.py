@@ -184,7 +184,7 @@ def test_a_malformed_task_names_file_and_field(fields, message, tmp_path):
 
 def test_a_vocabulary_that_was_cut_off_is_an_error(tmp_path):
     checkpoints.save_preset(small_backbone(), tmp_path, tokenizer={"vocabulary": VOCABULARY})
-    path = tmp_path / "vocab.txt"
-    path.write_text("\n".join(VOCABULARY[:8]))
+    (tmp_path / "tokenizer.json").unlink()
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY[:8]))
     with pytest.raises(CheckpointError, match="vocabulary has 8 tokens; it was saved with 20"):
         _ = checkpoints.open_checkpoint(tmp_path).tokenizer
