@@ -214,8 +214,9 @@ def _wordpiece(tokenizer: WordPieceTokenizer) -> Callable[[Strings], Ids]:
 
     def find(strings: Strings) -> Ids:
         strings = _replace(_valid(strings), r"\x00", "")
-        for pattern, mark in marks.replacements if marks else ():
-            strings = _replace(strings, pattern, mark)
+        replacements = [*marks.until_borders, *marks.from_borders] if marks else []
+        for pattern, mark in replacements:
+            strings = _replace(strings, pattern, mark.replace(r"\1", "$1"))
         strings = _replace(strings, *sigma) if sigma else strings
         strings = _map(strings, characters)
         # The unknown token is no word of a text: its brackets would be words of their own.

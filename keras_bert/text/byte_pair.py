@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from keras_bert.text.characters import WHITE_SPACE, character_class
+from keras_bert.text.composition import composed
 from keras_bert.text.merges import count_blanks, longest_runs, merged_by_heap, single_ranks
 from keras_bert.text.special_tokens import TokenSplitter, segments
 from keras_bert.text.tokenizer import END, FlatTokens, KnownWords, Tokenizer
@@ -219,7 +220,8 @@ class BytePairTokenizer(Tokenizer):
         self._known_ids = KnownWords(self._ids_of_word, width=1)
         self._known_tokens = KnownWords(self._tokens_of_word, width=3)
         in_text = [self.vocabulary[index] for index in special if special_tokens_in_text]
-        token_ids = {token: self._ids[token] for token in (*in_text, *self.added_tokens)}
+        spelled: Callable[[str], str] = composed if compose else str
+        token_ids = {spelled(token): self._ids[token] for token in (*in_text, *self.added_tokens)}
         taking_space = {self.mask_token} if mask_takes_space else set()
         self._splitter = TokenSplitter(token_ids, taking_space) if token_ids else None
 
@@ -271,7 +273,7 @@ class BytePairTokenizer(Tokenizer):
         for text in texts:
             for start, end, token_id in segments(text, self._splitter):
                 if token_id is not None:
-                    words.append(_FOUND + self.vocabulary[token_id])
+                    words.append(_FOUND + text[start:end])
                 else:
                     words += self._split_at_spaces(self._add_prefix(text[start:end]))
             words.append(END)
@@ -283,7 +285,7 @@ class BytePairTokenizer(Tokenizer):
         for text in texts:
             for start, end, token_id in segments(text, self._splitter):
                 if token_id is not None:
-                    words.append(_FOUND + self.vocabulary[token_id])
+                    words.append(_FOUND + text[start:end])
                     begins.append(start)
                     continue
                 prefixed_text = self._add_prefix(text[start:end])
@@ -360,7 +362,7 @@ class BytePairTokenizer(Tokenizer):
     def _ids_of_word(self, word: str) -> list[int]:
         """Converts a word of `_split_at_spaces`, or a token marked by `_FOUND`, to ids."""
         if word.startswith(_FOUND):
-            return [self._ids[word[1:]]]
+            return [self._splitter.ids[word[1:]]] if self._splitter else []
         ids: list[int] = []
         for split_word in self._split_words(word):
             piece = split_word.encode("utf-8")
@@ -385,7 +387,7 @@ class BytePairTokenizer(Tokenizer):
     def _tokens_of_word(self, word: str) -> Iterator[int]:
         """Yields the id of each token of a word, its start and its end; spaces are in no span."""
         if word.startswith(_FOUND):
-            yield from (self._ids[word[1:]], 0, len(word) - 1)
+            yield from (*self._ids_of_word(word), 0, len(word) - 1)
             return
         floor = int(word.startswith(_ADDED_SPACE))
         word = word.replace(_ADDED_SPACE, self._space)

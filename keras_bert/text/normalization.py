@@ -190,7 +190,7 @@ class _Letters(dict[int, str]):
         return letters
 
     def _of(self, character: str) -> str:
-        if _is_dropped(character):
+        if is_dropped(character):
             return ""
         letters = lowered(character) if self._rules.lowercase else character
         # A lowercase sigma has two forms.
@@ -223,7 +223,7 @@ def _is_space() -> np.ndarray:
 
 def _normalize(raw: str, rules: Normalization) -> Word:
     """Drops control characters, and normalizes the others by the rules."""
-    sources = [index for index, character in enumerate(raw) if not _is_dropped(character)]
+    sources = [index for index, character in enumerate(raw) if not is_dropped(character)]
     letters = "".join([raw[index] for index in sources])
     if rules.lowercase:
         # The form of a sigma depends on its neighbors; the number of small letters does not.
@@ -281,7 +281,8 @@ def _in_canonical_order(parts: list[tuple[str, int]]) -> list[tuple[str, int]]:
 
 
 @functools.cache
-def _is_dropped(character: str) -> bool:
+def is_dropped(character: str) -> bool:
+    """Returns whether the original drops a character, unless it is whitespace."""
     return category(character) in ("Cc", "Cf") or character == "\ufffd"
 
 

@@ -7,12 +7,13 @@ import collections
 import functools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_bert.text.characters import WHITE_SPACE
-from keras_bert.text.normalization import Normalization, without_case
+from keras_bert.text.characters import WHITE_SPACE, character_class
+from keras_bert.text.composition import composed
+from keras_bert.text.normalization import Normalization, is_dropped, without_case
 
 PADDING, UNKNOWN, CLASSIFY, SEPARATE, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_TOKENS = (PADDING, UNKNOWN, CLASSIFY, SEPARATE, MASK)
@@ -23,23 +24,34 @@ SUFFIX = "##"
 # does not change it, and it does not occur in real text.
 FIRST_MARK = 0xFAE0
 _NO_CHARACTER = 0xFAFF
+BORDERS = "\ufade\ufadf"
+"""The characters around a token that was found, before a mark replaces both and the token."""
 # A regular expression without a match
 _NOTHING = "(?!)"
+# Characters that normalization replaces with a space
+_SPACES = "[\t\n\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+# Characters that it drops, for character classes of RE2 and PCRE2
+_DROPPED = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\p{Cf}\x{fffd}"
+_JOINERS_AND_TAGS = "\u200c\u200d\U000e0020-\U000e007f"
 
 
 class TokenMarks:
     """Replaces each special token in a text with a single character that the tokenizer recognizes.
 
+    Of the tokens that begin at the same character, the longest one is found. As in the `tokenizers`
+    library, `normalized` tokens are found after the others, in normalized text.
+
     Args:
         tokens: The tokens to recognize, at most 31; a `ValueError` if there are more.
-        uncased: Those that are recognized in normalized text: in any case, and with any accents.
+        normalized: Those that are recognized in normalized text: around characters that
+            normalization drops and, if it does so, in any case and with any accents.
         rules: How text is normalized.
     """
 
     def __init__(
         self,
         tokens: Sequence[str],
-        uncased: Collection[str] = (),
+        normalized: Collection[str] = (),
         rules: Normalization | None = None,
     ) -> None:
         if len(tokens) > _NO_CHARACTER - FIRST_MARK:
@@ -47,47 +59,70 @@ class TokenMarks:
                 f"There are {len(tokens)} special and added tokens to find in texts; at most "
                 f"{_NO_CHARACTER - FIRST_MARK} are supported."
             )
-        # Longer tokens are replaced first, since they may contain shorter ones; uncased ones last.
-        self._tokens = tuple(sorted(tokens, key=lambda token: (token in uncased, -len(token))))
-        rules = rules or Normalization()
-        spellings = [
-            without_case(token, rules) if token in uncased else token for token in self._tokens
-        ]
-        self.widths = tuple(map(len, spellings))
-        patterns = (
-            "".join(_any_case(each, rules) for each in spelling)
-            if token in uncased
-            else re.escape(token)
-            for token, spelling in zip(self._tokens, spellings, strict=True)
-        )
+        raw = [token for token in tokens if token not in normalized]
+        others = [token for token in tokens if token in normalized]
+        self.raw_widths = tuple(map(len, raw))
+        """The number of characters of each token that is found in raw text."""
+        self.marks = {token: chr(FIRST_MARK + index) for index, token in enumerate((*raw, *others))}
+        """The character that replaces each token, those that are found in raw text first."""
+        spelling = _Spelling(rules or Normalization())
+        bordered = rf"{BORDERS[0]}\1{BORDERS[1]}"
+
+        def marked(token: str, pattern: str) -> tuple[str, str]:
+            return BORDERS[0] + pattern + BORDERS[1], self.marks[token]
+
         # A mark that occurs in a text is not a special token.
-        marks = "".join(self.marks.values())
-        self.replacements = (
-            (f"[{marks}]", chr(_NO_CHARACTER)),
-            *zip(patterns, self.marks.values(), strict=True),
+        self.until_borders = [(f"[{''.join(self.marks.values())}{BORDERS}]", chr(_NO_CHARACTER))]
+        """Regular expressions (of RE2) and the replacements of their matches. They leave borders
+        around the tokens that are found in normalized text."""
+        if raw:
+            self.until_borders.append((f"({longest_of(raw)})", bordered))
+            self.until_borders += [marked(token, re.escape(token)) for token in raw]
+        if others:
+            self.until_borders.append((f"({spelling.pattern(others)})", bordered))
+        self.from_borders = [marked(token, spelling.pattern([token])) for token in others]
+        """Those that replace these tokens, with their borders, with marks."""
+        self._until_borders, self._from_borders = (
+            [(re.compile(_in_python(pattern)), mark) for pattern, mark in replacements]
+            for replacements in (self.until_borders, self.from_borders)
         )
-        """Regular expressions and the replacements of their matches, applied in this order."""
-        self._compiled = [(re.compile(pattern), mark) for pattern, mark in self.replacements]
 
-    @property
-    def marks(self) -> Mapping[str, str]:
-        """The character that replaces each token."""
-        return {token: chr(FIRST_MARK + index) for index, token in enumerate(self._tokens)}
-
-    def mark(self, text: str) -> str:
-        """Replaces the tokens in a text with their marks."""
-        for pattern, mark in self._compiled:
+    def border(self, text: str) -> str:
+        """Replaces tokens in a text with their marks, or puts them between borders."""
+        for pattern, mark in self._until_borders:
             text = pattern.sub(mark, text)
         return text
 
-    def offsets(self, marked_text: str) -> np.ndarray:
-        """Returns the offsets in the text before `mark` of each character and of the end."""
-        points = np.frombuffer(marked_text.encode("utf-32-le", "surrogatepass"), np.uint32)
-        widths = np.ones(len(points) + 1, np.int64)
-        for mark, width in zip(self.marks.values(), self.widths, strict=True):
-            widths[1:][points == ord(mark)] = width
+    def mark(self, bordered_text: str) -> str:
+        """Replaces the tokens between borders with their marks."""
+        for pattern, mark in self._from_borders:
+            bordered_text = pattern.sub(mark, bordered_text)
+        return bordered_text
+
+    def offsets(self, bordered_text: str, marked_text: str) -> np.ndarray:
+        """Returns the offsets in the text before `border` of each character and of the end."""
+        index = _code_points(marked_text).astype(np.int64) - FIRST_MARK
+        widths = np.ones(len(index) + 1, np.int64)
         widths[0] = 0
+        num_raw = len(self.raw_widths)
+        is_raw = (index >= 0) & (index < num_raw)
+        widths[1:][is_raw] = np.array(self.raw_widths, np.int64)[index[is_raw]]
+        points = _code_points(bordered_text)
+        begins, ends = (np.flatnonzero(points == ord(border)) for border in BORDERS)
+        widths[1:][(index >= num_raw) & (index < len(self.marks))] = ends - begins - 1
         return np.cumsum(widths)
+
+
+def _code_points(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
+def _in_python(pattern: str) -> str:
+    """Returns a regular expression of RE2 for Python, which has no classes by category."""
+    for name in ("Cf", "Mn"):
+        if rf"\p{{{name}}}" in pattern:
+            pattern = pattern.replace(rf"\p{{{name}}}", character_class(name))
+    return pattern.replace(r"\x{fffd}", "\ufffd")
 
 
 class Segment(NamedTuple):
@@ -167,6 +202,68 @@ def segments(text: str, splitter: TokenSplitter | None) -> Iterator[Segment]:
     return splitter(text) if splitter else iter([Segment(0, len(text), None)])
 
 
+class _Spelling:
+    """Regular expressions for the raw texts that become the same normalized text as some tokens."""
+
+    def __init__(self, rules: Normalization) -> None:
+        self._rules = rules
+        marks = r"\p{Mn}" * rules.strip_accents
+        self._between = f"[{_DROPPED}{marks}]*"
+        # A mark at the end of a token belongs to it.
+        self._after = f"[{_JOINERS_AND_TAGS}{marks}]*"
+
+    def pattern(self, tokens: Iterable[str]) -> str:
+        """Returns a pattern for any of some tokens, the longest one that matches."""
+        tree: dict[str, Any] = {}
+        for token in tokens:
+            text = "".join(map(self._normalized, token))
+            node = tree
+            for letter in composed(text) if self._rules.strip_accents else text:
+                node = node.setdefault(letter, {})
+            if text:
+                node[""] = {}
+        return self._branches(tree) or r"[^\s\S]"  # no match
+
+    def _branches(self, tree: Mapping[str, Any]) -> str:
+        branches = [
+            self._letter(letter) + self._rest(rest) for letter, rest in tree.items() if letter
+        ]
+        return f"(?:{'|'.join(branches)})" if branches else ""
+
+    def _rest(self, tree: Mapping[str, Any]) -> str:
+        branches = self._branches(tree)
+        if not branches:
+            return self._after
+        longer = self._between + branches
+        return f"(?:{longer}|{self._after})" if "" in tree else longer
+
+    def _letter(self, letter: str) -> str:
+        """Returns a pattern for a letter, of several characters if it may be decomposed."""
+        if letter == " ":
+            return _SPACES
+        spellings = _spellings(self._rules)
+
+        def spelled(parts: str) -> list[str]:
+            whole = spellings.get(parts, [parts] if len(parts) == 1 else [])
+            patterns = [f"[{''.join(map(re.escape, whole))}]"] if whole else []
+            for size in range(1, len(parts)):
+                patterns += [
+                    first + self._between + rest
+                    for first in spelled(parts[:size])[:1]
+                    for rest in spelled(parts[size:])
+                ]
+            return patterns
+
+        parts = self._normalized(letter) if self._rules.strip_accents else letter
+        patterns = spelled(parts)
+        return patterns[0] if len(patterns) == 1 else f"(?:{'|'.join(patterns)})"
+
+    def _normalized(self, character: str) -> str:
+        if re.match(_SPACES, character):
+            return " "
+        return "" if is_dropped(character) else without_case(character, self._rules)
+
+
 @functools.cache
 def _spellings(rules: Normalization) -> Mapping[str, Sequence[str]]:
     """Maps each character to all characters that become it without case and accents."""
@@ -175,8 +272,3 @@ def _spellings(rules: Normalization) -> Mapping[str, Sequence[str]]:
         if not 0xD800 <= point < 0xE000:
             spellings[without_case(chr(point), rules)].append(chr(point))
     return spellings
-
-
-def _any_case(character: str, rules: Normalization) -> str:
-    """Returns a regular expression for a character in any case and with any accent."""
-    return f"[{''.join(map(re.escape, _spellings(rules).get(character, [character])))}]"

@@ -55,8 +55,9 @@ class WordPieceTokenizer(Tokenizer):
             `]`.
         added_tokens: Other tokens of the vocabulary, such as entity markers, that are one token
             each where they occur in a text, also inside a word.
-        uncased_tokens: The tokens of `added_tokens` that are recognized in any case and with any
-            accents.
+        normalized_tokens: The tokens of `added_tokens` that are recognized in normalized text: in
+            any case and with any accents if the tokenizer is uncased, and around characters that
+            it drops, such as zero-width spaces.
         max_word_length: Maximum number of characters of a word; a longer one is an unknown token.
             It is 200 in the released code, and 100 in `transformers`.
         num_segments: The number of segments of the encoder; with 1, all segment ids are 0.
@@ -125,7 +126,7 @@ class WordPieceTokenizer(Tokenizer):
         lowercase: bool = True,
         special_tokens_in_text: bool = False,
         added_tokens: Sequence[str] = (),
-        uncased_tokens: Sequence[str] = (),
+        normalized_tokens: Sequence[str] = (),
         max_word_length: int = MAX_WORD_LENGTH,
         num_segments: int = 2,
         truncation_side: str = "right",
@@ -152,15 +153,17 @@ class WordPieceTokenizer(Tokenizer):
         self.tokenize_chinese_chars = tokenize_chinese_chars
         self.rules = Normalization(lowercase, self.strip_accents, tokenize_chinese_chars)
         self.added_tokens = tuple(added_tokens)
-        self.uncased_tokens = tuple(uncased_tokens)
+        self.normalized_tokens = tuple(normalized_tokens)
         self._check_added_tokens()
-        unknown = sorted({*self.uncased_tokens} - {*self.added_tokens})
+        unknown = sorted({*self.normalized_tokens} - {*self.added_tokens})
         if unknown:
-            raise ValueError(f"uncased_tokens has {unknown[0]!r}, which is not in added_tokens.")
+            raise ValueError(f"normalized_tokens has {unknown[0]!r}, which is not in added_tokens.")
         present = [token for token in self.special_tokens() if token in self._ids]
         in_text = [*(present if special_tokens_in_text else ()), *self.added_tokens]
         in_text = list(dict.fromkeys(in_text))
-        self.token_marks = TokenMarks(in_text, self.uncased_tokens, self.rules) if in_text else None
+        self.token_marks = (
+            TokenMarks(in_text, self.normalized_tokens, self.rules) if in_text else None
+        )
         """The recognition of special and added tokens in texts; `None` if there are none."""
         self._subwords = _Subwords(self.matched_vocabulary, self.unk_token_id, max_word_length)
         self._known_ids = KnownWords(self._ids_of_word, width=1)
@@ -203,24 +206,28 @@ class WordPieceTokenizer(Tokenizer):
         return {**super()._config_values(), "strip_accents": strip_accents}
 
     def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        return self._known_ids.ids(self._join(texts).split())
+        return self._known_ids.ids(self._mark(self._join(texts)).split())
 
     def _texts_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
-        joined_text = self._join(texts)
+        bordered_text = self._join(texts)
+        joined_text = self._mark(bordered_text)
         tokens = self._known_tokens.tokens(joined_text.split(), word_starts(joined_text))
         starts, ends = tokens.starts, tokens.ends
         if self.token_marks:
-            offsets = self.token_marks.offsets(joined_text)
+            offsets = self.token_marks.offsets(bordered_text, joined_text)
             starts, ends = offsets[starts], offsets[ends]
         sizes = np.array([len(text) + len(_BETWEEN) for text in texts], np.int64)
         begins = np.repeat(np.cumsum(sizes) - sizes, tokens.lengths)
         return FlatTokens(tokens.ids, starts - begins, ends - begins, tokens.lengths)
 
     def _join(self, texts: Sequence[str]) -> str:
-        """Marks special and added tokens, and joins the texts."""
+        """Puts borders around special and added tokens, or marks them, and joins the texts."""
         if self.token_marks:
-            texts = [self.token_marks.mark(text) for text in texts]
+            texts = [self.token_marks.border(text) for text in texts]
         return _BETWEEN.join([*splittable(texts), ""])
+
+    def _mark(self, bordered_text: str) -> str:
+        return self.token_marks.mark(bordered_text) if self.token_marks else bordered_text
 
     def _ids_to_text(self, ids: Sequence[int]) -> str:
         """Joins words and punctuation with spaces, and subwords without."""

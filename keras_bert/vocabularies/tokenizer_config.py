@@ -34,7 +34,7 @@ FIELDS: dict[str, dict[str, tuple[str, Any]]] = {
         "lowercase": (_FLAG, True),
         "special_tokens_in_text": (_FLAG, False),
         "added_tokens": (_STRINGS, []),
-        "uncased_tokens": (_STRINGS, []),
+        "normalized_tokens": (_STRINGS, []),
         "max_word_length": (_INTEGER, MAX_WORD_LENGTH),
         "num_segments": (_INTEGER, 2),
         "truncation_side": (_STRING, "right"),

@@ -338,7 +338,7 @@ def wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
 def wordpiece_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Returns the content of a `tokenizer.json`; see `byte_pair_json`."""
     ids = {token: index for index, token in enumerate(config["vocabulary"])}
-    uncased = config["uncased_tokens"]
+    uncased = config["normalized_tokens"]
     added = [
         *(_added_token(token, ids[token]) for token in _present(names, ids)),
         *(

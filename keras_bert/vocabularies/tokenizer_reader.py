@@ -526,7 +526,7 @@ def _wordpiece(
     config, _ = _with_added_tokens(config, settings)
     if lowercase or options["strip_accents"]:
         of_model: Collection[str] = file.part("model")["vocab"] if file else vocabulary
-        uncased: Sequence[str] = config.get("uncased_tokens", ())
+        uncased: Sequence[str] = config.get("normalized_tokens", ())
         added: Sequence[str] = config.get("added_tokens", ())
         for token in (*added, *names.values()):
             if token in of_model and token not in uncased and token.isalnum():
@@ -591,12 +591,12 @@ def _with_added_tokens(
     uncased = [
         token["content"]
         for token in own
-        if is_normalized and token.get("normalized", not token.get("special", False))
+        if kind == WORDPIECE and token.get("normalized", not token.get("special", False))
     ]
     config = {
         **config,
         "vocabulary": vocabulary,
         **({"added_tokens": names} if names else {}),
-        **({"uncased_tokens": uncased} if uncased else {}),
+        **({"normalized_tokens": uncased} if uncased else {}),
     }
     return config, lstrip

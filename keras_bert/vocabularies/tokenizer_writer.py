@@ -124,7 +124,7 @@ def _effects(tokenizer: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of a config by which tokenizers differ, all with values."""
     kind, names = tokenizer.get("kind", WORDPIECE), _names(tokenizer)
     values = {"kind": kind, **with_defaults(tokenizer), "special_tokens": names}
-    for field in ("vocabulary", "merges", "added_tokens", "uncased_tokens"):
+    for field in ("vocabulary", "merges", "added_tokens", "normalized_tokens"):
         if field in values:
             # Added tokens are found wherever they are in the list.
             values[field] = (sorted if field.endswith("_tokens") else list)(values[field])
@@ -242,7 +242,7 @@ def _added_tokens_field(
     """
     ids = {token: index for index, token in enumerate(config["vocabulary"])}
     masks = masks or {}
-    uncased = config.get("uncased_tokens", ())
+    uncased = config.get("normalized_tokens", ())
     return {
         str(ids[token]): {
             "content": token,

@@ -78,7 +78,7 @@ def added_tokens():
         [*small_tokenizers.wordpiece_vocabulary(), "[E1]", "Éa"],
         special_tokens_in_text=True,
         added_tokens=["[E1]", "Éa"],
-        uncased_tokens=["Éa"],
+        normalized_tokens=["Éa"],
     )
 
 

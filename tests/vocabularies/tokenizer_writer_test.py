@@ -43,7 +43,7 @@ def wordpiece(draw):
         "strip_accents": draw.choice([None, *BOOL]),
         "tokenize_chinese_chars": draw.choice(BOOL),
         "added_tokens": added,
-        "uncased_tokens": [],
+        "normalized_tokens": [],
         "max_word_length": draw.choice([100, 200, 7]),
         "num_segments": draw.choice([1, 2]),
         "special_tokens": names or None,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -14,23 +14,36 @@ from keras_bert.text.graph.composition import compose, to_characters_before_comp
 from keras_bert.text.graph.offsets import Pieces
 from keras_bert.text.graph.rows import row_ids, select
 from keras_bert.text.graph.tokenizer import GraphTokenizer
-from keras_bert.text.special_tokens import FIRST_MARK, TokenMarks, TokenSplitter
+from keras_bert.text.special_tokens import BORDERS, FIRST_MARK, TokenMarks, TokenSplitter
 
 
-def mark_tokens(text: tf.Tensor, marks: TokenMarks) -> tf.Tensor:
-    """Replaces tokens with their marks; see `TokenMarks`."""
-    for pattern, mark in marks.replacements:
-        text = tf.strings.regex_replace(text, pattern, mark)
+def replace_matches(text: tf.Tensor, replacements: Iterable[tuple[str, str]]) -> tf.Tensor:
+    """Replaces the matches of regular expressions, one after the other; see `TokenMarks`."""
+    for pattern, replacement in replacements:
+        text = tf.strings.regex_replace(text, pattern, replacement)
     return text
 
 
-def to_unmarked_characters(marked_text: tf.Tensor, pieces: Pieces, marks: TokenMarks) -> Pieces:
-    """Converts offsets in a text of `mark_tokens` to offsets in the text before."""
+def to_unmarked_characters(
+    bordered_text: tf.Tensor, marked_text: tf.Tensor, pieces: Pieces, marks: TokenMarks
+) -> Pieces:
+    """Converts offsets in a text with marks to offsets in the text before `until_borders`."""
     points = tf.strings.unicode_decode(marked_text, "UTF-8")
-    lengths = tf.constant(marks.widths)
+    bordered = tf.strings.unicode_decode(bordered_text, "UTF-8").flat_values
+    begins, ends = (tf.where(bordered == ord(border))[:, 0] for border in BORDERS)
+    # The tokens between borders, and a last one for texts without any
+    widths_between = tf.concat([tf.cast(ends - begins - 1, tf.int32), [0]], axis=0)
     index = points.flat_values - FIRST_MARK
-    is_mark = (index >= 0) & (index < len(marks.widths))
-    widths = tf.where(is_mark, tf.gather(lengths, tf.where(is_mark, index, 0)), 1)
+    num_raw = len(marks.raw_widths)
+    is_raw = (index >= 0) & (index < num_raw)
+    was_between = (index >= num_raw) & (index < len(marks.marks))
+    count = tf.cumsum(tf.cast(was_between, tf.int32), exclusive=True)
+    raw_widths = tf.constant([*marks.raw_widths, 1])
+    widths = tf.where(
+        was_between,
+        tf.gather(widths_between, count),
+        tf.gather(raw_widths, tf.where(is_raw, index, num_raw)),
+    )
     before = tf.concat([[0], tf.cumsum(widths)], axis=0)
     text = tf.cast(tf.gather(points.row_starts(), row_ids(pieces.ids)), tf.int32)
 

@@ -11,7 +11,7 @@ import tensorflow_text as tf_text
 from keras_bert.text.graph.normalization import drop_invalid, normalize
 from keras_bert.text.graph.offsets import Pieces, to_source_characters
 from keras_bert.text.graph.rows import characters_before, row_ids, select
-from keras_bert.text.graph.special_tokens import mark_tokens, to_unmarked_characters
+from keras_bert.text.graph.special_tokens import replace_matches, to_unmarked_characters
 from keras_bert.text.graph.tokenizer import GraphTokenizer
 from keras_bert.text.normalization import Normalization
 from keras_bert.text.special_tokens import SUFFIX, TokenMarks
@@ -42,18 +42,28 @@ class WordPieceGraph(GraphTokenizer):
             self._tokens = tf.constant(list(vocabulary))
 
     def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        marks = self._token_marks
-        marked_texts = mark_tokens(texts, marks) if marks else texts
+        _, marked_texts = self._mark(texts) if self._token_marks else (texts, texts)
         finder_inputs = normalize(marked_texts, self._rules, self._max_word_length)
         return self._find_pieces(*finder_inputs).ids
 
+    def _mark(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns texts with special and added tokens between borders, and with their marks."""
+        texts = drop_invalid(texts)
+        marks = self._token_marks
+        if marks is None:
+            return texts, texts
+        bordered_texts = replace_matches(texts, marks.until_borders)
+        return bordered_texts, replace_matches(bordered_texts, marks.from_borders)
+
     def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
         marks = self._token_marks
-        marked_texts = drop_invalid(mark_tokens(texts, marks) if marks else texts)
+        bordered_texts, marked_texts = self._mark(texts)
         finder_inputs = normalize(marked_texts, self._rules, self._max_word_length)
         pieces = self._find_pieces(*finder_inputs)
         pieces = to_source_characters(marked_texts, self._rules, pieces)
-        return to_unmarked_characters(marked_texts, pieces, marks) if marks else pieces
+        if marks is None:
+            return pieces
+        return to_unmarked_characters(bordered_texts, marked_texts, pieces, marks)
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Joins words and punctuation with spaces, and subwords without."""

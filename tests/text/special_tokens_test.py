@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Added tokens are found where the tokenizers library finds them, in Python and in a graph."""
+
+import json
+import random
+import unicodedata
+
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tensorflow_text")
+tokenizers = pytest.importorskip("tokenizers")
+
+from keras_bert.text import BytePairTokenizer, WordPieceTokenizer  # noqa: E402
+from keras_bert.vocabularies.tokenizer_config import with_defaults  # noqa: E402
+from keras_bert.vocabularies.tokenizer_json import byte_pair_json, wordpiece_json  # noqa: E402
+from keras_bert.vocabularies.tokenizer_settings import (  # noqa: E402
+    ROBERTA_TOKENS,
+    WORDPIECE_TOKENS,
+)
+from tests.text import small_tokenizers  # noqa: E402
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+ADDED = [
+    "ab",
+    "bcd",
+    "cafe",
+    "New tok",
+    "É X",
+    "서울",
+    "दिल्ली",
+    "İx",
+    "中国",
+    "[E1]",
+    "abcde",
+    "e\u0301x",
+]
+PARTS = [
+    *("ab", "cd", "bcd", "e", "cafe", "cafe\u0301", "CAF\u00c9", "new", "tok", "NewTok", "é x"),
+    *("E\u0301 X", "ÉX", "i\u0307x", "서울", unicodedata.normalize("NFD", "서울"), "दिल्ली", "दिल"),
+    *("中国", "中", "[E1]", "[e1]", " ", "\t", "\u00a0", "\u200b", "\u00ad", "\u0301", "\u200d"),
+    *("\ufeff", "\x01", ",", "s", "\u3000", "ex", "éx", "  ", "\u0f73", "x"),
+]
+RULES = [
+    {"lowercase": True},
+    {"lowercase": False},
+    {"lowercase": True, "strip_accents": False},
+    {"lowercase": False, "strip_accents": True},
+    {"lowercase": True, "tokenize_chinese_chars": False},
+]
+
+
+def texts(draw, count):
+    return ["".join(draw.choices(PARTS, k=draw.randrange(1, 9))) for _ in range(count)]
+
+
+def check(ours, file, count, seed):
+    theirs = tokenizers.Tokenizer.from_str(json.dumps(file))
+    batch = texts(random.Random(seed), count)
+    ids, starts, ends = ours.tokenize_with_offsets(batch)
+    for text, row in zip(batch, ids, strict=True):
+        assert row == theirs.encode(text, add_special_tokens=False).ids, repr(text)
+    assert ids == ours(batch)
+    graph = ours.tokenize_with_offsets(tf.constant(batch))
+    assert [part.to_list() for part in graph] == [ids, starts, ends]
+    assert ours(tf.constant(batch)).to_list() == ids
+    for text, begins in zip(batch, starts, strict=True):
+        assert begins == sorted(begins), repr(text)
+
+
+@pytest.mark.parametrize("count", [200, pytest.param(20_000, marks=pytest.mark.release)])
+@pytest.mark.parametrize("rules", RULES)
+def test_added_words_match_tokenizers(rules, count):
+    draw = random.Random(str(rules))
+    added = draw.sample(ADDED, len(ADDED))
+    tokens = small_tokenizers.wordpiece_vocabulary()
+    tokenizer = WordPieceTokenizer(
+        [*tokens, *added],
+        **rules,
+        special_tokens_in_text=True,
+        added_tokens=added,
+        normalized_tokens=[token for token in added if draw.random() < 0.7],
+        max_word_length=100,
+    )
+    file = wordpiece_json(with_defaults(tokenizer.get_config()), WORDPIECE_TOKENS)
+    check(tokenizer, file, count, count)
+
+
+@pytest.mark.parametrize("compose", [False, True])
+@pytest.mark.parametrize("count", [200, pytest.param(20_000, marks=pytest.mark.release)])
+def test_added_byte_pairs_match_tokenizers(compose, count):
+    vocabulary, merges = small_tokenizers.byte_pair_vocabulary()
+    tokenizer = BytePairTokenizer(
+        [*vocabulary, *ADDED],
+        merges,
+        special_tokens_in_text=True,
+        added_tokens=ADDED,
+        compose=compose,
+    )
+    file = byte_pair_json(with_defaults(tokenizer.get_config()), ROBERTA_TOKENS)
+    check(tokenizer, file, count, count)
