@@ -81,6 +81,7 @@ class BytePairTokenizer(Tokenizer):
         mask_takes_space: Whether the whitespace before a mask token in a text is part of the token.
         added_tokens: Other tokens of the vocabulary, such as runs of spaces and entity markers,
             that are one token each where they occur in a text, before it is split into words.
+        special_added_tokens: The tokens of `added_tokens` that `decode` omits like special tokens.
         word_pattern: How text is split into words before bytes are merged: `"gpt2"`, as in RoBERTa
             and ModernBERT; or `"llama3"`, as in EuroBERT, where numbers have at most three digits,
             and a word may begin with a punctuation mark. With `byte_fallback`, text is not split.
@@ -158,6 +159,7 @@ class BytePairTokenizer(Tokenizer):
         pair_separators: int = 2,
         mask_takes_space: bool = True,
         added_tokens: Sequence[str] = (),
+        special_added_tokens: Sequence[str] = (),
         word_pattern: str = "gpt2",
         compose: bool = False,
         ignore_merges: bool = False,
@@ -185,6 +187,7 @@ class BytePairTokenizer(Tokenizer):
         self.space_before_first_word = space_before_first_word
         self.byte_fallback = byte_fallback
         self.repeats_cls = repeats_cls
+        self.special_added_tokens = tuple(special_added_tokens)
         self._check_added_tokens()
         self._word_space, self._space = (BLANK, BLANK) if byte_fallback else (SPACE, " ")
         special = self.special_token_ids
@@ -342,7 +345,7 @@ class BytePairTokenizer(Tokenizer):
         from keras_bert.text.graph.byte_pair import BytePairGraph
 
         return BytePairGraph(
-            self.special_token_ids,
+            self.skipped_token_ids,
             self.unk_token_id,
             self._token_texts(),
             self._pieces,

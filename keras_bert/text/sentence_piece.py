@@ -158,16 +158,20 @@ class SentencePieceTokenizer(Tokenizer):
         """For each piece that ends with a digit and a comma, by id, the pieces that replace it."""
         indices = range(len(self.vocabulary))
         self._control_ids = tuple(filter(self._processor.is_control, indices))
-        in_text = (*self.special_token_ids, *self._control_ids)
-        present = {self.vocabulary[index]: index for index in in_text}
+        present = {self.vocabulary[index]: index for index in self.skipped_token_ids}
         self._splitter = (
             TokenSplitter(present, {self.mask_token}) if special_tokens_in_text else None
         )
 
     @property
+    def skipped_token_ids(self) -> list[int]:
+        """The ids of special tokens and control pieces."""
+        return [*self.special_token_ids, *self._control_ids]
+
+    @property
     def continuation_token_ids(self) -> list[int]:
         """The ids of pieces without a space before them; with `albert_rules`, of letters only."""
-        special = {*self.special_token_ids, *self._control_ids}
+        special = set(self.skipped_token_ids)
         return [
             index
             for index, piece in enumerate(self.vocabulary)
@@ -240,7 +244,7 @@ class SentencePieceTokenizer(Tokenizer):
 
         return SentencePieceGraph(
             self.vocabulary,
-            self.special_token_ids,
+            self.skipped_token_ids,
             without_characters_map(self.model) if self.compose else self.model,
             SentenceCleaner(self.cleaner),
             self.ids_of_parts,

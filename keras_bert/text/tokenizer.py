@@ -186,6 +186,9 @@ class Tokenizer(abc.ABC):
     added_tokens: tuple[str, ...] = ()
     """Tokens that are one token each where they occur in a text, besides the special tokens."""
 
+    special_added_tokens: tuple[str, ...] = ()
+    """The added tokens that `decode` omits like special tokens."""
+
     masks_with_special_tokens: ClassVar[bool] = True
     """Whether the random tokens of the family's masking may be special tokens."""
 
@@ -268,6 +271,10 @@ class Tokenizer(abc.ABC):
         for token in self.added_tokens:
             if token not in self._ids:
                 raise ValueError(f"added_tokens has {token!r}, which is not in the vocabulary.")
+        for name in ("normalized_tokens", "special_added_tokens"):
+            for token in getattr(self, name, ()):
+                if token not in self.added_tokens:
+                    raise ValueError(f"{name} has {token!r}, which is not in added_tokens.")
 
     def __call__(self, text: Any) -> Any:
         """Converts a text, or a batch of texts, to ids."""
@@ -517,7 +524,7 @@ class Tokenizer(abc.ABC):
     ) -> str | list[str]:
         """Applies a function to the ids of each row, without special tokens if they are skipped."""
         rows = list(token_ids) if np.iterable(token_ids) else []
-        special = frozenset(self.special_token_ids if skip_special_tokens else ())
+        special = frozenset(self.skipped_token_ids if skip_special_tokens else ())
         if rows and all(map(np.iterable, rows)):
             return [join(self._checked_ids(row, special)) for row in rows]
         return join(self._checked_ids(token_ids, special))
@@ -586,6 +593,11 @@ class Tokenizer(abc.ABC):
     def special_token_ids(self) -> list[int]:
         """The ids of the special tokens that are in the vocabulary."""
         return [self._ids[token] for token in self.special_tokens() if token in self._ids]
+
+    @property
+    def skipped_token_ids(self) -> list[int]:
+        """The ids that `decode` omits with `skip_special_tokens`."""
+        return [*self.special_token_ids, *map(self.token_to_id, self.special_added_tokens)]
 
     @property
     @abc.abstractmethod

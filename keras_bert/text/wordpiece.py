@@ -58,6 +58,7 @@ class WordPieceTokenizer(Tokenizer):
         normalized_tokens: The tokens of `added_tokens` that are recognized in normalized text: in
             any case and with any accents if the tokenizer is uncased, and around characters that
             it drops, such as zero-width spaces.
+        special_added_tokens: The tokens of `added_tokens` that `decode` omits like special tokens.
         max_word_length: Maximum number of characters of a word; a longer one is an unknown token.
             It is 200 in the released code, and 100 in `transformers`.
         num_segments: The number of segments of the encoder; with 1, all segment ids are 0.
@@ -127,6 +128,7 @@ class WordPieceTokenizer(Tokenizer):
         special_tokens_in_text: bool = False,
         added_tokens: Sequence[str] = (),
         normalized_tokens: Sequence[str] = (),
+        special_added_tokens: Sequence[str] = (),
         max_word_length: int = MAX_WORD_LENGTH,
         num_segments: int = 2,
         truncation_side: str = "right",
@@ -154,10 +156,8 @@ class WordPieceTokenizer(Tokenizer):
         self.rules = Normalization(lowercase, self.strip_accents, tokenize_chinese_chars)
         self.added_tokens = tuple(added_tokens)
         self.normalized_tokens = tuple(normalized_tokens)
+        self.special_added_tokens = tuple(special_added_tokens)
         self._check_added_tokens()
-        unknown = sorted({*self.normalized_tokens} - {*self.added_tokens})
-        if unknown:
-            raise ValueError(f"normalized_tokens has {unknown[0]!r}, which is not in added_tokens.")
         present = [token for token in self.special_tokens() if token in self._ids]
         in_text = [*(present if special_tokens_in_text else ()), *self.added_tokens]
         in_text = list(dict.fromkeys(in_text))
@@ -250,7 +250,7 @@ class WordPieceTokenizer(Tokenizer):
 
         return WordPieceGraph(
             self.vocabulary,
-            self.special_token_ids,
+            self.skipped_token_ids,
             self.unk_token_id,
             self.matched_vocabulary,
             self.rules,

@@ -215,7 +215,11 @@ def byte_pair_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[
     added = [
         *(_added_token(token, ids[token], token == taking_space) for token in _present(names, ids)),
         *(
-            {**_added_token(token, ids[token]), "normalized": not byte_fallback, "special": False}
+            {
+                **_added_token(token, ids[token]),
+                "normalized": not byte_fallback,
+                "special": token in config["special_added_tokens"],
+            }
             for token in config["added_tokens"]
         ),
     ]
@@ -338,14 +342,13 @@ def wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
 def wordpiece_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Returns the content of a `tokenizer.json`; see `byte_pair_json`."""
     ids = {token: index for index, token in enumerate(config["vocabulary"])}
-    uncased = config["normalized_tokens"]
     added = [
         *(_added_token(token, ids[token]) for token in _present(names, ids)),
         *(
             {
                 **_added_token(token, ids[token]),
-                "normalized": token in uncased,
-                "special": token not in uncased,
+                "normalized": token in config["normalized_tokens"],
+                "special": token in config["special_added_tokens"],
             }
             for token in config["added_tokens"]
         ),

@@ -526,10 +526,10 @@ def _wordpiece(
     config, _ = _with_added_tokens(config, settings)
     if lowercase or options["strip_accents"]:
         of_model: Collection[str] = file.part("model")["vocab"] if file else vocabulary
-        uncased: Sequence[str] = config.get("normalized_tokens", ())
+        normalized: Sequence[str] = config.get("normalized_tokens", ())
         added: Sequence[str] = config.get("added_tokens", ())
         for token in (*added, *names.values()):
-            if token in of_model and token not in uncased and token.isalnum():
+            if token in of_model and token not in normalized and token.isalnum():
                 raise ValueError(
                     f"{folder}: the added token {token!r} is also a word of the vocabulary, which "
                     "is found in lowercased text; this is not supported."
@@ -587,8 +587,9 @@ def _with_added_tokens(
                 )
     own = [token for token in added if token["content"] not in roles.values()]
     names = [token["content"] for token in own]
+    special = [token["content"] for token in own if token.get("special", False)]
     # "normalized" means that the token is found in the normalized text.
-    uncased = [
+    normalized = [
         token["content"]
         for token in own
         if kind == WORDPIECE and token.get("normalized", not token.get("special", False))
@@ -597,6 +598,7 @@ def _with_added_tokens(
         **config,
         "vocabulary": vocabulary,
         **({"added_tokens": names} if names else {}),
-        **({"normalized_tokens": uncased} if uncased else {}),
+        **({"normalized_tokens": normalized} if normalized else {}),
+        **({"special_added_tokens": special} if special else {}),
     }
     return config, lstrip

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from keras_bert.vocabularies import fairseq_ids, vocab_txt
 from keras_bert.vocabularies.byte_pair_files import save_tokens_and_merges
 from keras_bert.vocabularies.files import write_json
 from keras_bert.vocabularies.sentence_piece_model import (
+    Piece,
     read_characters_map,
     read_pieces,
     replace_pieces,
@@ -56,7 +57,7 @@ from keras_bert.vocabularies.tokenizer_settings import (
 # The fields of a config that RoBERTa's own files have
 _ROBERTA_FIELDS = {
     *("vocabulary", "merges", "add_prefix_space", "added_tokens", "mask_takes_space"),
-    *("truncation_side", SPECIAL_IN_TEXT_FIELD),
+    *("special_added_tokens", "truncation_side", SPECIAL_IN_TEXT_FIELD),
 }
 # The fields of a config that each class for SentencePiece has by itself
 _PLAIN = {"lowercase": False, "keep_accents": True, "albert_rules": False}
@@ -124,10 +125,10 @@ def _effects(tokenizer: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of a config by which tokenizers differ, all with values."""
     kind, names = tokenizer.get("kind", WORDPIECE), _names(tokenizer)
     values = {"kind": kind, **with_defaults(tokenizer), "special_tokens": names}
-    for field in ("vocabulary", "merges", "added_tokens", "normalized_tokens"):
-        if field in values:
-            # Added tokens are found wherever they are in the list.
-            values[field] = (sorted if field.endswith("_tokens") else list)(values[field])
+    for field in ("added_tokens", "normalized_tokens", "special_added_tokens"):
+        values[field] = sorted(values.get(field, ()))
+    for field in ("vocabulary", "merges"):
+        values[field] = list(values.get(field, ()))
     if kind == WORDPIECE and values["strip_accents"] is None:
         values["strip_accents"] = values["lowercase"]
     if kind == BYTE_PAIR and names["mask"] not in values["vocabulary"]:
@@ -203,7 +204,7 @@ def _write_sentence_piece(
 ) -> dict[str, Any]:
     """Writes a SentencePiece model; returns the fields of `tokenizer_config.json`."""
     model = decode_model(config)
-    pieces = read_pieces(model)
+    pieces: Sequence[Piece] = read_pieces(model)
     released = fairseq_ids.released_model(model)
     segments = ["token_type_ids"] if config["num_segments"] > 1 else []
     settings: dict[str, Any] = {
@@ -242,15 +243,14 @@ def _added_tokens_field(
     """
     ids = {token: index for index, token in enumerate(config["vocabulary"])}
     masks = masks or {}
-    uncased = config.get("normalized_tokens", ())
     return {
         str(ids[token]): {
             "content": token,
             "lstrip": masks.get(token, False),
             "rstrip": False,
             "single_word": False,
-            "normalized": token in uncased,
-            "special": token not in uncased,
+            "normalized": token in config.get("normalized_tokens", ()),
+            "special": token in (*masks, *config["special_added_tokens"]),
         }
         for token in (*masks, *config["added_tokens"])
     }
