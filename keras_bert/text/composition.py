@@ -77,6 +77,11 @@ def sources_of_composed(text: str) -> tuple[np.ndarray, np.ndarray]:
             starts += range(begin, end)
             ends += range(begin + 1, end + 1)
         else:
+            if new[0] == cluster[0][0]:
+                # Only the marks after it change.
+                starts.append(begin)
+                ends.append(begin + 1)
+                begin, new = begin + 1, new[1:]
             starts += [begin] * len(new)
             ends += [end] * len(new)
     return np.array([*starts, len(text)], np.int64), np.array(ends, np.int64)

@@ -65,8 +65,8 @@ def check(ours, file, count, seed):
     graph = ours.tokenize_with_offsets(tf.constant(batch))
     assert [part.to_list() for part in graph] == [ids, starts, ends]
     assert ours(tf.constant(batch)).to_list() == ids
-    for text, begins in zip(batch, starts, strict=True):
-        assert begins == sorted(begins), repr(text)
+    for text, *offsets in zip(batch, starts, ends, strict=True):
+        assert offsets == list(map(sorted, offsets)), repr(text)
 
 
 @pytest.mark.parametrize("count", [200, pytest.param(20_000, marks=pytest.mark.release)])

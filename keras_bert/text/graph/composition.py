@@ -40,13 +40,17 @@ def _sources(texts: tf.Tensor, pieces: Pieces) -> tuple[tf.Tensor, tf.Tensor]:
     before = encode_texts(clusters)
     after = compose(before)
     is_changed = after != before
-    # A unit is a cluster that changes, or a character of any other.
+    # If only the marks of a cluster change, its first character is a unit of its own.
+    firsts = (tf.strings.substr(text, 0, 1, unit="UTF8_CHAR") for text in (before, after))
+    keeps_first = is_changed & tf.equal(*firsts)
+    # A unit is a cluster that changes, or its marks, or a character of any other.
     cluster = row_ids(clusters)
-    changes = tf.gather(is_changed, cluster)
-    begins_cluster = tf.scatter_nd(begins[:, tf.newaxis], tf.ones_like(begins), [size]) > 0
-    unit_starts = tf.where(begins_cluster | ~changes)[:, 0]
+    changes, is_kept = tf.gather(is_changed, cluster), tf.gather(keeps_first, cluster)
+    index = tf.range(size) - tf.gather(begins, cluster)
+    unit_starts = tf.where((index == 0) | ~changes | (is_kept & (index == 1)))[:, 0]
     of_cluster = tf.cast(tf.strings.length(after, unit="UTF8_CHAR"), tf.int64)
-    lengths = tf.where(changes, tf.gather(of_cluster, cluster), 1)
+    of_marks = tf.gather(of_cluster, cluster) - tf.cast(is_kept, tf.int64)
+    lengths = tf.where(changes & ~(is_kept & (index == 0)), of_marks, 1)
     unit_ends_after = tf.cumsum(tf.gather(lengths, unit_starts))
     borders = tf.concat([unit_starts, [size]], axis=0)
     # The offset of each text among the characters of all composed texts
