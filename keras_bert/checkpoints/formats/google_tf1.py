@@ -155,7 +155,7 @@ def save_google_tf1(
     tf = import_tensorflow()
     backbone, heads, tokenizer, _ = weights.split_model(model, heads, tokenizer)
     release = _matching_release(backbone.config, "masked_lm" in (heads or {}))
-    config = _config_to_json(backbone.config, release)
+    fields = release.config.write(backbone.config, release.activations)
     tensors = _collect_tensors(release, backbone, heads)
     kind = None if tokenizer is None else tokenizer.get("kind", WORDPIECE)
     if kind not in (None, WORDPIECE, SENTENCE_PIECE):
@@ -175,7 +175,8 @@ def save_google_tf1(
             tensors=list(tensors.values()),
         )
         if config_file:
-            write_json(temporary / config_file, config)
+            known = {key: fields[key] for key in fields if key not in _UNKNOWN_TO_TF1}
+            write_json(temporary / config_file, known)
         if tokenizer is not None and kind == WORDPIECE:
             with checkpoint_errors():
                 save_vocabulary(tokenizer["vocabulary"], temporary / VOCABULARY_FILE)
@@ -238,27 +239,6 @@ def _collect_tensors(
     if release.config.needs_zero_segments(backbone.config):
         tensors |= release.zero_segments(backbone.config)
     return tensors
-
-
-def _config_to_json(config: BertConfig, release: TF1Release) -> dict[str, Any]:
-    if config.layer_norm_epsilon != LAYER_NORM_EPSILON:
-        raise CheckpointError(
-            f"layer_norm_epsilon is {config.layer_norm_epsilon}; in the released TF1 code it is "
-            f"always {LAYER_NORM_EPSILON}, so that its outputs would differ."
-        )
-    if config.causal:
-        raise CheckpointError(
-            "causal is True; the released TF1 code has bidirectional attention only, so that its "
-            "outputs would differ."
-        )
-    if release.config_file is None and config.num_heads != _electra_heads(config.hidden_dim):
-        raise CheckpointError(
-            f"num_heads is {config.num_heads}; ELECTRA's release cannot represent it, and always "
-            "has heads of dimension 64, which are "
-            f"{_electra_heads(config.hidden_dim)} for hidden_dim {config.hidden_dim}."
-        )
-    fields = release.config.write(config, release.activations)
-    return {key: fields[key] for key in fields if key not in _UNKNOWN_TO_TF1}
 
 
 def _electra_heads(hidden_dim: int) -> int:
