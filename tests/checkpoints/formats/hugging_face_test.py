@@ -184,6 +184,10 @@ def test_a_token_classifier_is_not_taken_for_a_text_classifier(tmp_path):
         CheckpointWarning, match=r"has no classifier head.*initialized randomly: bias, kernel"
     ):
         assert not checkpoint.load_head("classifier", classification_head(8, 8))
+    (tmp_path / "model_head.pkl").write_bytes(b"")
+    (tmp_path / "config_setfit.json").write_text('{"labels": ["no", "yes"]}')
+    with pytest.warns(CheckpointWarning, match=r"model_head.pkl has SetFit's .* \['no', 'yes'\]"):
+        checkpoint.load_head("classifier", classification_head(8, 8))
 
 
 def test_a_missing_pooler_warns_and_stays_as_it_was(tmp_path):
