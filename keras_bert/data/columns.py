@@ -46,26 +46,34 @@ def column_names(x: Any) -> tuple[Any, ...] | None:
     return tuple(x.columns) if hasattr(x, "to_dict") and hasattr(x, "columns") else None
 
 
-def label_column(x: Any, class_names: Sequence[str] | None = None) -> list[Any] | None:
-    """Returns the column `label` of a dict or table; `None` if there is none.
-
-    If the ids in a data set of Hugging Face's `datasets` have names, and the task's classes too,
-    then these are returned, since their order may be another.
-    """
+def label_column(x: Any, class_names: Sequence[str] | None = None) -> Any:
+    """Returns the `named_labels` of the column `label` of a dict or table; `None` without it."""
     if "label" not in (column_names(x) or ()):
         return None
-    labels = as_list(x["label"])
     features = getattr(x, "features", None)
     feature = features["label"] if isinstance(features, Mapping) else None
-    # The items of a list of classes have the names.
-    names: Any = getattr(getattr(feature, "feature", feature), "names", None)
+    return named_labels(as_list(x["label"]), class_names, feature)
+
+
+def named_labels(labels: Any, class_names: Sequence[str] | None, feature: Any = None) -> Any:
+    """Returns the names of ids in a column of Hugging Face's `datasets`, if it has names for them.
+
+    The task's classes need names too: their order may be another. All else is returned as it is.
+    `feature` is that of the column, if it does not know it itself.
+    """
+    feature = getattr(labels, "features", None) if feature is None else feature
+    while hasattr(feature, "feature"):  # of the items of a list
+        feature = feature.feature
+    names = getattr(feature, "names", None)
+    if class_names is None or not isinstance(names, Sequence):
+        return labels
 
     def named(label: Any) -> Any:
         if isinstance(label, list):
             return list(map(named, label))
         return names[label] if label is not None and label >= 0 else label
 
-    return list(map(named, labels)) if names and class_names is not None else labels
+    return named(as_list(labels))
 
 
 def as_list(values: Any) -> list[Any]:

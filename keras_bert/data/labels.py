@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,24 +47,25 @@ class LabelRules:
 
     def read(self, labels: Any, first_row: int = 0) -> np.ndarray[Any, Any]:
         """Checks labels, and converts them to targets of the loss; names are strings or UTF-8."""
-        array = np.atleast_1d(as_array(labels))
-        if array.dtype.kind == "O":  # such as columns of pandas, which may hold numbers
-            array = np.asarray(array.tolist())
+        array = array_of_labels(labels)
         if self.is_score:
             return finite_scores(array, allow_unlabeled=self.lowest != 0, first_row=first_row)
         if array.dtype.kind in "OUST":
-            _refuse_missing(labels, first_row)
+            refuse_missing(labels, first_row)
             if array.dtype.kind == "S":
                 array = np.char.decode(array, "utf-8")
-            return _ids_of_names(array, self.class_names, first_row)
+            return _ids_of_names(_single_column(array), self.class_names, first_row)
         if self.num_ids is None:
             return array
+        array = _single_column(array)
         if array.ndim > 1:
             raise ValueError(
                 f"The labels have the shape {array.shape}; expected class ids (rows,). One-hot "
                 "labels need compile(loss=keras.losses.CategoricalCrossentropy(from_logits=True))."
             )
+        refuse_missing(array, first_row)
         ids = checked_ids(array, self.num_ids, lowest=self.lowest, first_row=first_row)
+        _refuse_ambiguous(ids, self.class_names)
         return ids.astype("int32")
 
     def best_constant(self, labels: Any, weights: Any = None) -> np.ndarray[Any, Any] | None:
@@ -92,6 +94,8 @@ class MultiLabelRules(LabelRules):
         # A table of columns of 0 and 1 is an array; it has no list of rows.
         is_table = len(getattr(labels, "shape", ())) == 2
         rows = as_list(as_array(labels) if is_table else labels)
+        if is_table and self.num_ids != 1:  # lists in a single column of a data frame
+            rows = [row[0] if len(row) == 1 else row for row in rows]
         targets = np.zeros((len(rows), self.num_ids or 0), "float32")
         names = self.class_names or ()
         ids = {name: index for index, name in enumerate(names)}
@@ -244,6 +248,7 @@ def checked_class_weight(
             raise ValueError(f"class_weight has a weight of {key!r}; expected {choices}.")
         checks.NON_NEGATIVE.check(**{f"class_weight[{key!r}]": weight})
         by_id[int(class_id)] = float(weight)
+    _refuse_ambiguous(np.array([key for key in class_weight if key not in names], int), names)
     return by_id
 
 
@@ -264,17 +269,50 @@ def _ids_of_names(
     ids = {name: index for index, name in enumerate(class_names)}
     for row, label in enumerate(labels, first_row):
         if str(label) not in ids:
+            advice = " Remove the spaces around it." if str(label).strip() in ids else ""
             raise ValueError(
                 f"The label in row {row} is {str(label)!r}; the classes are {listed(class_names)}."
+                f"{advice}"
             )
     return np.array([ids[str(label)] for label in labels], "int32")
 
 
-def _refuse_missing(labels: Any, first_row: int) -> None:
-    """Raises an error for `None` and NaN, which NumPy would make the names "None" and "nan"."""
-    for row, label in enumerate(np.asarray(labels, dtype=object), first_row):
-        if label is None or (isinstance(label, float) and np.isnan(label)):
+def array_of_labels(labels: Any) -> np.ndarray[Any, Any]:
+    """Converts labels to an array, with the dtype of the objects in a column of pandas."""
+    array = np.atleast_1d(as_array(labels))
+    return np.asarray(array.tolist()) if array.dtype.kind == "O" else array
+
+
+def _single_column(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Converts `(rows, 1)`, such as of a data frame of one column, to `(rows,)`."""
+    return array[:, 0] if array.shape[1:] == (1,) else array
+
+
+def refuse_missing(labels: Any, first_row: int = 0) -> None:
+    """Raises an error for `None`, NaN and pandas' NA, which NumPy would make names."""
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "biu":
+        return
+    for row, label in enumerate(_single_column(np.asarray(labels, dtype=object)), first_row):
+        is_nan = isinstance(label, float | np.floating) and np.isnan(label)
+        if label is None or is_nan or type(label).__name__ in ("NAType", "NaTType"):
             raise ValueError(f"The label in row {row} is missing: {label}.")
+
+
+def _refuse_ambiguous(ids: np.ndarray[Any, Any], class_names: Sequence[str] | None) -> None:
+    """Raises an error for ids that are all names of classes too, and not of the same ones."""
+    ids_of_numbers = {}
+    for index, name in enumerate(class_names or ()):
+        with contextlib.suppress(ValueError):
+            ids_of_numbers[float(name)] = index
+    labels = np.unique(ids[ids >= 0]).tolist() if ids_of_numbers else []
+    differs = [label for label in labels if ids_of_numbers.get(label) != label]
+    if differs and ids_of_numbers.keys() >= set(labels):
+        (label, *_), names = differs, tuple(class_names or ())
+        raise ValueError(
+            f"Labels must be names if numbers are names. Received: {label:g}, the id of the class "
+            f"{names[int(label)]!r} and the name of the class with the id {ids_of_numbers[label]}. "
+            "Pass names as strings."
+        )
 
 
 def f1_thresholds(

@@ -67,6 +67,8 @@ class BatchOptions:
         shuffle_seed: Seed for shuffling the rows and the batches, differently in each epoch; `None`
             does not shuffle. A row of a dataset is at most 1,024 batches earlier than in the input.
         training: Whether the rows are training data.
+        negative_share: The fraction of the windows without answers, of questions that have answers
+            in other windows.
         bucketing_window: Number of batches with rows that are sorted by length together; 1 does not
             regroup rows. Defaults to 64; if rows are shuffled, to at most a sixteenth of an epoch,
             or, if its size is unknown, of the rows so far.
@@ -91,6 +93,7 @@ class BatchOptions:
     batches_for_more_lengths: int | None = None
     shuffle_seed: int | None = None
     training: bool = False
+    negative_share: float = 1.0
     bucketing_window: int | None = None
     num_replicas: int = 1
     shard: tuple[int, int] = (0, 1)

@@ -58,10 +58,11 @@ class CutRows:
         num_cut = self.num_cut - cut_before
         if not num_cut:
             return ""
+        are_cut = "is cut: it has" if num_cut == 1 else "are cut: they have"
         return (
-            f"{num_cut:,} of {self.num_rows - rows_before:,} rows are cut: they have more tokens "
-            f"than {self.option}={self.limit} has space for. Fine-tune with another "
-            f"{self.option} (--{self.option} of the programs) to read more of them."
+            f"{num_cut:,} of {self.num_rows - rows_before:,} rows {are_cut} more tokens than "
+            f"{self.option}={self.limit} has space for. To read more of them, pass another "
+            f"{self.option} to from_preset, or fine-tune with another --{self.option}."
         )
 
 

@@ -254,7 +254,7 @@ def attributions(
         if value not in choices:
             raise ValueError(f"{name} is {value!r}; expected one of {', '.join(choices)}.")
     checks.POSITIVE_INT.check(steps=steps)
-    row = _input_reader(task)(task, x, target)
+    row = _input_reader(task)(task, x, checks.plain(target))
     ids = row.features["token_ids"].reshape(-1)
     tokenizer = task.preprocessor.tokenizer
     fallback = tokenizer.pad_token_id if baseline == "pad" else tokenizer.mask_token_id

@@ -82,7 +82,11 @@ def _read_config(path: Path) -> tuple[dict[str, Any], int]:
                 "the task."
             )
         if not (path / CONFIG_FILE).exists():
-            raise ValueError(f"{path} is a folder without {CONFIG_FILE}; expected a `.keras` file.")
+            is_export = (path / "saved_model.pb").exists()
+            advice = " An export is loaded by `keras_bert.export.ServedModel`." * is_export
+            raise ValueError(
+                f"{path} is a folder without {CONFIG_FILE}; expected a `.keras` file.{advice}"
+            )
         text = read_bytes(path / CONFIG_FILE)
         num_bytes = sum(
             (path / name).stat().st_size for name in WEIGHTS_FILES if (path / name).exists()

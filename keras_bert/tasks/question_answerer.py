@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ from keras import ops
 
 from keras_bert import checks
 from keras_bert.checkpoints import Checkpoint
-from keras_bert.data.adapters.base import InputAdapter
 from keras_bert.data.adapters.questions import (
     OUTPUTS,
     QuestionAdapter,
@@ -21,9 +19,8 @@ from keras_bert.data.adapters.questions import (
     question_examples,
     window_batches,
 )
-from keras_bert.data.adapters.reading import Features, second_axis
+from keras_bert.data.adapters.reading import second_axis
 from keras_bert.data.columns import as_given
-from keras_bert.data.loader import BatchOptions
 from keras_bert.data.questions import QuestionAnswererPreprocessor, question_rows
 from keras_bert.layers import ClassificationHead
 from keras_bert.layers.top_layers import apply_layers, as_layers
@@ -178,14 +175,6 @@ class QuestionAnswerer(Task):
     def dropout(self) -> float:
         """The dropout rate on the sequence output."""
         return self.head.dropout
-
-    def _read(
-        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
-    ) -> InputAdapter | Features:
-        rows = super()._read(x, y, sample_weight, options)
-        if isinstance(rows, QuestionAdapter) and options.training:
-            return dataclasses.replace(rows, negative_share=self.negative_share)
-        return rows
 
     def _default_loss_weights(self) -> dict[str, float]:
         return dict.fromkeys(OUTPUTS, 0.5)

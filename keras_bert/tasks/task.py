@@ -346,7 +346,11 @@ class Task(TextTrainer):
             task={
                 **{name: preprocessor[name] for name in self.preprocessor_class.options},
                 **{name: _plain(getattr(self, name)) for name in preset_options},
-                **({"head_options": self.head_options} if "top_layers" in self.options else {}),
+                **(
+                    {"head_options": _plain(self.head_options)}
+                    if "top_layers" in self.options
+                    else {}
+                ),
             },
         )
 

@@ -12,7 +12,7 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.data.adapters.texts import single_texts
 from keras_bert.data.arrays import NUMPY, take_rows
-from keras_bert.data.columns import as_given, columns_of_rows, label_column, listed
+from keras_bert.data.columns import as_given, columns_of_rows, label_column, listed, named_labels
 from keras_bert.data.labels import (
     LabelRules,
     MultiLabelRules,
@@ -521,7 +521,8 @@ class TextClassifier(Task):
         )
 
     def _labels_of(self, x: Any, y: Any) -> np.ndarray[Any, Any]:
-        y = label_column(x, self.class_names) if y is None else y
+        names = self.class_names
+        y = label_column(x, names) if y is None else named_labels(y, names)
         return self._label_rules(BatchOptions()).read([] if y is None else y)
 
     def _num_targets(self, x: Any) -> dict[str, int | None]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import keras
 import numpy as np
@@ -224,7 +224,14 @@ class TextEmbedder(Task):
                 else "An embedder is trained on pairs of texts without labels; expected `y` to be "
                 "None, or the loss CosineSimilarityLoss for pairs with similarities."
             )
-        return super()._read(x, y, sample_weight, options)
+        rows = super()._read(x, y, sample_weight, options)
+        if isinstance(rows, InputAdapter) and not _are_pairs(rows):
+            raise ValueError(
+                "An embedder is trained on pairs of texts in memory, without labels: a list of "
+                "(a, b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`; received "
+                f"{'single texts' if isinstance(rows, TextAdapter) else 'a dataset'}."
+            )
+        return rows
 
     @property
     def _learns_scores(self) -> bool:
@@ -242,12 +249,8 @@ class TextEmbedder(Task):
         return y, y_pred, sample_weight
 
     def _batches(self, rows: InputAdapter, options: BatchOptions) -> Batches:
-        if not isinstance(rows, TextAdapter) or "text_pair" not in rows.columns:
-            raise ValueError(
-                "An embedder is trained on pairs of texts in memory, without labels: a list of "
-                "(a, b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`; received "
-                f"{'single texts' if isinstance(rows, TextAdapter) else 'a dataset'}."
-            )
+        if not _are_pairs(rows):  # to count the tokens of texts
+            return super()._batches(rows, options)
         pairs = min(len(rows), options.rows_in_batch)
         if options.training and pairs < 2 and rows.labels is None:
             raise ValueError(
@@ -265,6 +268,10 @@ class TextEmbedder(Task):
         from keras_bert.export.signatures import embedding_signatures
 
         return embedding_signatures(self, options)
+
+
+def _are_pairs(rows: InputAdapter) -> TypeGuard[TextAdapter]:
+    return isinstance(rows, TextAdapter) and "text_pair" in rows.columns
 
 
 def _consecutive(batch: Batch) -> tuple[Any, ...]:

@@ -62,6 +62,9 @@ from keras_bert.tasks.objective import (
 )
 from keras_bert.tasks.presets import check_preprocessor
 
+# The `bucketing_window` if only some batches are used: they have the first rows, not the shortest.
+IN_ORDER = 1
+
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 # Whether a method with `tells_cut_rows` is running
@@ -84,6 +87,19 @@ def tells_cut_rows(method: Method) -> Method:
         return result
 
     return cast(Method, wrapped)
+
+
+def split_rows(rows: Any, share: float) -> tuple[Any, Any]:
+    """Splits off a share of the rows, the last ones, for validation: the others, and these."""
+    if isinstance(rows, Features):
+        # Keras' `fit` cannot, of batches with the divisors of their losses.
+        arrays = (rows.x, rows.y, rows.sample_weight)
+        train, held_out = array_slicing.train_validation_split(arrays, share)
+        return Features(*train), Features(*held_out)
+    if not rows.in_memory:
+        raise ValueError("validation_split needs rows in memory; received a dataset.")
+    parts: tuple[Any, Any] = rows.split(share)
+    return parts
 
 
 class TextTrainer(TokenModel):
@@ -113,6 +129,8 @@ class TextTrainer(TokenModel):
     backbone: Backbone
     # The learning rate of the default optimizer of `compile`; `None` is `fine_tuning_rate`
     default_learning_rate: float | None = None
+    # The fraction of the windows without answers that `fit` trains on; see `QuestionAnswerer`
+    negative_share: float = 1.0
     # Whether labels are class ids, so that `class_weight` applies
     supports_class_weight: bool = False
     # The weight of each class id in the loss of a running `fit`; the last is for all other ids
@@ -489,7 +507,7 @@ class TextTrainer(TokenModel):
         callbacks: Any = None,
         validation_split: float = 0.0,
         validation_data: Any = None,
-        shuffle: bool = True,
+        shuffle: bool | str = True,
         class_weight: Any = None,
         sample_weight: Any = None,
         bucketing_window: int | None = None,
@@ -523,6 +541,7 @@ class TextTrainer(TokenModel):
                 `tf.data.Dataset` of single texts, and the batches of a `PyDataset`. A dataset is
                 shuffled in a buffer of 1,024 batches: call its `shuffle` too if its rows are
                 sorted. Without shuffling, the batches of a `bucketing_window` are sorted by length.
+                `"batch"` is for features only.
             class_weight: A dict of the weight of each class; the keys are ids, or names of
                 classes. They weigh the loss of training alone, and not the metrics.
             sample_weight: See `keras.Model.fit`; each is at least 0.
@@ -534,7 +553,9 @@ class TextTrainer(TokenModel):
             initial_batch: Number of batches of text, or of a `tf.data.Dataset`, to skip; less than
                 all. Together with `initial_epoch`, it resumes training in the middle of the last
                 epoch.
-            **kwargs: Other arguments of `keras.Model.fit`.
+            **kwargs: Other arguments of `keras.Model.fit`. With `steps_per_epoch` and without
+                shuffling, and with `validation_steps`, the first rows are used, and not the
+                shortest: `bucketing_window` is 1.
 
         The bias of a new head, which is 0, is first set to the log odds of each label (with several
         labels) or to the mean score, if the labels are in memory: AdamW would need hundreds of
@@ -556,79 +577,65 @@ class TextTrainer(TokenModel):
         refuse_aliases(self.fit, kwargs, "fit")
         checks.NON_NEGATIVE_INT.check(epochs=epochs, initial_batch=initial_batch)
         checks.PROPER_FRACTION.check(validation_split=validation_split)
-        options = dataclasses.replace(
-            self._options(batch_size, is_shared=True),
+        steps, first_epoch = kwargs.get("steps_per_epoch"), kwargs.get("initial_epoch", 0)
+        if bucketing_window is None and steps and not shuffle:
+            bucketing_window = IN_ORDER
+        options = self._options(
+            batch_size,
+            is_shared=True,
             # Python's generator is seeded by keras.utils.set_random_seed
             shuffle_seed=random.getrandbits(31) if shuffle else None,
             training=True,
+            negative_share=self.negative_share,
             bucketing_window=bucketing_window,
         )
-        if class_weight is not None and self.supports_class_weight:
-            rules = self._label_rules(options)
-            class_weight = checked_class_weight(class_weight, rules.num_ids, rules.class_names)
-        validation_rows = None
-        rows = self._read(x, y, sample_weight, options)
-        are_features = isinstance(rows, Features)
-        has_class_ids = self.supports_class_weight and self._loss_takes_ids()
-        # With one-hot labels of features, Keras weighs classes, but only for one label per row.
-        has_token_outputs = len(getattr(self.output, "shape", ())) > 2
-        keras_weighs_classes = are_features and self.supports_class_weight and not has_token_outputs
-        if class_weight and not has_class_ids and not keras_weighs_classes:
-            raise ValueError(
-                f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "
-                "not class ids. Use sample_weight instead."
-            )
-        may_split = validation_split and validation_data is None
-        if may_split and isinstance(rows, InputAdapter) and rows.in_memory:
-            rows, validation_rows = rows.split(validation_split)
-            validation_split = 0.0
-        x, y, sample_weight = self._model_data(rows, x, options)
+        validation_options = self._options(
+            kwargs.pop("validation_batch_size", None) or batch_size,
+            is_shared=True,
+            bucketing_window=IN_ORDER if kwargs.get("validation_steps") else None,
+        )
+        all_rows, validation = self._read(x, y, sample_weight, options), None
+        if validation_data is not None:
+            rows, validation = all_rows, self._read_validation(validation_data, validation_options)
+        elif validation_split:
+            rows, held_out = split_rows(all_rows, validation_split)
+            validation = self._model_data(held_out, x, validation_options)
+        else:
+            rows = all_rows
+        if isinstance(rows, InputAdapter) and isinstance(shuffle, str):
+            raise ValueError(f"shuffle must be True or False with text. Received: {shuffle!r}.")
+        weights_of_ids, keras_weights = self._class_weights(class_weight, rows, options)
+        train = self._model_data(rows, x, options)
         self._start_head(rows, options)
-        first_epoch = kwargs.get("initial_epoch", 0)
+        # Batches and generators have their own order; Keras would warn about `shuffle`.
+        has_order = is_dataset(train.x) or isinstance(train.x, Batches | Iterator)
         in_update = steps_in_update(self.optimizer) if self.compiled else 1
         # If `initial_batch` is within an update, its earlier micro-batches are read, but not
         # trained on.
         skipped = initial_batch % in_update
-        validation_batch_size = kwargs.get("validation_batch_size") or batch_size
-        if validation_rows is None:
-            if validation_split and validation_data is None and in_update > 1:
-                # As Keras does, which could not split `MicroBatches`.
-                (x, y, sample_weight), validation_data = array_slicing.train_validation_split(
-                    (x, y, sample_weight), validation_split=validation_split
-                )
-                validation_split = 0.0
-            validation = self._validation_data(validation_data, validation_batch_size)
-        else:
-            validation = self._batches(
-                validation_rows, self._options(validation_batch_size, is_shared=True)
-            )
         training_feed = Feed(
-            x,
+            train.x,
             epoch=first_epoch,
             epochs=epochs - first_epoch,
             first=initial_batch,
             read=skipped,
         )
-        validation_feed = Feed(validation)
+        validation_feed = Feed(None if validation is None else validation.x)
         with (
-            self._weighing_classes(class_weight if has_class_ids else None),
+            self._weighing_classes(weights_of_ids),
             training_feed.raising_errors(),
             validation_feed.raising_errors(),
         ):
             self._build(training_feed)
             data: dict[str, Any] = {
                 "x": training_feed.for_keras(),
-                "y": y,
-                "sample_weight": sample_weight,
-                "batch_size": batch_size if are_features else None,
-                # Batches and generators have their own order; Keras would warn about `shuffle`.
-                "shuffle": shuffle
-                and are_features
-                and not (is_dataset(x) or isinstance(x, Batches | Iterator)),
-                "class_weight": None if has_class_ids else class_weight,
+                "y": train.y,
+                "sample_weight": train.sample_weight,
+                "batch_size": options.batch_size,
+                "shuffle": not has_order and shuffle,
+                "class_weight": keras_weights,
             }
             if in_update > 1 and self._has_loss_divisors():
-                steps = kwargs.get("steps_per_epoch")
                 micro_batches = MicroBatches(self, in_update, steps, skipped, **data)
                 if training_feed.example is None and self._strategy is None:
                     self._build(micro_batches)
@@ -638,10 +645,33 @@ class TextTrainer(TokenModel):
                 epochs=epochs,
                 verbose=verbose,
                 callbacks=with_fit_updates(callbacks, self, training_feed),
-                validation_split=validation_split,
-                validation_data=validation_feed.for_keras(),
+                validation_data=None
+                if validation is None
+                else (validation_feed.for_keras(), validation.y, validation.sample_weight),
+                validation_batch_size=validation_options.batch_size,
                 **kwargs,
             )
+
+    def _class_weights(
+        self, class_weight: Any, rows: InputAdapter | Features, options: BatchOptions
+    ) -> tuple[dict[int, float] | None, Any]:
+        """Checks weights of classes; returns those that weigh ids, and those that Keras applies."""
+        if class_weight is None:
+            return None, None
+        if self.supports_class_weight:
+            rules = self._label_rules(options)
+            class_weight = checked_class_weight(class_weight, rules.num_ids, rules.class_names)
+            if self._loss_takes_ids():
+                return class_weight, None
+            # With one-hot labels of features, Keras weighs classes, but only for one label per row.
+            if isinstance(rows, Features) and len(getattr(self.output, "shape", ())) <= 2:
+                return None, class_weight
+        if not class_weight:
+            return None, None
+        raise ValueError(
+            f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "
+            "not class ids. Use sample_weight instead."
+        )
 
     @tells_cut_rows
     def evaluate(
@@ -663,23 +693,23 @@ class TextTrainer(TokenModel):
             batch_size: Number of rows in a batch. Defaults to 32.
             verbose: See `keras.Model.evaluate`.
             sample_weight: See `keras.Model.evaluate`; each is at least 0.
-            **kwargs: Other arguments of `keras.Model.evaluate`.
+            **kwargs: Other arguments of `keras.Model.evaluate`. `steps` evaluates the first rows.
 
         Returns:
             The loss and the metrics; see `keras.Model.evaluate`.
         """
-        options = self._options(batch_size, is_shared=True)
-        rows = self._read(x, y, sample_weight, options)
-        x, y, sample_weight = self._model_data(rows, x, options)
-        feed = Feed(x)
+        window = IN_ORDER if kwargs.get("steps") else None
+        options = self._options(batch_size, is_shared=True, bucketing_window=window)
+        data = self._model_data(self._read(x, y, sample_weight, options), x, options)
+        feed = Feed(data.x)
         with feed.raising_errors():
             self._build(feed)
             return super().evaluate(
                 feed.for_keras(),
-                y,
-                batch_size=batch_size if isinstance(rows, Features) else None,
+                data.y,
+                batch_size=batch_size,
                 verbose=verbose,
-                sample_weight=sample_weight,
+                sample_weight=data.sample_weight,
                 **kwargs,
             )
 
@@ -755,6 +785,7 @@ class TextTrainer(TokenModel):
         batch_size: int | None = None,
         epochs: int = 1,
         validation_split: float = 0.0,
+        gradient_accumulation_steps: int | None = None,
     ) -> int:
         """Counts the updates that `fit` makes, for the steps of a learning rate schedule.
 
@@ -764,11 +795,11 @@ class TextTrainer(TokenModel):
         Args:
             x: Rows in any form that `fit` takes; labels are not needed. A `tf.data.Dataset` of
                 unknown size is read once.
-            batch_size: Number of rows in an update; with gradient accumulation, the `batch_size`
-                of `fit` times `gradient_accumulation_steps`. Ignored for batched datasets.
-                Defaults to 32.
-            epochs: Number of epochs.
-            validation_split: Fraction of the rows that `fit` holds out.
+            batch_size: See `fit`. Defaults to 32.
+            epochs: See `fit`.
+            validation_split: See `fit`.
+            gradient_accumulation_steps: Number of batches in an update. Defaults to the compiled
+                optimizer's; 1 before `compile`.
 
         Returns:
             The number of updates.
@@ -786,16 +817,21 @@ class TextTrainer(TokenModel):
         """
         checks.NON_NEGATIVE_INT.check(epochs=epochs)
         checks.PROPER_FRACTION.check(validation_split=validation_split)
-        size = BatchOptions(batch_size).rows_in_batch
+        checks.POSITIVE_INT.check_given(gradient_accumulation_steps=gradient_accumulation_steps)
+        in_update = gradient_accumulation_steps
+        if in_update is None:
+            in_update = steps_in_update(self.optimizer) if self.compiled else 1
         kind = adapter_class(self.adapters, x)
-        if kind is None:
-            return epochs * Features(x).num_batches(size, validation_split)
-        rows = kind.read(x)
+        rows = Features(x) if kind is None else kind.read(x)
         if validation_split:
-            if not rows.in_memory:
-                raise ValueError("validation_split needs rows in memory; received a dataset.")
-            rows, _ = rows.split(validation_split)
-        return epochs * rows.num_batches(self.preprocessor, size)
+            rows, _ = split_rows(rows, validation_split)
+        options = self._options(batch_size, negative_share=self.negative_share)
+        if isinstance(rows, Features):
+            count = rows.num_batches(options.rows_in_batch)
+        else:
+            known = self._batches(rows, options).num_batches
+            count = rows.count_batches(options.rows_in_batch) if known is None else known
+        return epochs * -(-count // in_update)
 
     def sequence_lengths(self, x: Any, batch_size: int | None = None) -> np.ndarray[Any, Any]:
         """Counts the tokens of the sequences that text becomes.
@@ -826,10 +862,10 @@ class TextTrainer(TokenModel):
                 f"x must be text, {input_forms(self.adapters)}, to have its tokens counted; "
                 f"received {type(x).__name__}."
             )
-        batches, _ = rows.prediction_batches(self.preprocessor, self._options(batch_size))
+        options = self._options(batch_size, negative_share=self.negative_share)
         counts = [
             np.sum(features["padding_mask"], axis=-1, dtype="int64").reshape(-1)
-            for features, _ in batches
+            for features, *_ in self._batches(rows, options)
         ]
         lengths = np.concatenate([np.zeros(0, "int64"), *counts])
         return lengths[lengths > 0]  # without padding rows
@@ -938,10 +974,8 @@ class TextTrainer(TokenModel):
         """Returns batches of features, labels and weights."""
         return rows.batches(self.preprocessor, options)
 
-    def _model_data(
-        self, rows: InputAdapter | Features, x: Any, options: BatchOptions
-    ) -> tuple[Any, Any, Any]:
-        """Returns `x`, `y` and `sample_weight` for Keras, of rows that were read from `x`.
+    def _model_data(self, rows: InputAdapter | Features, x: Any, options: BatchOptions) -> Features:
+        """Returns features for Keras, or batches of them, of rows that were read from `x`.
 
         Raises:
             ValueError: If there are no labels, and the losses need them.
@@ -956,41 +990,41 @@ class TextTrainer(TokenModel):
                 f"evaluated: pass `y`{', such as x[' + repr(others[0]) + ']' if others else ''}, "
                 "or a dataset of (x, y)."
             )
-        if isinstance(rows, Features):
-            return rows.x, rows.y, rows.sample_weight
-        return self._batches(rows, options), None, None
+        return rows if isinstance(rows, Features) else Features(self._batches(rows, options))
 
-    def _validation_data(self, data: Any, batch_size: int | None) -> Any:
-        """Converts validation data to the argument of Keras' `fit`, text to batches."""
-        options = self._options(batch_size, is_shared=True)
-        if data is None:
-            return None
-        x, y, sample_weight = data, None, None
-        kind = adapter_class(self.adapters, data)
-        if kind is None or not kind.has_own_labels:
-            has_labels = not self.needs_labels or label_column(data) is not None
-            if has_labels and kind is not None and not isinstance(data, tuple):
-                pass  # `x` alone
-            elif isinstance(data, (tuple, list)) and len(data) in (2, 3):
-                x, y, sample_weight = (*data, None)[:3]
-            elif isinstance(data, (tuple, list, str, bytes, Mapping, np.ndarray)):
-                length = f" of {len(data)}" if isinstance(data, (tuple, list)) else ""
-                forms = "(x, y), (x, y, sample_weight)" if self.needs_labels else "x, (x, None)"
-                raise ValueError(
-                    f"validation_data must be {forms} or a dataset; received a "
-                    f"{type(data).__name__}{length}."
-                )
+    def _read_validation(self, data: Any, options: BatchOptions) -> Features:
+        """Reads the `validation_data` of `fit`."""
+        x, y, sample_weight = self._unpacked(data)
         rows = self._read(x, y, sample_weight, options)
         if isinstance(rows, TextBatchesAdapter):
             rows.dataset.keep()  # They are evaluated in each epoch.
-        parts = self._model_data(rows, x, options)
-        # Without separate labels, `x` is batches or a dataset.
-        return parts[0] if parts[1] is None else tuple(p for p in parts if p is not None)
+        return self._model_data(rows, x, options)
 
-    def _options(self, batch_size: int | None, *, is_shared: bool = False) -> BatchOptions:
-        """Returns the batching options of evaluation and prediction."""
+    def _unpacked(self, data: Any) -> tuple[Any, Any, Any]:
+        """Returns `x`, `y` and `sample_weight` of validation data."""
+        kind = adapter_class(self.adapters, data)
+        is_labeled = not self.needs_labels or label_column(data) is not None
+        is_rows = kind is not None and is_labeled and not isinstance(data, tuple)
+        if is_rows or (kind is not None and kind.has_own_labels):
+            return data, None, None
+        if isinstance(data, (tuple, list)) and len(data) in (2, 3):
+            return (*data, None)[:3]
+        if isinstance(data, (tuple, list, str, bytes, Mapping, np.ndarray)):
+            forms = "(x, y), (x, y, sample_weight)" if self.needs_labels else "x, (x, None)"
+            length = f" of {len(data)}" if isinstance(data, (tuple, list)) else ""
+            raise ValueError(
+                f"validation_data must be {forms} or a dataset; received a "
+                f"{type(data).__name__}{length}."
+            )
+        return data, None, None
+
+    def _options(
+        self, batch_size: int | None, *, is_shared: bool = False, **options: Any
+    ) -> BatchOptions:
+        """Returns the batching options of evaluation and prediction, with some others."""
         return BatchOptions(
             batch_size,
+            **options,
             compiles=self._compiles_each_shape(),
             batches_for_more_lengths=batches_for_more_lengths(),
             num_replicas=self._num_replicas() if is_shared else 1,

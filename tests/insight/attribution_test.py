@@ -167,7 +167,8 @@ def random_task(kind, *arguments):
 def test_every_task_explains_the_number_that_it_computes():
     """Integrated gradients add up to what the task itself predicts, less the baseline's."""
     tagger = random_task(TokenClassifier, 3)
-    tags = insight.attributions(tagger, ["films", "in", "Paris"], target=(2, 1), steps=40)
+    target = (np.int64(2), np.int64(1))
+    tags = insight.attributions(tagger, ["films", "in", "Paris"], target=target, steps=40)
     (logits,) = tagger.predict([["films", "in", "Paris"]], verbose=0)
     np.testing.assert_allclose(tags.output, logits[2, 1], atol=1e-4)
     assert [word["word"] for word in tags.words] == ["films", "in", "Paris"]

@@ -45,6 +45,11 @@ def test_steps_of_datasets_of_text():
     assert task.num_steps(rows.filter(lambda text, label: label == 1), batch_size=2, epochs=2) == 4
     assert task.num_steps(rows.map(lambda text, label: text).filter(lambda text: True)) == 1
     assert task.num_steps(rows.batch(4).filter(lambda text, label: True), batch_size=1) == 2
+    # Labels are not read, which have no names here.
+    named = rows.map(lambda text, label: (text, "x"))
+    lengths = sorted(task.sequence_lengths(TEXTS))
+    assert sorted(task.sequence_lengths(named)) == lengths
+    assert sorted(task.sequence_lengths(named.batch(2))) == lengths
     with pytest.raises(ValueError, match="The dataset is infinite"):
         task.num_steps(rows.repeat())
     with pytest.raises(ValueError, match="needs rows in memory"):

@@ -130,7 +130,7 @@ def test_an_answer_without_a_token_is_named_in_training(trained):
 
 def test_questions_that_are_cut_are_counted(trained):
     trained[0].preprocessor.cut_rows.reset()
-    with pytest.warns(UserWarning, match=r"1 of 2 rows are cut: .* than max_query_length=4"):
+    with pytest.warns(UserWarning, match=r"1 of 2 rows is cut: .* than max_query_length=4"):
         trained[0].answer(["wo " * 4, "wo " * 5], "der Hund", verbose=0)
 
 

@@ -84,8 +84,8 @@ def test_columns_with_other_names(tasks):
     classifier.compile("sgd")
     dataset = tf.data.Dataset.from_tensor_slices((columns, [0, 1]))
     message = (
-        'columns of text named premise, hypothesis, label; expected .* a dict of "text".*'
-        r"Rename the columns, or pass them by themselves: x\['premise'\], with y=x\['label'\]"
+        "no column that this task reads. Received: premise, hypothesis, label. "
+        r"Pass columns by themselves, such as x\['premise'\] with y=x\['label'\], or rename"
     )
     for method in (classifier.predict, classifier.classify, classifier.fit):
         for x in (columns, pandas.DataFrame(columns), dataset):
@@ -280,8 +280,10 @@ def test_labels_and_weights_in_other_forms(tasks):
     labels, weights = np.array([0, 1], object), np.array([1, 2], object)
     assert classifier.evaluate(["a", "b"], labels, sample_weight=weights, verbose=0) == expected
     assert len(classifier.evaluate("a", 1, verbose=0)) == 2
-    with pytest.raises(ValueError, match=r"2 texts and labels or weights of shape \(2, 1\)"):
-        classifier.evaluate(["a", "b"], [0, 1], sample_weight=np.ones((2, 1)), verbose=0)
+    column = [[1], [2]]
+    assert classifier.evaluate(["a", "b"], [0, 1], sample_weight=column, verbose=0) == expected
+    with pytest.raises(ValueError, match=r"2 texts and labels or weights of shape \(2, 2\)"):
+        classifier.evaluate(["a", "b"], [0, 1], sample_weight=np.ones((2, 2)), verbose=0)
     classifier.compile("sgd", loss=keras.losses.CategoricalCrossentropy(from_logits=True))
     with pytest.raises(ValueError, match="labels of this TextClassifier are not class ids"):
         classifier.fit(["a", "b"], np.eye(2), class_weight={1: 2.0}, verbose=0)

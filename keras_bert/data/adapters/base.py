@@ -66,9 +66,9 @@ class InputAdapter(abc.ABC):
         start = split_index(len(self), share)
         return self[:start], self[start:]
 
-    def num_batches(self, preprocessor: Any, batch_size: int) -> int:
-        """Returns the number of batches of an epoch; a ValueError if it is infinite."""
-        return -(-len(self) // batch_size)
+    def count_batches(self, batch_size: int) -> int:
+        """Returns the number of batches if `batches` does not know it; an error if infinite."""
+        raise NotImplementedError
 
     @abc.abstractmethod
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:

@@ -12,8 +12,8 @@ import numpy as np
 from keras_bert.data.adapters.base import BatchOutputs
 from keras_bert.data.adapters.texts import TextAdapter
 from keras_bert.data.choices import ChoiceExamples
-from keras_bert.data.columns import as_array, as_list, checked_weights, column_names, one_for_each
-from keras_bert.data.labels import LabelRules
+from keras_bert.data.columns import as_list, checked_weights, column_names, one_for_each
+from keras_bert.data.labels import LabelRules, array_of_labels, refuse_missing
 from keras_bert.data.loader import Examples
 from keras_bert.text.characters import check_characters
 
@@ -135,9 +135,11 @@ def _checked_choices(choices: Any, row: int) -> list[str]:
 
 def choice_labels(labels: Any, choices: Sequence[Sequence[str]]) -> np.ndarray[Any, Any]:
     """Checks the index of the right choice of each row; returns int32 `(rows,)`."""
-    array = one_for_each(as_array(labels), choices)
-    for index, (label, own) in enumerate(zip(array, choices, strict=True)):
-        if array.dtype.kind not in "iu" or not 0 <= label < len(own):
+    refuse_missing(labels)
+    array = array_of_labels(labels)
+    array = one_for_each(array.reshape(-1) if array.size == len(array) else array, choices)
+    for index, (label, own) in enumerate(zip(array.tolist(), choices, strict=True)):
+        if array.dtype.kind not in "iuf" or label not in range(len(own)):
             raise ValueError(
                 f"The label of row {index} is {label!r}; expected the index of one of its "
                 f"{len(own)} choices, an integer from 0."

@@ -38,7 +38,6 @@ class QuestionAdapter(InputAdapter):
     has_own_labels = True
 
     examples: list[QuestionExample]
-    negative_share: float = 1.0
 
     @classmethod
     def matches(cls, x: object) -> bool:
@@ -66,12 +65,8 @@ class QuestionAdapter(InputAdapter):
     def __getitem__(self, rows: slice) -> Self:
         return dataclasses.replace(self, examples=self.examples[rows])
 
-    def num_batches(self, preprocessor: Any, batch_size: int) -> int:
-        rows = question_rows(self.examples, preprocessor, self.negative_share)
-        return -(-len(rows) // batch_size)
-
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
-        rows = question_rows(self.examples, preprocessor, self.negative_share)
+        rows = question_rows(self.examples, preprocessor, options.negative_share)
         if options.training:
             self._warn_of_lost_answers(rows)
         positions = dict(zip(OUTPUTS, (rows.start_positions, rows.end_positions), strict=True))

@@ -20,7 +20,7 @@ from keras_bert.data.columns import (
     first_of_element,
     is_dataset,
     label_column,
-    split_index,
+    named_labels,
 )
 from keras_bert.data.labels import LabelRules
 
@@ -47,7 +47,9 @@ def read_input(
         return Features.read(x, y, sample_weight, input_forms(kinds))
     if rules is None:
         return kind.read(x)
-    if y is None and needs_labels:
+    if y is not None:
+        y = named_labels(y, rules.class_names)
+    elif needs_labels:
         y = label_column(x, rules.class_names)
     rows = kind.read(x, y, sample_weight, rules)
     if rows.in_memory and not len(rows):
@@ -130,7 +132,7 @@ class Features:
         is_generator = isinstance(self.x, Generator)
         return dataclasses.replace(self, x=_checked_batches(self.x)) if is_generator else self
 
-    def num_batches(self, batch_size: int, validation_split: float = 0.0) -> int:
+    def num_batches(self, batch_size: int) -> int:
         """Returns the number of batches that Keras' `fit` makes; an error if it is unknown."""
         if is_dataset(self.x):
             from keras_bert.data.tfdata.text_datasets import num_elements
@@ -151,8 +153,7 @@ class Features:
         rows = self.x
         while isinstance(rows, (Mapping, list, tuple)):
             rows = next(iter(rows.values() if isinstance(rows, Mapping) else rows))
-        num_rows = split_index(len(rows), validation_split) if validation_split else len(rows)
-        return -(-num_rows // batch_size)
+        return -(-len(rows) // batch_size)
 
 
 def check_input_form(x: Any, forms: str) -> None:
@@ -170,10 +171,11 @@ def check_input_form(x: Any, forms: str) -> None:
         or any(is_text(column) or is_text_spec(column) for column in columns.values())
     )
     if names is not None and has_text and not is_text(x):
+        of_labels = f" with y=x[{names[-1]!r}]" if len(names) > 1 else ""
         raise ValueError(
-            f"Received columns of text named {', '.join(map(str, names))}; expected {forms}, "
-            f"or features. Rename the columns, or pass them by themselves: x[{names[0]!r}]"
-            + (f", with y=x[{names[-1]!r}]." if len(names) > 1 else ".")
+            f"x has no column that this task reads. Received: {', '.join(map(str, names))}. Pass "
+            f"columns by themselves, such as x[{names[0]!r}]{of_labels}, or rename them. The forms "
+            f"of x are {forms}, or features."
         )
     is_iterator = isinstance(x, (Iterator, Set)) and not isinstance(x, Generator)
     is_lazy = names is None and any(hasattr(x, name) for name in ("collect", "column_names"))

@@ -363,7 +363,7 @@ class TextDatasetAdapter(InputAdapter):
     def _elements_have_labels(self) -> bool:
         return dataset_has_labels(self.dataset)
 
-    def num_batches(self, preprocessor: Any, batch_size: int) -> int:
+    def count_batches(self, batch_size: int) -> int:
         from keras_bert.data.tfdata import text_datasets
 
         count = text_datasets.num_elements(self.dataset)
@@ -399,8 +399,9 @@ class TextDatasetAdapter(InputAdapter):
         self, labels: Any = None, weights: Any = None, *, num_rows: int, first_row: int
     ) -> Columns:
         """Checks and converts the labels and weights of some rows."""
-        rules = self.rules or LabelRules()
-        texts = range(num_rows)
+        if self.rules is None:
+            return {}
+        rules, texts = self.rules, range(num_rows)
         if labels is not None:
             labels = one_for_each(rules.read(labels, first_row), texts, with_columns=True)
         elif rules.allows_unlabeled:

@@ -116,11 +116,9 @@ class WordsAdapter(InputAdapter):
         remaining = iter(values)
         return [[next(remaining) for _ in document] for document in self.words]
 
-    def num_batches(self, preprocessor: Any, batch_size: int) -> int:
-        windows = preprocessor.windows(self.split_into_words().words)
-        return -(-len(windows.token_ids.lengths) // batch_size)
-
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
+        if self.labels is None:  # to count them
+            return self.prediction_batches(preprocessor, options)[0]
         windows = preprocessor.windows(self.words)
         features = windows.sequences.features
         features |= {name: windows.scatter(getattr(self, name)) for name in ("labels", "weights")}

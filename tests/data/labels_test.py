@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labels in all forms in which tables and data sets have them."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from keras_bert.data.adapters.choices import choice_labels
+from keras_bert.data.adapters.reading import read_input
+from keras_bert.data.adapters.texts import TextAdapter
+from keras_bert.data.adapters.words import WordsAdapter
+from keras_bert.data.labels import LabelRules, MultiLabelRules, checked_class_weight
+
+pytestmark = pytest.mark.backend_independent
+
+RULES = LabelRules(3, ("x", "y", "z"))
+CHOICES = [["a", "b"], ["a", "b", "c"]]
+
+
+@pytest.mark.parametrize("names", [*itertools.permutations("012"), *itertools.permutations("123")])
+@pytest.mark.parametrize("labels", [[0, 1, 2], [1, 2], [1.0, 2.0], [2], [0]])
+def test_numbers_are_ids_or_names_but_not_both(names, labels):
+    """Ids as before are read; numbers that are names of other ids would be off, and unsaid."""
+    ids = list(map(int, labels))
+    are_names = all(str(label) in names for label in ids)
+    differ = any(names[label] != str(label) for label in ids)
+    calls = [
+        lambda: LabelRules(3, names).read(labels),
+        lambda: LabelRules(3, names, lowest=None).read([*labels, -100]),
+        lambda: checked_class_weight(dict.fromkeys(ids, 2.0), 3, names),
+    ]
+    for call in calls:
+        if are_names and differ:
+            with pytest.raises(ValueError, match="Pass names as strings"):
+                call()
+        else:
+            call()
+    strings = [name for name in names if name in map(str, ids)]
+    assert LabelRules(3, names).read(strings).tolist() == list(map(names.index, strings))
+
+
+def test_labels_of_data_frames():
+    pandas = pytest.importorskip("pandas")
+    for column in (["y", "x"], pandas.Categorical(["y", "x"]), [1, 0], pandas.array([1, 0])):
+        frame = pandas.DataFrame({"label": column})
+        for labels in (frame, frame["label"], frame["label"].astype(object)):
+            assert RULES.read(labels).tolist() == [1, 0]
+    lists = pandas.DataFrame({"labels": [["y"], ["x", "z"]]})
+    for labels in (lists, lists["labels"]):
+        rules = MultiLabelRules(3, RULES.class_names)
+        assert rules.read(labels).tolist() == [[0, 1, 0], [1, 0, 1]]
+    for labels in (pandas.Series([1, 0], dtype=object), pandas.DataFrame({"y": [1.0, 0.0]})):
+        assert choice_labels(labels, CHOICES).tolist() == [1, 0]
+
+
+def test_missing_labels_are_named():
+    pandas = pytest.importorskip("pandas")
+    columns = [
+        ["x", None],
+        ["x", float("nan")],
+        [0, None],
+        [0, float("nan")],
+        np.array([0, np.nan]),
+    ]
+    series = [pandas.Series([0, None], dtype="Int64"), pandas.Series(["x", None], dtype="string")]
+    for labels in (*columns, *series, pandas.DataFrame({"label": series[0]})):
+        with pytest.raises(ValueError, match="The label in row 1 is missing"):
+            RULES.read(labels)
+    with pytest.raises(ValueError, match="The label in row 1 is missing"):
+        choice_labels(series[0], CHOICES)
+
+
+def test_spaces_around_a_name_are_named():
+    with pytest.raises(ValueError, match=r"The label in row 1 is 'y '; .* Remove the spaces"):
+        RULES.read(["x", "y "])
+
+
+@pytest.mark.parametrize("labels", [[2, 0], [-1, 0], [0.5, 0], ["a", "b"]])
+def test_wrong_choices_are_named(labels):
+    with pytest.raises(ValueError, match=r"The label of row 0 is .*; expected the index of one"):
+        choice_labels(labels, CHOICES)
+
+
+def test_columns_of_data_sets_know_the_names_of_ids():
+    """The advice of an error, `y=x["ner_tags"]`, swapped the tags of a data set in other order."""
+    datasets = pytest.importorskip("datasets")
+    names = datasets.ClassLabel(names=["z", "x", "y"])
+    features = {
+        "words": datasets.List(datasets.Value("string")),
+        "tags": datasets.List(names),
+        "text": datasets.Value("string"),
+        "label": names,
+    }
+    columns = {"words": [["a", "b"], ["a"]], "tags": [[0, 1], [2]], "text": ["a", "b"]}
+    rows = datasets.Dataset.from_dict({**columns, "label": [2, 0]}, datasets.Features(features))
+    tags = read_input([WordsAdapter], rows["words"], rows["tags"], rules=RULES)
+    assert tags.labels.tolist() == [2, 0, 1]
+    for x, y in ((rows, None), (rows, rows["label"]), (rows["text"], rows["label"])):
+        read = read_input([TextAdapter], x, y, rules=RULES, needs_labels=True)
+        assert read.labels.tolist() == [1, 2]
+    assert read_input(
+        [TextAdapter], rows, rules=LabelRules(3), needs_labels=True
+    ).labels.tolist() == [2, 0]

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of Keras' `fit`, `evaluate` and `predict` do with text what they do with features.
+
+Or they are rejected with a message that names the argument. Long rows come first, so that rows that
+are sorted by length are not in their order.
+"""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.optimizers import AdamW
+from tests.small_tasks import CONFIG, LETTERS, make_text_task
+
+pytestmark = pytest.mark.on_tensorflow
+
+# The number of words of each row, and the number of rows in a batch
+WORDS, SIZE = [9, 8, 7, 6, 4, 3, 2], 2
+TEXTS = [" ".join("ab"[row % 2] * count) for row, count in enumerate(WORDS)]
+LABELS = [0, 0, 1, 0, 1, 1, 1]
+WEIGHTS = np.linspace(0.5, 2, len(WORDS), dtype="float32")
+
+
+def question(text):
+    answers = [{"text": text[-1], "answer_start": len(text) - 1}]
+    return {"question": "b", "context": text, "answers": answers}
+
+
+# The arguments of a task's class, and its rows with their labels and weights
+TASKS = {
+    "TextClassifier": ((2,), (TEXTS, LABELS, WEIGHTS)),
+    "TokenClassifier": (
+        (2,),
+        (
+            [text.split() for text in TEXTS],
+            [[label] * count for label, count in zip(LABELS, WORDS, strict=True)],
+            [[weight] * count for weight, count in zip(WEIGHTS.tolist(), WORDS, strict=True)],
+        ),
+    ),
+    "QuestionAnswerer": ((), (list(map(question, TEXTS)), None, None)),
+    "MultipleChoice": ((), ([(text, ["a", "b b"]) for text in TEXTS], LABELS, WEIGHTS)),
+}
+
+
+@functools.cache
+def task_with_features(name, accumulated=None):
+    """A task without dropout, and its rows as arrays in the same order, with labels and weights."""
+    arguments, (x, y, weights) = TASKS[name]
+    options = {"doc_stride": 8, "max_query_length": 4} if name == "QuestionAnswerer" else {}
+    config = CONFIG.replace(
+        vocabulary_size=7, max_sequence_length=32, dropout=0.0, attention_dropout=0.0
+    )
+    preprocessor = {"tokenizer": {"vocabulary": LETTERS}, "sequence_length": 32, **options}
+    backbone = keras_bert.Backbone(config)
+    task = getattr(keras_bert, name)(backbone, *arguments, preprocessor=preprocessor)
+    task.compile(keras.optimizers.SGD(0.1, gradient_accumulation_steps=accumulated))
+    (batch,) = task.evaluation_batches(x, y, weights, batch_size=len(WORDS))
+    place = np.argsort(np.argsort(WORDS, kind="stable"))
+    batch = keras.tree.map_structure(lambda rows: rows[place], batch)
+    return task, (x, y, weights), batch, task.get_weights()
+
+
+class Recorder(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.batches = {"train": 0, "test": 0}
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.batches["train"] += 1
+
+    def on_test_batch_end(self, batch, logs=None):
+        self.batches["test"] += 1
+
+
+def given(data, arguments, of_text):
+    """Arguments of `fit` and `evaluate` for text or features; marks in them are parts of data."""
+    x, y, weights = data
+    labeled = {"x": x, "y": y}
+    if not of_text and np.ndim(weights) > 1:  # Other tokens than the first of a word have no label.
+        labeled["sample_weight"] = (weights > 0).astype("float32")
+    validation = x if of_text and y is None else tuple(labeled.values())
+    parts = {"sample_weight": weights, "validation_data": validation}
+    arguments = {name: parts.get(name, value) for name, value in arguments.items()}
+    return {**labeled, "batch_size": SIZE, **arguments}
+
+
+HERE = "filled in by `given`"
+FIT = {
+    "epochs": {"epochs": 2},
+    "steps_per_epoch": {"steps_per_epoch": 2},
+    "initial_epoch": {"epochs": 2, "initial_epoch": 1},
+    "validation_data": {"validation_data": HERE},
+    "validation_split": {"validation_split": 0.4},
+    "validation_steps": {"validation_data": HERE, "validation_steps": 2},
+    "validation_batch_size": {"validation_data": HERE, "validation_batch_size": 4},
+    "validation_freq": {"epochs": 2, "validation_split": 0.4, "validation_freq": 2},
+    "sample_weight": {"sample_weight": HERE},
+    "class_weight": {"class_weight": {1: 3.0}},
+    # With gradient accumulation, data are handed to Keras in another way than validation data.
+    "batch_size": {"validation_data": HERE},
+}
+EVALUATE = {
+    "steps": {"steps": 2},
+    "batch_size": {"batch_size": 3},
+    "sample_weight": {"sample_weight": HERE},
+}
+FEW = [("TokenClassifier", "steps_per_epoch")]
+
+
+def table(arguments):
+    return [
+        pytest.param(
+            task,
+            name,
+            marks=[]
+            if task == "TextClassifier" or (task, name) in FEW
+            else [pytest.mark.release, pytest.mark.on_each_backend],
+        )
+        for task in TASKS
+        for name in arguments
+        if (task, name) not in UNSUPPORTED
+    ]
+
+
+# `TASKS` of which text has no such argument, and the tests of which say so
+UNSUPPORTED = {
+    ("QuestionAnswerer", "sample_weight"),
+    ("QuestionAnswerer", "class_weight"),
+    ("MultipleChoice", "class_weight"),
+}
+
+
+@pytest.mark.parametrize(("name", "argument"), table(FIT))
+def test_fit_arguments_match_features(name, argument):
+    accumulated = 2 if argument == "batch_size" else None
+    task, *both, weights = task_with_features(name, accumulated)
+    results = []
+    for data in both:
+        of_text, recorder = data is both[0], Recorder()
+        task.set_weights(weights)
+        in_order = {"bucketing_window": 1} if of_text and argument != "steps_per_epoch" else {}
+        history = task.fit(
+            **given(data, FIT[argument], of_text),
+            **in_order,
+            shuffle=False,
+            verbose=0,
+            callbacks=[recorder],
+        )
+        results.append({**history.history, **recorder.batches})
+    received, expected = results
+    assert received.keys() == expected.keys()
+    for key, values in expected.items():
+        assert received[key] == pytest.approx(values, rel=1e-4), key
+
+
+@pytest.mark.parametrize(("name", "argument"), table(EVALUATE))
+def test_evaluate_arguments_match_features(name, argument):
+    task, *both, _ = task_with_features(name)
+    results = []
+    for data in both:
+        recorder = Recorder()
+        arguments = given(data, EVALUATE[argument], data is both[0])
+        arguments |= {"return_dict": True, "verbose": 0, "callbacks": [recorder]}
+        results.append({**task.evaluate(**arguments), **recorder.batches})
+    assert results[0] == pytest.approx(results[1], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("fit", {"shuffle": "batch"}),
+        ("fit", {"initial_batch": 9}),
+        ("fit", {"validation_split": 1.0}),
+        ("fit", {"validation_data": TEXTS}),
+        ("fit", {"class_weight": {2: 1.0}}),
+        ("fit", {"sample_weight": WEIGHTS[:3]}),
+        ("predict", {"steps": 1}),
+    ],
+)
+def test_arguments_are_rejected_by_name(method, arguments):
+    task, (x, y, _), *_ = task_with_features("TextClassifier")
+    labels = {} if method == "predict" else {"y": y}
+    (name,) = arguments
+    message = "texts and labels or weights" if name == "sample_weight" else name
+    with pytest.raises(ValueError, match=message):
+        getattr(task, method)(x, **labels, batch_size=SIZE, **arguments)
+
+
+def test_shuffle_batch_stays_within_batches(monkeypatch):
+    """As Keras shuffles arrays; it was passed on as True."""
+    task, _, (x, y, _), _ = task_with_features("TextClassifier")
+    seen = []
+    monkeypatch.setattr(keras.Model, "fit", lambda *_, shuffle, **__: seen.append(shuffle))
+    for shuffle in (True, False, "batch"):
+        task.fit(x, y, shuffle=shuffle)
+    assert seen == [True, False, "batch"]
+
+
+@pytest.mark.needs_tensorflow
+def test_validation_data_in_any_form(monkeypatch):
+    tf = pytest.importorskip("tensorflow")
+    task, (x, y, weights), features, _ = task_with_features("TextClassifier")
+    seen = []
+    monkeypatch.setattr(keras.Model, "fit", lambda *_, **data: seen.append(data["validation_data"]))
+    forms = [
+        ((x, y), False),
+        ([x, y], False),
+        ((x, y, weights), True),
+        ({"text": x, "label": y}, False),
+        (features[:2], False),
+        (features, True),
+        (tf.data.Dataset.from_tensor_slices((x, y, weights)), True),
+    ]
+    for form, is_weighted in forms:
+        task.fit(x, y, validation_data=form)
+        _, labels, received = seen[-1]
+        if labels is None:  # batches
+            targets = [batch[1:] for batch in seen[-1][0]]
+            labels, *rest = map(np.concatenate, zip(*targets, strict=True))
+            received = rest[0] if rest else None
+        assert sorted(np.array(labels).tolist()) == sorted(LABELS)
+        assert (received is not None) == is_weighted
+        if is_weighted:
+            np.testing.assert_allclose(np.sort(received), WEIGHTS)
+
+
+# === Questions about `fit` ===
+
+
+@pytest.mark.parametrize("accumulated", [None, 3])
+@pytest.mark.parametrize("share", [0.0, 0.4])
+@pytest.mark.parametrize("name", [*TASKS, "TextEmbedder", "MaskedLM"])
+def test_num_steps_counts_what_fit_does(name, share, accumulated, monkeypatch):
+    if name in TASKS:
+        task, (x, y, weights), *_ = task_with_features(name)
+    else:
+        task, y, weights = make_text_task(name), None, None
+        x = [(text, "b") for text in TEXTS] if name == "TextEmbedder" else TEXTS
+    if name == "QuestionAnswerer":
+        x = [*x, question("a b" * 40)] * 2  # in several windows
+    monkeypatch.setattr(task, "negative_share", 0.0)
+    task.compile(AdamW(0.1, gradient_accumulation_steps=accumulated))
+    seen = []
+    monkeypatch.setattr(keras.Model, "fit", lambda *_, **data: seen.append(data))
+    task.fit(x, y, SIZE, validation_split=share, sample_weight=weights)
+    batches, validation = (seen[0][name] for name in ("x", "validation_data"))
+    num_batches = batches.num_batches if accumulated else len(batches)
+    updates = -(-num_batches // (accumulated or 1))
+    assert task.num_steps(x, SIZE, epochs=3, validation_split=share) == 3 * updates
+    if share and name == "QuestionAnswerer":  # It is validated on all windows, and not a share.
+        held_out = task.evaluation_batches(x[-len(x) * 4 // 10 :], batch_size=SIZE)
+        assert len(validation[0]) == len(held_out)
+    if share == 0 and not accumulated:
+        masks = [np.asarray(features["padding_mask"]) for features, *_ in batches]
+        lengths = np.concatenate([mask.sum(axis=-1).ravel() for mask in masks])
+        assert sorted(task.sequence_lengths(x, SIZE)) == sorted(lengths[lengths > 0])
