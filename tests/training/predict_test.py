@@ -26,6 +26,7 @@ from training.predict import (  # noqa: E402
     predict,
     read_rows,
 )
+from training.readers.answer_files import relabeled  # noqa: E402
 
 CONFIG = small_config(vocabulary_size=len(LETTER_TOKENS), num_layers=1, max_sequence_length=32)
 CLASSIFIER = RowFields(("text",), optional=("text_pair",))
@@ -125,6 +126,31 @@ def test_labels_are_written_as_others(models, tmp_path):
         assert {json.loads(line)["label"] for line in target.read_text().splitlines()} <= expected
     with pytest.raises(ValueError, match="--label_map has 'bad', expected a label, a colon and"):
         PredictConfig(label_map=("bad",))
+    with pytest.raises(ValueError, match=r"--label_map must have labels of the model.* nice"):
+        predict(dataclasses.replace(config, label_map=("nice:good",)))
+    several = {"labels": ["bad", "x"], "scores": [0.9, 0.8], "text": ["bad"]}
+    entities = {"id": "bad", "answers": [{"word": "bad", "label": "bad"}, "bad"]}
+    assert [relabeled(row, {"bad": "no"}) for row in (several, entities)] == [
+        {**several, "labels": ["no", "x"]},
+        {**entities, "answers": [{"word": "bad", "label": "no"}, "bad"]},
+    ]
+
+
+def test_input_and_pairs_are_not_lost(models, tmp_path, monkeypatch):
+    source = tmp_path / "in.jsonl"
+    source.write_text('{"text": "a", "text_pair": "b"}\n')
+    config = PredictConfig(
+        model=models["exported"], input=str(source), output=str(tmp_path / "out")
+    )
+    with pytest.raises(ValueError, match=r"in.jsonl, line 1: the model takes text.* text_pair"):
+        predict(config)
+    with pytest.raises(ValueError, match="--text_pair is for models that take text_pair"):
+        predict(dataclasses.replace(config, text_pair="other"))
+    monkeypatch.chdir(tmp_path)
+    for output in ("in.jsonl", models["saved"]):
+        with pytest.raises(ValueError, match="--output must be another file than --"):
+            predict(dataclasses.replace(config, model=models["saved"], output=output))
+    assert source.read_text() == '{"text": "a", "text_pair": "b"}\n'
 
 
 def test_columns_by_number_and_pairs(tmp_path):

@@ -9,9 +9,11 @@ from training.engine.config_flags import (
     configuration,
     define_flags,
     define_recipe_flag,
+    given_flags,
 )
 from training.engine.options import ProgramConfig
 from training.jobs.classification import FinetuneConfig
+from training.pretraining.config import PretrainConfig
 
 pytestmark = pytest.mark.backend_independent
 
@@ -97,3 +99,15 @@ def test_flags_need_to_fit_the_recipe_alone():
     # Below the default number of warm-up updates, and above the recipe's
     values(["program", "--recipe=wikitext2_cpu", "--num_steps=600"])
     assert configuration(PretrainConfig, values).optimization.warmup_steps == 500
+
+
+def test_home_is_expanded_in_paths(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    values = flags.FlagValues()
+    define_flags(PretrainConfig, values)
+    values(["pretrain", "--input_files=~/a.txt,b~c.txt", "--output_dir=~", "--model=x=~/m,~/n"])
+    assert given_flags(PretrainConfig, values) == {
+        "input_files": ("/home/me/a.txt", "b~c.txt"),
+        "output_dir": "/home/me",
+        "model": "x=/home/me/m,/home/me/n",
+    }
