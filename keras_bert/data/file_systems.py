@@ -112,7 +112,7 @@ def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
         return not names
     if patterns[0] == "**" and _matches(names, patterns[1:]):
         return True
-    if not names or (names[0].startswith(_HIDDEN) and names[0][0] != patterns[0][0]):
+    if not names or (names[0].startswith(_HIDDEN) and names[0][0] != patterns[0][:1]):
         return False
     if patterns[0] == "**":
         return _matches(names[1:], patterns)
