@@ -68,6 +68,10 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
 
 def png(figure: Figure) -> bytes:
     """Returns a figure as the content of a PNG file."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):  # Names of files may have bytes that are not UTF-8.
+        text.set_text(text.get_text().encode(errors="backslashreplace").decode())
     content = io.BytesIO()
     figure.savefig(content, format="png", dpi=_DOTS_PER_INCH)
     return content.getvalue()

@@ -350,7 +350,7 @@ def save_hugging_face(
         if embeds:
             sentence_transformers.write_options(temporary, embeds, backbone.config.hidden_dim)
         if text is not None:
-            (temporary / CARD_FILE).write_text(text, encoding="utf-8")
+            (temporary / CARD_FILE).write_text(text, "utf-8", "backslashreplace")
         written = open_folder(temporary)
         names = tuple(class_names or ())
         written.check_written(

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plot of a run: its curves, and the file."""
 
+import os
 import sys
 
 import pytest
 
+from keras_bert.atomic import write_text
 from training.plots.curves import curves_figure
-from training.plots.style import save
+from training.plots.style import new_figure, png, save, style
 
 pytestmark = pytest.mark.backend_independent
 
@@ -73,3 +75,12 @@ def test_matplotlib_is_asked_for(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match="install the extra `training`"):
         curves_figure({"loss": [1.0]})
+
+
+def test_names_that_are_not_utf8_are_drawn(tmp_path):
+    with style():
+        figure, _ = new_figure(2, 1)
+    figure.suptitle(os.fsdecode(b"caf\xe9.csv"))
+    assert png(figure).startswith(b"\x89PNG")
+    write_text(tmp_path / "a.txt", os.fsdecode(b"caf\xe9.csv"))
+    assert (tmp_path / "a.txt").read_text() == r"caf\udce9.csv"
