@@ -162,7 +162,8 @@ def export(config: ExportConfig) -> str:
     if format == _SAVED_MODEL and config.output:
         fields = (*task.fields, *(task.optional_fields if pair else ()))
         example = output_folder.results_of(files[0]).get("example")
-        lines.append(example_request.next_commands(config.output, "texts.txt", fields, example))
+        inputs = "pairs.csv" if pair else "texts.txt"
+        lines.append(example_request.next_commands(config.output, inputs, fields, example))
     return "\n".join(lines)
 
 
