@@ -26,13 +26,15 @@ FIRST_MARK = 0xFAE0
 _NO_CHARACTER = 0xFAFF
 BORDERS = "\ufade\ufadf"
 """The characters around a token that was found, before a mark replaces both and the token."""
+AROUND_DROPPED = "\ufadc\ufadd"
+"""The characters around those that normalization drops, meanwhile: patterns that had all of them
+between any two letters would be too large."""
 # A regular expression without a match
 _NOTHING = "(?!)"
 # Characters that normalization replaces with a space
 _SPACES = "[\t\n\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
-# Characters that it drops, for character classes of RE2 and PCRE2
+# Characters that it drops, for a character class of RE2 and PCRE2
 _DROPPED = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\p{Cf}\x{fffd}"
-_JOINERS_AND_TAGS = "\u200c\u200d\U000e0020-\U000e007f"
 
 
 class TokenMarks:
@@ -65,23 +67,30 @@ class TokenMarks:
         """The number of characters of each token that is found in raw text."""
         self.marks = {token: chr(FIRST_MARK + index) for index, token in enumerate((*raw, *others))}
         """The character that replaces each token, those that are found in raw text first."""
-        spelling = _Spelling(rules or Normalization())
-        bordered = rf"{BORDERS[0]}\1{BORDERS[1]}"
+        rules = rules or Normalization()
+        spelling = _Spelling(rules)
 
         def marked(token: str, pattern: str) -> tuple[str, str]:
             return BORDERS[0] + pattern + BORDERS[1], self.marks[token]
 
         # A mark that occurs in a text is not a special token.
-        self.until_borders = [(f"[{''.join(self.marks.values())}{BORDERS}]", chr(_NO_CHARACTER))]
+        marks = "".join(self.marks.values())
+        self.until_borders = [(f"[{marks}{BORDERS}{AROUND_DROPPED}]", chr(_NO_CHARACTER))]
         """Regular expressions (of RE2) and the replacements of their matches. They leave borders
         around the tokens that are found in normalized text."""
+        self.from_borders: list[tuple[str, str]] = []
+        """Those that replace these tokens, with their borders, with marks."""
         if raw:
-            self.until_borders.append((f"({longest_of(raw)})", bordered))
+            self.until_borders.append(_put_around(longest_of(raw), BORDERS))
             self.until_borders += [marked(token, re.escape(token)) for token in raw]
         if others:
-            self.until_borders.append((f"({spelling.pattern(others)})", bordered))
-        self.from_borders = [marked(token, spelling.pattern([token])) for token in others]
-        """Those that replace these tokens, with their borders, with marks."""
+            dropped = _DROPPED + r"\p{Mn}" * rules.strip_accents
+            self.until_borders += [
+                _put_around(f"[{dropped}]+", AROUND_DROPPED),
+                _put_around(spelling.pattern(others), BORDERS),
+            ]
+            self.from_borders = [marked(token, spelling.pattern([token])) for token in others]
+            self.from_borders.append((f"[{AROUND_DROPPED}]", ""))
         self._until_borders, self._from_borders = (
             [(re.compile(_in_python(pattern)), mark) for pattern, mark in replacements]
             for replacements in (self.until_borders, self.from_borders)
@@ -107,10 +116,15 @@ class TokenMarks:
         num_raw = len(self.raw_widths)
         is_raw = (index >= 0) & (index < num_raw)
         widths[1:][is_raw] = np.array(self.raw_widths, np.int64)[index[is_raw]]
-        points = _code_points(bordered_text)
+        points = _code_points(re.sub(f"[{AROUND_DROPPED}]", "", bordered_text))
         begins, ends = (np.flatnonzero(points == ord(border)) for border in BORDERS)
         widths[1:][(index >= num_raw) & (index < len(self.marks))] = ends - begins - 1
         return np.cumsum(widths)
+
+
+def _put_around(pattern: str, characters: str) -> tuple[str, str]:
+    """Returns a replacement that puts one character before, and another after, each match."""
+    return f"({pattern})", rf"{characters[0]}\1{characters[1]}"
 
 
 def _code_points(text: str) -> np.ndarray:
@@ -207,10 +221,8 @@ class _Spelling:
 
     def __init__(self, rules: Normalization) -> None:
         self._rules = rules
-        marks = r"\p{Mn}" * rules.strip_accents
-        self._between = f"[{_DROPPED}{marks}]*"
-        # A mark at the end of a token belongs to it.
-        self._after = f"[{_JOINERS_AND_TAGS}{marks}]*"
+        begin, end = AROUND_DROPPED
+        self._between = f"(?:{begin}[^{end}]*{end})?"
 
     def pattern(self, tokens: Iterable[str]) -> str:
         """Returns a pattern for any of some tokens, the longest one that matches."""
@@ -233,9 +245,9 @@ class _Spelling:
     def _rest(self, tree: Mapping[str, Any]) -> str:
         branches = self._branches(tree)
         if not branches:
-            return self._after
+            return ""
         longer = self._between + branches
-        return f"(?:{longer}|{self._after})" if "" in tree else longer
+        return f"(?:{longer})?" if "" in tree else longer
 
     def _letter(self, letter: str) -> str:
         """Returns a pattern for a letter, of several characters if it may be decomposed."""

@@ -14,7 +14,13 @@ from keras_bert.text.graph.composition import compose, to_characters_before_comp
 from keras_bert.text.graph.offsets import Pieces
 from keras_bert.text.graph.rows import row_ids, select
 from keras_bert.text.graph.tokenizer import GraphTokenizer
-from keras_bert.text.special_tokens import BORDERS, FIRST_MARK, TokenMarks, TokenSplitter
+from keras_bert.text.special_tokens import (
+    AROUND_DROPPED,
+    BORDERS,
+    FIRST_MARK,
+    TokenMarks,
+    TokenSplitter,
+)
 
 
 def replace_matches(text: tf.Tensor, replacements: Iterable[tuple[str, str]]) -> tf.Tensor:
@@ -29,6 +35,7 @@ def to_unmarked_characters(
 ) -> Pieces:
     """Converts offsets in a text with marks to offsets in the text before `until_borders`."""
     points = tf.strings.unicode_decode(marked_text, "UTF-8")
+    bordered_text = tf.strings.regex_replace(bordered_text, f"[{AROUND_DROPPED}]", "")
     bordered = tf.strings.unicode_decode(bordered_text, "UTF-8").flat_values
     begins, ends = (tf.where(bordered == ord(border))[:, 0] for border in BORDERS)
     # The tokens between borders, and a last one for texts without any
