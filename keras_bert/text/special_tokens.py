@@ -221,8 +221,8 @@ class _Spelling:
 
     def __init__(self, rules: Normalization) -> None:
         self._rules = rules
-        begin, end = AROUND_DROPPED
-        self._between = f"(?:{begin}[^{end}]*{end})?"
+        end = AROUND_DROPPED[1]
+        self._between = f"(?:{AROUND_DROPPED[0]}[^{end}]*{end})?"
 
     def pattern(self, tokens: Iterable[str]) -> str:
         """Returns a pattern for any of some tokens, the longest one that matches."""
