@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes to a task's layers (LoRA, int8, freezing) survive saving and loading."""
 
-import copy
-
 import keras
 import numpy as np
 import pytest
@@ -87,20 +85,22 @@ def test_trainable_flags_survive(kind, tmp_path):
     random = np.random.default_rng(0)
     layers = [layer for layer in task._flatten_layers() if layer.variables]
     variables = [variable for layer in layers for variable in layer._trainable_variables]
-    for number in range(3):
+    for number in range(2):
         for part in random.permutation(np.array([*layers, *variables], object))[: len(layers)]:
             part.trainable = bool(random.integers(2))
         assert flags(type(task).from_config(task.get_config())) == flags(task), number
+    if kind is not keras_bert.Distiller:
+        assert flags(keras_bert.insight.prune_heads(task, {0: [1]})) == flags(task)
     task.trainable = True
     task.backbone.trainable = False
     task.backbone.blocks[-1].trainable = True
     task.compile()
     task.optimizer.build(task.trainable_variables)
     task.save(tmp_path / "task.keras")
-    for loaded in (keras_bert.load_model(tmp_path / "task.keras"), copy.deepcopy(task)):
-        assert flags(loaded) == flags(task)
-        paths = [[v.path for v in x.optimizer.variables] for x in (task, loaded)]
-        assert paths[0] == paths[1]
+    loaded = keras_bert.load_model(tmp_path / "task.keras")
+    assert flags(loaded) == flags(task)
+    paths = [[v.path for v in x.optimizer.variables] for x in (task, loaded)]
+    assert paths[0] == paths[1]
 
 
 @pytest.mark.parametrize("steps", [0, 1])
