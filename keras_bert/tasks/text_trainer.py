@@ -510,6 +510,7 @@ class TextTrainer(TokenModel):
         shuffle: bool | str = True,
         class_weight: Any = None,
         sample_weight: Any = None,
+        *,
         bucketing_window: int | None = None,
         initial_batch: int = 0,
         **kwargs: Any,

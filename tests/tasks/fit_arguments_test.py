@@ -6,6 +6,7 @@ are sorted by length are not in their order.
 """
 
 import functools
+import inspect
 
 import keras
 import numpy as np
@@ -26,7 +27,8 @@ WEIGHTS = np.linspace(0.5, 2, len(WORDS), dtype="float32")
 
 def question(text):
     answers = [{"text": text[-1], "answer_start": len(text) - 1}]
-    return {"question": "b", "context": text, "answers": answers}
+    # All rows have 9 to 16 tokens, since padding counts in the loss of training.
+    return {"question": "b b b b", "context": text, "answers": answers}
 
 
 # The arguments of a task's class, and its rows with their labels and weights
@@ -187,6 +189,19 @@ def test_arguments_are_rejected_by_name(method, arguments):
     message = "texts and labels or weights" if name == "sample_weight" else name
     with pytest.raises(ValueError, match=message):
         getattr(task, method)(x, **labels, batch_size=SIZE, **arguments)
+
+
+def test_positional_arguments_have_the_order_of_keras():
+    for method in ("fit", "evaluate", "predict"):
+        own, of_keras = (
+            [
+                parameter.name
+                for parameter in inspect.signature(getattr(cls, method)).parameters.values()
+                if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+            ]
+            for cls in (keras_bert.TextClassifier, keras.Model)
+        )
+        assert own == of_keras[: len(own)]
 
 
 def test_shuffle_batch_stays_within_batches(monkeypatch):

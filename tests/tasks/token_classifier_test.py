@@ -110,7 +110,7 @@ def test_entities_join_words(monkeypatch):
         [[], [person("2", 0, 1)]],
     ]
     for names in (None, ["NOUN", "VERB", "X"]):
-        with pytest.raises(ValueError, match="entities need names that encode spans"):
+        with pytest.raises(ValueError, match="class_names must encode spans"):
             make_tagger(num_classes=3, class_names=names).entities("a")
 
 
