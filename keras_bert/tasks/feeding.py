@@ -60,7 +60,8 @@ class Feed(keras.callbacks.Callback):
             _check_first(data, first, epochs)
         self._data = data
         self._epoch = epoch
-        self._first = first - read
+        self._first = first
+        self._read = read
         self._with_targets = with_targets
         self._error: Exception | None = None
         self._thread = threading.get_ident()
@@ -71,7 +72,7 @@ class Feed(keras.callbacks.Callback):
     def num_batches(self) -> int | None:
         """The number of batches of an epoch; `None` if it is unknown."""
         count = self._data.num_batches
-        return None if count is None else count - self._first
+        return None if count is None else count - self._first + self._read
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epoch = epoch
@@ -97,18 +98,18 @@ class Feed(keras.callbacks.Callback):
             ValueError: If there are no batches any more.
         """
         self.targets = []
-        batches = self._data.epoch(self._epoch, self._first)
+        batches = self._data.epoch(self._epoch, self._first - self._read)
+        num_read = 0
         try:
-            batch = self._next(batches)
-            if batch is None:
-                raise _no_batch_left(self._first, "fewer batches") if self._first else has_ended()
-            while batch is not None:
+            while (batch := self._next(batches)) is not None:
+                num_read += 1
                 if self._with_targets:
                     yield batch
                 else:
                     self.targets.append(batch[1])
                     yield batch[:1]
-                batch = self._next(batches)
+            if num_read <= self._read:
+                raise _no_batch_left(self._first, "fewer batches") if self._first else has_ended()
         except Exception as error:
             # TensorFlow would replace it by one of its own.
             self._error = error
@@ -126,7 +127,7 @@ class Feed(keras.callbacks.Callback):
         """
         batches = self._data
         if not isinstance(batches, Batches):
-            return batches.skip(self._first) if self._first else batches
+            return batches.skip(self._first - self._read) if self._first else batches
         example = self.example
         sequence = _BatchSequence(self)
         if keras.backend.backend() != "tensorflow":
