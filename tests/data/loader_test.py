@@ -11,7 +11,6 @@ import pytest
 from keras_bert.data.arrays import Ragged
 from keras_bert.data.choices import ChoiceExamples, MultipleChoicePreprocessor
 from keras_bert.data.loader import (
-    WINDOW_BATCHES,
     BatchOptions,
     Loader,
     RowsInMemory,
@@ -72,16 +71,6 @@ def test_buckets_end_with_the_longest_row_and_grow_by_about_an_eighth():
     assert bucket_lengths(5) == (5,)
 
 
-@pytest.mark.parametrize("num_rows", [1, 7, 8, 4 * WINDOW_BATCHES + 5])
-@pytest.mark.parametrize("seed", [None, 1])
-def test_every_row_comes_once_in_as_many_batches_as_promised(num_rows, seed):
-    loader = batches_of(num_rows, shuffle_seed=seed)
-    batches = order(loader)
-    assert len(batches) == len(loader) == -(-num_rows // 4)
-    assert sorted(itertools.chain(*batches)) == list(range(num_rows))
-    assert sorted(map(len, batches))[1:] == [4] * (len(batches) - 1)
-
-
 def test_a_window_of_one_batch_leaves_rows_where_they_are():
     for start, index in zip(
         range(0, 50, 4), order(batches_of(50, bucketing_window=1)), strict=True
@@ -132,13 +121,6 @@ def test_the_order_depends_on_seed_and_epoch_alone():
 def test_an_order_is_of_no_version_of_numpy():
     assert permutation(8, 1, 2).tolist() == [7, 1, 3, 0, 4, 2, 6, 5]
     assert sorted(permutation(1000, 3)) == list(range(1000))
-
-
-@pytest.mark.parametrize("first", [0, 1, 17, 63, 64, 65, 99, 100])
-@pytest.mark.parametrize("seed", [None, 1])
-def test_an_epoch_goes_on_from_any_batch(first, seed):
-    loader = batches_of(400, shuffle_seed=seed)
-    assert order(loader, 2, first) == order(loader, 2)[first:]
 
 
 def test_the_last_batch_is_completed_with_rows_of_weight_0():

@@ -152,6 +152,7 @@ def test_batches_have_each_row_once(stage, seed, small_chunks):
         case = num_rows, batch_size, window, found
         assert sorted(itertools.chain(*found)) == list(range(num_rows)), case
         assert len(found) == -(-num_rows // batch_size), case
+        assert sorted(map(len, found))[1:] == [batch_size] * (len(found) - 1), case
         if seed is None:
             in_window = batch_size if window or stage not in SORTED else 3 * batch_size
             windows = [row // in_window for row in itertools.chain(*found)]
