@@ -314,12 +314,13 @@ def test_choices_of_a_row_share_batches_of_any_size(server):
         empty = {"instances": [{"text": "a", "choices": []}]}
         assert ask(port, "/v1/models/chooser:predict", empty)[0] == 400
     assert max(sizes) <= 2
-    for row, own in zip(task.serving_answers(rows), predicted, strict=True):
-        assert own["ranking"] == row["ranking"]
-        assert own["ranked_choices"] == row["ranked_choices"]
-        assert own["probabilities"] == pytest.approx(row["probabilities"], abs=1e-5)
+    for row, expected, own in zip(rows, task.serving_answers(rows), predicted, strict=True):
+        assert own["probabilities"] == pytest.approx(expected["probabilities"], abs=1e-5)
+        assert own["ranked_scores"] == sorted(own["probabilities"], reverse=True)
+        assert own["ranked_choices"] == [row["choices"][index] for index in own["ranking"]]
     (choices,) = task.serving_answers([{"text": "a", "choices": texts}])
-    assert [one["index"] for one in ranks] == choices["ranking"]
+    scores = [one["score"] for one in sorted(ranks, key=lambda one: one["index"])]
+    assert scores == pytest.approx(choices["probabilities"], abs=1e-5)
 
 
 def test_tei_entities(server):
