@@ -72,6 +72,13 @@ def test_a_missing_file_and_a_preset_are_told_from_models(tmp_path):
     keras_bert.Backbone(SMALL).save_to_preset(tmp_path)
     with pytest.raises(ValueError, match=r"folder of a preset .* `from_preset`"):
         keras_bert.load_model(tmp_path)
+    export = tmp_path / "1"
+    export.mkdir()
+    (export / "saved_model.pb").touch()
+    with pytest.raises(
+        ValueError, match=r"An export is loaded by `keras_bert\.export\.ServedModel`"
+    ):
+        keras_bert.load_model(export)
 
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "film"]
