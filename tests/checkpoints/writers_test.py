@@ -122,7 +122,7 @@ def read(folder, has_masked_lm):
     return model
 
 
-@pytest.mark.parametrize("count", [11, pytest.param(600, marks=pytest.mark.release)])
+@pytest.mark.parametrize("count", [6, pytest.param(600, marks=pytest.mark.release)])
 def test_random_architectures_are_read_again(count, tmp_path):
     written = 0
     for seed in range(count):
