@@ -4,10 +4,10 @@
     python -m training.tokenizer --input_files=corpus --output_dir=tokenizer \\
         --kind=byte_pair --vocabulary_size=50265
 
-Files written to `output_dir`: `vocab.txt` (`wordpiece`), `vocab.json` and `merges.txt`
-(`byte_pair`), or `spiece.model` and `tokenizer.json` (`sentence_piece`; for XLM-RoBERTa
-`sentencepiece.bpe.model`); and `tokenizer_config.json`. `keras_bert.checkpoints` and the
-transformers library read them.
+Files written to `output_dir`: `tokenizer.json`, `tokenizer_config.json`, and `vocab.txt`
+(`wordpiece`), `vocab.json` and `merges.txt` (`byte_pair`), or `spiece.model` (`sentence_piece`; for
+XLM-RoBERTa `sentencepiece.bpe.model`). `keras_bert.checkpoints` and the transformers library read
+them.
 """
 
 from __future__ import annotations
