@@ -64,7 +64,7 @@ def test_command_refuses_names_it_writes(command, tmp_path):
             with output_folder.locked(folder, {}, command=command):
                 (folder / "settings.json").write_text("{}")
         with (
-            pytest.raises(FileExistsError, match="of others"),
+            pytest.raises(FileExistsError, match="may not replace"),
             output_folder.locked(folder, {}, command=COMMANDS[COMMANDS.index(command) - 1]),
         ):
             pass
@@ -120,6 +120,6 @@ def test_strangers_files_outlive_commands(index, data, tmp_path, capsys):
         assert [name for name in own if not output_folder.is_own(name, command)] == []
         assert not any(name.startswith(".work") for name in os.listdir(tmp_path))
     if command == "tokenizer":
-        with pytest.raises(FileExistsError, match=r"which has (tokenizer_config.json|vocab\.txt)"):
+        with pytest.raises(FileExistsError, match=r"which has \w+\.(json|txt)"):
             main(config)
         assert contents(tmp_path) == after

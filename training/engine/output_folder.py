@@ -194,7 +194,7 @@ def _check_free(folder: Path, command: str, flag: str) -> None:
     for name in sorted(names):
         if is_own(name, command) and name != _LOCK_FILE:
             raise FileExistsError(
-                f"{flag} must have no file of others that this command would replace. Received: "
+                f"{flag} must have no file that this command may not replace. Received: "
                 f"{folder}, which has {name}. Choose another {flag}, or move that file"
             )
 
