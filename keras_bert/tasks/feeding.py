@@ -177,7 +177,8 @@ def _check_first(batches: Any, first: int, epochs: int) -> None:
     elif hasattr(batches, "cardinality"):  # of a dataset; negative if it is unknown
         count = None if int(batches.cardinality()) < 0 else int(batches.cardinality())
     if epochs != 1 or (count is not None and count <= first):
-        raise _no_batch_left(first, f"{epochs} epochs of {count or 0} batches")
+        data = f"{count} batches" if count else type(batches).__name__
+        raise _no_batch_left(first, f"{epochs} epochs of {data}")
 
 
 def _no_batch_left(first: int, data: str) -> ValueError:

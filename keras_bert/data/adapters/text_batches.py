@@ -143,7 +143,7 @@ class _DataLoaderText(_StreamedText):
             self.num_batches = None
 
 
-class _DatasetText(BatchedText):
+class _DatasetText(_StreamedText):
     """The batches of a `tf.data.Dataset` of batches of text, with or without labels and weights."""
 
     def __init__(self, dataset: Any) -> None:
@@ -154,9 +154,6 @@ class _DatasetText(BatchedText):
 
     def example(self) -> Any:
         return self._readings.first()
-
-    def read(self, epoch: int, seed: int | None) -> Iterator[tuple[int, Any]]:
-        return enumerate(self._readings)
 
 
 def opened(x: Any) -> Any:
