@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .fields import RequestError, described, encoded, read_object, read_text
@@ -104,9 +104,13 @@ def _rows_of_instances(instances: Any, inputs: Mapping[str, Tensor], max_rows: i
         )
     only = next(iter(inputs)) if len(inputs) == 1 else None
     columns: dict[str, list[Any]] = {name: [] for name in inputs}
+    bare = set()
     for index, instance in enumerate(instances):
         is_object = isinstance(instance, dict) and instance.keys() != {"b64"}
-        row = instance if is_object or only is None else {only: instance}
+        row = instance
+        if only is not None and not is_object:
+            row = {only: instance}
+            bare.add(index)
         if not isinstance(row, dict) or row.keys() != inputs.keys():
             has = f"has {_names(row)}" if is_object else f"is {described(instance)}"
             raise RequestError(
@@ -115,7 +119,11 @@ def _rows_of_instances(instances: Any, inputs: Mapping[str, Tensor], max_rows: i
             )
         for name, values in columns.items():
             values.append(row[name])
-    return _rows(columns, inputs, max_rows, "instances[{1}]" if only else "instances[{1}].{0}")
+
+    def place(name: str, index: int) -> str:
+        return f"instances[{index}]{'' if index in bare else f'.{name}'}"
+
+    return _rows(columns, inputs, max_rows, place)
 
 
 def _rows_of_columns(columns: Any, inputs: Mapping[str, Tensor], max_rows: int) -> list[Row]:
@@ -137,20 +145,23 @@ def _rows_of_columns(columns: Any, inputs: Mapping[str, Tensor], max_rows: int) 
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise RequestError(f"the inputs differ in their number of rows: {lengths}")
-    return _rows(columns, inputs, max_rows, "inputs.{0}[{1}]")
+    return _rows(columns, inputs, max_rows, lambda name, index: f"inputs.{name}[{index}]")
 
 
 def _rows(
-    columns: Mapping[str, list[Any]], inputs: Mapping[str, Tensor], max_rows: int, place: str
+    columns: Mapping[str, list[Any]],
+    inputs: Mapping[str, Tensor],
+    max_rows: int,
+    place: Callable[[str, int], str],
 ) -> list[Row]:
-    """Reads rows of columns; `place` is the format of the place of a value by name and index."""
+    """Reads rows of columns; `place` returns the place of a value by name and index."""
     number = len(next(iter(columns.values())))
     _check_number(range(number), max_rows)
     for name in _lists_of_texts(inputs):
         _check_number(columns[name], max_rows, name)
     rows = [
         {
-            name: _value(columns[name][index], tensor, place.format(name, index))
+            name: _value(columns[name][index], tensor, place(name, index))
             for name, tensor in inputs.items()
         }
         for index in range(number)
@@ -160,8 +171,8 @@ def _rows(
         for index, row in enumerate(rows):
             if isinstance(first, list) and len(row[name]) != len(first):
                 raise RequestError(
-                    f"{place.format(name, index)} has {len(row[name])} elements, and "
-                    f"{place.format(name, 0)} has {len(first)}; expected as many in all rows of a "
+                    f"{place(name, index)} has {len(row[name])} elements, and "
+                    f"{place(name, 0)} has {len(first)}; expected as many in all rows of a "
                     "request: fill them up with empty strings, or with the id of [PAD]"
                 )
     return rows
