@@ -139,3 +139,20 @@ def test_subclasses_read_presets_with_options(tmp_path):
     loaded = child.from_preset(tmp_path, class_names=NAMES[::-1], extra=2)
     assert (loaded.class_names, loaded.thresholds) == (("y", "x"), (0.5, 0.25))
     assert (loaded.multi_label, loaded.dropout, loaded.extra) == (True, 0.5, 2)
+
+
+def test_tasks_save_a_preprocessor_of_their_class():
+    """Files do not name the class: another would be lost with its options."""
+    preprocessor = make(subclass(data.TextClassifierPreprocessor), extra=2)
+
+    class Task(keras_bert.TextClassifier):
+        preprocessor_class = type(preprocessor)
+
+    config = CONFIG.replace(max_sequence_length=80)
+    tasks = [
+        cls(keras_bert.Backbone(config), 2, preprocessor)
+        for cls in (keras_bert.TextClassifier, Task)
+    ]
+    with pytest.raises(ValueError, match=r"must be a TextClassifierPreprocessor\. Received: Child"):
+        tasks[0].get_config()
+    assert Task.from_config(tasks[1].get_config()).preprocessor.extra == 2

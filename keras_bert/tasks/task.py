@@ -336,6 +336,7 @@ class Task(TextTrainer):
         preset_options: Iterable[str],
     ) -> None:
         """Saves a preset of an encoder and heads, with the vocabulary and options of the task."""
+        self._check_saved_preprocessor()
         preprocessor = self.preprocessor.get_config()
         checkpoints.save_preset(
             backbone,
@@ -393,7 +394,17 @@ class Task(TextTrainer):
 
         return (RowRequest(),)
 
+    def _check_saved_preprocessor(self) -> None:
+        """Checks that files of the task are read with the class of its preprocessor."""
+        kind, expected = type(self._preprocessor), self.preprocessor_class
+        if issubclass(kind, expected) and kind is not expected:
+            raise ValueError(
+                f"The preprocessor of a saved {type(self).__name__} must be a {expected.__name__}. "
+                f"Received: {kind.__name__}. Set `preprocessor_class` in a subclass of the task."
+            )
+
     def get_config(self) -> dict[str, Any]:
+        self._check_saved_preprocessor()
         return {
             "backbone": serialize_keras_object(self.backbone),
             "preprocessor": self._preprocessor_config(),
