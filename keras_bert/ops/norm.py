@@ -71,7 +71,8 @@ def bias_dropout_residual(
     if bias is not None:
         x = bias_add(x, bias, training=training)
     x = apply_dropout(x, dropout, seed=seed, training=training)
-    return x + residual
+    # Not by Keras' `add`, which takes a tensor without rows for a bias.
+    return x + ops.cast(residual, x.dtype)
 
 
 def bias_dropout_residual_norm(
@@ -116,4 +117,4 @@ def portable_bias_dropout_residual_norm(
     if bias is not None:
         x = ops.add(x, ops.cast(bias, x.dtype))
     x = portable_dropout(x, dropout, seed=seed)
-    return norm(x + residual, gamma, beta, kind=kind, epsilon=epsilon)
+    return norm(x + ops.cast(residual, x.dtype), gamma, beta, kind=kind, epsilon=epsilon)

@@ -84,6 +84,7 @@ def test_padding_changes_nothing(make):
 
 
 @pytest.mark.on_tensorflow
+@pytest.mark.filterwarnings("ignore:.*does not support masking")
 @pytest.mark.parametrize(
     "layer",
     [
