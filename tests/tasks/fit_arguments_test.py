@@ -48,7 +48,7 @@ TASKS = {
 
 
 @functools.cache
-def task_with_features(name, accumulated=None):
+def task_with_features(name):
     """A task without dropout, and its rows as arrays in the same order, with labels and weights."""
     arguments, (x, y, weights) = TASKS[name]
     options = {"doc_stride": 8, "max_query_length": 4} if name == "QuestionAnswerer" else {}
@@ -58,7 +58,7 @@ def task_with_features(name, accumulated=None):
     preprocessor = {"tokenizer": {"vocabulary": LETTERS}, "sequence_length": 32, **options}
     backbone = keras_bert.Backbone(config)
     task = getattr(keras_bert, name)(backbone, *arguments, preprocessor=preprocessor)
-    task.compile(keras.optimizers.SGD(0.1, gradient_accumulation_steps=accumulated))
+    task.compile(keras.optimizers.SGD(0.1))
     (batch,) = task.evaluation_batches(x, y, weights, batch_size=len(WORDS))
     place = np.argsort(np.argsort(WORDS, kind="stable"))
     batch = keras.tree.map_structure(lambda rows: rows[place], batch)
@@ -81,7 +81,8 @@ def given(data, arguments, of_text):
     """Arguments of `fit` and `evaluate` for text or features; marks in them are parts of data."""
     x, y, weights = data
     labeled = {"x": x, "y": y}
-    if not of_text and np.ndim(weights) > 1:  # Other tokens than the first of a word have no label.
+    if not of_text and isinstance(weights, np.ndarray):
+        # Other tokens than the first of a word have no label.
         labeled["sample_weight"] = (weights > 0).astype("float32")
     validation = x if of_text and y is None else tuple(labeled.values())
     parts = {"sample_weight": weights, "validation_data": validation}
@@ -101,15 +102,12 @@ FIT = {
     "validation_freq": {"epochs": 2, "validation_split": 0.4, "validation_freq": 2},
     "sample_weight": {"sample_weight": HERE},
     "class_weight": {"class_weight": {1: 3.0}},
-    # With gradient accumulation, data are handed to Keras in another way than validation data.
-    "batch_size": {"validation_data": HERE},
 }
 EVALUATE = {
     "steps": {"steps": 2},
     "batch_size": {"batch_size": 3},
     "sample_weight": {"sample_weight": HERE},
 }
-FEW = [("TokenClassifier", "steps_per_epoch")]
 
 
 def table(arguments):
@@ -118,7 +116,7 @@ def table(arguments):
             task,
             name,
             marks=[]
-            if task == "TextClassifier" or (task, name) in FEW
+            if task == "TextClassifier"
             else [pytest.mark.release, pytest.mark.on_each_backend],
         )
         for task in TASKS
@@ -137,8 +135,7 @@ UNSUPPORTED = {
 
 @pytest.mark.parametrize(("name", "argument"), table(FIT))
 def test_fit_arguments_match_features(name, argument):
-    accumulated = 2 if argument == "batch_size" else None
-    task, *both, weights = task_with_features(name, accumulated)
+    task, *both, weights = task_with_features(name)
     results = []
     for data in both:
         of_text, recorder = data is both[0], Recorder()
@@ -212,6 +209,17 @@ def test_shuffle_batch_stays_within_batches(monkeypatch):
     for shuffle in (True, False, "batch"):
         task.fit(x, y, shuffle=shuffle)
     assert seen == [True, False, "batch"]
+
+
+def test_accumulation_keeps_the_size_of_validation_batches(monkeypatch):
+    task, _, (x, y, _), _ = task_with_features("TextClassifier")
+    monkeypatch.setattr(task.optimizer, "gradient_accumulation_steps", 2)
+    seen = []
+    monkeypatch.setattr(keras.Model, "fit", lambda *_, **data: seen.append(data))
+    for data in ({"validation_data": (x, y)}, {"validation_split": 0.4}):
+        task.fit(x, y, SIZE, **data)
+        assert seen[-1]["validation_batch_size"] == SIZE
+        assert seen[-1]["validation_data"][1] is not None
 
 
 @pytest.mark.needs_tensorflow
