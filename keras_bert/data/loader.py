@@ -308,6 +308,14 @@ class Batches(abc.ABC):
         with contextlib.closing(self._epoch(0, 0)) as batches:
             return next(batches, None)
 
+    def first_targets(self) -> tuple[Any, Any]:
+        """Returns the labels and weights, or `None`, of rows that are in memory: if possible, all.
+
+        Otherwise, they are of the first rows.
+        """
+        _, labels, weights = (*(self.example() or (None,)), None, None)[:3]
+        return labels, weights
+
     @abc.abstractmethod
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
         """Yields the batches of an epoch."""
@@ -361,6 +369,11 @@ class Loader(Batches):
         row = np.zeros(1, "int64")
         is_real = np.ones(1, "float32") if self.options.fills_last_batch else None
         return self._finish(self._pad(sequences, row, sizes(sequences)[0], row, is_real, window))
+
+    def first_targets(self) -> tuple[Any, Any]:
+        window = self.source.example()
+        columns = {} if window is None else window.columns
+        return columns.get("labels"), columns.get("weights")
 
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
         options = self.options

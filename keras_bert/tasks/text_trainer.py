@@ -25,7 +25,7 @@ from keras_bert.data.adapters.text_batches import TextBatchesAdapter, TextDatase
 from keras_bert.data.adapters.texts import TextAdapter
 from keras_bert.data.columns import column_names, is_dataset, label_column
 from keras_bert.data.labels import LabelRules, checked_class_weight, checked_ids
-from keras_bert.data.loader import DEFAULT_BATCH_SIZE, Batches, BatchOptions
+from keras_bert.data.loader import DEFAULT_BATCH_SIZE, Batches, BatchOptions, Loader
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.metrics import ElementMean
 from keras_bert.models.backbone import Backbone
@@ -559,8 +559,9 @@ class TextTrainer(TokenModel):
                 shortest: `bucketing_window` is 1.
 
         The bias of a new head, which is 0, is first set to the log odds of each label (with several
-        labels) or to the mean score, if the labels are in memory: AdamW would need hundreds of
-        steps to move it that far.
+        labels) or to the mean score: AdamW would need hundreds of steps to move it that far. They
+        are counted over all rows in memory, over the first 1,024 of a `tf.data.Dataset` of single
+        texts, or over the first of other batches; not in datasets and generators of features.
 
         With gradient accumulation, an update is the same as for one batch of all rows or tokens of
         its micro-batches, except that in-batch negatives come from one micro-batch. The
@@ -607,7 +608,6 @@ class TextTrainer(TokenModel):
             raise ValueError(f"shuffle must be True or False with text. Received: {shuffle!r}.")
         weights_of_ids, keras_weights = self._class_weights(class_weight, rows, options)
         train = self._model_data(rows, x, options)
-        self._start_head(rows, options)
         # Batches and generators have their own order; Keras would warn about `shuffle`.
         has_order = is_dataset(train.x) or isinstance(train.x, Batches | Iterator)
         in_update = steps_in_update(self.optimizer) if self.compiled else 1
@@ -628,6 +628,7 @@ class TextTrainer(TokenModel):
             validation_feed.raising_errors(),
         ):
             self._build(training_feed)
+            self._start_head(train.x, train.y, train.sample_weight, options)
             data: dict[str, Any] = {
                 "x": training_feed.for_keras(),
                 "y": train.y,
@@ -1053,14 +1054,15 @@ class TextTrainer(TokenModel):
 
     # === Labels and features ===
 
-    def _start_head(self, rows: InputAdapter | Features, options: BatchOptions) -> None:
+    def _start_head(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> None:
         """Sets the bias of a new head to the best constant output for the labels in memory."""
         bias = getattr(getattr(getattr(self, "head", None), "dense", None), "bias", None)
-        names = ("y", "sample_weight") if isinstance(rows, Features) else ("labels", "weights")
-        labels, weights = (getattr(rows, name, None) for name in names)
-        if bias is None or not bias.trainable or labels is None:
+        if bias is None or not bias.trainable or ops.any(ops.not_equal(bias, 0)):
             return
-        if ops.any(ops.not_equal(bias, 0)):
+        if process_shard()[1] > 1 and not isinstance(x, Loader):
+            return  # Other processes may have other rows.
+        labels, weights = x.first_targets() if isinstance(x, Batches) else (y, sample_weight)
+        if labels is None:
             return
         value = self._label_rules(options).best_constant(np.asarray(labels), weights)
         if value is not None and value.shape == bias.shape:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_bert import Backbone, TextClassifier, load_model
-from tests.small_tasks import CONFIG
+from tests.small_tasks import CONFIG, make_text_task
 
 IDS = np.ones((8, 3), "int32")
 WEIGHTS = np.arange(1.0, 9.0)
@@ -49,6 +49,30 @@ def test_trained_head_keeps_its_bias(tmp_path):
     task.save(tmp_path / "model.keras")
     for model in (task, load_model(tmp_path / "model.keras")):
         np.testing.assert_array_equal(start(model, 1 - RARE), bias)
+
+
+def batches(texts, labels):
+    yield texts[:6], labels[:6]
+    yield texts[6:], labels[6:]
+
+
+@pytest.mark.on_tensorflow
+@pytest.mark.parametrize("kind", ["texts", "dataset", "generator"])
+def test_texts_start_a_head_in_any_form(kind):
+    import tensorflow as tf
+
+    plain = make_text_task("TextClassifier", 3)
+    task = TextClassifier(plain.backbone, 3, plain.preprocessor, multi_label=True)
+    texts, positive, negative = ["a", "b", "a b", "b b"] * 2, [1, 7, 0], [7, 1, 8]
+    x, y = texts, RARE
+    if kind == "dataset":
+        x, y = tf.data.Dataset.from_tensor_slices((texts, RARE)), None
+    elif kind == "generator":
+        x, y, positive, negative = batches(texts, RARE), None, [0, 6, 0], [6, 0, 6]
+    task.compile(keras.optimizers.SGD(0.0))
+    task.fit(x, y, batch_size=4, verbose=0)
+    bias = keras.ops.convert_to_numpy(task.head.dense.bias)
+    np.testing.assert_allclose(bias, log_odds(positive, negative), rtol=1e-5)
 
 
 @pytest.mark.on_tensorflow

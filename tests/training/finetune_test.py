@@ -324,13 +324,17 @@ def test_held_out_and_sampled_rows_are_stratified(tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_scores_are_held_out_at_random_and_summed_up(tmp_path):
+def test_scores_are_held_out_at_random_and_summed_up(tmp_path, caplog):
     path = tmp_path / "scores.tsv"
     path.write_text("text\tlabel\n" + "".join(f"text {i}\t{i % 10}\n" for i in range(200)))
     data = read_data(FinetuneConfig(train_file=str(path), regression=True))
     counts = count_rows(data.parts()["dev"])
     assert (counts["rows"], counts["lowest"], counts["highest"]) == (20, "0", "9")
     assert len(set(data.dev["dev"].labels.tolist())) > 5
+    assert "standard deviation" not in caplog.text
+    path.write_text("text\tlabel\n" + "".join(f"text {i}\t{i}000\n" for i in range(20)))
+    read_data(FinetuneConfig(train_file=str(path), regression=True))
+    assert "a standard deviation of 5.56e+03, expected about 1" in caplog.text
 
 
 @pytest.mark.backend_independent

@@ -166,6 +166,14 @@ def _read_files(config: FinetuneConfig) -> FinetuneData:
             logging.warning(
                 "the test file is predicted but not scored, because it has no labels: %s", error
             )
+    if train.class_names is None:
+        deviation = float(np.std(required_labels(train.labels, train.path)))
+        if not 0.1 <= deviation <= 10:
+            logging.warning(
+                "the scores have a standard deviation of %.3g, expected about 1: divide them by "
+                "it, since a larger or smaller range is learned slowly or not at all",
+                deviation,
+            )
     metrics = LABEL_METRICS if train.multi_label else metrics_for(train.num_classes)
     return FinetuneData(train, {"dev": dev}, test, metrics)
 

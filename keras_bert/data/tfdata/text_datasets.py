@@ -131,9 +131,14 @@ class DatasetRows:
         """Returns `None`: each process reads all rows."""
 
     def example(self) -> Window | None:
-        """Returns a window of the first row, which `windows` yields too; `None` without rows."""
+        """Returns a window of the first row, which `windows` yields too; `None` without rows.
+
+        Its columns are those of the first rows that are read together.
+        """
         chunk = self._chunks.first()
-        return None if chunk is None else self._window(_cut(self._columns(chunk, 0), 0, 1), 0)
+        if chunk is None:
+            return None
+        return self._window(self._columns(chunk, 0), 0)._replace(rows=np.arange(1))
 
     def windows(self, epoch: int, options: BatchOptions, skipped: int = 0) -> Iterator[Window]:
         """Yields the windows of an epoch, without the first `skipped` ones."""
