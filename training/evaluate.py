@@ -55,12 +55,12 @@ def main(config: EvaluateConfig) -> None:
 
 
 def _rounded(scores: Any) -> Any:
-    """Returns scores with two decimals, as tables have them."""
+    """Returns scores with six decimals: 80.8 and not 80.80000000000001."""
     if isinstance(scores, dict):
         return {name: _rounded(value) for name, value in scores.items()}
     if isinstance(scores, list):
         return list(map(_rounded, scores))
-    return round(scores, 2) if isinstance(scores, float) else scores
+    return round(scores, 6) if isinstance(scores, float) else scores
 
 
 def evaluate(config: EvaluateConfig) -> dict[str, Any]:

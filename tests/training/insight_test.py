@@ -93,7 +93,7 @@ def test_a_classifier_is_reported(tmp_path):
     assert numbers["left_out"] == []
     assert numbers["cost"] == cost
     assert "Time: 30 min 00 s" in page
-    assert "Cost: 2 PFLOP of training, 20 Wh (estimated), 6 g of CO2 (FRA), price 0.75" in page
+    assert "Cost: 2 PFLOP in training, 20 Wh (estimated), 6 g of CO2 (FRA), price 0.75" in page
     pictures = {path.stem for path in (tmp_path / "report").glob("*.png")}
     assert {"attribution_1", "attention_entropy", "attention_by_layer", "error_rates"} <= pictures
 

@@ -22,7 +22,7 @@ def test_unknown_costs_are_left_out():
         "price": 3.0,
     }
     assert describe(everything, points=10.0) == (
-        "Cost: 4 EFLOP of training, 0.5 kWh (measured), 20 g of CO2 (FRA), price 3; "
-        "a point over the best baseline: 12 min, 50 Wh, price 0.3"
+        "Cost: 4 EFLOP in training, 0.5 kWh (measured), 20 g of CO2 (FRA), price 3; "
+        "per point above the best baseline: 12 min, 50 Wh, price 0.3"
     )
     assert "a point over" not in describe(everything, points=-2.0)

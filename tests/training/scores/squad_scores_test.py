@@ -177,7 +177,7 @@ def test_the_program_tells_the_version_by_the_data(tmp_path):
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stderr
-    assert json.loads(finished.stdout) == score_files(data, predictions, odds)
+    assert json.loads(finished.stdout) == pytest.approx(score_files(data, predictions, odds))
 
 
 def test_malformed_files_are_named(tmp_path):
