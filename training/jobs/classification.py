@@ -366,7 +366,9 @@ class ClassificationJob(Job):
                 results["class_of_f1"] = final.class_names[1]
         if test is not None:
             columns = {"true_label": test.shown_labels, "text": test.texts}
-            columns |= {"text_pair": test.text_pairs or [], "id": test.ids or []}
+            columns |= {"text_pair": test.text_pairs}
+            if test.ids and None not in test.ids:
+                columns["id"] = test.ids
             rows = classifier.answers_from_logits(outputs)
             write_answers(rows, folder / "answers.tsv", columns)
         return results
@@ -493,19 +495,19 @@ def score_logits(
 
 
 def write_answers(
-    rows: Sequence[Any], path: Path, columns: Mapping[str, Sequence[Any]] | None = None
+    rows: Sequence[Any], path: Path, columns: Mapping[str, Sequence[Any] | None]
 ) -> None:
     """Writes one line per row: the class and its probability, or the score of a regression.
 
-    With several labels per row, each cell is a JSON list. Columns of the rows follow, without
-    those that are empty.
+    With several labels per row, each cell is a JSON list. The other columns follow, except those
+    without values.
     """
     if isinstance(rows[0], list):
         rows = [
             {f"{name}s": json.dumps([label[name] for label in row]) for name in ("label", "score")}
             for row in rows
         ]
-    given = {name: values for name, values in (columns or {}).items() if len(values)}
+    given = {name: values for name, values in columns.items() if values is not None and len(values)}
     rows = [
         {**row, **{name: values[index] for name, values in given.items()}}
         for index, row in enumerate(rows)

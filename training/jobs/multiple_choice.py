@@ -191,7 +191,6 @@ class ChoiceJob(Job):
         if self.data.test is not None:
             ranked_choices = load().choose(self.data.test.inputs, batch_size=SCORED_ROWS)
             columns = {"true_choice": self.data.test.labels, "text": self.data.test.texts}
-            columns = {name: [] if of is None else of for name, of in columns.items()}
             best_choices = [choices[0] for choices in ranked_choices]
             write_answers(best_choices, folder / "answers.tsv", columns)
         return {}
