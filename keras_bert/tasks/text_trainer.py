@@ -1062,9 +1062,12 @@ class TextTrainer(TokenModel):
         if process_shard()[1] > 1 and not isinstance(x, Loader):
             return  # Other processes may have other rows.
         labels, weights = x.first_targets() if isinstance(x, Batches) else (y, sample_weight)
-        if labels is None:
+        if labels is None or isinstance(labels, Mapping):
             return
-        value = self._label_rules(options).best_constant(np.asarray(labels), weights)
+        labels, weights = (
+            None if part is None else ops.convert_to_numpy(part) for part in (labels, weights)
+        )
+        value = self._label_rules(options).best_constant(labels, weights)
         if value is not None and value.shape == bias.shape:
             bias.assign(value)
 
