@@ -39,6 +39,8 @@ class Feed(keras.callbacks.Callback):
         epochs: The number of epochs, which is 1 if batches are skipped.
         first: The number of batches of an epoch to skip.
         read: Number of these, the last ones, that are read all the same.
+        steps_per_epoch: The number of batches in each epoch, if it is given. No more are read of a
+            source of unknown size, which may lose batches that are read ahead.
         with_targets: Whether to hand over labels and weights.
     """
 
@@ -53,6 +55,7 @@ class Feed(keras.callbacks.Callback):
         epochs: int = 1,
         first: int = 0,
         read: int = 0,
+        steps_per_epoch: int | None = None,
         with_targets: bool = True,
     ) -> None:
         super().__init__()
@@ -62,6 +65,7 @@ class Feed(keras.callbacks.Callback):
         self._epoch = epoch
         self._first = first
         self._read = read
+        self._num_unread = None if steps_per_epoch is None else read + epochs * steps_per_epoch
         self._with_targets = with_targets
         self._error: Exception | None = None
         self._thread = threading.get_ident()
@@ -98,11 +102,14 @@ class Feed(keras.callbacks.Callback):
             ValueError: If there are no batches any more.
         """
         self.targets = []
-        batches = self._data.epoch(self._epoch, self._first - self._read)
+        batches: Iterator[Any] = self._data.epoch(self._epoch, self._first - self._read)
+        if self._data.num_batches is None:
+            batches = itertools.islice(batches, self._num_unread)
         num_read = 0
         try:
             while (batch := self._next(batches)) is not None:
                 num_read += 1
+                self._num_unread = self._num_unread and self._num_unread - 1
                 if self._with_targets:
                     yield batch
                 else:

@@ -620,6 +620,7 @@ class TextTrainer(TokenModel):
             epochs=epochs - first_epoch,
             first=initial_batch,
             read=skipped,
+            steps_per_epoch=kwargs.get("steps_per_epoch"),
         )
         validation_feed = Feed(None if validation is None else validation.x)
         with (
@@ -703,7 +704,7 @@ class TextTrainer(TokenModel):
         window = IN_ORDER if kwargs.get("steps") else None
         options = self._options(batch_size, is_shared=True, bucketing_window=window)
         data = self._model_data(self._read(x, y, sample_weight, options), x, options)
-        feed = Feed(data.x)
+        feed = Feed(data.x, steps_per_epoch=kwargs.get("steps"))
         with feed.raising_errors():
             self._build(feed)
             return super().evaluate(
