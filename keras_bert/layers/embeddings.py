@@ -18,7 +18,7 @@ from keras_bert.layers.norm import add_norm_weights
 from keras_bert.layers.shapes import check_length, check_same_shape
 from keras_bert.ops import SeedGenerator, dropout, norm, take, take_of_few, token_logits
 from keras_bert.ops.annotations import Shape, Tensor
-from keras_bert.ops.context_variables import ObjectVariable
+from keras_bert.ops.object_variables import ObjectVariable
 from keras_bert.ops.shapes import length_of
 
 # In a file, the sum of a table and the one that it is based on

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.context_variables import ObjectVariable
+from keras_bert.ops.object_variables import ObjectVariable
 
 _drawn_seed = ObjectVariable("_drawn_seed")
 

@@ -32,8 +32,8 @@ from keras_bert.models.backbone import Backbone
 from keras_bert.models.threads import check_process, turn
 from keras_bert.models.token_model import TokenModel
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.context_variables import ObjectVariable
 from keras_bert.ops.dispatch import compiles_each_shape
+from keras_bert.ops.object_variables import ObjectVariable
 from keras_bert.optimizers import AdamW
 from keras_bert.optimizers.fit_updates import steps_in_update, with_fit_updates
 from keras_bert.tasks.devices import (
