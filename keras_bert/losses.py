@@ -30,8 +30,9 @@ class InBatchNegatives(keras.losses.Loss):
         dtype: See `keras.losses.Loss`.
 
     Call arguments:
-        y_true: int `(2 * pairs,)`, the index of the pair that each row belongs to; -1 for filler
-            rows, which are not negatives. Rows with the same index are not negatives of each other.
+        y_true: int `(2 * pairs,)`, a number for the text of each row, or for its pair; -1 for
+            filler rows, which are not negatives. Pairs with a number in common, such as those with
+            the same text, are not negatives of each other.
         y_pred: Embeddings `(2 * pairs, dim)`; the two of a pair are consecutive rows.
 
     Returns:
@@ -67,11 +68,12 @@ class InBatchNegatives(keras.losses.Loss):
         # (2 * pairs, dim) -> (pairs, 2, dim) -> (pairs, pairs)
         pairs = ops.reshape(y_pred, (-1, 2, y_pred.shape[-1]))
         scores = ops.matmul(pairs[:, 0], ops.transpose(pairs[:, 1]))
-        numbers = ops.cast(ops.reshape(y_true, (-1, 2))[:, 0], "int32")
-        same = ops.equal(numbers[:, None], numbers)
+        numbers = ops.cast(ops.reshape(y_true, (-1, 2)), "int32")
+        # (pairs, 1, 2, 1) == (pairs, 1, 2) -> (pairs, pairs)
+        is_same = ops.any(numbers[:, None, :, None] == numbers[:, None], axis=(2, 3))
         # Pairs with the number -1 only fill the batch up; transposed, the rows are the candidates
-        is_real = ops.logical_and(numbers[:, None] >= 0, numbers >= 0)
-        is_negative = ops.logical_and(ops.logical_not(same), is_real)
+        is_real = ops.logical_and(numbers[:, :1] >= 0, numbers[:, 0] >= 0)
+        is_negative = ops.logical_and(ops.logical_not(is_same), is_real)
         indices = ops.arange(ops.shape(scores)[0])
         is_partner = ops.equal(indices[:, None], indices)
         low = masked_score(keras.backend.standardize_dtype(scores.dtype))

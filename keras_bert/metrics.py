@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+import inspect
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
-from keras import ops
+from keras import metrics, ops
 
 from keras_bert.ops.annotations import Tensor
+
+# `_direction`, "up" or "down", is which way a metric improves, for Keras' `mode="auto"`.
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -44,13 +49,18 @@ class ElementMean(keras.metrics.Mean):
         values = ops.cast(values, self.dtype)
         if sample_weight is None:
             return super().update_state(ops.reshape(values, (-1,)))
-        weights = ops.cast(sample_weight, self.dtype)
-        if len(weights.shape) > len(values.shape):
-            weights = ops.squeeze(weights, -1)
-        while len(weights.shape) < len(values.shape):
-            weights = ops.expand_dims(weights, -1)
-        weights = ops.broadcast_to(weights, ops.shape(values))
+        weights = weights_like(ops.cast(sample_weight, self.dtype), ops.shape(values))
+        values = ops.where(weights == 0, 0, values)  # A product of NaN and 0 would be NaN.
         return super().update_state(ops.reshape(values, (-1,)), ops.reshape(weights, (-1,)))
+
+
+def weights_like(weights: Any, shape: Sequence[Any]) -> Any:
+    """Repeats the weights of rows for all elements of the rows, values of a `shape`."""
+    if len(weights.shape) > len(shape):
+        weights = ops.squeeze(weights, -1)
+    for _ in range(len(shape) - len(weights.shape)):
+        weights = ops.expand_dims(weights, -1)
+    return ops.broadcast_to(weights, shape)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -62,7 +72,8 @@ class ClassAccuracy(ElementMean):
         dtype: The dtype of the sums. Defaults to Keras' float dtype.
 
     Call arguments:
-        y_true: Class ids, int `(...,)`, optionally with an additional last axis of size 1.
+        y_true: Class ids, int `(...,)`, optionally with an additional last axis of size 1; or a
+            value for each class, `(..., classes)`, of which the largest is the right class.
         y_pred: Logits or probabilities `(..., classes)`.
         sample_weight: Weights of the shape of the ids, or of its leading axes; ids with weight 0
             are ignored.
@@ -76,17 +87,212 @@ class ClassAccuracy(ElementMean):
     1.0
     """
 
+    _direction = "up"
+
     def __init__(self, name: str = "accuracy", dtype: Any = None) -> None:
         super().__init__(name=name, dtype=dtype)
 
     def update_state(  # type: ignore[override]
         self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> Tensor:
-        ids = ops.cast(y_true, "int32")
-        if len(ids.shape) == len(y_pred.shape):
-            ids = ops.squeeze(ids, -1)
-        is_right = ops.equal(ops.cast(ops.argmax(y_pred, axis=-1), "int32"), ids)
+        is_right = ops.equal(
+            ops.cast(ops.argmax(y_pred, axis=-1), "int32"), class_ids(y_true, y_pred)
+        )
         return super().update_state(is_right, sample_weight)
+
+
+def class_ids(y_true: Any, y_pred: Any) -> Any:
+    """Returns the class ids of labels, which are ids or have a value for each class, int32.
+
+    Their shape tells which, compared with that of logits `y_pred`, `(..., classes)`.
+    """
+    if len(y_true.shape) < len(y_pred.shape):
+        return ops.cast(y_true, "int32")
+    ids = ops.squeeze(y_true, -1) if y_true.shape[-1] == 1 else ops.argmax(y_true, axis=-1)
+    return ops.cast(ids, "int32")
+
+
+# Keras' metrics by the form in which they take classes: two classes as 0 and 1 with a probability,
+# any number as one-hot labels with probabilities, or as ids
+_OF_TWO_CLASSES = (
+    *(metrics.AUC, metrics.BinaryAccuracy, metrics.BinaryCrossentropy, metrics.BinaryIoU),
+    *(metrics.Precision, metrics.PrecisionAtRecall, metrics.Recall, metrics.RecallAtPrecision),
+    *(metrics.SensitivityAtSpecificity, metrics.SpecificityAtSensitivity),
+    *(metrics.FalseNegatives, metrics.FalsePositives),
+    *(metrics.TrueNegatives, metrics.TruePositives),
+)
+_OF_ONE_HOT = (
+    *(metrics.CategoricalAccuracy, metrics.CategoricalCrossentropy),
+    *(metrics.TopKCategoricalAccuracy, metrics.FBetaScore, metrics.IoU),
+)
+_OF_IDS = (
+    *(metrics.SparseCategoricalAccuracy, metrics.SparseCategoricalCrossentropy),
+    metrics.SparseTopKCategoricalAccuracy,
+)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class ClassificationMetric(keras.metrics.Metric):
+    """A metric of Keras, applied to the labels and logits of a task.
+
+    Keras' metrics take probabilities, and each takes labels in its own form. `compile` of a task
+    wraps them, so that their values are those of scikit-learn. Every token counts alike, whatever
+    the batches are.
+
+    Args:
+        metric: A metric of `keras.metrics` for classes.
+        multi_label: Whether any number of labels applies to a row, so that each has a probability
+            of its own. Otherwise the classes exclude each other.
+
+    Call arguments:
+        y_true: Class ids `(...)`, or a value for each class, `(..., classes)`.
+        y_pred: Logits `(..., classes)`.
+        sample_weight: Weights `(...)`, or of its leading axes.
+
+    Example:
+
+    >>> metric = keras_bert.metrics.ClassificationMetric(keras.metrics.Recall())
+    >>> metric.update_state(np.array([1, 1]), np.array([[0.0, 2.0], [1.0, 0.0]]))
+    >>> float(metric.result())  # one of the two rows of class 1
+    0.5
+    """
+
+    def __init__(self, metric: keras.metrics.Metric, multi_label: bool = False) -> None:
+        super().__init__(name=metric.name)
+        self.metric = metric
+        self.multi_label = multi_label
+        if hasattr(metric, "_direction"):
+            self._direction = metric._direction
+
+    @property
+    def takes_two_classes(self) -> bool:
+        """Whether the metric takes the second of two classes as 1, with its probability."""
+        metric: Any = self.metric
+        if isinstance(metric, keras.metrics.FBetaScore):
+            return metric.average == "micro" and metric.threshold is not None
+        takes_columns = getattr(metric, "multi_label", False)
+        has_class = getattr(metric, "class_id", None) is not None
+        return isinstance(metric, _OF_TWO_CLASSES) and not (takes_columns or has_class)
+
+    def update_state(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> None:
+        num_classes = y_pred.shape[-1]
+        if sample_weight is not None:
+            sample_weight = weights_like(sample_weight, ops.shape(y_pred)[:-1])
+            sample_weight = ops.reshape(ops.cast(sample_weight, self.dtype), (-1,))
+        has_columns = len(y_true.shape) == len(y_pred.shape) and y_true.shape[-1] != 1
+        ids = ops.reshape(class_ids(y_true, y_pred), (-1,))
+        if not has_columns and not isinstance(self.metric, _OF_IDS):
+            y_true = ops.one_hot(ids, num_classes)
+        logits = ops.cast(ops.reshape(y_pred, (-1, num_classes)), self.dtype)
+        columns = ops.reshape(y_true, (-1, num_classes)) if has_columns else y_true
+        self.metric.update_state(*self._form(ids, columns, logits), sample_weight=sample_weight)
+
+    def _form(self, ids: Any, columns: Any, logits: Any) -> tuple[Any, Any]:
+        """Returns the labels and predictions in the form that the metric takes."""
+        metric: Any = self.metric
+        takes_logits = getattr(metric, "from_logits", getattr(metric, "_from_logits", False))
+        if self.multi_label:
+            return columns, logits if takes_logits else ops.sigmoid(logits)
+        if self.takes_two_classes:
+            # The probability of the second class is the sigmoid of the difference.
+            score = logits[:, 1:] - logits[:, :1]
+            return ids[:, None], score if takes_logits else ops.sigmoid(score)
+        values = logits if takes_logits else ops.softmax(logits)
+        if isinstance(metric, keras.metrics.IoU):
+            best = ops.argmax(logits, axis=-1) if metric.sparse_y_pred else values
+            return ids if metric.sparse_y_true else columns, best
+        return ids if isinstance(metric, _OF_IDS) else columns, values
+
+    def result(self) -> Any:
+        return self.metric.result()
+
+    def reset_state(self) -> None:
+        self.metric.reset_state()
+
+    def get_config(self) -> dict[str, Any]:
+        metric = keras.saving.serialize_keras_object(self.metric)
+        return {"metric": metric, "multi_label": self.multi_label}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> ClassificationMetric:
+        metric = keras.saving.deserialize_keras_object(config["metric"])
+        return cls(metric, config["multi_label"])
+
+
+def compiled_metric(
+    metric: Any, num_classes: int | None, *, multi_label: bool = False, takes_ids: bool = True
+) -> Any:
+    """Returns a metric of `compile` in the form for the labels and logits of a task.
+
+    Args:
+        metric: A metric as `keras.Model.compile` takes it, or one of the names below.
+        num_classes: The number of classes; 1 for a regression, `None` if it depends on the row.
+        multi_label: Whether any number of labels applies to a row.
+        takes_ids: Whether labels are class ids; otherwise they may be numbers for each class.
+
+    Raises:
+        ValueError: If the metric is not for such labels.
+    """
+    if isinstance(metric, ClassAccuracy | ClassificationMetric):
+        return metric
+    is_regression = num_classes == 1 and not multi_label
+    name = metric.lower() if isinstance(metric, str) else ""
+    if name in ("accuracy", "acc") and not multi_label and not is_regression:
+        return ClassAccuracy(name=metric)
+    found = _BY_NAME[name](metric) if name in _BY_NAME else _as_metric(metric)
+    kinds = _OF_TWO_CLASSES + (() if multi_label else _OF_ONE_HOT + _OF_IDS)
+    is_for_classes = isinstance(found, (*kinds, keras.metrics.FBetaScore))
+    if is_regression:
+        if not is_for_classes:
+            return metric
+        raise ValueError(
+            "A metric of a regression must be for numbers. Received: "
+            f"{found.name}. Pass for example keras.metrics.MeanAbsoluteError(), or for two "
+            "classes num_classes=2 to the class."
+        )
+    if not is_for_classes:
+        is_keras = type(found).__module__.startswith("keras.") and (takes_ids or multi_label)
+        if not is_keras or type(found) is keras.metrics.MeanMetricWrapper:
+            return metric
+        raise ValueError(
+            f"A metric of {'several labels' if multi_label else 'class ids'} must be for classes. "
+            f'Received: {found.name}. Pass for example "accuracy" or '
+            'keras.metrics.F1Score(average="macro").'
+        )
+    wrapped = ClassificationMetric(found, multi_label)
+    if wrapped.takes_two_classes and not multi_label and num_classes != 2:
+        raise ValueError(
+            f"The metric {found.name} must have a class_id unless there are two classes. Received: "
+            f"{num_classes} classes. Pass for example keras.metrics.Recall(class_id=2), or "
+            'keras.metrics.F1Score(average="macro").'
+        )
+    return wrapped
+
+
+# The thresholds of the AUC by name: probabilities of equally spaced logits. Keras' 200 equally
+# spaced probabilities cannot rank the probabilities of a confident model.
+_AUC_THRESHOLDS = [1 / (1 + math.exp(-step / 32)) for step in range(-480, 481)]
+
+_BY_NAME: dict[str, Callable[[str], keras.metrics.Metric]] = {
+    **dict.fromkeys(("accuracy", "acc"), lambda name: metrics.BinaryAccuracy(name)),
+    "precision": lambda name: metrics.Precision(name=name),
+    "recall": lambda name: metrics.Recall(name=name),
+    "f1": lambda name: metrics.F1Score("micro", 0.5, name),
+    "auc": lambda name: metrics.AUC(thresholds=_AUC_THRESHOLDS, name=name),
+}
+
+
+def _as_metric(metric: Any) -> Any:
+    """Converts the name of a metric, or a function of Keras, to an object; or returns it."""
+    if inspect.isfunction(metric) and metric.__module__.startswith("keras."):
+        metric = metric.__name__
+    if not isinstance(metric, str):
+        return metric
+    found = keras.metrics.get(metric)
+    found.name = metric
+    return found
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -116,6 +322,8 @@ class MultiLabelF1(keras.metrics.Metric):
     >>> round(float(metric.result()), 4)  # two of three found, and none wrong
     0.8
     """
+
+    _direction = "up"
 
     def __init__(
         self,
@@ -188,6 +396,8 @@ class Perplexity(ElementMean):
     >>> round(float(metric.result()), 4)
     4.0
     """
+
+    _direction = "down"
 
     def __init__(self, name: str = "perplexity", dtype: Any = None) -> None:
         super().__init__(name=name, dtype=dtype)

@@ -5,7 +5,13 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert.metrics import MultiLabelF1, Perplexity
+from keras_bert.metrics import (
+    ClassAccuracy,
+    ElementMean,
+    MultiLabelF1,
+    Perplexity,
+    compiled_metric,
+)
 
 
 def test_perplexity_weighs_tokens_and_not_batches_or_their_lengths():
@@ -50,3 +56,90 @@ def test_f1_of_several_labels_is_that_of_scikit_learn(average):
     assert float(metric.result()) == pytest.approx(expected, rel=1e-6)
     assert metric.name == f"{average}_f1"
     assert MultiLabelF1.from_config(metric.get_config()).threshold == 0.4
+
+
+def test_element_mean_ignores_nan_of_weight_0():
+    metric = ElementMean()
+    metric.update_state(np.array([[np.nan, 3.0]]), np.array([[0.0, 1.0]]))
+    assert float(metric.result()) == 3
+
+
+def updated(metric, y, logits, weights):
+    """The result of a metric after two batches, as scores of rows or of tokens."""
+    for rows in (slice(2), slice(2, None)):
+        metric.update_state(y[rows], logits[rows].astype("float32"), weights[rows])
+    same = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(metric))
+    assert same.name == metric.name
+    return keras.ops.convert_to_numpy(metric.result())
+
+
+@pytest.mark.on_each_backend
+@pytest.mark.parametrize("shape", [(60,), (6, 10)])
+def test_metrics_of_two_classes_match_scikit_learn(shape):
+    """For rows and for tokens, whose number per row does not matter."""
+    sklearn = pytest.importorskip("sklearn.metrics")
+    generator = np.random.default_rng(0)
+    ids, weights = generator.integers(0, 2, shape), generator.random(shape)
+    logits = generator.normal(0, 4, (*shape, 2)) + 3 * np.eye(2)[ids]
+    flat, score = ids.reshape(-1), (logits[..., 1] - logits[..., 0]).reshape(-1)
+    parts = {"sample_weight": weights.reshape(-1)}
+    best = flat, score > 0
+    macro = np.mean(sklearn.f1_score(*best, average=None, **parts))
+    cases = {
+        "accuracy": sklearn.accuracy_score(*best, **parts),
+        "precision": sklearn.precision_score(*best, **parts),
+        "recall": sklearn.recall_score(*best, **parts),
+        "f1": sklearn.f1_score(*best, **parts),
+        "auc": sklearn.roc_auc_score(flat, score, **parts),
+        "binary_accuracy": sklearn.accuracy_score(*best, **parts),
+        keras.metrics.Recall(class_id=0): sklearn.recall_score(*best, pos_label=0, **parts),
+        keras.metrics.Precision(class_id=1): sklearn.precision_score(*best, **parts),
+        keras.metrics.F1Score(average="macro"): macro,
+        keras.metrics.MeanIoU(2): sklearn.jaccard_score(*best, average="macro", **parts),
+        keras.metrics.CategoricalAccuracy(): sklearn.accuracy_score(*best, **parts),
+        keras.metrics.SparseCategoricalAccuracy(): sklearn.accuracy_score(*best, **parts),
+        keras.metrics.BinaryCrossentropy(from_logits=True): sklearn.log_loss(
+            flat, 1 / (1 + np.exp(-score)), **parts
+        ),
+    }
+    for metric, expected in cases.items():
+        received = updated(compiled_metric(metric, 2), ids, logits, weights)
+        assert received == pytest.approx(expected, abs=1e-3), metric
+    one_hot = updated(compiled_metric("recall", 2), np.eye(2)[ids], logits, weights)
+    assert one_hot == pytest.approx(cases["recall"], rel=1e-5)
+
+
+def test_metrics_of_several_labels_match_scikit_learn():
+    sklearn = pytest.importorskip("sklearn.metrics")
+    generator = np.random.default_rng(0)
+    y, logits = generator.integers(0, 2, (9, 3)), generator.normal(0, 2, (9, 3))
+    weights = np.ones(9)
+    cases = {
+        "accuracy": np.mean(y == (logits > 0)),
+        "precision": sklearn.precision_score(y, logits > 0, average="micro"),
+        "f1": sklearn.f1_score(y, logits > 0, average="micro"),
+        keras.metrics.AUC(
+            multi_label=True, num_labels=3, from_logits=True, num_thresholds=5000
+        ): sklearn.roc_auc_score(y, logits),
+    }
+    for metric, expected in cases.items():
+        received = updated(compiled_metric(metric, 3, multi_label=True), y, logits, weights)
+        assert received == pytest.approx(expected, abs=1e-3), metric
+
+
+def test_metrics_for_other_labels_are_rejected():
+    with pytest.raises(ValueError, match=r"must have a class_id.*Received: 3 classes"):
+        compiled_metric(keras.metrics.Precision(), 3)
+    for metric in ("mse", keras.metrics.mean_squared_error, keras.metrics.Accuracy()):
+        with pytest.raises(ValueError, match=r"class ids must be for classes. Received"):
+            compiled_metric(metric, 2)
+    with pytest.raises(ValueError, match=r"several labels must be for classes. Received: cat"):
+        compiled_metric("categorical_accuracy", 3, multi_label=True)
+    for metric in ("accuracy", "auc"):
+        with pytest.raises(ValueError, match=r"of a regression must be for numbers. Received"):
+            compiled_metric(metric, 1)
+    # Numbers for each class have their own metrics, and so have users.
+    assert compiled_metric("mse", 2, takes_ids=False) == "mse"
+    own = ElementMean()
+    assert compiled_metric(own, 2) is own
+    assert isinstance(compiled_metric("acc", 3), ClassAccuracy)

@@ -169,7 +169,9 @@ def trained(name, scope):
     keras.utils.set_random_seed(0)
     with scope:
         model = make_model()
-        model.compile(keras.optimizers.SGD(0.1))
+        is_of_classes = name in ("TextClassifier", "TokenClassifier")
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.SGD(0.1), loss if is_of_classes else None)
     # The second batch has a single row.
     found = {"loss": model.fit(x, y, batch_size=4, shuffle=False, verbose=0).history["loss"]}
     if name in DRAWN:

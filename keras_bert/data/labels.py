@@ -29,12 +29,17 @@ class LabelRules:
             any negative id.
         is_score: Whether labels are regression targets. NaN then means that a row has no label,
             unless `lowest` is 0.
+        ignored: Another id, which the loss ignores; `None` for none.
+        may_be_numbers: Whether labels may also have numbers for each class, such as one-hot labels
+            or probabilities. Integers `(rows,)` are class ids all the same.
     """
 
     num_ids: int | None = None
     class_names: Sequence[str] | None = None
     lowest: int | None = 0
     is_score: bool = False
+    ignored: int | None = None
+    may_be_numbers: bool = False
 
     @property
     def allows_unlabeled(self) -> bool:
@@ -55,7 +60,9 @@ class LabelRules:
             if array.dtype.kind == "S":
                 array = np.char.decode(array, "utf-8")
             return _ids_of_names(_single_column(array), self.class_names, first_row)
-        if self.num_ids is None:
+        if self.num_ids is None or (
+            self.may_be_numbers and (array.ndim > 1 or array.dtype.kind == "f")
+        ):
             return array
         array = _single_column(array)
         if array.ndim > 1:
@@ -64,7 +71,9 @@ class LabelRules:
                 "labels need compile(loss=keras.losses.CategoricalCrossentropy(from_logits=True))."
             )
         refuse_missing(array, first_row)
-        ids = checked_ids(array, self.num_ids, lowest=self.lowest, first_row=first_row)
+        ids = checked_ids(
+            array, self.num_ids, lowest=self.lowest, ignored=self.ignored, first_row=first_row
+        )
         _refuse_ambiguous(ids, self.class_names)
         return ids.astype("int32")
 
@@ -166,6 +175,7 @@ def checked_ids(
     num_ids: int,
     *,
     lowest: int | None = 0,
+    ignored: int | None = None,
     weights: Any = None,
     name: str = "",
     first_row: int = 0,
@@ -173,8 +183,9 @@ def checked_ids(
     """Checks that ids of classes, tokens or positions are from `lowest` to `num_ids - 1`.
 
     On JAX, losses do not raise errors for ids out of range; on the other backends, their errors do
-    not name the row. Floats may have the values of integers. `lowest=None` accepts any negative id.
-    Ids with weight 0 are not checked. `name` names the output in the error message.
+    not name the row. Floats may have the values of integers. `lowest=None` accepts any negative id,
+    and `ignored` is accepted too. Ids with weight 0 are not checked. `name` names the output in the
+    error message.
     """
     array = as_array(ids)
     if array.dtype.kind not in "biuf":
@@ -186,6 +197,8 @@ def checked_ids(
         is_wrong |= array < lowest
     if array.dtype.kind == "f":
         is_wrong |= ~np.isfinite(array) | (array != np.floor(array))
+    if ignored is not None:
+        is_wrong &= array != ignored
     if weights is not None:
         weights = as_array(weights)
         if weights.shape == array.shape:

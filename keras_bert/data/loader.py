@@ -526,7 +526,13 @@ def with_columns(batch: Batch) -> tuple[Any, ...]:
     labels, weights = batch.columns.get("labels"), batch.columns.get("weights")
     if batch.is_real is not None:
         weights = batch.is_real if weights is None else weights * batch.is_real
-    return batch_of(batch.features, labels, weights)
+    return batch_of(with_real_rows(batch.features, batch.is_real), labels, weights)
+
+
+def with_real_rows(features: dict[str, Any], is_real: np.ndarray | None) -> dict[str, Any]:
+    """Adds which rows are not padding rows, for losses: they count other rows of weight 0."""
+    # The name is `keras_bert.models.inputs.REAL_ROWS`.
+    return features if is_real is None else {**features, "real_rows": is_real}
 
 
 def batch_of(features: Any, labels: Any = None, weights: Any = None) -> tuple[Any, ...]:

@@ -20,6 +20,9 @@ LOSS_DIVISORS = "loss_divisors"
 # Of batches of pairs with each text once, int32 `(2 * pairs,)`: the row of each text of the pairs.
 # It is read by the loss of `TextEmbedder`, and is no input of a model.
 ROWS_OF_PAIRS = "rows_of_pairs"
+# Of batches that are completed with padding rows, float32 `(rows,)`: 0 for these. It is read by the
+# losses of tasks, which count other rows of weight 0, and is no input of a model.
+REAL_ROWS = "real_rows"
 
 
 def token_inputs(packed: bool = False, with_choices: bool = False) -> dict[str, Any]:
@@ -57,7 +60,7 @@ def fill_inputs(inputs: Tensor, names: Iterable[str] = INPUT_NAMES) -> dict[str,
     if inputs.get("token_ids") is None:
         raise ValueError(f"`token_ids` is missing; received the inputs {sorted(inputs)}.")
     # Keras would flatten the dict and shift every input that follows an unknown one.
-    unknown = sorted(set(inputs) - {*names, LOSS_DIVISORS, ROWS_OF_PAIRS})
+    unknown = sorted(set(inputs) - {*names, LOSS_DIVISORS, ROWS_OF_PAIRS, REAL_ROWS})
     if unknown:
         raise ValueError(
             f"The model has no input {', '.join(map(repr, unknown))}; its inputs are "

@@ -27,6 +27,7 @@ from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.objective import CustomObjective, slot_targets, token_weights, without
+from keras_bert.tasks.presets import shown, tokenizer_facts
 from keras_bert.tasks.student_initialization import student_from_teacher
 from keras_bert.tasks.task import Task
 from keras_bert.tasks.text_classifier import TextClassifier
@@ -85,7 +86,7 @@ class Distiller(CustomObjective, Task):
 
     Raises:
         TypeError: If student and teacher are not both a `MaskedLM` or both a `TextClassifier`.
-        ValueError: If one has `multi_label`, they share an encoder, they differ in vocabulary or
+        ValueError: If one has `multi_label`, they share an encoder, they differ in tokenizer or
             classes, they differ in hidden dimension without `project_hidden`, or an option is
             invalid.
 
@@ -173,6 +174,7 @@ class Distiller(CustomObjective, Task):
         self.divergence_tokens = divergence_tokens
         self.project_hidden = project_hidden
         self.is_masked_lm = is_masked
+        self.needs_labels = False
         self.is_regression = isinstance(student, TextClassifier) and student.is_regression
         self.default_learning_rate = student.default_learning_rate
         self._divergence: Callable[[Any, Any], Any] = (
@@ -241,6 +243,15 @@ class Distiller(CustomObjective, Task):
         values["label_loss"] = (entropy, labeled)
         values["accuracy"] = (ops.cast(is_right, "float32"), labeled)
         return values
+
+    def get_metrics_result(self) -> dict[str, Any]:
+        """Returns all metrics by name; those of labels are NaN if no row has one."""
+        logs = super().get_metrics_result()
+        for name in ("label_loss", "accuracy"):
+            if name in logs:
+                has_labels = ops.convert_to_tensor(self._means[name].count) > 0
+                logs[name] = ops.where(has_labels, logs[name], float("nan"))
+        return logs
 
     # The student reads the input, except that rows of classifiers may have no labels.
 
@@ -351,11 +362,24 @@ def _check_pair(student: Any, teacher: Any) -> None:
     if isinstance(student, TextClassifier):
         facts["num_classes"] = (student.num_classes, teacher.num_classes)
         facts["class_names"] = (student.class_names, teacher.class_names)
+    tokenizers = tokenizer_facts(student), tokenizer_facts(teacher)
+    if all(tokenizers):
+        names = list(dict.fromkeys([*tokenizers[0], *tokenizers[1]]))
+        facts |= {name: (tokenizers[0].get(name), tokenizers[1].get(name)) for name in names}
     for name, (own, others) in facts.items():
         if own != others:
             raise ValueError(
-                f"student and teacher must have the same {name}; received {own} and {others}."
+                f"student and teacher must have the same {name}; received {shown(own)} and "
+                f"{shown(others)}."
             )
+    options = student._preprocessor_config() or {}
+    length = options.get("sequence_length") or student.config.max_sequence_length
+    if length > teacher.config.max_sequence_length:
+        raise ValueError(
+            "The teacher must have positions for all tokens that the student reads. Received: "
+            f"{length} tokens and {teacher.config.max_sequence_length} positions. Create the "
+            "student with a smaller sequence_length."
+        )
     if student.backbone.packed and not teacher.backbone.packed:
         raise ValueError("The student takes packed rows and the teacher does not.")
 

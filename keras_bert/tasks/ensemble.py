@@ -18,6 +18,7 @@ from keras_bert.layers.averaging import (
 )
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
 from keras_bert.tasks.multiple_choice import MultipleChoice
+from keras_bert.tasks.presets import shown, tokenizer_facts
 from keras_bert.tasks.question_answerer import QuestionAnswerer
 from keras_bert.tasks.task import Task
 from keras_bert.tasks.text_classifier import TextClassifier
@@ -338,7 +339,7 @@ def _check_members(members: Sequence[Any], shared_options: Sequence[str]) -> Non
             if value != other and not is_reordered:
                 raise ValueError(
                     f"The members of an ensemble have the same {what}, but members[{number}] has "
-                    f"{_shown(value)}, and members[0] {_shown(other)}."
+                    f"{shown(value)}, and members[0] {shown(other)}."
                 )
 
 
@@ -349,17 +350,9 @@ def _facts(member: Any, shared_options: Sequence[str], with_preprocessor: bool) 
         return facts
     if member._preprocessor_config() is None:
         return {**facts, "preprocessor": "none"}
-    # From the preprocessor, which adds defaults for options that an older file lacks
     preprocessor = member.preprocessor.get_config()
-    tokenizer = preprocessor.pop("tokenizer")
-    facts |= {"preprocessor": "one", **preprocessor}
-    return facts | {f"tokenizer ({name})": value for name, value in tokenizer.items()}
-
-
-def _shown(value: Any) -> str:
-    """Returns a value as text for an error message; for a vocabulary, its size."""
-    is_long = isinstance(value, (list, dict))
-    return f"one of {len(value):,} entries" if is_long else str(value)
+    del preprocessor["tokenizer"]
+    return {**facts, "preprocessor": "one", **preprocessor, **tokenizer_facts(member)}
 
 
 def _columns(first: Any, member: Any) -> list[int] | None:

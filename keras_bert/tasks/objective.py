@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
-import inspect
+import types
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
 from keras import ops
 from keras.src.losses.losses import LossFunctionWrapper
+from keras.src.trainers.compile_utils import MetricsList
 
-from keras_bert.metrics import ClassAccuracy, ElementMean
+from keras_bert.metrics import ClassAccuracy, ElementMean, weights_like
 from keras_bert.models.backbone import Backbone
-from keras_bert.models.inputs import LOSS_DIVISORS
+from keras_bert.models.inputs import LOSS_DIVISORS, REAL_ROWS
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.optimizer_updates import num_replicas, sum_over_replicas
+from keras_bert.ops.optimizer_updates import sum_over_replicas
 
 # (minimum hidden_dim, learning rate). MiniLM's rate was measured, the next is interpolated, and
 # BASE and LARGE have rates of the paper (2e-5, 3e-5, 5e-5).
@@ -47,21 +49,70 @@ def fine_tuning_rate(hidden_dim: int) -> float:
     return next(rate for least, rate in _FINE_TUNING_RATES if hidden_dim >= least)
 
 
+class OutputLoss:
+    """The loss of an output: a sum over rows or tokens, and its divisor.
+
+    Rows and tokens that only fill up a batch are in neither, whatever the reduction is.
+
+    Args:
+        loss: The loss of Keras. `"sum"` has no divisor, and `"mean_with_sample_weight"` is divided
+            by the sum of the weights; all others, as in Keras, by the number of rows or tokens.
+        coefficient: The loss weight.
+    """
+
+    def __init__(self, loss: keras.losses.Loss, coefficient: float) -> None:
+        self.loss = loss
+        self.coefficient = coefficient
+        self.is_sum = loss.reduction == "sum"
+        self._ignored_class = getattr(loss, "ignore_class", None)
+
+    def sum(self, x: Any, target: Any, output: Tensor, weights: Any) -> Any:
+        """Computes the weighted sum of a batch, float32."""
+        shape = ops.shape(output)[:-1]
+        parts = (ops.convert_to_tensor(part, dtype=self.loss.dtype) for part in (target, output))
+        values = ops.cast(self.loss.call(*parts), "float32")
+        num_axes = len(values.shape)
+        if num_axes == 0 and self._counted(x, target, shape, weights) is None:
+            values = ops.broadcast_to(values / (_size(shape) if self.is_sum else 1), shape)
+        elif num_axes < len(shape):
+            raise ValueError(
+                f"The loss {self.loss.name} must return a value for each row or token, since those "
+                f"that only fill up a batch do not count. Received: shape {tuple(values.shape)}. "
+                "Reduce the last axis only, for example by `keras.ops.mean(values, axis=-1)`."
+            )
+        values = ops.mean(values, axis=tuple(range(len(shape), num_axes)))
+        return ops.sum(values if weights is None else values * weights_like(weights, shape))
+
+    def divisor(self, x: Any, target: Any, shape: Sequence[Any], weights: Any) -> Any:
+        """Computes the divisor of a batch, float32; `shape` is that of its rows or tokens."""
+        counted = self._counted(x, target, shape, weights)
+        if self.loss.reduction == "mean_with_sample_weight" and weights is not None:
+            weights = weights_like(weights, shape)
+            return ops.sum(weights if counted is None else weights * counted)
+        return _size(shape) if counted is None else ops.sum(counted)
+
+    def _counted(self, x: Any, target: Any, shape: Sequence[Any], weights: Any) -> Any:
+        """Returns 1 for rows or tokens that count, otherwise 0; `None` if all do."""
+        counted = x.get(REAL_ROWS) if isinstance(x, Mapping) and len(shape) == 1 else None
+        if len(shape) > 1 and weights is not None:  # Padding tokens have no other mark.
+            counted = ops.cast(weights_like(weights, shape) != 0, "float32")
+        if self._ignored_class is None:
+            return counted
+        has_class = ops.cast(ops.reshape(target, shape) != self._ignored_class, "float32")
+        return has_class if counted is None else counted * has_class
+
+
 class Objective:
-    """The losses of a compiled model: for each output a weighted mean over all rows or tokens.
+    """The losses of a compiled model: for each output a mean over all rows or tokens.
 
     Keras averages the means of the batches instead, so that its loss depends on the batching.
 
     Args:
-        losses: The loss and the loss weight of each output; a single output has the name "".
+        losses: The loss of each output; a single output has the name "".
         means: For each output the metric that averages its loss, for `fit` and `evaluate`.
     """
 
-    def __init__(
-        self,
-        losses: Mapping[str, tuple[keras.losses.Loss, float]],
-        means: Mapping[str, ElementMean],
-    ) -> None:
+    def __init__(self, losses: Mapping[str, OutputLoss], means: Mapping[str, ElementMean]) -> None:
         self._losses = losses
         self._means = means
 
@@ -69,46 +120,48 @@ class Objective:
         """Computes the sum of the losses of the outputs, and updates the mean of each."""
         total = 0
         of_update = _divisors_of_update(x, self._losses) if training else {}
-        for name, loss, weight, target, output, weights in self._outputs(y, y_pred, sample_weight):
-            value = ops.cast(loss(target, output, weights), "float32")
-            divisor = _divisor(loss, ops.shape(output)[:-1], weights)
-            self._means[name].update_state(ops.stop_gradient(value) * num_replicas(), divisor)
-            if loss.reduction != "sum":
+        for name, loss, value, divisor in self._sums(x, y, y_pred, sample_weight):
+            mean = ops.divide_no_nan(ops.stop_gradient(value), divisor)
+            self._means[name].update_state(mean, divisor)
+            if not loss.is_sum:
                 value = _share_of_update(value, divisor, of_update.get(name))
-            total = total + (value if weight == 1 else value * weight)
+            total = total + (value if loss.coefficient == 1 else value * loss.coefficient)
         return total
 
     def batch_loss(self, y: Any, y_pred: Tensor, sample_weight: Any) -> Any:
         """Computes the sum of the losses of the outputs, and updates no mean."""
         return sum(
-            weight * ops.cast(loss(target, output, weights), "float32")
-            for _, loss, weight, target, output, weights in self._outputs(y, y_pred, sample_weight)
+            loss.coefficient * (value if loss.is_sum else ops.divide_no_nan(value, divisor))
+            for _, loss, value, divisor in self._sums(None, y, y_pred, sample_weight)
         )
 
-    def divisors(self, y: Any, outputs: Any, sample_weight: Any) -> Any:
+    def divisors(self, x: Any, y: Any, outputs: Any, sample_weight: Any) -> Any:
         """Returns the divisor of each loss of a batch, float32 `(losses,)`.
 
         The `outputs` are symbolic.
         """
         divisors = []
-        for name, (loss, _) in self._losses.items():
+        for name, loss in self._losses.items():
             target, output, weights = _of_output(name, y, outputs, sample_weight)
             shape = ops.shape(target)[: len(output.shape) - 1]
-            divisors.append(_divisor(loss, shape, weights_of_targets(weights, shape)))
+            divisors.append(loss.divisor(x, target, shape, weights))
         return ops.stack(divisors)
 
-    def mean(self) -> Any:
-        """Returns the weighted sum of the mean losses since the last reset."""
-        return sum(
-            weight * self._means[name].result() for name, (_, weight) in self._losses.items()
-        )
+    def logs(self) -> dict[str, Any]:
+        """Returns the losses since the last reset: their sum, and if there are several, each."""
+        logs, total = {}, 0.0
+        for name, loss in self._losses.items():
+            mean = self._means[name]
+            logs[mean.name] = ops.convert_to_tensor(mean.total) if loss.is_sum else mean.result()
+            total = total + loss.coefficient * logs[mean.name]
+        return {**(logs if len(logs) > 1 else {}), "loss": total}
 
-    def _outputs(self, y: Any, y_pred: Tensor, sample_weight: Any) -> Iterator[tuple[Any, ...]]:
-        """Yields the name, loss, loss weight, targets, output and sample weights of each output."""
-        for name, (loss, weight) in self._losses.items():
+    def _sums(self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any) -> Iterator[Any]:
+        """Yields the name, loss, sum and divisor of each output."""
+        for name, loss in self._losses.items():
             target, output, weights = _of_output(name, y, y_pred, sample_weight)
-            weights = weights_of_targets(weights, ops.shape(output)[:-1])
-            yield name, loss, weight, target, output, weights
+            divisor = loss.divisor(x, target, ops.shape(output)[:-1], weights)
+            yield name, loss, loss.sum(x, target, output, weights), divisor
 
 
 def _of_output(name: str, *parts: Any) -> list[Any]:
@@ -116,14 +169,8 @@ def _of_output(name: str, *parts: Any) -> list[Any]:
     return [part[name] if isinstance(part, Mapping) else part for part in parts]
 
 
-def weights_of_targets(weights: Any, shape: Sequence[Any]) -> Any:
-    """Repeats the weight of each row for all targets of the row, if there is a second axis.
-
-    The divisor of a loss is the sum of the weights of all targets.
-    """
-    if weights is None or len(shape) < 2 or len(weights.shape) != 1:
-        return weights
-    return ops.broadcast_to(ops.reshape(weights, (-1, 1)), shape[:2])
+def _size(shape: Sequence[Any]) -> Any:
+    return ops.cast(ops.prod(ops.convert_to_tensor(shape, dtype="int32")), "float32")
 
 
 def class_loss() -> keras.losses.Loss:
@@ -153,6 +200,43 @@ def loss_name(loss: Any) -> str:
     return name.lower().replace("_", "")
 
 
+class LogDirections(MetricsList):
+    """Which logs of a model improve as they rise, and which as they fall.
+
+    With `mode="auto"`, Keras' callbacks look for the metric of a log's name in a `MetricsList`.
+    There, the metrics of several outputs have other names than their logs, and those that a model
+    updates itself are missing.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        keras.metrics.Metric.__init__(self, name="log_directions")
+        self._model = weakref.ref(model)
+
+    @property
+    def metrics(self) -> list[Any]:
+        model: Any = self._model()
+        compiled = model._compile_metrics
+        lists = compiled._flat_weighted_metrics if compiled is not None and compiled.built else ()
+        named = [
+            (f"{part.output_name}_{metric.name}" if part.output_name else metric.name, metric)
+            for part in lists
+            if part is not None
+            for metric in part.metrics
+        ]
+        named += [(metric.name, metric) for metric in model._metrics]
+        return [
+            types.SimpleNamespace(name=name, _direction=metric._direction)
+            for name, metric in named
+            if hasattr(metric, "_direction")
+        ]
+
+    def reset_state(self) -> None:
+        pass
+
+    def result(self) -> dict[str, Any]:
+        return {}
+
+
 def computes_in_float16(backbone: Backbone) -> bool:
     policy = backbone.dtype_policy
     return bool(policy.compute_dtype == "float16" and policy.variable_dtype != "float16")
@@ -174,40 +258,21 @@ def joined_metrics(metrics: Any, weighted: Any) -> Any:
     return [item for part in parts for item in part]
 
 
-def class_accuracies(metrics: Any, loss: Any) -> Any:
-    """Replaces `"accuracy"` with `ClassAccuracy` if labels are class ids.
-
-    Keras' own accuracy averages over the length of a batch first. For one-hot labels, replaces
-    `ClassAccuracy` with `"accuracy"` instead.
-    """
-    if isinstance(metrics, Mapping):
-        return {
-            name: class_accuracies(part, loss.get(name) if isinstance(loss, Mapping) else loss)
-            for name, part in metrics.items()
-        }
-    if isinstance(metrics, (list, tuple)):
-        return [class_accuracies(metric, loss) for metric in metrics]
-    if takes_ids(loss) and isinstance(metrics, str) and metrics.lower() in ("accuracy", "acc"):
-        return ClassAccuracy(name=metrics)
-    one_hot = loss_name(loss).startswith(("categorical", "binary"))
-    return "accuracy" if one_hot and isinstance(metrics, ClassAccuracy) else metrics
-
-
 def new_objective(loss: Any, weights: Any, outputs: Mapping[str, ElementMean]) -> Objective | None:
     """Returns the objective for arguments of `compile`; `None` if Keras must handle them."""
     losses = dict(loss) if isinstance(loss, Mapping) else {"": loss}
-    losses = {name: _as_loss(part) for name, part in losses.items()}
+    losses = {name: _as_loss(part) for name, part in losses.items() if part is not None}
     coefficients = weights if isinstance(weights, Mapping) else {"": weights}
-    if set(losses) != set(outputs) or not set(coefficients) <= {*outputs, ""}:
+    if not losses or not set(losses) <= set(outputs) or not set(coefficients) <= {*outputs, ""}:
         return None
-    if not all(isinstance(part, keras.losses.Loss) for part in losses.values()):
+    if not all(type(part).__call__ is keras.losses.Loss.__call__ for part in losses.values()):
         return None
     if any(isinstance(value, Sequence) for value in coefficients.values()):
         return None
     shared = coefficients.get("")
     # In the order in which Keras sums them
     weighted = {
-        name: (
+        name: OutputLoss(
             losses[name],
             float(next((w for w in (coefficients.get(name), shared) if w is not None), 1.0)),
         )
@@ -219,14 +284,9 @@ def new_objective(loss: Any, weights: Any, outputs: Mapping[str, ElementMean]) -
 def _as_loss(loss: Any) -> Any:
     """Converts the name of a loss, or a function, to Keras' loss."""
     loss = keras.losses.get(loss) if isinstance(loss, str) else loss
-    return LossFunctionWrapper(loss) if inspect.isfunction(loss) else loss
-
-
-def _divisor(loss: keras.losses.Loss, shape: Sequence[Any], weights: Any) -> Any:
-    """Returns the divisor of a loss: the sum of the weights, or the number of targets."""
-    if loss.reduction == "mean_with_sample_weight" and weights is not None:
-        return ops.sum(ops.cast(weights, "float32"))
-    return ops.cast(ops.prod(ops.convert_to_tensor(shape, dtype="int32")), "float32")
+    is_function = callable(loss) and not isinstance(loss, keras.losses.Loss)
+    name = getattr(loss, "__name__", type(loss).__name__)
+    return LossFunctionWrapper(loss, name=name) if is_function else loss
 
 
 def _divisors_of_update(x: Any, names: Iterable[str]) -> dict[str, Any]:
@@ -238,16 +298,14 @@ def _divisors_of_update(x: Any, names: Iterable[str]) -> dict[str, Any]:
     return {name: sums[index] for index, name in enumerate(names)}
 
 
-def _share_of_update(mean: Any, divisor: Any, of_update: Any) -> Any:
-    """Scales the mean of a batch, so that the update is the mean over all its rows or tokens.
+def _share_of_update(value: Any, divisor: Any, of_update: Any) -> Any:
+    """Divides this replica's sum, so that the update is the mean over all its rows or tokens.
 
-    Keras divides the mean by the number of replicas, as if the targets of each had the same total
-    weight, and the optimizer averages micro-batches in the same way.
+    The divisor is that of all replicas, which sum their gradients, and of all micro-batches, whose
+    gradients the optimizer averages.
     """
-    if num_replicas() == 1 and of_update is None:
-        return mean
     (total,) = sum_over_replicas([divisor if of_update is None else of_update])
-    return mean * ops.stop_gradient(ops.divide_no_nan(divisor * num_replicas(), total))
+    return ops.divide_no_nan(value, ops.stop_gradient(total))
 
 
 def without(variables: list[Any], known: list[Any]) -> list[Any]:
@@ -261,6 +319,7 @@ class CustomObjective:
     """Mixin of tasks that compute their own loss, a weighted sum of means."""
 
     _means: dict[str, ElementMean]
+    _layer_losses: ElementMean
 
     def _outputs_with_losses(self) -> Iterable[str]:
         return ()
@@ -268,6 +327,8 @@ class CustomObjective:
     def _report(self, names: Iterable[str]) -> None:
         """Creates the metrics that are reported under these names."""
         self._means = {name: ElementMean(name=name) for name in names}
+        for name, mean in self._means.items():
+            mean._direction = "down" if name in self._loss_parts() else "up"
 
     def _loss_parts(self) -> Mapping[str, float]:
         """Returns the names of the losses that are summed, with the loss weight of each."""
@@ -304,11 +365,14 @@ class CustomObjective:
             sample_weight = self._weighted_by_class(y, sample_weight)  # type: ignore[attr-defined]
         values, parts = self._values(x, y, y_pred, sample_weight), self._loss_parts()
         of_update = _divisors_of_update(x, parts) if training else {}
-        return sum(
-            weight * _weighted_mean(*values[name], of_update.get(name))
-            for name, weight in parts.items()
-            if name in values
-        )
+        total = 0
+        for name in filter(values.__contains__, parts):
+            value, weights = values[name]
+            share = _share_of_update(
+                ops.sum(value * weights), ops.sum(weights), of_update.get(name)
+            )
+            total = total + parts[name] * share
+        return self._with_layer_losses(total, x)  # type: ignore[attr-defined]
 
     def compute_metrics(
         self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
@@ -322,7 +386,7 @@ class CustomObjective:
         """Returns all metrics by name, including the mean loss since the last reset."""
         logs: dict[str, Any] = super().get_metrics_result()  # type: ignore[misc]
         parts = [weight * logs[name] for name, weight in self._loss_parts().items()]
-        return {**logs, "loss": sum(parts)}
+        return {**logs, "loss": sum(parts, self._layer_losses.result())}
 
     def compile(self, optimizer: Any = None, loss: Any = None, **kwargs: Any) -> None:
         """Configures the model for training, with the losses and metrics of its class.
@@ -353,12 +417,6 @@ class CustomObjective:
 
     def _default_metrics(self) -> None:
         return None
-
-
-def _weighted_mean(values: Any, weights: Any, of_update: Any) -> Any:
-    """Returns this replica's term of the mean over all replicas, which sum their losses."""
-    (total,) = sum_over_replicas([ops.sum(weights) if of_update is None else of_update])
-    return ops.divide_no_nan(ops.sum(values * weights), total)
 
 
 def slot_targets(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:

@@ -247,3 +247,21 @@ def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
             f"The preprocessor pads rows with the token {padding[0] if padding else None}; the "
             f"pad_token_id of the encoder, by which it counts positions, is {config.pad_token_id}."
         )
+
+
+def tokenizer_facts(task: Any) -> dict[str, Any]:
+    """Returns the options of a task's tokenizer by their names in errors; `{}` without one.
+
+    Models that read the same ids must have the same: a vocabulary of equal size is not enough.
+    """
+    if task._preprocessor_config() is None:
+        return {}
+    # From the preprocessor, which adds defaults for options that an older file lacks
+    tokenizer = task.preprocessor.get_config()["tokenizer"]
+    return {f"tokenizer ({name})": value for name, value in tokenizer.items()}
+
+
+def shown(value: Any) -> str:
+    """Returns a value as text for an error message; for a vocabulary, its size."""
+    is_long = isinstance(value, (list, dict))
+    return f"one of {len(value):,} entries" if is_long else str(value)

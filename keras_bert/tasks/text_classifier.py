@@ -29,12 +29,12 @@ from keras_bert.data.texts import InMemory, TextClassifierPreprocessor
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.layers.top_layers import apply_layers, as_layers
 from keras_bert.losses import CosineSimilarityLoss
-from keras_bert.metrics import MultiLabelF1
+from keras_bert.metrics import MultiLabelF1, compiled_metric
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.inputs import token_inputs
 from keras_bert.optimizers import AdamW
 from keras_bert.tasks.few_shot import FewShotTraining
-from keras_bert.tasks.objective import class_accuracy, class_loss, loss_name
+from keras_bert.tasks.objective import class_accuracy, class_loss, loss_name, takes_ids
 from keras_bert.tasks.task import Task
 from keras_bert.tasks.text_trainer import tells_cut_rows
 
@@ -220,6 +220,11 @@ class TextClassifier(Task):
                 "multi_label=True. Pass a loss of each label, such as "
                 "keras.losses.BinaryFocalCrossentropy(from_logits=True), or no loss."
             )
+
+    def _compiled_metric(self, metric: Any, loss: Any, num_classes: int | None) -> Any:
+        return compiled_metric(
+            metric, num_classes, multi_label=self.multi_label, takes_ids=takes_ids(loss)
+        )
 
     def _default_metrics(self) -> list[keras.metrics.Metric]:
         if self.is_regression:
@@ -514,9 +519,11 @@ class TextClassifier(Task):
         if self.multi_label:
             return MultiLabelRules(self.num_classes, self.class_names)
         return LabelRules(
-            self.num_classes if self.supports_class_weight and self._loss_takes_ids() else None,
+            self.num_classes if self.supports_class_weight else None,
             self.class_names,
             lowest=-1 if options.allow_unlabeled else 0,
+            ignored=self._ignored_class(),
+            may_be_numbers=not self._loss_takes_ids(),
             is_score=self.is_regression,
         )
 

@@ -21,7 +21,14 @@ from keras_bert.data.columns import (
     listed,
 )
 from keras_bert.data.labels import LabelRules, label_descriptions, ranked
-from keras_bert.data.loader import Batch, Batches, BatchOptions, Loader, RowsInMemory
+from keras_bert.data.loader import (
+    Batch,
+    Batches,
+    BatchOptions,
+    Loader,
+    RowsInMemory,
+    with_real_rows,
+)
 from keras_bert.data.texts import TextClassifierPreprocessor, TextPairExamples
 from keras_bert.layers.pooling import SentencePooling
 from keras_bert.losses import CosineSimilarityLoss, InBatchNegatives
@@ -47,9 +54,9 @@ class TextEmbedder(Task):
 
     `fit` takes pairs of texts that have the same meaning, or are question and answer, without
     labels: a list of (a, b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`. The
-    texts of the other pairs in a batch are the negatives. `batch_size` counts pairs, and
-    `sample_weight` has one weight per pair. For features, `y` is the target of the loss; for
-    `InBatchNegatives`, the index of the pair of each row.
+    texts of the other pairs in a batch are the negatives, unless two pairs have a text in common.
+    `batch_size` counts pairs, and `sample_weight` has one weight per pair. For features, `y` is the
+    target of the loss; for `InBatchNegatives`, a number for the text or the pair of each row.
 
     With `compile(loss=keras_bert.losses.CosineSimilarityLoss())`, `y` has the similarity of each
     pair, from -1 to 1. A text that is in several pairs of a batch is then encoded once, where that
@@ -139,6 +146,9 @@ class TextEmbedder(Task):
 
     def _default_metrics(self) -> None:
         return None
+
+    def _compiled_metric(self, metric: Any, loss: Any, num_classes: int | None) -> Any:
+        return metric  # Its outputs are no logits.
 
     def embed(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> np.ndarray:
         """Computes the embeddings of texts.
@@ -278,19 +288,27 @@ def _consecutive(batch: Batch) -> tuple[Any, ...]:
     """Converts a batch of pairs to one in which the two texts of a pair are consecutive rows.
 
     Returns:
-        Features `(2 * pairs, length)`; the index in the batch of the pair that each row belongs to,
-        int32 `(2 * pairs,)`, -1 for padding pairs that complete the batch, or the similarity of the
-        pair, float32 `(2 * pairs,)`; and sample weights, float32 `(2 * pairs,)`, 0 for padding
-        pairs.
+        Features `(2 * pairs, length)`; a number for each text, int32 `(2 * pairs,)`, -1 for padding
+        pairs that complete the batch, or the similarity of the pair, float32 `(2 * pairs,)`; and
+        sample weights, float32 `(2 * pairs,)`, 0 for padding pairs.
     """
     scores, weights = batch.columns.get("labels"), batch.columns["weights"]
     pairs = len(batch.rows)
     is_real = np.ones(pairs, "float32") if batch.is_real is None else batch.is_real
-    numbers = np.where(is_real > 0, np.arange(pairs), -1).astype("int32")
     # (pairs, 2, length) -> (2 * pairs, length)
     features = {name: x.reshape(2 * pairs, x.shape[2]) for name, x in batch.features.items()}
-    targets = numbers if scores is None else scores
-    return features, np.repeat(targets, 2), np.repeat(weights * is_real, 2)
+    if batch.is_real is not None:
+        features = with_real_rows(features, np.repeat(is_real, 2))
+    if scores is not None:
+        targets = np.repeat(scores, 2)
+    else:
+        # The place in the input of the first row with the same text
+        places = np.stack([2 * batch.rows, 2 * batch.rows + 1], axis=1).reshape(-1)
+        ids = features["token_ids"]
+        _, first, rows = np.unique(ids, axis=0, return_index=True, return_inverse=True)
+        texts = places[first[rows.reshape(-1)]]
+        targets = np.where(np.repeat(is_real, 2) > 0, texts, -1).astype("int32")
+    return features, targets, np.repeat(weights * is_real, 2)
 
 
 def _distinct(batch: Batch) -> tuple[Any, ...]:

@@ -23,17 +23,19 @@ from keras_bert.data.adapters.base import BatchOutputs, InputAdapter
 from keras_bert.data.adapters.reading import Features, adapter_class, input_forms, read_input
 from keras_bert.data.adapters.text_batches import TextBatchesAdapter, TextDatasetAdapter
 from keras_bert.data.adapters.texts import TextAdapter
-from keras_bert.data.columns import column_names, is_dataset, label_column
+from keras_bert.data.columns import as_array, column_names, is_dataset, label_column
 from keras_bert.data.labels import LabelRules, checked_class_weight, checked_ids
 from keras_bert.data.loader import DEFAULT_BATCH_SIZE, Batches, BatchOptions, Loader
 from keras_bert.data.texts import TextClassifierPreprocessor
-from keras_bert.metrics import ElementMean
+from keras_bert.metrics import ElementMean, class_ids, compiled_metric, weights_like
 from keras_bert.models.backbone import Backbone
+from keras_bert.models.inputs import REAL_ROWS
 from keras_bert.models.threads import check_process, turn
 from keras_bert.models.token_model import TokenModel
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.ops.object_variables import ObjectVariable
+from keras_bert.ops.optimizer_updates import num_replicas
 from keras_bert.optimizers import AdamW
 from keras_bert.optimizers.fit_updates import steps_in_update, with_fit_updates
 from keras_bert.tasks.devices import (
@@ -48,8 +50,8 @@ from keras_bert.tasks.devices import (
 )
 from keras_bert.tasks.feeding import Feed, MicroBatches
 from keras_bert.tasks.objective import (
+    LogDirections,
     Objective,
-    class_accuracies,
     class_accuracy,
     class_loss,
     computes_in_float16,
@@ -124,7 +126,7 @@ class TextTrainer(TokenModel):
     # The class of its preprocessors
     preprocessor_class: ClassVar[type[Any]] = TextClassifierPreprocessor
     # Whether text needs labels to be trained on or evaluated
-    needs_labels: ClassVar[bool] = True
+    needs_labels: bool = True
 
     backbone: Backbone
     # The learning rate of the default optimizer of `compile`; `None` is `fine_tuning_rate`
@@ -149,6 +151,10 @@ class TextTrainer(TokenModel):
         self._loss_means = {
             name: ElementMean(name=f"{name}_loss") for name in self._outputs_with_losses()
         }
+        for mean in self._loss_means.values():
+            mean._direction = "down"
+        self._layer_losses = ElementMean(name="layer_losses")
+        self._log_directions = LogDirections(self)
         self._objective: Objective | None = None
         if preprocessor is not None and backbone is not None:
             check_preprocessor(preprocessor, backbone.config)
@@ -221,7 +227,9 @@ class TextTrainer(TokenModel):
             loss_weights: See `keras.Model.compile`. Defaults to the weights of the class with
                 its default loss.
             metrics: See `keras.Model.compile`, but sample weights apply as in `weighted_metrics`:
-                they exclude padding, ignored labels, and padding rows.
+                they exclude padding, ignored labels, and padding rows. For two classes,
+                `"precision"`, `"recall"`, `"f1"` and `"auc"` are those of the second class. Metrics
+                of Keras for classes get labels and probabilities in the form that they take.
             weighted_metrics: See `keras.Model.compile`. If it and `metrics` are `None`, the metrics
                 of the class are used.
             auto_scale_loss: Whether to use loss scaling if the encoder computes in float16, so that
@@ -229,8 +237,9 @@ class TextTrainer(TokenModel):
             **kwargs: Other arguments of `keras.Model.compile`.
 
         Raises:
-            ValueError: If only one of `metrics` and `weighted_metrics` is a dict by output, or a
-                loss takes probabilities: outputs are logits.
+            ValueError: If only one of `metrics` and `weighted_metrics` is a dict by output, a
+                metric is not for the labels of the task, or a loss takes probabilities: outputs are
+                logits.
         """
         refuse_aliases(self.compile, kwargs, "compile")
         weighted_metrics = joined_metrics(metrics, weighted_metrics)
@@ -254,7 +263,7 @@ class TextTrainer(TokenModel):
             optimizer=optimizer,
             loss=loss,
             loss_weights=loss_weights,
-            weighted_metrics=class_accuracies(weighted_metrics, loss),
+            weighted_metrics=self._compiled_metrics(weighted_metrics, loss),
             auto_scale_loss=auto_scale_loss,
             **kwargs,
         )
@@ -263,6 +272,24 @@ class TextTrainer(TokenModel):
             # It computes nothing here. But to build it, Keras would call the model symbolically at
             # each `train_on_batch`.
             self._compile_loss.built = True
+
+    def _compiled_metrics(self, metrics: Any, loss: Any, name: str = "") -> Any:
+        """Returns metrics in the form for the labels and logits of the outputs."""
+        if isinstance(metrics, Mapping):
+            losses = loss if isinstance(loss, Mapping) else dict.fromkeys(metrics, loss)
+            return {
+                name: self._compiled_metrics(part, losses.get(name), name)
+                for name, part in metrics.items()
+            }
+        if isinstance(metrics, (list, tuple)):
+            return [self._compiled_metrics(metric, loss, name) for metric in metrics]
+        outputs = self.output if isinstance(self.output, Mapping) else {"": self.output}
+        num_classes = outputs[name].shape[-1] if name in outputs else None
+        return None if metrics is None else self._compiled_metric(metrics, loss, num_classes)
+
+    def _compiled_metric(self, metric: Any, loss: Any, num_classes: int | None) -> Any:
+        """Returns a metric in the form for the labels and logits of an output."""
+        return compiled_metric(metric, num_classes, takes_ids=takes_ids(loss))
 
     def compute_loss(
         self,
@@ -280,12 +307,28 @@ class TextTrainer(TokenModel):
         y, y_pred, sample_weight = self._compared(x, y, y_pred, sample_weight, training)
         if training:
             sample_weight = self._weighted_by_class(y, sample_weight)
-        if self._objective is not None and self.losses:
-            self._objective = None
-            self._compile_loss.built = False
         if self._objective is None:
+            if isinstance(x, Mapping) and REAL_ROWS in x:
+                raise ValueError(
+                    "The loss must be a function or an object of keras.losses without its own "
+                    "`__call__`, one for each output: rows that only fill up a batch do not count. "
+                    f"Received: {self.loss!r}."
+                )
             return super().compute_loss(x, y, y_pred, sample_weight, training)
-        return self._objective.loss(x, y, y_pred, sample_weight, training)
+        loss = self._objective.loss(x, y, y_pred, sample_weight, training)
+        return self._with_layer_losses(loss, x)
+
+    def _with_layer_losses(self, loss: Any, x: Any) -> Any:
+        """Adds the losses of layers, such as those of regularizers, and updates their mean."""
+        layer_losses = self.losses
+        if not layer_losses:
+            return loss
+        total = sum(map(self._aggregate_additional_loss, layer_losses))
+        (num_rows,) = ops.shape(keras.tree.flatten(x)[0])[:1]
+        # On TensorFlow, each replica has its share.
+        mean = ops.stop_gradient(total) * num_replicas()
+        self._layer_losses.update_state(mean, ops.cast(num_rows, "float32"))
+        return loss + total
 
     def batch_loss(self, y: Any, y_pred: Tensor, sample_weight: Any = None) -> Any:
         """Computes the loss of a batch, and does not update the reported means.
@@ -318,22 +361,27 @@ class TextTrainer(TokenModel):
         self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> dict[str, Any]:
         """Updates the metrics, and returns all of them."""
-        parts = self._compared(x, y, y_pred, sample_weight, training=False)
-        metrics: dict[str, Any] = super().compute_metrics(x, *parts)
+        y, y_pred, weights = self._compared(x, y, y_pred, sample_weight, training=False)
+        ignored = self._ignored_class()
+        if ignored is not None:  # Keras' loss ignores these labels, but its metrics do not.
+            has_class = ops.cast(ops.not_equal(y, ignored), "float32")
+            weights = (
+                has_class if weights is None else has_class * weights_like(weights, ops.shape(y))
+            )
+        metrics: dict[str, Any] = super().compute_metrics(x, y, y_pred, weights)
         return metrics
 
     def get_metrics_result(self) -> dict[str, Any]:
         """Returns all metrics by name, including the mean losses since the last reset."""
-        means = self._loss_means
-        shows_means = self._objective is not None and len(means) > 1
-        hidden_ids = set() if shows_means else {id(mean) for mean in means.values()}
+        hidden_ids = {id(mean) for mean in (*self._loss_means.values(), self._layer_losses)}
         logs: dict[str, Any] = {}
         for metric in self.metrics:
             if id(metric) not in hidden_ids:
                 result = metric.result()
                 logs.update(result if isinstance(result, dict) else {metric.name: result})
         if self._objective is not None:
-            logs["loss"] = self._objective.mean()
+            logs |= self._objective.logs()
+            logs["loss"] += self._layer_losses.result()
         return logs
 
     def _compared(
@@ -347,14 +395,14 @@ class TextTrainer(TokenModel):
 
         Those that are left to Keras are means of the micro-batches.
         """
-        return self._objective is not None and not self.losses
+        return self._objective is not None
 
     def _loss_divisors(self, x: Any, y: Any, sample_weight: Any) -> Any:
         """Returns the divisors of the losses of a batch in `compute_loss`, float32 `(losses,)`."""
         y, _, sample_weight = self._compared(x, y, None, sample_weight, training=True)
         sample_weight = self._weighted_by_class(y, sample_weight)
         objective: Any = self._objective  # `MicroBatches` asks only where there is one.
-        return objective.divisors(y, self.output, sample_weight)
+        return objective.divisors(x, y, self.output, sample_weight)
 
     @contextlib.contextmanager
     def _weighing_classes(self, class_weight: Mapping[int, float] | None) -> Iterator[None]:
@@ -381,7 +429,10 @@ class TextTrainer(TokenModel):
         """Multiplies sample weights by the weights of the classes `y`, if `fit` was given any."""
         if self._class_weight is None or y is None:
             return sample_weight
-        ids, others = ops.cast(y, "int32"), len(self._class_weight) - 1
+        ids = (
+            ops.cast(y, "int32") if isinstance(self.output, Mapping) else class_ids(y, self.output)
+        )
+        others = len(self._class_weight) - 1
         ids = ops.where((ids < 0) | (ids > others), others, ids)
         weights = ops.take(ops.convert_to_tensor(self._class_weight, "float32"), ids, axis=0)
         if sample_weight is None:
@@ -606,7 +657,7 @@ class TextTrainer(TokenModel):
             rows = all_rows
         if isinstance(rows, InputAdapter) and isinstance(shuffle, str):
             raise ValueError(f"shuffle must be True or False with text. Received: {shuffle!r}.")
-        weights_of_ids, keras_weights = self._class_weights(class_weight, rows, options)
+        class_weight = self._checked_class_weight(class_weight, options)
         train = self._model_data(rows, x, options)
         # Batches and generators have their own order; Keras would warn about `shuffle`.
         has_order = is_dataset(train.x) or isinstance(train.x, Batches | Iterator)
@@ -624,7 +675,7 @@ class TextTrainer(TokenModel):
         )
         validation_feed = Feed(None if validation is None else validation.x)
         with (
-            self._weighing_classes(weights_of_ids),
+            self._weighing_classes(class_weight),
             training_feed.raising_errors(),
             validation_feed.raising_errors(),
         ):
@@ -636,7 +687,6 @@ class TextTrainer(TokenModel):
                 "sample_weight": train.sample_weight,
                 "batch_size": options.batch_size,
                 "shuffle": not has_order and shuffle,
-                "class_weight": keras_weights,
             }
             if in_update > 1 and self._has_loss_divisors():
                 micro_batches = MicroBatches(self, in_update, steps, skipped, **data)
@@ -655,22 +705,15 @@ class TextTrainer(TokenModel):
                 **kwargs,
             )
 
-    def _class_weights(
-        self, class_weight: Any, rows: InputAdapter | Features, options: BatchOptions
-    ) -> tuple[dict[int, float] | None, Any]:
-        """Checks weights of classes; returns those that weigh ids, and those that Keras applies."""
-        if class_weight is None:
-            return None, None
-        if self.supports_class_weight:
+    def _checked_class_weight(
+        self, class_weight: Any, options: BatchOptions
+    ) -> dict[int, float] | None:
+        """Checks the weights of classes, and returns them by id."""
+        if self.supports_class_weight and class_weight is not None:
             rules = self._label_rules(options)
-            class_weight = checked_class_weight(class_weight, rules.num_ids, rules.class_names)
-            if self._loss_takes_ids():
-                return class_weight, None
-            # With one-hot labels of features, Keras weighs classes, but only for one label per row.
-            if isinstance(rows, Features) and len(getattr(self.output, "shape", ())) <= 2:
-                return None, class_weight
+            return checked_class_weight(class_weight, rules.num_ids, rules.class_names)
         if not class_weight:
-            return None, None
+            return None
         raise ValueError(
             f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "
             "not class ids. Use sample_weight instead."
@@ -688,7 +731,8 @@ class TextTrainer(TokenModel):
     ) -> Any:
         """Evaluates the model like `keras.Model.evaluate`, which it extends to text.
 
-        Losses and metrics are means over all rows or tokens, and do not depend on the batches.
+        Losses and metrics are means over all rows or tokens, and do not depend on the batches. A
+        loss with the reduction `"sum"` is the sum over all of them.
 
         Args:
             x: Text in any form that `fit` takes, or features.
@@ -1087,10 +1131,28 @@ class TextTrainer(TokenModel):
         if rules.is_score:
             rules.read(features.y)
         for name, num_ids in self._num_targets(features.x).items():
-            if num_ids is not None and self._loss_takes_ids(name):
-                target, weight = (
-                    part.get(name) if isinstance(part, Mapping) else part
-                    for part in (features.y, features.sample_weight)
-                )
-                if target is not None:
-                    checked_ids(target, num_ids, lowest=rules.lowest, weights=weight, name=name)
+            target, weight, output = (
+                part.get(name) if isinstance(part, Mapping) else part
+                for part in (features.y, features.sample_weight, self.output)
+            )
+            if num_ids is None or target is None or not self._are_ids(target, output, name):
+                continue
+            ignored = self._ignored_class(name)
+            checked_ids(
+                target, num_ids, lowest=rules.lowest, ignored=ignored, weights=weight, name=name
+            )
+
+    def _are_ids(self, target: Any, output: Any, name: str) -> bool:
+        """Returns whether the targets of an output are ids, and not numbers for each class.
+
+        Their shape tells. Only losses for ids take them as floats.
+        """
+        array = as_array(target)
+        if array.ndim == len(output.shape) and array.shape[-1] != 1:
+            return False
+        return self._loss_takes_ids(name) or array.dtype.kind in "biu"
+
+    def _ignored_class(self, name: str = "") -> int | None:
+        """Returns the id that the compiled loss of an output ignores."""
+        loss = getattr(self, "loss", None)
+        return getattr(loss.get(name) if isinstance(loss, Mapping) else loss, "ignore_class", None)

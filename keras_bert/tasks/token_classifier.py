@@ -18,10 +18,10 @@ from keras_bert.data.loader import BatchOptions
 from keras_bert.data.tagging_schemes import OUTSIDE, are_span_labels, entities, typed_labels
 from keras_bert.data.words import TokenClassifierPreprocessor
 from keras_bert.layers.heads import new_classification_head
+from keras_bert.metrics import weights_like
 from keras_bert.models.backbone import Backbone, token_pooler
 from keras_bert.models.inputs import token_inputs
 from keras_bert.ops.annotations import Tensor
-from keras_bert.tasks.objective import weights_of_targets
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -249,7 +249,9 @@ class TokenClassifier(Task):
         ]
 
     def _label_rules(self, options: BatchOptions) -> LabelRules:
-        return LabelRules(self.num_classes, self.class_names, lowest=None)
+        return LabelRules(
+            self.num_classes, self.class_names, lowest=None, ignored=self._ignored_class()
+        )
 
     def _compared(
         self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool
@@ -264,7 +266,7 @@ class TokenClassifier(Task):
             weights *= ops.cast(mask, "float32")
         if sample_weight is not None:
             sample_weight = ops.cast(sample_weight, "float32")
-            weights *= weights_of_targets(sample_weight, ops.shape(weights))
+            weights *= weights_like(sample_weight, ops.shape(weights))
         return y, y_pred, weights
 
     def _num_targets(self, x: Any) -> dict[str, int | None]:

@@ -41,11 +41,26 @@ def test_a_classifier_needs_no_labels(form):
     model = Distiller(student, teacher)
     model.compile("sgd")
     x = TEXTS if form == "list" else tf.data.Dataset.from_tensor_slices(TEXTS).batch(32)
-    history = model.fit(x, verbose=0).history
+    validation_data = x if form == "batched dataset" else TEXTS[:2]  # two texts, and not x and y
+    history = model.fit(x, validation_data=validation_data, verbose=0).history
     assert history["divergence"][0] > 0
-    assert history["label_loss"] == [0.0]
+    assert history["val_divergence"][0] > 0
+    assert np.isfinite(history["loss"][0])
+    assert np.isnan([history["label_loss"][0], history["accuracy"][0]]).all()
     if form == "list":
         logits = model.predict(TEXTS[:3], verbose=0)
         np.testing.assert_allclose(logits, student.predict(TEXTS[:3], verbose=0), atol=1e-6)
         labeled = model.fit(TEXTS, ["a", "b"] * 48, verbose=0).history
         assert labeled["label_loss"][0] > 0
+
+
+def test_a_teacher_reads_the_tokens_of_its_student():
+    """A vocabulary of the same size in another order was accepted, and trained on."""
+    teacher = TextClassifier(Backbone(CONFIG), 2, preprocessor())
+    reordered = TextClassifierPreprocessor(of_tokens(*TOKENS[:5], *TOKENS[:4:-1]), 12)
+    student = TextClassifier(Backbone(CONFIG), 2, reordered)
+    with pytest.raises(ValueError, match=r"the same tokenizer \(vocabulary\); received one of 12"):
+        Distiller(student, teacher)
+    short = TextClassifier(Backbone(CONFIG.replace(max_sequence_length=11)), 2)
+    with pytest.raises(ValueError, match="Received: 12 tokens and 11 positions"):
+        Distiller(TextClassifier(Backbone(CONFIG), 2, preprocessor()), short)

@@ -85,6 +85,20 @@ def test_labels_that_it_does_not_learn_from_are_explained(x, y, message):
 
 
 @pytest.mark.on_each_backend
+def test_equal_texts_are_not_negatives():
+    """The same pairs given twice cost ln 2 more."""
+    embedder = make_embedder()
+    embedder.compile()
+    pairs = [("a red b", "red"), ("green", "b b green"), ("a red", "red")]
+    losses = [embedder.evaluate(rows, verbose=0) for rows in (pairs[:2], pairs[:2] * 2, pairs)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    vectors = [embedder.embed(list(column)) for column in zip(*pairs, strict=True)]
+    scores = 20 * vectors[0] @ vectors[1].T
+    scores[0, 2] = scores[2, 0] = -np.inf
+    expected = np.mean(np.log(np.exp(scores).sum(1)) - np.diag(scores))
+    assert losses[2] == pytest.approx(expected, rel=1e-4)
+
+
 def test_pairs_with_scores_are_learned_and_each_text_is_encoded_once():
     embedder = make_embedder()
     embedder.compile("sgd", CosineSimilarityLoss())

@@ -152,7 +152,7 @@ def test_batches_of_a_tagger_are_like_its_arrays():
     batches = Batches(padded, np.pad(labels, ((0, 0), (0, 3))), np.array([1.0, 2.0]))
     np.testing.assert_allclose(tagger.evaluate(batches, verbose=0), expected, rtol=1e-6)
     tagger.compile("sgd", loss=own_loss)
-    np.testing.assert_allclose(tagger.evaluate(x, labels, verbose=0)[0], 4 / 8)
+    np.testing.assert_allclose(tagger.evaluate(x, labels, verbose=0)[0], 1)
     tagger.compile("sgd")
     counted = np.array([[0, 1, 1, 0], [0, 2, 2, 0]])
     right = tagger.evaluate(x, np.maximum(labels, 0), sample_weight=counted, verbose=0)
@@ -238,3 +238,25 @@ def test_several_labels_have_no_loss_of_one_class_and_no_class_weight():
             task.fit(x, np.eye(2), class_weight={0: 1.0, 1: 2.0}, verbose=0)
     with pytest.raises(ValueError, match="multi_label=True"):
         Distiller(task, several_labels())
+
+
+def focal_loss(y, y_pred):
+    """A loss of ids whose name does not tell."""
+    y = keras.ops.cast(y, "int32")
+    return keras.ops.sparse_categorical_crossentropy(y, y_pred, from_logits=True)
+
+
+def test_the_form_of_labels_is_their_shape():
+    """It was taken from the name of the loss: soft labels were an error, ids were not checked."""
+    classifier = compiled(TextClassifier, num_classes=2)
+    classifier.compile("sgd", "mse")
+    classifier.fit(IDS, np.full((4, 2), 0.5), class_weight={1: 2.0}, verbose=0)
+    assert "accuracy" in classifier.evaluate(IDS, np.eye(2)[[0, 1, 1, 0]], return_dict=True)
+    classifier.compile("sgd", focal_loss)
+    classifier.fit(IDS, np.array([0, 1, 1, 0]), class_weight={1: 2.0}, verbose=0)
+    with pytest.raises(ValueError, match="row 1 is 7; expected an id from 0 to 1"):
+        classifier.fit(IDS, np.array([0, 7, 1, 0]), verbose=0)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
+    classifier.compile("sgd", loss)
+    received = classifier.evaluate(IDS, np.array([0, -1, -1, 0]), verbose=0)
+    assert received == pytest.approx(classifier.evaluate(IDS[:2], np.zeros(2), verbose=0), rel=1e-5)

@@ -13,7 +13,15 @@ import numpy as np
 from keras_bert.data.adapters.base import BatchOutputs, InputAdapter, Restore
 from keras_bert.data.columns import as_list, check_lengths, column_names
 from keras_bert.data.labels import LabelRules
-from keras_bert.data.loader import Batch, Batches, BatchOptions, Loader, RowsInMemory, with_index
+from keras_bert.data.loader import (
+    Batch,
+    Batches,
+    BatchOptions,
+    Loader,
+    RowsInMemory,
+    with_index,
+    with_real_rows,
+)
 from keras_bert.data.questions import QuestionRows, question_rows
 from keras_bert.data.squad import QuestionExample, SpanAnswer, check_span
 from keras_bert.text.characters import check_characters
@@ -108,7 +116,8 @@ def window_batches(rows: QuestionRows, preprocessor: Any, options: BatchOptions)
 def _with_positions(batch: Batch) -> tuple[Any, ...]:
     """Converts a batch to its features, the positions of answers, and their weights."""
     weights = np.ones(len(batch.rows), "float32") if batch.is_real is None else batch.is_real
-    return batch.features, dict(batch.columns), dict.fromkeys(batch.columns, weights)
+    features = with_real_rows(batch.features, batch.is_real)
+    return features, dict(batch.columns), dict.fromkeys(batch.columns, weights)
 
 
 def logits_of_tokens(

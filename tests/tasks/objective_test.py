@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Losses count neither the rows nor the tokens that only fill up a batch."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import Distiller, ReplacedTokenDetector, TextClassifier
+from keras_bert.metrics import ElementMean
+from keras_bert.models.inputs import REAL_ROWS
+from keras_bert.tasks.objective import new_objective
+from tests.small_tasks import TASKS, make_task, make_text_task
+
+GENERATOR = np.random.default_rng(0)
+WEIGHTS = np.array([2.0, 0.0, 0.5], "float32")  # Rows of weight 0 count, as in Keras.
+REDUCTIONS = ("sum_over_batch_size", "mean", "mean_with_sample_weight", "sum", "none")
+
+
+class Squared(keras.losses.Loss):
+    def call(self, y_true, y_pred):
+        return keras.ops.square(y_true - y_pred)
+
+
+def absolute(y_true, y_pred, factor=1.0):
+    return factor * keras.ops.abs(y_true - y_pred)
+
+
+def of_classes(reduction, **options):
+    return keras.losses.SparseCategoricalCrossentropy(
+        from_logits=True, reduction=reduction, **options
+    )
+
+
+LOSSES_OF_CLASSES = [
+    *map(of_classes, REDUCTIONS),
+    of_classes("mean", ignore_class=1),
+    of_classes("mean_with_sample_weight", ignore_class=1),
+]
+LOSSES_OF_NUMBERS = [
+    *("mse", keras.losses.mean_absolute_error, absolute, functools.partial(absolute, factor=2.0)),
+    *(Squared(reduction=reduction) for reduction in REDUCTIONS),
+]
+
+
+def value(loss, x, *parts):
+    """The loss of a batch, and the loss that is reported after it."""
+    objective = new_objective(loss, None, {"": ElementMean("loss")})
+    parts = [None if part is None else keras.ops.convert_to_tensor(part) for part in parts]
+    computed = objective.loss(x, *parts, training=True), objective.logs()["loss"]
+    return [float(keras.ops.convert_to_numpy(one)) for one in computed]
+
+
+def keras_value(loss, y, y_pred, weights):
+    """Keras' loss of rows without filler."""
+    loss = keras.losses.get(loss)
+    if not isinstance(loss, keras.losses.Loss):
+        function = loss
+        loss = Squared()
+        loss.call = function
+    parts = (y, y_pred, weights)
+    computed = loss(
+        *(None if part is None else keras.ops.convert_to_tensor(part) for part in parts)
+    )
+    return float(np.mean(keras.ops.convert_to_numpy(computed)))
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+def test_losses_do_not_count_filler_rows(weights):
+    cases = [(loss, np.array([0, 1, 2]), (3, 3)) for loss in LOSSES_OF_CLASSES]
+    cases += [(loss, np.ones((3, 1), "float32"), (3, 1)) for loss in LOSSES_OF_NUMBERS]
+    cases += [(loss, np.ones((3, 2), "float32"), (3, 2)) for loss in LOSSES_OF_NUMBERS[2:4]]
+    more = np.array([0, 1, 2, 0, 1])
+    real = np.array([1, 1, 1, 0, 0], "float32")
+    for loss, y, shape in cases:
+        y_pred = GENERATOR.normal(size=shape).astype("float32")
+        repeated = weights
+        if y.shape == (3, 2) and weights is not None:
+            repeated = weights[:, None]
+        expected = keras_value(loss, y, y_pred, repeated)
+        filled = real if weights is None else weights[more] * real
+        filler = {REAL_ROWS: keras.ops.convert_to_tensor(real)}
+        for received in (
+            value(loss, {}, y, y_pred, weights),
+            value(loss, filler, y[more], y_pred[more], filled),
+        ):
+            np.testing.assert_allclose(received, [expected] * 2, rtol=1e-5, err_msg=str(loss))
+
+
+def test_losses_do_not_count_padding_tokens():
+    y, mask = np.array([[0, 2, 1], [1, 2, 0]]), np.array([[1, 1, 0], [1, 0, 0]], "float32")
+    y_pred = GENERATOR.normal(size=(2, 3, 3)).astype("float32")
+    for loss in LOSSES_OF_CLASSES:
+        is_real = mask > 0
+        expected = keras_value(loss, y[is_real], y_pred[is_real], mask[is_real])
+        received = value(loss, {}, y, y_pred, mask)
+        np.testing.assert_allclose(received, [expected] * 2, rtol=1e-5)
+
+
+@pytest.mark.on_tensorflow
+def test_a_loss_of_the_whole_batch_needs_full_batches():
+    def mean(y_true, y_pred):
+        return keras.ops.mean(keras.ops.square(y_true - y_pred))
+
+    y, y_pred = np.ones((3, 1), "float32"), np.zeros((3, 1), "float32")
+    assert value(mean, {}, y, y_pred, None) == [1, 1]
+    with pytest.raises(ValueError, match="The loss mean must return a value for each row or token"):
+        value(mean, {REAL_ROWS: np.ones(3)}, y, y_pred, np.ones(3))
+
+
+def without_dropout(name, *arguments):
+    task = make_text_task(name, *arguments)
+    config = task.config.replace(dropout=0.0, attention_dropout=0.0, initializer_range=0.3)
+    return getattr(keras_bert, name)(
+        keras_bert.Backbone(config), *arguments, preprocessor=task.preprocessor
+    )
+
+
+def test_updates_do_not_depend_on_filler_rows():
+    """On JAX, one row in a batch of 32 had a thirty-second of its gradient."""
+    task = without_dropout("TextClassifier", 1)
+    before, results = task.get_weights(), []
+    for size in (2, 32):
+        task.set_weights(before)
+        task.compile(keras.optimizers.SGD(0.1), loss="mse")
+        history = task.fit(["a", "b b b"], [1.0, 5.0], batch_size=size, verbose=0).history
+        results.append([*history["loss"], *task.head.get_weights()[-1]])
+    np.testing.assert_allclose(*results, rtol=1e-5)
+
+
+def test_the_loss_of_tokens_does_not_depend_on_batches():
+    task = without_dropout("TokenClassifier", 2)
+    task.compile(loss=of_classes("sum_over_batch_size"))
+    rows = [["a"], ["b"] * 9], [[1], [0, 1, 1, 0, 1, 1, 0, 0, 0]]
+    losses = [task.evaluate(*rows, batch_size=size, verbose=0)[0] for size in (1, 2)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def constant(value, _):
+    return keras.ops.convert_to_tensor(value)
+
+
+@pytest.mark.parametrize("kind", [TextClassifier, Distiller, ReplacedTokenDetector])
+def test_losses_of_layers_count_in_every_task(kind):
+    """Also in micro-batches, where an activity regularizer was an error on JAX and PyTorch."""
+    task, (x, y, weights) = make_task(kind), TASKS[kind]()[0]
+    losses = []
+    for factor in (0.0, 1.0):
+        task.backbone.blocks[0].activity_regularizer = functools.partial(constant, 3.0 * factor)
+        task.trainable_variables[-1].regularizer = functools.partial(constant, 2.0 * factor)
+        task.compile(keras.optimizers.SGD(0.0, gradient_accumulation_steps=2))
+        losses.append(task.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True))
+    difference = 5.0
+    # The tokens that a detector samples differ each time.
+    tolerance = 2.0 if kind is ReplacedTokenDetector else 1e-4
+    assert losses[1]["loss"] - losses[0]["loss"] == pytest.approx(difference, abs=tolerance)
+    history = task.fit(x, y, sample_weight=weights, batch_size=2, verbose=0).history
+    assert history["loss"][0] > difference
