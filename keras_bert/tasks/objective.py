@@ -69,7 +69,7 @@ class OutputLoss:
     def sum(self, x: Any, target: Any, output: Tensor, weights: Any) -> Any:
         """Computes the weighted sum of a batch, float32."""
         shape = ops.shape(output)[:-1]
-        parts = (ops.convert_to_tensor(part, dtype=self.loss.dtype) for part in (target, output))
+        parts = [ops.convert_to_tensor(part, dtype=self.loss.dtype) for part in (target, output)]
         values = ops.cast(self.loss.call(*parts), "float32")
         num_axes = len(values.shape)
         if num_axes == 0 and self._counted(x, target, shape, weights) is None:
@@ -80,7 +80,8 @@ class OutputLoss:
                 f"that only fill up a batch do not count. Received: shape {tuple(values.shape)}. "
                 "Reduce the last axis only, for example by `keras.ops.mean(values, axis=-1)`."
             )
-        values = ops.mean(values, axis=tuple(range(len(shape), num_axes)))
+        for _ in range(num_axes - len(shape)):
+            values = ops.mean(values, axis=-1)
         return ops.sum(values if weights is None else values * weights_like(weights, shape))
 
     def divisor(self, x: Any, target: Any, shape: Sequence[Any], weights: Any) -> Any:
