@@ -261,6 +261,8 @@ def compiled_metric(
             f'Received: {found.name}. Pass for example "accuracy" or '
             'keras.metrics.F1Score(average="macro").'
         )
+    if isinstance(found, keras.metrics.IoU):  # Its integers would cut weights.
+        found = type(found).from_config({**found.get_config(), "dtype": "float32"})
     wrapped = ClassificationMetric(found, multi_label)
     if wrapped.takes_two_classes and not multi_label and num_classes != 2:
         raise ValueError(
