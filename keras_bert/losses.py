@@ -32,7 +32,8 @@ class InBatchNegatives(keras.losses.Loss):
     Call arguments:
         y_true: int `(2 * pairs,)`, a number for the text of each row, or for its pair; -1 for
             filler rows, which are not negatives. Pairs with a number in common, such as those with
-            the same text, are not negatives of each other.
+            the same text, are not negatives of each other, and a negative with the number of
+            another one counts once.
         y_pred: Embeddings `(2 * pairs, dim)`; the two of a pair are consecutive rows.
 
     Returns:
@@ -74,22 +75,30 @@ class InBatchNegatives(keras.losses.Loss):
         # Pairs with the number -1 only fill the batch up; transposed, the rows are the candidates
         is_real = ops.logical_and(numbers[:, :1] >= 0, numbers[:, 0] >= 0)
         is_negative = ops.logical_and(ops.logical_not(is_same), is_real)
-        indices = ops.arange(ops.shape(scores)[0])
-        is_partner = ops.equal(indices[:, None], indices)
-        low = masked_score(keras.backend.standardize_dtype(scores.dtype))
-        scores = self.scale * ops.where(ops.logical_or(is_partner, is_negative), scores, low)
-        forward = _diagonal_cross_entropy(scores)
-        backward = _diagonal_cross_entropy(ops.transpose(scores)) if self.symmetric else forward
+        forward = self._cross_entropy(scores, is_negative, numbers, side=1)
+        backward = forward
+        if self.symmetric:
+            backward = self._cross_entropy(ops.transpose(scores), is_negative, numbers, side=0)
         # (pairs, 2) -> (2 * pairs,)
         return ops.reshape(ops.stack([forward, backward], axis=1), (-1,))
 
+    def _cross_entropy(self, scores: Any, is_negative: Any, numbers: Any, side: int) -> Any:
+        """Computes the cross-entropy `(pairs,)` of the diagonal of scores `(pairs, candidates)`.
+
+        The candidates are the texts of one side of the pairs. A text counts once.
+        """
+        candidates, indices = numbers[:, side], ops.arange(ops.shape(scores)[0])
+        is_earlier = ops.logical_and(candidates[:, None] == candidates, indices[:, None] > indices)
+        # The two rows have the same number if it is that of the pair.
+        is_again = ops.logical_and(ops.any(is_earlier, axis=1), numbers[:, 0] != numbers[:, 1])
+        is_negative = ops.logical_and(is_negative, ops.logical_not(is_again))
+        is_partner = indices[:, None] == indices
+        low = masked_score(keras.backend.standardize_dtype(scores.dtype))
+        scores = self.scale * ops.where(ops.logical_or(is_partner, is_negative), scores, low)
+        return ops.logsumexp(scores, axis=1) - ops.diagonal(scores)
+
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "scale": self.scale, "symmetric": self.symmetric}
-
-
-def _diagonal_cross_entropy(scores: Any) -> Any:
-    """Computes the cross-entropy `(pairs,)` of the diagonal of scores `(pairs, pairs)`."""
-    return ops.logsumexp(scores, axis=1) - ops.diagonal(scores)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

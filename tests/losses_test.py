@@ -49,7 +49,7 @@ def test_pairs_of_one_number_are_no_negatives_to_one_another():
     scores = first @ second.T
     scores[0, 3] = scores[3, 0] = -np.inf
     expected = (np.log(np.exp(scores).sum(1)) - np.diag(scores)).mean()
-    # Of the same pair, with the same first or second text, or with the first as the second
+    # Of the same pair, with the same first text, or with a first text as the second
     for numbers in ([5, 5, 1, 1, 2, 2, 5, 5], [5, 6, 1, 1, 2, 2, 5, 8], [6, 5, 1, 1, 2, 2, 5, 8]):
         assert value(InBatchNegatives(1.0), numbers) == pytest.approx(expected, rel=1e-5)
 
