@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from keras_bert.models import Backbone
+from keras_bert.ops import BatchLayout
+from keras_bert.ops.layout import rope_name
 from keras_bert.tasks import Pretrainer, TextClassifier
 from tests.models.small_backbone import SMALL, features, random_weights, to_numpy
 
@@ -78,3 +80,20 @@ def test_float64_trains():
     classifier.compile()
     history = classifier.fit(features(), np.array([0, 1, 1]), epochs=2, verbose=0).history
     assert np.isfinite(history["loss"]).all()
+
+
+@pytest.mark.on_tensorflow
+def test_blocks_rotate_by_float32_angles():
+    config = SMALL.replace(positions="rotary", num_segments=0)
+    backbone = Backbone(config, dtype="mixed_bfloat16")
+    random_weights(backbone, stddev=1.0)
+    x = np.random.default_rng(0).normal(size=(3, 12, 16))
+    x = keras.ops.convert_to_tensor(x, "bfloat16")
+    exact = BatchLayout().rope(x, config.head_dim, config.rotary_base)
+    rounded = keras.ops.cast(keras.ops.cast(exact, "bfloat16"), "float32")
+    name = rope_name(config.rotary_base, config.rotary_scale)
+    one, other = (
+        to_numpy(backbone.blocks[0](x, BatchLayout(cos_sin={name: angles})))
+        for angles in (exact, rounded)
+    )
+    assert (one != other).any()
