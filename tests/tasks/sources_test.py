@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert import TextClassifier
+from keras_bert.layers import SentencePooling
 from keras_bert.models.inputs import LOSS_DIVISORS
 from keras_bert.tasks.feeding import MicroBatches, group_sizes
 from tests.small_tasks import make_text_task
@@ -212,3 +214,14 @@ def test_micro_batches_are_grouped_by_update():
         ]
         np.testing.assert_allclose(rows, expected, rtol=1e-6)
         np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_micro_batches_have_losses_of_layers():
+    """Activity regularizers, whose losses exist from the first step on"""
+    task = make_text_task("TextClassifier", 2)
+    top_layers = [keras.layers.Dense(4, activity_regularizer="l2"), SentencePooling()]
+    model = TextClassifier(
+        task.backbone, preprocessor=task.preprocessor, num_classes=2, top_layers=top_layers
+    )
+    model.compile(keras_bert.optimizers.AdamW(1e-3, gradient_accumulation_steps=2))
+    assert num_trained(model, generator(5)) == 5
