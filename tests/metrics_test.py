@@ -95,7 +95,9 @@ def test_metrics_of_two_classes_match_scikit_learn(shape):
         keras.metrics.Recall(class_id=0): sklearn.recall_score(*best, pos_label=0, **parts),
         keras.metrics.Precision(class_id=1): sklearn.precision_score(*best, **parts),
         keras.metrics.F1Score(average="macro"): macro,
-        keras.metrics.MeanIoU(2): sklearn.jaccard_score(*best, average="macro", **parts),
+        keras.metrics.MeanIoU(2, dtype="int32"): sklearn.jaccard_score(
+            *best, average="macro", **parts
+        ),
         keras.metrics.CategoricalAccuracy(): sklearn.accuracy_score(*best, **parts),
         keras.metrics.SparseCategoricalAccuracy(): sklearn.accuracy_score(*best, **parts),
         keras.metrics.BinaryCrossentropy(from_logits=True): sklearn.log_loss(
