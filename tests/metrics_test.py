@@ -74,6 +74,7 @@ def updated(metric, y, logits, weights):
 
 
 @pytest.mark.on_each_backend
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # by Keras' IoU on JAX
 @pytest.mark.parametrize("shape", [(60,), (6, 10)])
 def test_metrics_of_two_classes_match_scikit_learn(shape):
     """For rows and for tokens, whose number per row does not matter."""
