@@ -22,7 +22,7 @@ def tensorflow_cpu_kernels(training: bool) -> ModuleType | None:
     inference, plain operations are used: TensorFlow Serving rejects graphs that require XLA.
     """
     is_tensorflow = keras.backend.backend() == "tensorflow"
-    if not training or not is_tensorflow or not _tensorflow_without_accelerator():
+    if not training or not is_tensorflow or not tensorflow_without_accelerator():
         return None
     from keras_bert.ops import tensorflow_cpu
 
@@ -41,14 +41,15 @@ def tensorflow_plain() -> ModuleType | None:
 def tensorflow_int8() -> ModuleType | None:
     """Returns the module of oneDNN's 8-bit products in TensorFlow, or `None` where there are none.
 
-    There are none in builds for other processors, nor with an accelerator or XLA.
+    There are none in builds for other processors, nor with an accelerator or XLA, and none are
+    used on a CPU on which they are not exact.
     """
     plain = tensorflow_plain()
-    if plain is None or not _tensorflow_without_accelerator() or plain.is_compiled_as_a_whole():
+    if plain is None or not tensorflow_without_accelerator() or plain.is_compiled_as_a_whole():
         return None
     from keras_bert.ops import tensorflow_int8
 
-    return tensorflow_int8 if tensorflow_int8.has_kernel() else None
+    return tensorflow_int8 if tensorflow_int8.has_exact_kernel() else None
 
 
 def is_tensorflow_graph() -> bool:
@@ -121,7 +122,7 @@ def device_of(x: Tensor) -> str:
     if backend == "jax":
         return _default_jax_backend()
     # With a GPU, PyTorch may compute on a CPU too.
-    is_on_cpu = not x.is_cuda if backend == "torch" else _tensorflow_without_accelerator()
+    is_on_cpu = not x.is_cuda if backend == "torch" else tensorflow_without_accelerator()
     return "cpu" if is_on_cpu else "gpu"
 
 
@@ -165,7 +166,7 @@ def _default_jax_backend() -> str:
 
 
 @functools.cache
-def _tensorflow_without_accelerator() -> bool:
+def tensorflow_without_accelerator() -> bool:
     import tensorflow as tf
 
     return not (tf.config.list_physical_devices("GPU") or tf.config.list_physical_devices("TPU"))

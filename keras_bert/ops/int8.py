@@ -27,8 +27,12 @@ def int8_product(x: Tensor, weights: Int8Kernel, bias: Tensor | None = None) -> 
     if kernels is not None:
         return kernels.product(x, weights, bias)
     integers = ops.round(ops.cast(x, "float32") * weights.input_scale)
-    integers = ops.cast(ops.clip(integers, -LARGEST, LARGEST), "int8")
-    product = ops.cast(ops.matmul(integers, weights.kernel), "float32")
+    integers, kernel = ops.clip(integers, -LARGEST, LARGEST), weights.kernel
+    if keras.backend.backend() == "tensorflow" and dispatch.tensorflow_without_accelerator():
+        kernel = ops.cast(kernel, "float32")  # Eigen multiplies floats twice as fast as integers.
+    else:
+        integers = ops.cast(integers, "int8")
+    product = ops.cast(ops.matmul(integers, kernel), "float32")
     product *= weights.kernel_range / LARGEST
     if bias is not None:
         product += ops.cast(bias, "float32")
