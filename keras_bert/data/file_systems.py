@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 _WILDCARDS = "*?["
-# What begins with these is no text: hidden files and folders, and Spark's, such as `_SUCCESS`
-_HIDDEN = (".", "_")
 
 
 class InputFile(NamedTuple):
@@ -52,20 +50,22 @@ class Listing(NamedTuple):
         size: Returns the size of a file in bytes; `None` if there is no such file.
         files: Returns the sizes of all files in a folder by their paths, of the given number of
             levels; `None` for all levels.
+        real_path: Returns the path of a file without links.
     """
 
     is_folder: Callable[[str], bool]
     size: Callable[[str], int | None]
     files: Callable[[str, int | None], dict[str, int]]
+    real_path: Callable[[str], str] = str
 
 
 def find_files(path: str | os.PathLike[str], listing: Listing | None = None) -> list[InputFile]:
     """Returns the files of a path or URL, by name: of a file, a folder or a glob pattern.
 
     `*`, `?` and `[...]` match within a name, `**` any number of folders. A file or folder that
-    exists is taken as it is, also if its name has such characters. Hidden files and folders, whose
-    names begin with `.` or `_`, are left out, unless a pattern begins so too. Links are followed;
-    a folder is read once.
+    exists is taken as it is, also if its name has such characters. Files and folders whose names
+    begin with `.`, and files whose names begin with `_`, such as Spark's `_SUCCESS`, are left out,
+    unless a pattern begins so too. Links are followed; a file that is found twice is read once.
 
     Args:
         path: The path or URL.
@@ -87,12 +87,12 @@ def find_files(path: str | os.PathLike[str], listing: Listing | None = None) -> 
     start = len(f"{root}/") if root != "/" else 1
     found = listing.files(root, None if "**" in patterns else len(patterns))
     names = {file: tuple(file[start:].split("/")) for file in found}
-    matching = [file for file, own in names.items() if _matches(own, patterns)]
+    matching = (file for file, own in names.items() if _matches(own, patterns))
     unnamed = "./" if root == "." else ""
-    return [
-        InputFile(file.removeprefix(unnamed), found[file])
-        for file in sorted(matching, key=names.__getitem__)
-    ]
+    once: dict[str, str] = {}
+    for file in sorted(matching, key=names.__getitem__):
+        once.setdefault(listing.real_path(file), file)
+    return [InputFile(file.removeprefix(unnamed), found[file]) for file in once.values()]
 
 
 def _split(pattern: str, listing: Listing) -> tuple[str, list[str]]:
@@ -112,7 +112,10 @@ def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
         return not names
     if patterns[0] == "**" and _matches(names, patterns[1:]):
         return True
-    if not names or (names[0].startswith(_HIDDEN) and names[0][0] != patterns[0][:1]):
+    if not names:
+        return False
+    hidden = "._" if len(names) == 1 else "."
+    if names[0][0] in hidden and names[0][0] != patterns[0][:1]:
         return False
     if patterns[0] == "**":
         return _matches(names[1:], patterns)
@@ -120,19 +123,30 @@ def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
 
 
 def _local_files(root: str, levels: int | None) -> dict[str, int]:
-    sizes, seen = {}, set()
-    for folder, folders, names in os.walk(root, followlinks=True):
-        real = os.path.realpath(folder)
+    sizes = {}
+    above = {root: [os.path.realpath(root)]}  # of each folder, and of those that it was reached by
+    for folder, folders, names in os.walk(root, onerror=_check_listed, followlinks=True):
+        parents = above.pop(folder)
         below = Path(folder).relative_to(root).parts
-        if real in seen or len(below) + 1 == levels:
-            folders.clear()
-        folders.sort()
-        for name in () if real in seen else names:
+        found = sorted(folders) if len(below) + 1 != levels else ()
+        folders.clear()
+        for name in found:
+            path = os.path.join(folder, name)
+            real = os.path.realpath(path)
+            if real not in parents:  # else a link in a loop
+                folders.append(name)
+                above[path] = [*parents, real]
+        for name in names:
             path = "/".join((root.rstrip("/"), *below, name))
             if os.path.isfile(path):
                 sizes[path] = os.path.getsize(path)
-        seen.add(real)
     return sizes
+
+
+def _check_listed(error: OSError) -> None:
+    """Raises an error if a folder exists, but cannot be listed: its texts would be left out."""
+    if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        raise error
 
 
 def _remote(url: str) -> Listing:
@@ -144,7 +158,11 @@ def _remote(url: str) -> Listing:
     def files(root: str, levels: int | None) -> dict[str, int]:
         start = len(_file_system(root)[1])
         found = system.find(root, maxdepth=levels, detail=True)
-        return {f"{root}{path[start:]}": file["size"] for path, file in found.items()}
+        return {
+            f"{root}{path[start:]}": file["size"]
+            for path, file in found.items()
+            if file["type"] == "file" or system.isfile(path)  # else a link, maybe to a folder
+        }
 
     return Listing(system.isdir, size, files)
 
@@ -165,4 +183,5 @@ _LOCAL = Listing(
     os.path.isdir,
     lambda path: os.path.getsize(path) if os.path.isfile(path) else None,
     _local_files,
+    os.path.realpath,
 )

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import errno
 import gzip
 import importlib.util
+import os
 
 import fsspec
 import pytest
@@ -69,9 +71,14 @@ TREE = [
     "b/_SUCCESS",
 ]
 FOUND = {
-    "": ["a.txt", "b/a.txt", "b/c/d.txt", "b/e.md", "f1.txt", "f[1].txt", "g[en]/a.txt"],
+    "": [
+        *("_logs/part.txt", "a.txt", "b/a.txt", "b/c/d.txt", "b/e.md", "f1.txt", "f[1].txt"),
+        "g[en]/a.txt",
+    ],
     "/*": ["a.txt", "f1.txt", "f[1].txt"],
-    "/**/*.txt": ["a.txt", "b/a.txt", "b/c/d.txt", "f1.txt", "f[1].txt", "g[en]/a.txt"],
+    "/**/*.txt": [
+        *("_logs/part.txt", "a.txt", "b/a.txt", "b/c/d.txt", "f1.txt", "f[1].txt", "g[en]/a.txt"),
+    ],
     "/b/**": ["b/a.txt", "b/c/d.txt", "b/e.md"],
     "/*/a.txt": ["b/a.txt", "g[en]/a.txt"],
     "/**/c/*": ["b/c/d.txt"],
@@ -121,3 +128,35 @@ def test_links_are_followed_once(tmp_path):
     for pattern in ("corpus", "corpus/**/*.txt"):
         (file,) = find_files(tmp_path / pattern)
         assert file == InputFile(f"{tmp_path.as_posix()}/corpus/link/a.txt", 4)
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_link_hides_no_other_folder(tmp_path, scheme):
+    for name in ("v1/a.txt", "v2/b.txt", ".cache/t/x.txt"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("text")
+    (tmp_path / "latest").symlink_to("v2")
+    (tmp_path / "texts").symlink_to(".cache/t")
+    found = {
+        pattern: [file.name for file in find_files(f"{scheme}{tmp_path.as_posix()}/{pattern}")]
+        for pattern in ("v*/*.txt", "latest/*", "texts", "*")
+    }
+    assert found == {
+        "v*/*.txt": ["a.txt", "b.txt"],
+        "latest/*": ["b.txt"],
+        "texts": ["x.txt"],
+        "*": [],
+    }
+    if not scheme:
+        found = [file.path for file in find_files(tmp_path)]
+        names = ["latest/b.txt", "texts/x.txt", "v1/a.txt"]
+        assert found == [f"{tmp_path.as_posix()}/{name}" for name in names]
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error(tmp_path, monkeypatch):
+    def denied(path):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(os, "scandir", denied)
+    with pytest.raises(PermissionError, match=tmp_path.name):
+        find_files(tmp_path)
