@@ -24,8 +24,8 @@ try:
 except ImportError:  # not available on Windows
     fcntl = None  # type: ignore[assignment]
 
-# Its first line has the commands that have written into the folder, the second the last process.
-_LOCK_FILE = ".keras_bert.lock"
+# The process that writes into the folder, and the commands that have written into it
+_LOCK_FILE, _COMMANDS_FILE = ".keras_bert.lock", ".keras_bert.commands"
 # The settings of the run in the folder, to say in which of them another differs
 _SETTINGS_FILE = "settings.json"
 _CHECKSUM = "checksum"
@@ -61,7 +61,15 @@ _WRITTEN = {
     # evaluate, insight and inspect
     "report": (
         *("report.html", "scores.json", "malformed_rows.txt", "index.html", "insight.json"),
-        *("spans.html", "*.png"),
+        *("spans.html", "predictions.json", "nbest_predictions.json", "null_odds.json"),
+        *(
+            f"{figure}.png"
+            for figure in (
+                *("confusion", "calibration", "attention_*", "head_*", "layers", "attribution_*"),
+                *("counterfactuals", "swap_directions", "error_rates", "crows_pairs", "winobias"),
+                *("stereoset", "templates"),
+            )
+        ),
     ),
 }
 _locked: list[Path] = []
@@ -91,7 +99,8 @@ def locked(
     """Creates the folder and locks it against other processes.
 
     A folder may have other files, but none of a name that the command writes, unless the command
-    has written into the folder before.
+    has written into the folder before: it has noted that there, or there are its settings and a
+    result.
 
     The lock is the operating system's, and is released when the process ends for any reason. On
     systems without such locks (Windows), the folder is not locked.
@@ -110,10 +119,9 @@ def locked(
         OSError: If the folder cannot be created or written to.
     """
     path = Path(output_dir)
-    commands = _commands(path)
-    if command and (once or command not in commands):
+    owners = _owners(path)
+    if command and (once or not (command in owners or _has_run_of(path, settings))):
         _check_free(path, command, f"--{flag}")
-    commands = tuple(dict.fromkeys((*commands, *filter(None, [command]))))
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = open(  # noqa: SIM115
@@ -123,7 +131,10 @@ def locked(
         reason = f"{error.filename} is a file" if path.is_file() else error.strerror
         raise OSError(f"--{flag}={path} cannot be written to: {reason}") from error
     with lock:
-        _lock(lock, path, f"--{flag}", commands)
+        _lock(lock, path, f"--{flag}")
+        if command and command not in owners:
+            with atomic.atomic_path(path / _COMMANDS_FILE, sync=True) as temporary:
+                temporary.write_text(" ".join((*owners, command)), "utf-8")
         for folder in (path, *path.glob("seed_*")):
             atomic.remove_abandoned(folder)
         _locked.append(path)
@@ -152,11 +163,12 @@ def check_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
 
     Raises:
         OtherSettingsError: If another option differs.
+        ValueError: If the settings of the run cannot be read.
     """
     file = folder / _SETTINGS_FILE
     if not (file.is_file() and _has_results(folder)):
         return
-    before, now = json.loads(file.read_text(encoding="utf-8")), json.loads(json.dumps(settings))
+    before, now = _read_settings(file), json.loads(json.dumps(settings))
     names = [name for name in now if None not in (before.get(name), now[name])]
     if any(before[name] != now[name] for name in names if name not in ("seed", "num_seeds")):
         raise OtherSettingsError(
@@ -167,7 +179,7 @@ def check_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
 
 def is_own(name: str, command: str) -> bool:
     """Returns whether a command may write, replace and remove a file or folder of a name."""
-    names = (*_WRITTEN[command], _LOCK_FILE, _SETTINGS_FILE)
+    names = (*_WRITTEN[command], _LOCK_FILE, _COMMANDS_FILE, _SETTINGS_FILE)
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in names)
 
 
@@ -179,20 +191,44 @@ def claim_report_folders(config: Any) -> None:
                 pass
 
 
-def _commands(folder: Path) -> tuple[str, ...]:
-    """Returns the commands that have written into a folder."""
+def _owners(folder: Path) -> tuple[str, ...]:
+    """Returns the commands that have noted that they write into a folder."""
     try:
-        content = (folder / _LOCK_FILE).read_text("utf-8", "surrogateescape")
+        return tuple((folder / _COMMANDS_FILE).read_text("utf-8", "replace").split())
     except OSError:
         return ()
-    return tuple(content.partition("\n")[0].split())
+
+
+def _has_run_of(folder: Path, settings: Mapping[str, Any] | None) -> bool:
+    """Returns whether a folder has results, and settings of the same names."""
+    try:
+        before = _read_settings(folder / _SETTINGS_FILE)
+    except (OSError, ValueError):
+        return False
+    names = (settings or {}).keys()
+    return bool(names) and before.keys() == names and _has_results(folder)
+
+
+def _read_settings(file: Path) -> dict[str, Any]:
+    """Reads the settings of a run.
+
+    Raises:
+        ValueError: If they are no JSON object.
+    """
+    try:
+        settings = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        settings = None
+    if not isinstance(settings, dict):
+        raise ValueError(f"{file} must be a JSON object, as it was written. Remove it to go on")
+    return settings
 
 
 def _check_free(folder: Path, command: str, flag: str) -> None:
     """Raises an error if a folder has a file of a name that a command writes."""
     names = os.listdir(folder) if folder.is_dir() else ()
     for name in sorted(names):
-        if is_own(name, command) and name != _LOCK_FILE:
+        if is_own(name, command) and name not in (_LOCK_FILE, _COMMANDS_FILE):
             raise FileExistsError(
                 f"{flag} must have no file that this command may not replace. Received: "
                 f"{folder}, which has {name}. Choose another {flag}, or move that file"
@@ -201,7 +237,7 @@ def _check_free(folder: Path, command: str, flag: str) -> None:
 
 def _differences(file: Path, settings: Mapping[str, Any]) -> str:
     """Describes in which options a run differs from that whose options a file has."""
-    before = json.loads(file.read_text(encoding="utf-8"))
+    before = _read_settings(file)
     now = json.loads(json.dumps(settings))
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     if not names:
@@ -269,14 +305,14 @@ def check_pairs(models: Sequence[Path], text_pair: str) -> None:
         )
 
 
-def _lock(file: IO[str], folder: Path, flag: str, commands: Sequence[str]) -> None:
+def _lock(file: IO[str], folder: Path, flag: str) -> None:
     """Locks the file for this process, not for its children, and writes its id there."""
     try:
         if fcntl is not None:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         file.seek(0)
-        process = (*file.read().splitlines(), "")[1]
+        process = file.read().strip()
         raise FolderInUseError(
             f"{flag}={folder} is in use by {process or 'another process'}: wait until it ends, or "
             "choose another folder"
@@ -286,10 +322,7 @@ def _lock(file: IO[str], folder: Path, flag: str, commands: Sequence[str]) -> No
     file.truncate(0)
     now = datetime.datetime.now().isoformat(" ", "seconds")
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    file.write(
-        f"{' '.join(commands)}\n"
-        f"process {os.getpid()} on {platform.node()}, since {now} ({command})\n"
-    )
+    file.write(f"process {os.getpid()} on {platform.node()}, since {now} ({command})\n")
     file.flush()
 
 

@@ -30,3 +30,39 @@ def test_models_of_pairs_need_a_second_column(tmp_path):
         output_folder.check_pairs(models, "")
     output_folder.check_pairs(models, "text_pair")
     output_folder.check_pairs(models[1:], "")
+
+
+def test_a_run_is_resumed_without_hidden_files(tmp_path):
+    settings = {"seed": 1, "epochs": 2}
+
+    def start(**settings):
+        with output_folder.locked(tmp_path, settings, command="finetune"):
+            (tmp_path / "seed_1" / "checkpoints" / "step_000000010").mkdir(
+                parents=True, exist_ok=True
+            )
+
+    start(**settings)
+    for changed in (
+        lambda: (tmp_path / ".keras_bert.lock").write_text(""),
+        lambda: [path.unlink() for path in tmp_path.glob(".keras*")],
+    ):
+        changed()
+        start(**settings | {"seed": 2})
+    for path in tmp_path.glob(".keras*"):
+        path.unlink()
+    with pytest.raises(FileExistsError, match=r"has seed_1\."):
+        start(steps=3)
+    (tmp_path / "settings.json").write_text("[")
+    with pytest.raises(FileExistsError, match=r"has seed_1\."):
+        start(**settings)
+    with pytest.raises(ValueError, match=r"settings\.json must be a JSON object"):
+        output_folder.check_same_settings(tmp_path, settings)
+
+
+def test_reports_own_only_their_figures(tmp_path):
+    for name in ("curves.png", "cat.png", "scores.md"):
+        (tmp_path / name).touch()
+    with output_folder.locked(tmp_path, command="report", flag="report_dir"):
+        pass
+    names = ("null_odds.json", "predictions.json", "head_next.png", "confusion.png")
+    assert all(output_folder.is_own(name, "report") for name in names)
