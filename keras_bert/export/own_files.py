@@ -3,27 +3,32 @@
 
 from __future__ import annotations
 
-import fnmatch
+import contextlib
 import mmap
 import os
+import re
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
-from keras_bert.export.description import DESCRIPTION_FILE, METADATA_NAME, PACKED_FILE
+from keras_bert.export.description import (
+    DESCRIPTION_FILE,
+    METADATA_NAME,
+    PACKED_FILE,
+    TOKENIZER_FILE,
+)
 from keras_bert.export.options import FORMATS
 
-# The files of an exported SavedModel
+# The files and folders of an exported SavedModel
 _FILES = (
-    "saved_model.pb",
-    "fingerprint.pb",
-    "batching_params.pbtxt",
-    "variables",
-    "variables/variables.*",
-    "assets",
-    "assets/*",
-    "assets.extra",
-    "assets.extra/*",
+    *map(re.escape, ("saved_model.pb", "fingerprint.pb", "batching_params.pbtxt", "assets")),
+    *map(re.escape, ("assets.extra", DESCRIPTION_FILE, TOKENIZER_FILE)),
+    r"assets\.extra/tf_serving_warmup_requests",
+    r"variables(/variables\.(index|data-\d+-of-\d+))?",
 )
+# A property's key in ONNX' serialized form, and the tag of the value behind it
+_ONNX_KEY = b"\n" + bytes([len(METADATA_NAME)]) + METADATA_NAME.encode() + b"\x12"
 
 
 def check_replaceable(paths: Sequence[Path], format: str) -> None:
@@ -37,12 +42,8 @@ def check_replaceable(paths: Sequence[Path], format: str) -> None:
     main = paths[0]
     if main.is_dir():
         files = {path.relative_to(main).as_posix(): path for path in main.rglob("*")}
-        own = _FILES if DESCRIPTION_FILE in files else ()
-        foreign = [
-            path
-            for name, path in files.items()
-            if not any(fnmatch.fnmatchcase(name, pattern) for pattern in own)
-        ]
+        own = "|".join(_FILES) if DESCRIPTION_FILE in files else ""
+        foreign = [path for name, path in files.items() if not re.fullmatch(own, name)]
     else:
         is_export = FORMATS[format].suffixes[0] and _has_mark(main)
         foreign = [] if is_export else [path for path in paths if os.path.lexists(path)]
@@ -57,9 +58,16 @@ def _has_mark(path: Path) -> bool:
     """Returns whether a file has the description of an export."""
     if not path.is_file() or not path.stat().st_size:
         return False
-    mark = PACKED_FILE if path.suffix == ".tflite" else METADATA_NAME
+    if path.suffix == ".tflite":
+        with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+            return PACKED_FILE in archive.namelist()
+        return False
+    if path.suffix == ".xml":
+        with contextlib.suppress(ElementTree.ParseError):
+            return ElementTree.parse(path).find(f"rt_info/{METADATA_NAME}") is not None
+        return False
     with (
         open(path, "rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
     ):
-        return content.rfind(mark.encode()) >= 0
+        return content.rfind(_ONNX_KEY) >= 0

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import shutil
+import zipfile
+
 import pytest
 
 from keras_bert.export.description import DESCRIPTION_FILE
@@ -21,6 +24,14 @@ def test_only_exports_are_replaced(tmp_path):
     save_export(tmp_path / "noted")
     (tmp_path / "noted" / "notes.txt").touch()
     (tmp_path / "saved_model.pb").touch()
+    inner = ["assets/a/cat.jpg", "assets/a.txt", "assets.extra/a", "variables/variables.backup.txt"]
+    for name in inner:
+        folder = tmp_path / name.replace("/", "_")
+        save_export(folder)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+        with pytest.raises(FileExistsError, match="export did not write"):
+            check_replaceable([folder], "tf_saved_model")
     for foreign in (tmp_path, tmp_path / "models", tmp_path / "noted", tmp_path / "saved_model.pb"):
         with pytest.raises(FileExistsError, match="export did not write"):
             check_replaceable([foreign], "tf_saved_model")
@@ -28,8 +39,21 @@ def test_only_exports_are_replaced(tmp_path):
         check_replaceable([path], "tf_saved_model")
     (tmp_path / "x.bin").touch()
     (tmp_path / "model.keras").write_text("keras_bert")
-    for names, format in ((["x.xml", "x.bin"], "openvino"), (["model.keras"], "tf_saved_model")):
+    (tmp_path / "x.xml").write_text("<net>made with keras_bert: task.json <keras_bert/></net>")
+    shutil.copy(tmp_path / "x.xml", tmp_path / "x.onnx")
+    shutil.copy(tmp_path / "x.xml", tmp_path / "x.tflite")
+    for names, format in (
+        (["x.xml", "x.bin"], "openvino"),
+        (["model.keras"], "tf_saved_model"),
+        (["x.onnx"], "onnx"),
+        (["x.tflite"], "litert"),
+    ):
         with pytest.raises(FileExistsError, match=f"export did not write .*{names[-1]}"):
             check_replaceable([tmp_path / name for name in names], format)
-    (tmp_path / "x.xml").write_text("<net><keras_bert/></net>")
+    (tmp_path / "x.xml").write_text("<net><rt_info><keras_bert value=''/></rt_info></net>")
     check_replaceable([tmp_path / "x.xml", tmp_path / "x.bin"], "openvino")
+    with zipfile.ZipFile(tmp_path / "x.tflite", "a") as archive:
+        archive.writestr("task.json", "{}")
+    check_replaceable([tmp_path / "x.tflite"], "litert")
+    (tmp_path / "x.onnx").write_bytes(b"\x08\x08r\x0e\n\nkeras_bert\x12\x02{}")
+    check_replaceable([tmp_path / "x.onnx"], "onnx")
