@@ -169,7 +169,7 @@ def export(config: ExportConfig) -> str:
 
 def _hugging_face(task: Any, config: ExportConfig, model: Path) -> str:
     """Writes or uploads a folder in the Hugging Face format."""
-    from keras_bert.checkpoints.model_card import CARD_FILE, CARD_TAG
+    from keras_bert.checkpoints.model_card import CARD_FILE
 
     results = Path(config.results) if config.results else output_folder.results_file(model)
     if results and not results.is_file():
@@ -178,14 +178,8 @@ def _hugging_face(task: Any, config: ExportConfig, model: Path) -> str:
     if config.push_to:
         return f"uploaded {task.push_to_hub(config.push_to, **card)}"
     folder = Path(config.output)
-    text = (folder / CARD_FILE).read_text("utf-8") if (folder / CARD_FILE).is_file() else ""
-    if folder.exists() and CARD_TAG not in text and any(folder.iterdir()):
-        raise FileExistsError(
-            f"--output must be a folder that export wrote, with its {CARD_FILE}, to be replaced. "
-            f"Received: {folder}"
-        )
     task.save_hugging_face(folder, **card)
-    return f"export   {folder}\ncard     {folder / 'README.md'}"
+    return f"export   {folder}\ncard     {folder / CARD_FILE}"
 
 
 def _check(config: ExportConfig, files: Sequence[Path]) -> str:
@@ -261,11 +255,29 @@ def _check_destinations(config: ExportConfig, format: str) -> None:
             )
     suffixes = FORMATS[format].suffixes[1:] if format in FORMATS else ()
     files = [output, *map(output.with_suffix, suffixes)] if config.output else []
+    if format in FORMATS:
+        check_replaceable(files, format)
+    elif files:
+        _check_has_card(output)
     existing = [file for file in files if os.path.lexists(file)]
     if existing and not config.overwrite:
         raise FileExistsError(f"{existing[0]} exists; --overwrite replaces it")
-    if format in FORMATS:
-        check_replaceable(files, format)
+
+
+def _check_has_card(folder: Path) -> None:
+    """Checks that a folder, if it is not empty, has the card of an export, by its tag."""
+    program.import_quietly()
+    from keras_bert.checkpoints.model_card import CARD_FILE, CARD_TAG
+
+    file = folder / CARD_FILE
+    text = file.read_text("utf-8", "replace") if file.is_file() else ""
+    front_matter = text.split("---\n")[1].splitlines() if text.startswith("---\n") else ()
+    is_empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if not is_empty and f"- {CARD_TAG}" not in map(str.strip, front_matter):
+        raise FileExistsError(
+            f"--output must be a folder that export wrote, with its {CARD_FILE}, to be replaced. "
+            f"Received: {folder}"
+        )
 
 
 def calibration_texts(config: ExportConfig) -> list[str] | list[tuple[str, str]] | None:
