@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import platform
@@ -25,6 +26,9 @@ except ImportError:  # not available on Windows
 _LOCK_FILE = ".process"
 # Arguments of Linux' renameat2: paths are relative to the working directory; names are exchanged.
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+# Paths of files that this process has open
+_STANDARD = {"/dev/stdout": "1", "/dev/stderr": "2"}
+_DESCRIPTORS = (Path("/dev/fd"), Path("/proc/self/fd"))
 
 
 @contextlib.contextmanager
@@ -107,7 +111,7 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator
     A link stays, and the file that it points to is replaced. A new file has the permissions of the
     one that it replaces. A file that cannot be replaced is overwritten: one that is mounted, as in
     a container, or one in a folder that is not writable. A device or a named pipe is written to
-    directly.
+    directly. To an open file, such as `/dev/stdout`, the content is added at the end.
 
     Args:
         path: Path of a file, which is replaced if it exists; or of a folder, which must be empty or
@@ -138,8 +142,11 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator
         return
     target = Path(os.path.realpath(given)) if given.is_symlink() else given
     check_parent_exists(target)
-    is_mounted_alone = target.is_file() and not os.access(target.parent, os.W_OK)
-    parent = tempfile.gettempdir() if is_mounted_alone else target.parent
+    is_alone = target.is_file() and not os.access(target.parent, os.W_OK)
+    if (is_alone or os.path.ismount(target)) and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(given))
+    descriptor = _STANDARD.get(str(given), given.name if given.parent in _DESCRIPTORS else "")
+    parent = tempfile.gettempdir() if is_alone or descriptor else target.parent
     # Several may write the same file: the last one wins.
     with scratch_folder(parent, given.name) as folder:
         temporary = folder / given.name
@@ -155,6 +162,13 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator
                 _sync(content)
         if os.name == "nt" and temporary.is_dir() and target.is_dir():
             target.rmdir()  # Windows does not replace a folder, even an empty one.
+        if descriptor:
+            with (
+                open(temporary, "rb") as source,
+                open(int(descriptor), "wb", closefd=False) as file,
+            ):
+                shutil.copyfileobj(source, file)
+            return
         _replace(temporary, target)
         if sync:
             _sync(target.parent)
@@ -169,7 +183,8 @@ def _replace(new: Path, target: Path) -> None:
     with contextlib.suppress(OSError):  # Only root may give a file to its owner.
         if hasattr(os, "chown"):
             os.chown(new, before.st_uid, before.st_gid)
-    os.chmod(new, stat.S_IMODE(before.st_mode))
+    with contextlib.suppress(OSError):  # a file system without permissions
+        os.chmod(new, stat.S_IMODE(before.st_mode))
     try:
         os.replace(new, target)
     except OSError:
@@ -182,22 +197,27 @@ def exchange(first: Path, second: Path) -> None:
     """Exchanges the names of two files or folders of one disk.
 
     On Linux this is one step: whenever a process is killed, both exist, each with one of the names.
-    Elsewhere, and on file systems without this operation, `second` has the name `.NAME.replaced`
-    in between, which nothing removes.
+    Elsewhere, and on file systems without this operation, `second` is in a hidden folder
+    `.NAME.*.replaced` in between, which nothing removes if the process is killed.
 
     Raises:
         OSError: If they cannot be renamed; both keep their names.
     """
     if _exchanged(first, second):
         return
-    kept = second.with_name(f".{second.name}.replaced")
-    os.rename(second, kept)
+    folder = tempfile.mkdtemp(".replaced", f".{second.name[:50]}.", second.parent)
+    kept = Path(folder, second.name)
     try:
-        os.rename(first, second)
-    except BaseException:
-        os.rename(kept, second)
-        raise
-    os.rename(kept, first)
+        os.rename(second, kept)
+        try:
+            os.rename(first, second)
+        except BaseException:
+            os.rename(kept, second)
+            raise
+        os.rename(kept, first)
+    finally:
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
 
 
 def _exchanged(first: Path, second: Path) -> bool:

@@ -125,6 +125,9 @@ def test_special_files_stay_what_they_are(tmp_path):
     assert target.stat().st_mode & 0o777 == 0o600
     atomic_text(Path("/dev/null"), "nothing")
     assert Path("/dev/null").is_char_device()
+    with open(target, "ab") as appended:
+        atomic.write_text(f"/dev/fd/{appended.fileno()}", "er")
+    assert target.read_text() == "newer"
     assert {path.name for path in tmp_path.iterdir()} == {"fifo", "link", "target"}
 
 
@@ -145,6 +148,13 @@ def test_a_mounted_file_is_overwritten(tmp_path, monkeypatch):
             patched.setattr(os, "replace", busy)
         patched.undo()
     assert (tmp_path / "mounted").read_text() == "new"
+    (tmp_path / "mounted").chmod(0o400)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with (
+        pytest.raises(PermissionError, match="mounted"),
+        atomic.atomic_path(tmp_path / "mounted"),
+    ):
+        raise AssertionError("found only after the work")
 
 
 @pytest.mark.parametrize("is_native", [True, False])
@@ -153,9 +163,11 @@ def test_exchange_keeps_both(tmp_path, monkeypatch, is_native):
         monkeypatch.setattr(atomic, "_exchanged", lambda *names: False)
     (tmp_path / "new").write_text("a file")
     (tmp_path / "old" / "inner").mkdir(parents=True)
+    (tmp_path / ".old.replaced").mkdir()  # of a killed process
     atomic.exchange(tmp_path / "new", tmp_path / "old")
     assert (tmp_path / "old").read_text() == "a file"
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["inner", "new", "old"]
+    names = [".old.replaced", "inner", "new", "old"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == names
     with pytest.raises(OSError, match="none"):
         atomic.exchange(tmp_path / "none", tmp_path / "old")
     assert (tmp_path / "old").read_text() == "a file"

@@ -480,7 +480,7 @@ def find_cut_rows(model: Any) -> Any:
 
 @contextlib.contextmanager
 def _opened_output(name: str) -> Iterator[IO[str]]:
-    if name in ("-", "/dev/stdout"):  # To open the latter would truncate a file behind it.
+    if name == "-":
         yield sys.stdout
         return
     with atomic_path(name) as temporary, open(temporary, "w", encoding="utf-8") as file:
