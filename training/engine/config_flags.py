@@ -16,6 +16,12 @@ from absl import flags
 from .. import recipes
 from .options import ProgramConfig
 
+# Flags whose values, or parts of them, are the user's texts, such as names of columns, not paths
+_TEXTS = {
+    *("text", "text_pair", "label", "separator", "field", "fields", "class_names", "label_map"),
+    *("skip_labels", "subjects"),
+}
+
 # absl attributes the flags to the program that calls `define_flags`, so that `--help` shows them.
 flags.disclaim_key_flags()
 
@@ -83,22 +89,22 @@ def _flags_of(config: Any) -> dict[str, tuple[Any, Any, str]]:
 def given_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, Any]:
     """Returns the values of the flags that are on the command line, without defaults.
 
-    `~` is replaced by the home folder, which shells do not do in `--flag=~/file`. The values are
-    not validated here, since they may be valid only together with a recipe.
+    `~` in paths is replaced by the home folder, which shells do not do in `--flag=~/file`. The
+    values are not validated here, since they may be valid only together with a recipe.
     """
     values = {name: flag_values[name] for name in _flags_of(config_class)}
     return {
-        name: tuple(map(_in_home, flag.value))
-        if isinstance(flag.value, list)
-        else _in_home(flag.value)
+        name: _in_home(name, flag.value)
         for name, flag in values.items()
         if not flag.using_default_value
     }
 
 
-def _in_home(value: Any) -> Any:
+def _in_home(name: str, value: Any) -> Any:
     """Expands `~` at the beginning of each path: in a list by commas, and after `name=`."""
-    if not isinstance(value, str):
+    if isinstance(value, list):
+        return tuple(_in_home(name, item) for item in value)
+    if name in _TEXTS or not isinstance(value, str):
         return value
     return re.sub(r"(?<![^,=])~[^/\\,=]*", lambda match: os.path.expanduser(match[0]), value)
 

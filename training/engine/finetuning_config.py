@@ -99,7 +99,7 @@ class FineTuningConfig(ProgramConfig):
         super().__post_init__()
         names = (getattr(self, "train_file", ""), getattr(self, "task", ""), self.data_dir)
         if not self.output_dir and (name := next(filter(None, names), "")):
-            folder = f"runs/{Path(name).resolve().name.partition('.')[0]}"
+            folder = f"runs/{Path(name).resolve().name.strip('.').partition('.')[0] or 'run'}"
             object.__setattr__(self, "output_dir", folder)
         if self.batch_size % self.accumulation:
             raise ValueError(

@@ -106,8 +106,10 @@ def test_home_is_expanded_in_paths(monkeypatch):
     values = flags.FlagValues()
     define_flags(PretrainConfig, values)
     values(["pretrain", "--input_files=~/a.txt,b~c.txt", "--output_dir=~", "--model=x=~/m,~/n"])
+    values(["pretrain", "--field=~"])
     assert given_flags(PretrainConfig, values) == {
         "input_files": ("/home/me/a.txt", "b~c.txt"),
         "output_dir": "/home/me",
         "model": "x=/home/me/m,/home/me/n",
+        "field": "~",
     }

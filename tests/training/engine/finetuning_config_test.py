@@ -54,6 +54,14 @@ def test_only_what_was_not_given_is_chosen(tmp_path, caplog):
     assert finetuning_config.complete(with_values, 800, "nowhere") is with_values
 
 
+@pytest.mark.parametrize(
+    ("name", "folder"), [("a/.train.csv", "train"), ("b.tsv.gz", "b"), ("/", "run")]
+)
+def test_output_dir_has_the_data_s_name(name, folder):
+    field = "data_dir" if name == "/" else "train_file"
+    assert FinetuneConfig.from_flags(**{field: name}).output_dir == f"runs/{folder}"
+
+
 TASKS = [
     (FinetuneConfig, 32, 20, lambda backbone: TextClassifier(backbone, num_classes=2)),
     (TaggingConfig, 32, 20, lambda backbone: TokenClassifier(backbone, num_classes=2)),
