@@ -62,7 +62,7 @@ def test_an_export_is_not_overwritten_unasked(exported):
 def test_overwrites_and_warns_of_no_version_number(classifier, tmp_path, monkeypatch):
     folder = tmp_path / "model"
     (folder / "assets.extra").mkdir(parents=True)
-    for name in ("task.json", "old"):
+    for name in ("task.json", "tf_serving_warmup_requests"):
         (folder / "assets.extra" / name).touch()
     monkeypatch.setitem(sys.modules, "tensorflow_serving", None)
     with pytest.raises(ExportError, match="pip install tensorflow-serving-api"):

@@ -124,11 +124,10 @@ def test_errors_name_the_flags(config, tmp_path):
             export(dataclasses.replace(config, **asked))
 
     refused(FileExistsError, r"no export that can be replaced: .*taken\.bin", "taken.xml")
-    (tmp_path / "taken.bin").unlink()
-    refused(FileExistsError, r"no export that can be replaced: .*taken\.xml", "taken.xml")
     (tmp_path / "taken.xml").write_text("<net><rt_info><keras_bert/></rt_info></net>")
     refused(FileExistsError, r"taken\.xml exists; --overwrite replaces it", "taken.xml")
     (tmp_path / "taken.xml").unlink()
+    refused(FileExistsError, r"no export that can be replaced: .*taken\.bin", "taken.xml")
     refused(ValueError, "in openvino needs --calibration_file", "x.xml", dtype="int8")
     refused(
         ValueError,
