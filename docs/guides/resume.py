@@ -56,7 +56,8 @@ keras_bert.MaskedLM(keras_bert.Backbone(config), preprocessor).save_to_preset("e
 
 # %%
 COMMAND = """finetune --train_file=colors.csv --preset=encoder --sequence_length=16
-    --learning_rate=1e-3 --epochs=3 --checkpoint_seconds=0 --noexport"""
+    --learning_rate=1e-3 --epochs=3 --checkpoint_seconds=0 --precision=float32
+    --noexport"""
 
 
 def checkpoint_names(output_dir):
@@ -81,7 +82,9 @@ print("exit status", finetune("runs/killed", kill=True))
 print("checkpoints", *checkpoint_names("runs/killed"))
 
 # %% [markdown]
-# `--checkpoint_seconds=0` writes a checkpoint after every batch; the default is one every three minutes.
+# `--checkpoint_seconds=0` writes a checkpoint after every batch; the default is one every three minutes. `--precision=float32` is for the
+# comparison below: by default, each run measures [which precision is faster](devices.md#mixed-precision) when it begins, and keeps to it when
+# it resumes.
 #
 # ## The same command again
 

@@ -19,8 +19,9 @@ from ..costs import model_flops
 AUTO = "auto"
 # Of the choice, in the folder of a run
 FILE = "precision.json"
-# Below it, conversions between the dtypes take what the products gain.
-_LEAST_SPEEDUP = 1.1
+# Below it, conversions between the dtypes take most of what the products gain, and other programs
+# could decide it: two runs of one command should compute alike.
+_LEAST_SPEEDUP = 1.5
 
 
 def resolve(name: str, folder: str | os.PathLike[str] | None = None) -> str:

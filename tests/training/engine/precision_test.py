@@ -12,7 +12,7 @@ from training.engine import precision
     [
         (True, None, "mixed_bfloat16"),
         (False, 1.6, "mixed_bfloat16"),
-        (False, 1.05, "float32"),
+        (False, 1.4, "float32"),
         (False, 0.6, "float32"),
     ],
 )
