@@ -26,7 +26,6 @@ import asyncio
 import dataclasses
 import errno
 import functools
-import glob
 import ipaddress
 import os
 import re
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
 _PORTS = 1 << 16
 # A name, which may have slashes as in sentence-transformers/all-MiniLM-L6-v2, and a model's path
-_NAMED = re.compile(r"([^/.~\\=][^\\=]*)=(.*)", re.DOTALL)
+_NAMED = re.compile(r"(?![A-Za-z]:[/\\])([^/.~\\=][^\\=]*)=(.*)", re.DOTALL)
 _LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
 # Batch size of a task on JAX, which compiles each number of rows before the server is ready
 _JAX_BATCH_SIZE = 8
@@ -157,8 +156,7 @@ def named_models(model: str) -> dict[str, str]:
     name = example_request.DEFAULT_NAME
     for part in [model] if Path(model).exists() else model.split(","):
         match = _NAMED.fullmatch(part)
-        # (With wildcards, `runs/lr=*/model.keras` is a path, too.)
-        if match is None or Path(part).exists() or glob.glob(part):  # a member of an ensemble
+        if match is None or _is_path(part, match[2]):  # a member of an ensemble
             paths[name] = f"{paths[name]},{part}" if name in paths else part
             continue
         name, path = match.groups()
@@ -167,6 +165,13 @@ def named_models(model: str) -> dict[str, str]:
             raise ValueError(f"--model has the name {name!r}, expected one without : ? # %, once")
         paths[name] = path
     return paths
+
+
+def _is_path(part: str, right: str) -> bool:
+    """Returns whether all of `runs/lr=1/model.keras` is a path, if perhaps a mistyped one."""
+    if saved_models.exists(part):
+        return True
+    return Path(part.split("/")[0]).is_dir() and not saved_models.exists(right)
 
 
 def load(config: ServeConfig) -> ModelServer:

@@ -249,6 +249,10 @@ def test_names_may_have_slashes_and_paths_equals_signs(tmp_path, monkeypatch):
         f"org/a={wildcards},b={files}": {"org/a": wildcards, "b": files},
         "/missing/lr=1/a.keras": {"model": "/missing/lr=1/a.keras"},
         "감성/1=../a=b.keras": {"감성/1": "../a=b.keras"},
+        # A folder may have the first name, of a mistyped path or not.
+        "runs/lr=0.1/seed_1/model.keras": {"model": "runs/lr=0.1/seed_1/model.keras"},
+        "runs/a=runs/lr=1/model.keras": {"runs/a": "runs/lr=1/model.keras"},
+        "C:/m=1/x.keras": {"model": "C:/m=1/x.keras"},
     }.items():
         assert named_models(model) == expected
 

@@ -22,6 +22,7 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
+from keras_bert.export.own_files import check_replaceable
 from keras_bert.intervals import mean_and_interval
 from keras_bert.ops.lazy_tensorflow import set_random_seed
 from keras_bert.optimizers import AdamW
@@ -320,8 +321,11 @@ def train(
     """Trains with one seed, saves the best epoch's model, and returns the results.
 
     Raises:
+        FileExistsError: If the export would replace a file of somebody else.
         NotFiniteError: If the training diverges.
     """
+    if job.config.export:
+        check_replaceable([Path(job.config.output_dir, "export", "1")], "tf_saved_model")
     with devices.shared_by(job.config.compute.devices) as scope:
         set_random_seed(seed_run.seed)
         with scope():

@@ -269,12 +269,13 @@ def _has_results(folder: Path) -> bool:
 def results_file(model: str | os.PathLike[str]) -> Path | None:
     """Returns the results of the run that a model belongs to; `None` if there are none.
 
-    They are in the folder above that of the seed, or above that of the exports.
+    They are beside it, or in the folder above that of the seed or of the exports.
     """
     folder = Path(model).absolute().parent
     is_of_run = folder.name == "export" or folder.name.startswith("seed_")
-    path = folder.parent / "results.json"
-    return path if is_of_run and path.is_file() else None
+    folders = (folder, folder.parent) if is_of_run else (folder,)
+    paths = (folder / "results.json" for folder in folders)
+    return next((path for path in paths if path.is_file()), None)
 
 
 def results_of(model: str | os.PathLike[str]) -> dict[str, Any]:

@@ -32,16 +32,22 @@ def model_files(model: str, *, exported: bool = False) -> list[Path]:
     names = [model] if Path(model).exists() else model.split(",")
     files = []
     for name in names:
-        has_wildcards = not Path(name).exists() and any(mark in name for mark in _WILDCARDS)
-        paths = _matching(name) if has_wildcards else [name]
+        paths = _named_by(name)
         if not paths:
             raise FileNotFoundError(f"--model={name} matches no file, expected .keras files")
         files += paths
     return [check_model(file, exported=exported and len(files) == 1) for file in files]
 
 
-def _matching(pattern: str) -> list[str]:
-    """Returns the files that match a pattern, and the exports whose folders match it."""
+def exists(path: str) -> bool:
+    """Returns whether a path exists, or something matches its wildcards."""
+    return any(map(os.path.exists, _named_by(path)))
+
+
+def _named_by(pattern: str) -> list[str]:
+    """Returns a path; of wildcards, the files that match, and the exports whose folders do."""
+    if Path(pattern).exists() or not any(mark in pattern for mark in _WILDCARDS):
+        return [pattern]
     exports = [os.path.dirname(file.path) for file in find_files(f"{pattern}/saved_model.pb")]
     return [file.path for file in find_files(pattern)] + exports
 

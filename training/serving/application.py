@@ -63,7 +63,7 @@ def _reason_against_page(scope: Scope, is_local: bool) -> str:
     """
     headers = Headers(scope=scope)
     host, origin = headers.get("host", ""), headers.get("origin")
-    if origin is not None and origin.rpartition("//")[2].lower() != host.lower():
+    if origin is not None and _site(origin.rpartition("//")[2]) != _site(host):
         return f"the request is from a page of {origin[:200]}; expected none of another site"
     if is_local and host and not _is_local(host):
         return (
@@ -73,11 +73,33 @@ def _reason_against_page(scope: Scope, is_local: bool) -> str:
     return ""
 
 
-def _is_local(host: str) -> bool:
-    """Returns whether a host, with or without its port, is localhost or an IP address."""
+def _site(host: str) -> tuple[str, int | None]:
+    """Returns the name and the port of a host, empty if malformed; of this machine `localhost`."""
     try:
-        name = urllib.parse.urlsplit(f"//{host}").hostname or ""
-        return name.rpartition(".")[2] == "localhost" or bool(ipaddress.ip_address(name))
+        parts = urllib.parse.urlsplit(f"//{host}")
+        name = (parts.hostname or "").removesuffix(".")
+        return ("localhost" if _is_loopback(name) else name), parts.port
+    except ValueError:
+        return "", None
+
+
+def _is_loopback(name: str) -> bool:
+    if name.rpartition(".")[2] == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_local(host: str) -> bool:
+    """Returns whether a host, with or without its port, cannot be the name of a page's site."""
+    name, _ = _site(host)
+    # The latter is what containers call the machine that runs them.
+    if name == "localhost" or name.endswith(".docker.internal"):
+        return True
+    try:
+        return bool(ipaddress.ip_address(name))
     except ValueError:
         return False
 

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The learning rate schedule is as long as the run."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from keras_bert import TextClassifier
 from tests.small_tasks import make_task
 from training.costs.energy import Energy
+from training.engine import finetuning
 from training.engine.finetuning import DevEvaluation, compile_task
 from training.engine.finetuning_config import FineTuningConfig
 
@@ -51,3 +54,12 @@ def test_energy_is_known_only_if_all_of_it_was_metered():
         resumed = DevEvaluation(None, None, after)
         resumed.restore(DevEvaluation(None, None, before).state())
         assert resumed.metered() is None
+
+
+def test_a_file_in_the_export_is_found_before_training(tmp_path):
+    note = tmp_path / "export" / "1" / "note.txt"
+    note.parent.mkdir(parents=True)
+    note.touch()
+    job = SimpleNamespace(config=SimpleNamespace(export=True, output_dir=str(tmp_path)))
+    with pytest.raises(FileExistsError, match=r"export did not write .*note\.txt"):
+        finetuning.train(job, None)

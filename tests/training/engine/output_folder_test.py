@@ -18,8 +18,9 @@ def test_results_are_found_from_any_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(model.parent)
     for path in (model, Path("model.keras"), Path("../export/1")):
         assert output_folder.results_of(path) == {"pairs": True}
-    # Another run's, and those of no run
-    assert output_folder.results_file(tmp_path / "run" / "model.keras") is None
+    # Beside it, as after a ranking
+    assert output_folder.results_of(tmp_path / "run" / "model.keras") == {"pairs": True}
+    # Those of no run
     assert output_folder.results_file(tmp_path / "copies" / "model.keras") is None
 
 

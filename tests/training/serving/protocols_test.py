@@ -194,6 +194,13 @@ def test_errors_have_the_format_of_the_address(server, path, error):
         ({"Host": "evil.example"}, 403),
         ({"Host": "127.0.0.1.evil.example"}, 403),
         ({"Host": "[::1"}, 403),
+        ({"Origin": "http://localhost:1", "Host": "127.0.0.1:8501"}, 403),
+        ({"Origin": "http://10.0.0.1:8501", "Host": "127.0.0.1:8501"}, 403),
+        ({"Origin": "http://localhost:x", "Host": "localhost:x"}, 403),
+        ({"Host": "docker.internal.evil.example"}, 403),
+        ({"Host": "host.docker.internal:8501"}, 200),
+        ({"Host": "localhost."}, 200),
+        ({"Origin": "http://localhost:8501", "Host": "127.0.0.1:8501"}, 200),
         ({"Content-Type": "application/x-www-form-urlencoded"}, 200),  # as curl -d
         ({"Origin": "http://LOCALHOST:8501", "Host": "localhost:8501"}, 200),
         ({"Host": "[::1]:8501"}, 200),
