@@ -177,7 +177,7 @@ class ClassificationMetric(keras.metrics.Metric):
     def update_state(
         self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> None:
-        num_classes = y_pred.shape[-1]
+        num_classes = ops.shape(y_pred)[-1]
         if sample_weight is not None:
             sample_weight = weights_like(sample_weight, ops.shape(y_pred)[:-1])
             sample_weight = ops.reshape(ops.cast(sample_weight, self.dtype), (-1,))
@@ -258,8 +258,12 @@ def compiled_metric(
             return metric
         raise ValueError(
             f"A metric of {'several labels' if multi_label else 'class ids'} must be for classes. "
-            f'Received: {found.name}. Pass for example "accuracy" or '
-            'keras.metrics.F1Score(average="macro").'
+            f'Received: {found.name}. Pass for example "accuracy".'
+        )
+    if num_classes is None and not isinstance(found, _OF_IDS):
+        raise ValueError(
+            "A metric must be for ids if the number of classes depends on the row. Received: "
+            f'{found.name}. Pass for example "accuracy".'
         )
     if isinstance(found, keras.metrics.IoU):  # Its integers would cut weights.
         found = type(found).from_config({**found.get_config(), "dtype": "float32"})

@@ -133,6 +133,9 @@ def test_metrics_of_several_labels_match_scikit_learn():
 def test_metrics_for_other_labels_are_rejected():
     with pytest.raises(ValueError, match=r"must have a class_id.*Received: 3 classes"):
         compiled_metric(keras.metrics.Precision(), 3)
+    for metric in ("auc", "f1", keras.metrics.F1Score("macro"), keras.metrics.Recall(class_id=1)):
+        with pytest.raises(ValueError, match=r"depends on the row. Received"):
+            compiled_metric(metric, None)
     for metric in ("mse", keras.metrics.mean_squared_error, keras.metrics.Accuracy()):
         with pytest.raises(ValueError, match=r"class ids must be for classes. Received"):
             compiled_metric(metric, 2)

@@ -84,12 +84,13 @@ class FewShotTraining:
         num_before = [0, 0]
         for first_row, kinds in self._kinds():
             for kind, is_pair in enumerate(kinds):
-                pairs = np.argwhere(is_pair)
+                count = np.count_nonzero(is_pair)
                 place = drawn[kind] - num_before[kind]
-                is_here = (place >= 0) & (place < len(pairs))
-                rows[:, kind, is_here] = pairs[place[is_here]].T
-                rows[0, kind, is_here] += first_row
-                num_before[kind] += len(pairs)
+                num_before[kind] += count
+                is_here = (place >= 0) & (place < count)
+                if is_here.any():  # Indices of all pairs would take long.
+                    rows[:, kind, is_here] = np.argwhere(is_pair)[place[is_here]].T
+                    rows[0, kind, is_here] += first_row
         first, second = np.array(self.texts, dtype=object)[rows.reshape(2, -1)].tolist()
         return (first, second), np.repeat(np.array([1, 0], "float32"), most)
 

@@ -437,15 +437,7 @@ class TextTrainer(TokenModel):
         weights = ops.take(ops.convert_to_tensor(self._class_weight, "float32"), ids, axis=0)
         if sample_weight is None:
             return weights
-        sample_weight = ops.cast(sample_weight, "float32")
-        if len(sample_weight.shape) > len(weights.shape):
-            raise ValueError(
-                f"sample_weight has the shape {tuple(sample_weight.shape)}; expected that of the "
-                f"labels, {tuple(weights.shape)}."
-            )
-        for _ in range(len(weights.shape) - len(sample_weight.shape)):
-            sample_weight = ops.expand_dims(sample_weight, -1)
-        return weights * sample_weight
+        return weights * weights_like(ops.cast(sample_weight, "float32"), ops.shape(weights))
 
     def _outputs_with_losses(self) -> Iterable[str]:
         """Returns the names of the outputs with a loss in the sum; "" names a single output."""

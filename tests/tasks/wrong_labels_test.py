@@ -253,7 +253,8 @@ def test_the_form_of_labels_is_their_shape():
     classifier.fit(IDS, np.full((4, 2), 0.5), class_weight={1: 2.0}, verbose=0)
     assert "accuracy" in classifier.evaluate(IDS, np.eye(2)[[0, 1, 1, 0]], return_dict=True)
     classifier.compile("sgd", focal_loss)
-    classifier.fit(IDS, np.array([0, 1, 1, 0]), class_weight={1: 2.0}, verbose=0)
+    weighted = {"class_weight": {1: 2.0}, "sample_weight": np.ones((4, 1))}
+    classifier.fit(IDS, np.array([0, 1, 1, 0]), **weighted, verbose=0)
     with pytest.raises(ValueError, match="row 1 is 7; expected an id from 0 to 1"):
         classifier.fit(IDS, np.array([0, 7, 1, 0]), verbose=0)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
