@@ -31,7 +31,9 @@ class LabelRules:
             unless `lowest` is 0.
         ignored: Another id, which the loss ignores; `None` for none.
         may_be_numbers: Whether labels may also have numbers for each class, such as one-hot labels
-            or probabilities. Integers `(rows,)` are class ids all the same.
+            or probabilities. Whole numbers `(rows,)` are class ids all the same.
+        are_parts: Whether labels are read in parts, such as batches. A part does not tell whether
+            numbers are ids or names, so they are ids.
     """
 
     num_ids: int | None = None
@@ -40,6 +42,7 @@ class LabelRules:
     is_score: bool = False
     ignored: int | None = None
     may_be_numbers: bool = False
+    are_parts: bool = False
 
     @property
     def allows_unlabeled(self) -> bool:
@@ -60,9 +63,7 @@ class LabelRules:
             if array.dtype.kind == "S":
                 array = np.char.decode(array, "utf-8")
             return _ids_of_names(_single_column(array), self.class_names, first_row)
-        if self.num_ids is None or (
-            self.may_be_numbers and (array.ndim > 1 or array.dtype.kind == "f")
-        ):
+        if self.num_ids is None or (self.may_be_numbers and not may_be_ids(array)):
             return array
         array = _single_column(array)
         if array.ndim > 1:
@@ -74,8 +75,10 @@ class LabelRules:
         ids = checked_ids(
             array, self.num_ids, lowest=self.lowest, ignored=self.ignored, first_row=first_row
         )
-        _refuse_ambiguous(ids, self.class_names)
-        return ids.astype("int32")
+        if not self.are_parts:
+            _refuse_ambiguous(ids, self.class_names)
+        # (A further part may have other numbers than ids, of the same dtype.)
+        return ids if self.may_be_numbers and ids.dtype.kind == "f" else ids.astype("int32")
 
     def best_constant(self, labels: Any, weights: Any = None) -> np.ndarray[Any, Any] | None:
         """Returns the outputs with the lowest loss among those that are equal for all rows.
@@ -294,6 +297,12 @@ def array_of_labels(labels: Any) -> np.ndarray[Any, Any]:
     """Converts labels to an array, with the dtype of the objects in a column of pandas."""
     array = np.atleast_1d(as_array(labels))
     return np.asarray(array.tolist()) if array.dtype.kind == "O" else array
+
+
+def may_be_ids(array: np.ndarray[Any, Any]) -> bool:
+    """Returns whether labels are whole numbers `(rows,)` or `(rows, 1)`."""
+    is_column = array.dtype.kind in "biuf" and array.shape[1:] in ((), (1,))
+    return is_column and bool(np.all(array == np.floor(array)))
 
 
 def _single_column(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -24,7 +24,7 @@ from keras_bert.data.adapters.reading import Features, adapter_class, input_form
 from keras_bert.data.adapters.text_batches import TextBatchesAdapter, TextDatasetAdapter
 from keras_bert.data.adapters.texts import TextAdapter
 from keras_bert.data.columns import as_array, column_names, is_dataset, label_column
-from keras_bert.data.labels import LabelRules, checked_class_weight, checked_ids
+from keras_bert.data.labels import LabelRules, checked_class_weight, checked_ids, may_be_ids
 from keras_bert.data.loader import DEFAULT_BATCH_SIZE, Batches, BatchOptions, Loader
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.metrics import ElementMean, class_ids, compiled_metric, weights_like
@@ -362,14 +362,21 @@ class TextTrainer(TokenModel):
     ) -> dict[str, Any]:
         """Updates the metrics, and returns all of them."""
         y, y_pred, weights = self._compared(x, y, y_pred, sample_weight, training=False)
-        ignored = self._ignored_class()
-        if ignored is not None:  # Keras' loss ignores these labels, but its metrics do not.
-            has_class = ops.cast(ops.not_equal(y, ignored), "float32")
-            weights = (
-                has_class if weights is None else has_class * weights_like(weights, ops.shape(y))
-            )
+        if not isinstance(y, Mapping):
+            weights = self._counted(y, weights)
+        elif any(self._ignored_class(name) is not None for name in y):
+            given = weights if isinstance(weights, Mapping) else dict.fromkeys(y, weights)
+            weights = {name: self._counted(y[name], given.get(name), name) for name in y}
         metrics: dict[str, Any] = super().compute_metrics(x, y, y_pred, weights)
         return metrics
+
+    def _counted(self, y: Any, weights: Any, name: str = "") -> Any:
+        """Returns the weights for metrics, which Keras counts labels in that its loss ignores."""
+        ignored = self._ignored_class(name)
+        if ignored is None:
+            return weights
+        has_class = ops.cast(ops.not_equal(y, ignored), "float32")
+        return has_class if weights is None else has_class * weights_like(weights, ops.shape(y))
 
     def get_metrics_result(self) -> dict[str, Any]:
         """Returns all metrics by name, including the mean losses since the last reset."""
@@ -1137,12 +1144,12 @@ class TextTrainer(TokenModel):
     def _are_ids(self, target: Any, output: Any, name: str) -> bool:
         """Returns whether the targets of an output are ids, and not numbers for each class.
 
-        Their shape tells. Only losses for ids take them as floats.
+        Their shape tells. Only of losses for ids, all must be whole numbers.
         """
         array = as_array(target)
         if array.ndim == len(output.shape) and array.shape[-1] != 1:
             return False
-        return self._loss_takes_ids(name) or array.dtype.kind in "biu"
+        return self._loss_takes_ids(name) or may_be_ids(array.reshape(-1))
 
     def _ignored_class(self, name: str = "") -> int | None:
         """Returns the id that the compiled loss of an output ignores."""

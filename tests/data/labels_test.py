@@ -36,6 +36,7 @@ def test_numbers_are_ids_or_names_but_not_both(names, labels):
                 call()
         else:
             call()
+    assert LabelRules(3, names, are_parts=True).read(labels).tolist() == ids
     strings = [name for name in names if name in map(str, ids)]
     assert LabelRules(3, names).read(strings).tolist() == list(map(names.index, strings))
 
@@ -46,6 +47,11 @@ def test_labels_of_data_frames():
         frame = pandas.DataFrame({"label": column})
         for labels in (frame, frame["label"], frame["label"].astype(object)):
             assert RULES.read(labels).tolist() == [1, 0]
+    for values in ([0, 1, 7], [0.0, 1.0, 7.0]):  # A loss of the user may take ids or numbers.
+        with pytest.raises(ValueError, match="row 2 is 7"):
+            LabelRules(2, may_be_numbers=True).read(pandas.DataFrame({"label": values}))
+    soft = LabelRules(2, may_be_numbers=True).read(pandas.DataFrame({"label": [0.5, 7.0]}))
+    assert soft.tolist() == [[0.5], [7.0]]
     lists = pandas.DataFrame({"labels": [["y"], ["x", "z"]]})
     for labels in (lists, lists["labels"]):
         rules = MultiLabelRules(3, RULES.class_names)

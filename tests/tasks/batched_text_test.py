@@ -75,6 +75,18 @@ def data_loader(*columns, of_unknown_size=False):
     return data.DataLoader(Stream() if of_unknown_size else Rows(), batch_size=2)
 
 
+def loader_once(*columns):
+    data = pytest.importorskip("torch.utils.data")
+
+    class Stream(data.IterableDataset):
+        rows = zip(*columns, strict=True)
+
+        def __iter__(self):
+            return self.rows
+
+    return data.DataLoader(Stream(), batch_size=2)
+
+
 def unknown_loader(*columns):
     return data_loader(*columns, of_unknown_size=True)
 
@@ -126,6 +138,13 @@ def test_batches_of_each_of_several_processes_have_the_maximum_length(classifier
     assert lengths == {preprocessor.sequence_length}
 
 
+def test_no_rows_of_an_iterator_are_lost(classifier):
+    loader = loader_once(TEXTS, LABELS)
+    batches = GivenBatches(opened(loader), classifier.preprocessor, BatchOptions(2), None)
+    next(iter(batches))
+    assert len(list(loader.dataset.rows)) == len(LABELS) - 2
+
+
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 @pytest.mark.parametrize("form", FORMS)
 def test_batches_are_trained_on_evaluated_and_predicted_as_they_are(form, trained, classifier):
@@ -156,11 +175,13 @@ def test_steps_are_those_of_an_endless_input(form, trained, classifier):
 
 
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
-@pytest.mark.parametrize("form", [Sequence, unknown_loader])
-def test_several_epochs_and_validation(form, trained):
+@pytest.mark.parametrize(
+    ("form", "validation"), [(Sequence, Sequence), (unknown_loader, loader_once)]
+)
+def test_several_epochs_and_validation(form, validation, trained):
     in_order = {"batch_size": 2, "bucketing_window": 1, "shuffle": False, "epochs": 2}
     expected = trained(TEXTS, LABELS, **in_order)
-    data = {"validation_data": form(TEXTS, LABELS), "epochs": 2, "shuffle": False}
+    data = {"validation_data": validation(TEXTS, LABELS), "epochs": 2, "shuffle": False}
     assert trained(form(TEXTS, LABELS), **data) == pytest.approx(expected, rel=1e-5)
     check_threads()
 

@@ -255,9 +255,17 @@ def test_the_form_of_labels_is_their_shape():
     classifier.compile("sgd", focal_loss)
     weighted = {"class_weight": {1: 2.0}, "sample_weight": np.ones((4, 1))}
     classifier.fit(IDS, np.array([0, 1, 1, 0]), **weighted, verbose=0)
-    with pytest.raises(ValueError, match="row 1 is 7; expected an id from 0 to 1"):
-        classifier.fit(IDS, np.array([0, 7, 1, 0]), verbose=0)
+    with pytest.raises(ValueError, match=r"row 1 is 7\.0; expected an id"):
+        classifier.fit(IDS, np.array([0.0, 7.0, 1.0, 0.0]), verbose=0)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
     classifier.compile("sgd", loss)
     received = classifier.evaluate(IDS, np.array([0, -1, -1, 0]), verbose=0)
     assert received == pytest.approx(classifier.evaluate(IDS[:2], np.zeros(2), verbose=0), rel=1e-5)
+    answerer = compiled(QuestionAnswerer)
+    answerer.compile("sgd", {"start_logits": loss, "end_logits": loss})
+    targets = {name: y.argmax(axis=1) for name, y in answerer.predict(IDS, verbose=0).items()}
+    for target in targets.values():
+        target[:2] = -1
+    for weights in (None, {"start_logits": np.ones(4)}, {name: np.ones(4) for name in targets}):
+        received = answerer.evaluate(IDS, targets, sample_weight=weights, return_dict=True)
+        assert (received["start_logits_accuracy"], received["end_logits_accuracy"]) == (1, 1)

@@ -75,9 +75,9 @@ def no_rows() -> ValueError:
 def has_ended() -> ValueError:
     """Returns the error for data that can be read once, and have no batch for a further epoch."""
     return ValueError(
-        "x has no more batches: it can be read only once, such as a generator. For multiple "
-        "epochs, pass steps_per_epoch and enough batches, or x that can be read again, such as a "
-        "keras.utils.PyDataset."
+        "x or validation_data has no more batches: it can be read only once, such as a generator. "
+        "For multiple epochs, pass data that can be read again, such as a keras.utils.PyDataset; "
+        "or enough batches of x, and steps_per_epoch."
     )
 
 

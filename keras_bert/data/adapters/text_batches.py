@@ -106,13 +106,9 @@ class _StreamedText(BatchedText):
     def read(self, epoch: int, seed: int | None) -> Iterator[tuple[int, Any]]:
         return enumerate(self._readings)
 
-
-class _GeneratorText(_StreamedText):
-    """The batches of a generator."""
-
-    can_be_read_ahead = False
-
     def keep(self) -> None:
+        if self.can_be_read_ahead:  # It can be read again.
+            return
         kept: list[Any] = []
         unread = iter(self._readings)
 
@@ -126,11 +122,19 @@ class _GeneratorText(_StreamedText):
         self._readings = Readings(read)
 
 
+class _GeneratorText(_StreamedText):
+    """The batches of a generator."""
+
+    can_be_read_ahead = False
+
+
 class _DataLoaderText(_StreamedText):
     """The batches of a `DataLoader` of PyTorch."""
 
     def __init__(self, example: Any, readings: Readings, loader: Any) -> None:
         super().__init__(example, readings)
+        # The rows of others may be those of an iterator, which is read only once.
+        self.can_be_read_ahead = hasattr(loader.dataset, "__len__")
         x = _parts(example).x
         if isinstance(x, list) and not isinstance(x[0], (str, bytes)):
             raise ValueError(
@@ -349,7 +353,7 @@ class TextDatasetAdapter(InputAdapter):
                 "`y` and sample_weight must be None: a dataset of text contains its labels and "
                 "weights, as (text, label, weight)."
             )
-        return cls(x, rules)
+        return cls(x, None if rules is None else dataclasses.replace(rules, are_parts=True))
 
     @property
     def has_labels(self) -> bool:
