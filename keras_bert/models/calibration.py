@@ -44,8 +44,9 @@ def quantize_statically(model: Any, rows: Any) -> None:
     for layer in seconds:
         unclipped = np.quantile(largest[layer.path], _UNCLIPPED_CHANNELS)
         layer.quantize_statically(np.array([unclipped], "float32"))
-    # They are traced anew, with the new weights.
-    model.train_function = model.test_function = model.predict_function = None
+    # They are traced anew, with the new weights. (Other threads may be in a loop of predictions.)
+    model.train_function = model.test_function = None
+    model.make_predict_function(force=True)
 
 
 def _check(networks: Any, products: Sequence[Dense]) -> None:
@@ -81,8 +82,10 @@ def _recorded(layers: Sequence[Dense]) -> Iterator[dict[str, np.ndarray[Any, Any
 def _eager_view(model: Any) -> Any:
     """Returns the same model with its own `predict_function`, which computes readable arrays.
 
-    Other threads keep the model's traced function.
+    Other threads keep the model's traced function. The view has none of a model's replicas, which
+    a `tf.distribute.Strategy` computes in other threads.
     """
     view = object.__new__(type(model))
-    vars(view).update(vars(model), predict_function=None, _run_eagerly=True)
+    own = {"predict_function": None, "_run_eagerly": True, "_distribute_strategy": None}
+    vars(view).update(vars(model) | own)
     return view

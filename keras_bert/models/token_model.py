@@ -147,9 +147,11 @@ class TokenModel(keras.Model):
 
     def _made(self, name: str, make: Callable[[bool], Any], force: bool) -> Any:
         """Makes a function of batches as this backend needs it, or else as Keras does."""
+        own = getattr(backend_steps(), name, None)
+        if own is None:
+            return make(force)
         if getattr(self, name) is None or force:
-            own = getattr(backend_steps(), name, None)
-            setattr(self, name, None if own is None else own(self))
+            setattr(self, name, own(self))
         return getattr(self, name) or make(force)
 
     def _purge_model_variables(self, optimizer_variables: bool = False, **kinds: bool) -> None:

@@ -165,6 +165,16 @@ def test_static_int8_is_near_and_is_loaded(tmp_path):
 
 
 @pytest.mark.on_tensorflow
+def test_calibration_of_a_distributed_model():
+    import tensorflow as tf
+
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        backbone = Backbone(SMALL)
+    backbone.quantize("int8", calibration=features())
+    assert backbone.blocks[0].feed_forward.intermediate.int8_kernel is not None
+
+
+@pytest.mark.on_tensorflow
 def test_calibration_is_refused_where_it_does_not_apply():
     with pytest.raises(ValueError, match="calibration is for mode='int8'"):
         Backbone(SMALL).quantize("int4", calibration=features())

@@ -267,3 +267,5 @@ def test_calibration_leaves_the_traced_function():
     with model.backbone.blocks[0].attention.query_key_value.observed(note):
         _eager_view(model).predict(X, verbose=0)
     assert functions == [before]
+    model.quantize("int8", calibration=X)
+    assert model.predict_function not in (before, None)  # which a loop would call
