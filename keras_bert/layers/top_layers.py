@@ -130,6 +130,7 @@ def _check_padding_is_not_read(
     length, padded = 5, 8
     x = keras.random.normal((1, padded, width), seed=0)
     mask = ops.arange(padded)[None] < length
+    cause = None
     try:
         alone, among = (
             ops.convert_to_numpy(ops.cast(apply(x[:, :end], mask[:, :end]), "float32"))
@@ -140,15 +141,15 @@ def _check_padding_is_not_read(
         is_same = alone.shape == among.shape and bool(
             (abs(alone - among) <= 1e-3 + 0.02 * abs(among)).all()
         )
-    except ValueError:  # such as a dense layer of a fixed length
-        is_same = False
+    except Exception as error:  # of each backend, such as of a layer of a fixed length
+        is_same, cause = False, error
     if not is_same:
         raise ValueError(
             f"The outputs of {type(layer).__name__} {layer.name!r} in top_layers depend on how "
             "far rows are padded. Use layers that obey an argument `mask` in `call`, layers that "
             "compute each token by itself, GlobalMaxPooling1D, or a convolution with strides=1 and "
             "padding='same' or 'causal'."
-        )
+        ) from cause
 
 
 def _is_convolution_of_each_token(layer: keras.layers.Layer) -> bool:
