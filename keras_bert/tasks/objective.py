@@ -13,6 +13,7 @@ from keras import ops
 from keras.src.losses.losses import LossFunctionWrapper
 from keras.src.trainers.compile_utils import MetricsList
 
+from keras_bert.losses import InBatchNegatives
 from keras_bert.metrics import ClassAccuracy, ElementMean, weights_like
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import LOSS_DIVISORS, REAL_ROWS
@@ -49,6 +50,10 @@ def fine_tuning_rate(hidden_dim: int) -> float:
     return next(rate for least, rate in _FINE_TUNING_RATES if hidden_dim >= least)
 
 
+# Their targets are numbers that stand for classes or texts, which floats would round.
+_LOSSES_OF_IDS = (keras.losses.SparseCategoricalCrossentropy, InBatchNegatives)
+
+
 class OutputLoss:
     """The loss of an output: a sum over rows or tokens, and its divisor.
 
@@ -69,8 +74,10 @@ class OutputLoss:
     def sum(self, x: Any, target: Any, output: Tensor, weights: Any) -> Any:
         """Computes the weighted sum of a batch, float32."""
         shape = ops.shape(output)[:-1]
-        parts = [ops.convert_to_tensor(part, dtype=self.loss.dtype) for part in (target, output)]
-        values = ops.cast(self.loss.call(*parts), "float32")
+        of_target = None if isinstance(self.loss, _LOSSES_OF_IDS) else self.loss.dtype
+        target = ops.convert_to_tensor(target, dtype=of_target)
+        output = ops.convert_to_tensor(output, dtype=self.loss.dtype)
+        values = ops.cast(self.loss.call(target, output), "float32")
         num_axes = len(values.shape)
         if num_axes == 0 and self._counted(x, target, shape, weights) is None:
             values = ops.broadcast_to(values / (_size(shape) if self.is_sum else 1), shape)

@@ -99,6 +99,17 @@ def test_losses_do_not_count_padding_tokens():
         np.testing.assert_allclose(received, [expected] * 2, rtol=1e-5)
 
 
+def test_ids_are_not_rounded():
+    """In bfloat16, 257 is 256."""
+    classes = keras.losses.SparseCategoricalCrossentropy(from_logits=True, dtype="bfloat16")
+    logits = 20 * np.eye(300, dtype="float32")[256:258]
+    assert value(classes, {}, np.array([256, 257]), logits, None)[0] < 0.1
+    negatives = keras_bert.losses.InBatchNegatives(1.0, dtype="bfloat16")
+    texts, vectors = np.array([256, 256, 257, 257]), np.eye(2, dtype="float32")[[0, 0, 1, 1]]
+    received = value(negatives, {}, texts, vectors, None)[0]
+    assert received == pytest.approx(np.log(1 + np.exp(-1)), abs=0.01)
+
+
 @pytest.mark.on_tensorflow
 def test_a_loss_of_the_whole_batch_needs_full_batches():
     def mean(y_true, y_pred):
