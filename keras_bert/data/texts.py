@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.data.arrays import NUMPY, Ragged, cut_rows
+from keras_bert.data.arrays import NUMPY, Ragged, cut_rows, take_rows
 from keras_bert.data.packing import (
     Preprocessor,
     Sequences,
@@ -144,22 +144,6 @@ class TextClassifierPreprocessor(Preprocessor):
         texts = truncate(xp, self.tokenizer, first, second, max_tokens)
         return Sequences(pack_texts(xp, self.tokenizer, *texts))
 
-    def pack_cutting_first(self, first: Ragged, second: Ragged) -> Sequences:
-        """Packs tokenized pairs, and truncates only their first texts.
-
-        Raises:
-            ValueError: If a second text leaves no space for a token of the first.
-        """
-        limits = self.max_tokens(2) - second.lengths
-        if np.min(limits, initial=1) < 1:
-            raise ValueError(
-                f"A second text has {np.max(second.lengths)} tokens, and a row has space for "
-                f"{self.max_tokens(2)} with the first text. Shorten it."
-            )
-        self.cut_rows.add(first.lengths + second.lengths, self.max_tokens(2))
-        first = cut_rows(NUMPY, first, limits, self.tokenizer.truncation_side)
-        return Sequences(pack_texts(NUMPY, self.tokenizer, first, second))
-
     def max_tokens(self, num_texts: int) -> int:
         """Returns the number of tokens of one text, or of two, that a row has space for."""
         return self.sequence_length - num_special_tokens(self.tokenizer, num_texts)
@@ -263,6 +247,45 @@ class TextPairExamples(TextExamples):
             values[NUMPY.ranges(starts[side::2], rows.lengths)] = rows.values
         features, _ = self._preprocessor.pack_tokens(Ragged(values, lengths))
         return Sequences(features, np.full(len(index), 2))
+
+
+class ProductExamples:
+    """Each of some texts with each of some second texts; only the first texts are truncated.
+
+    Raises:
+        ValueError: If a second text leaves no space for a token of the first.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[str],
+        second_texts: Sequence[str],
+        preprocessor: TextClassifierPreprocessor,
+    ) -> None:
+        self._tokenizer = preprocessor.tokenizer
+        self._first, self._second = (
+            tokenized(self._tokenizer, column) for column in (texts, second_texts)
+        )
+        self._max_tokens = preprocessor.max_tokens(2)
+        if self._second.lengths.max() >= self._max_tokens:
+            raise ValueError(
+                f"A second text has {self._second.lengths.max()} tokens, and a row has space for "
+                f"{self._max_tokens} with the first text. Shorten it."
+            )
+        lengths = self._first.lengths[:, np.newaxis] + self._second.lengths
+        preprocessor.cut_rows.add(lengths.reshape(-1), self._max_tokens)
+
+    def __len__(self) -> int:
+        return len(self._first.lengths) * len(self._second.lengths)
+
+    def pack(self, index: np.ndarray) -> Sequences:
+        """Packs the rows at some indices, by which the second texts of a text are consecutive."""
+        of_first, of_second = np.divmod(index, len(self._second.lengths))
+        first = take_rows(NUMPY, self._first, of_first)
+        second = take_rows(NUMPY, self._second, of_second)
+        limits = self._max_tokens - second.lengths
+        first = cut_rows(NUMPY, first, limits, self._tokenizer.truncation_side)
+        return Sequences(pack_texts(NUMPY, self._tokenizer, first, second))
 
 
 class InMemory:

@@ -11,7 +11,6 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.data.adapters.texts import single_texts
-from keras_bert.data.arrays import NUMPY, take_rows
 from keras_bert.data.columns import as_given, columns_of_rows, label_column, listed, named_labels
 from keras_bert.data.labels import (
     LabelRules,
@@ -24,8 +23,7 @@ from keras_bert.data.labels import (
     softmax,
 )
 from keras_bert.data.loader import BatchOptions, Loader, RowsInMemory, with_index
-from keras_bert.data.packing import tokenized
-from keras_bert.data.texts import InMemory, TextClassifierPreprocessor
+from keras_bert.data.texts import ProductExamples, TextClassifierPreprocessor
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.layers.top_layers import apply_layers, as_layers
 from keras_bert.losses import CosineSimilarityLoss
@@ -420,16 +418,10 @@ class TextClassifier(Task):
         texts = single_texts(x)
         if not texts:
             return []
-        tokenizer = self.preprocessor.tokenizer
-        pairs = np.indices((len(texts), len(hypotheses))).reshape(2, -1)
-        columns = (
-            take_rows(NUMPY, tokenized(tokenizer, column), index)
-            for column, index in zip((texts, hypotheses), pairs, strict=True)
-        )
-        rows = InMemory(self.preprocessor.pack_cutting_first(*columns))
+        rows = ProductExamples(texts, hypotheses, self.preprocessor)
         options = self._options(batch_size)
         batches = Loader(RowsInMemory(rows), self.preprocessor, options, with_index)
-        logits = np.empty((pairs.shape[1], self.num_classes), "float32")
+        logits = np.empty((len(rows), self.num_classes), "float32")
         for _, index, of_batch in self._outputs_of_batches(batches, verbose):
             logits[index] = of_batch
         of_texts = logits.reshape(len(texts), len(hypotheses), -1)
