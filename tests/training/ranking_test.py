@@ -18,7 +18,7 @@ from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
-from training.engine.output_folder import OtherSettingsError, is_own  # noqa: E402
+from training.engine.output_folder import OtherSettingsError, is_own, reads_pairs  # noqa: E402
 from training.jobs.reranking import (  # noqa: E402
     RerankConfig,
     combined,
@@ -276,6 +276,7 @@ def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path, capsys):
     with pytest.raises(OtherSettingsError, match="a finished run of other settings"):
         run_program(config.replace(data_dir=str(cranfield), bm25_share=0.25))
     assert all(is_own(path.name, "finetune") for path in folder.iterdir())
+    assert reads_pairs([folder / "model.keras"]) == (loss == "pointwise")
     results = json.loads((folder / "scores.json").read_text())
     printed = capsys.readouterr().out
     assert printed.count("\nmodel     ") == 2

@@ -93,8 +93,8 @@ def run_program(config: RerankConfig) -> None:
 
     Files written to `output_dir`: the rankings of the validation queries in TREC's run format, by
     BM25 (`bm25.run`), by the encoder (`reranked.run`) and by both combined (`combined.run`); the
-    qrels of these queries (`held_out.qrels`); their scores (`scores.json`); and the model
-    (`model.keras`).
+    qrels of these queries (`held_out.qrels`); their scores (`scores.json`); the model
+    (`model.keras`); and whether it reads pairs of texts (`results.json`).
     """
     program.require(("bm25s", *program.TRAINING_LIBRARIES), "ranking")
     with program.joined_hosts(config.hosts, config.compute):
@@ -158,6 +158,8 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
         for name, ranking in rankings.items():
             write_run(folder / f"{name}.run", ranking, tag=name)
         atomic.write_json(folder / "scores.json", results)
+        # What the model reads, for programs that take it
+        atomic.write_json(folder / "results.json", {"pairs": config.loss == "pointwise"})
         seed_run.finish(results)
     return results
 
