@@ -10,7 +10,7 @@ import pytest
 
 from tests.training.host_processes import HostProcesses
 from tests.training.kill_runs import make_data, make_preset
-from training.engine import finetuning
+from training.engine import finetuning, output_folder
 from training.jobs.classification import ClassificationJob, FinetuneConfig, read_data
 from training.jobs.question_answering import QuestionJob, SquadConfig
 
@@ -100,7 +100,10 @@ def runs(tmp_path_factory):
     make_data(folder)
     make_preset(folder / "preset")
     config, _ = classification(folder, "one_then_two")
-    with pytest.raises(KeyboardInterrupt):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        output_folder.locked(config.output_dir, config.settings(), command="finetune"),
+    ):
         finetuning.run(Interrupted, config, read_data(config))
     two = HostProcesses(("-c", PROGRAM, str(folder)), 2, folder)
     for config, job in (classification(folder, "one"), questions(folder, "one_questions")):
