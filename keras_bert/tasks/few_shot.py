@@ -84,7 +84,7 @@ class FewShotTraining:
         num_before = [0, 0]
         for first_row, kinds in self._kinds():
             for kind, is_pair in enumerate(kinds):
-                count = np.count_nonzero(is_pair)
+                count = int(np.count_nonzero(is_pair))
                 place = drawn[kind] - num_before[kind]
                 num_before[kind] += count
                 is_here = (place >= 0) & (place < count)
