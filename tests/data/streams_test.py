@@ -5,7 +5,6 @@ import itertools
 import random
 import sys
 
-import keras
 import numpy as np
 import pytest
 
@@ -14,6 +13,7 @@ from keras_bert.data.adapters.text_batches import TextBatchesAdapter, TextDatase
 from keras_bert.data.adapters.texts import TextAdapter
 from keras_bert.data.labels import LabelRules
 from keras_bert.data.loader import BatchOptions, Readings, map_ahead, prefetch
+from tests.tasks.any_batches_test import Batches as PyDataset
 from tests.text.small_tokenizers import of_tokens
 
 pytestmark = pytest.mark.backend_independent
@@ -60,18 +60,6 @@ def of_batched_dataset(num_rows, options):
 
 def given(batches, options):
     return TextBatchesAdapter(opened(batches), LabelRules()).batches(PREPROCESSOR, options)
-
-
-class PyDataset(keras.utils.PyDataset):
-    def __init__(self, batches):
-        super().__init__()
-        self.batches = batches
-
-    def __len__(self):
-        return len(self.batches)
-
-    def __getitem__(self, index):
-        return self.batches[index]
 
 
 def cut(num_rows, options):
