@@ -97,8 +97,8 @@ def ranked(num_devices):
     made = RerankConfig.from_flags(
         preset=str(folder / "preset"), loss="pointwise", candidates=4, negatives=1,
         epochs=3, batch_size=4, learning_rate=1e-2, sequence_length=16, precision="float32",
-        checkpoint_seconds=0.0, measure_energy=False, devices=num_devices,
-        shard_optimizer=num_devices > 1, output_dir=str(folder / f"ranked_{num_devices}"),
+        checkpoint_seconds=0.0, devices=num_devices, shard_optimizer=num_devices > 1,
+        output_dir=str(folder / f"ranked_{num_devices}"),
     )
     documents = {f"d{number}": row.split("\\t")[0] for number, row in enumerate(rows)}
     queries = {f"q{number}": f"{word} film" for number, word in enumerate(WORDS)}
