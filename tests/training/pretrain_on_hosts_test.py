@@ -204,7 +204,8 @@ def assert_same_curve(curve, expected):
     for record, other in zip(curve, expected, strict=True):
         assert set(record) == set(other)
         for name in set(record) - set(MEASURED):
-            np.testing.assert_allclose(record[name], other[name], rtol=5e-6, err_msg=name)
+            # A perplexity's relative error is the absolute error of its loss.
+            np.testing.assert_allclose(record[name], other[name], rtol=2e-5, err_msg=name)
 
 
 def test_two_hosts_train_as_one(runs):
