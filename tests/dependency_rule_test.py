@@ -92,7 +92,7 @@ TENSORFLOW_PACKAGES = {"text": "keras_bert.text.graph", "data": "keras_bert.data
 
 
 # A folder of `training` -> the folders that it may import from. Modules without a folder are
-# programs, which only scripts of research import. Two modules have a place of their own: the base
+# programs, which only benchmarks import. Two modules have a place of their own: the base
 # of configs, which readers know too, and the loader of recipes, which finds them by name.
 FOLDERS = {
     "options": set(),
@@ -103,17 +103,18 @@ FOLDERS = {
     "plots": {"readers", "scores"},
     "engine": {"options", "loader", "costs", "plots", "readers", "scores"},
     "serving": {"engine", "readers"},
-    "benchmarks": {"options", "costs", "engine", "plots", "serving"},
     "jobs": {"options", "loader", "engine", "plots", "readers", "scores"},
     "pretraining": {"options", "costs", "engine", "plots"},
-    "recipes": {"jobs", "pretraining"},
     "programs": {
-        "options", "benchmarks", "costs", "engine", "jobs", "plots", "pretraining", "readers",
-        "recipes", "scores", "serving",
+        "options", "costs", "engine", "jobs", "plots", "pretraining", "readers", "scores",
+        "serving",
     },
-    "research": {"options", "costs", "engine", "pretraining", "programs", "readers", "scores"},
+    "paper": {"options", "costs", "engine", "jobs", "plots", "pretraining", "readers", "scores"},
+    "benchmarks": {
+        "options", "costs", "engine", "plots", "programs", "readers", "scores", "serving",
+    },
 }  # fmt: skip
-PLACES = {"training.engine.options": "options", "training.recipes": "loader"}
+PLACES = {"training.engine.options": "options", "training.paper.recipes": "loader"}
 
 
 def folder_of(module: str) -> str:

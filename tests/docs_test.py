@@ -24,8 +24,8 @@ import keras_bert  # noqa: E402
 from docs.hooks import commands, navigation, recipes, reference, speed_tables  # noqa: E402
 from keras_bert.export import export_task  # noqa: E402
 from tests.source_imports import ROOT  # noqa: E402
-from training import command_line  # noqa: E402
-from training import recipes as recipe_files  # noqa: E402
+from training.engine import child_programs  # noqa: E402
+from training.paper import recipes as recipe_files  # noqa: E402
 
 README = ROOT / "README.md"
 PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -43,7 +43,7 @@ NAMES = {
 }
 # Methods that pass their other arguments on
 PASSED_ON = {"export": export_task, "student_from_teacher": keras_bert.BertConfig}
-COMMAND = re.compile(r"(?:keras-bert ([a-z][a-z-]+)|python -m training\.((?:research\.)?\w+))\b")
+COMMAND = re.compile(r"(?:keras-bert ([a-z][a-z-]+)|python -m (training\.[\w.]+))\b")
 # Flags that every program has, by absl
 COMMON_FLAGS = {"help", "verbosity", "version"}
 
@@ -259,13 +259,12 @@ def flags_of(words):
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_commands_and_their_flags_exist(page):
-    names = {name for group in command_line.COMMANDS.values() for name in group}
+    names = {name for group in child_programs.COMMANDS.values() for name in group}
+    by_module = {child_programs.module_name(name): name for name in names}
     for line in command_lines(page):
         for match in COMMAND.finditer(line):
-            name = match[1] or match[2]
-            if not name.startswith("research."):
-                name = name.replace("_", "-")
-                assert name in names, line
+            name = match[1] or by_module.get(match[2])
+            assert name in names, line
             known = {flag.name for flag in commands.read(name).all_flags}
             known |= {f"no{flag.name}" for flag in commands.read(name).all_flags if flag.is_switch}
             words = shlex.split(line[match.end() :].replace("…", ""), comments=True)
@@ -322,7 +321,7 @@ def test_the_reference_lists_inherited_methods_with_their_class():
 
 def test_every_command_has_a_page_with_its_flags():
     pages = commands.pages()
-    for name in (name for group in command_line.COMMANDS.values() for name in group):
+    for name in (name for group in child_programs.COMMANDS.values() for name in group):
         page = pages[f"reference/commands/{name}.md"]
         assert f"]({name}.md)" in pages["reference/commands/index.md"]
         assert all(f"{flag.name}=" in page for flag in commands.read(name).all_flags)
@@ -334,7 +333,7 @@ def test_the_page_of_recipes_says_of_each_what_its_file_says():
         section = page.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
         assert f"--recipe={name}" in section
         assert re.search(r"\*\*(Score|Published)", section)
-        config = importlib.import_module(f"training.recipes.{name}").CONFIG
+        config = importlib.import_module(f"training.paper.recipes.{name}").CONFIG
         for field, value in recipes.read(name).settings.items():
             stated = config.to_dict()[field]
             stated = ",".join(stated) if isinstance(stated, tuple) else stated

@@ -21,21 +21,8 @@ from pathlib import Path
 from keras_bert import checks
 
 from .engine import child_programs
+from .engine.child_programs import COMMANDS, module_name
 
-# The commands by purpose; the first are those that a user needs, in that order
-COMMANDS = {
-    "Commands": (
-        *("quickstart", "inspect", "finetune", "serve", "predict", "evaluate", "insight", "export"),
-        *("tokenizer", "pretrain"),
-    ),
-    "Measure": ("benchmark", "plan"),
-    "Reproduce": (
-        "finetune-glue",
-        "feature-tagging",
-        "create-pretraining-data",
-        "ablation",
-    ),
-}
 # What others call them
 _MEANT = {"train": "finetune or pretrain", "fit": "finetune", "test": "evaluate"}
 _HELP = ("--help", "-h", "help")
@@ -69,11 +56,6 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(_WRONG_COMMAND)
-
-
-def module_name(command: str) -> str:
-    """Returns the module that a command runs."""
-    return f"{__package__}.{command.replace('-', '_')}"
 
 
 def overview() -> str:

@@ -3,7 +3,7 @@
 # %% [markdown]
 # # A new recipe
 #
-# A recipe is a run that others can repeat: one file in `training/recipes` with the flags of a program, and its score, time and hardware.
+# A recipe is a run that others can repeat: one file in `training/paper/recipes` with the flags of a program, and its score, time and hardware.
 # `--recipe=NAME` takes it, any flag changes a value of it, and [the page of recipes](../recipes.md) is made from these files. The example is a file
 # `xkcd_colors.py`: is the color of a name light or dark?
 
@@ -38,11 +38,11 @@ with open("recipes/xkcd_colors.py", "w", encoding="utf-8") as file:
     file.write(RECIPE)
 # %% [markdown]
 # The program's flags are made from this config: an unknown name or a forbidden value is an error. To try the file where it stands, its folder is
-# added to the package; in a checkout, put it in `training/recipes`.
+# added to the package; in a checkout, put it in `training/paper/recipes`.
 
 # %%
-from training import recipes
 from training.jobs.classification import FinetuneConfig
+from training.paper import recipes
 
 recipes.__path__.append("recipes")
 config = recipes.load("xkcd_colors", FinetuneConfig)

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from training import command_line
+from training.engine import child_programs
 from training.jobs import tasks
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -61,8 +61,8 @@ class Command:
 
     @property
     def module(self) -> str:
-        """The module that runs it in a checkout: `training.finetune_glue`."""
-        return f"training.{self.name.replace('-', '_')}"
+        """The module that runs it in a checkout: `training.paper.finetune_glue`."""
+        return child_programs.module_name(self.name)
 
     @property
     def summary(self) -> str:
@@ -89,10 +89,8 @@ def read(name: str) -> Command:
 
 def _help(name: str, *arguments: str) -> tuple[str, tuple[Flag, ...]]:
     """Returns the description and the flags that a command prints with `--help`."""
-    is_script = name.startswith("research.")
-    module = [f"training.{name}"] if is_script else ["training.command_line", name]
     run = subprocess.run(
-        [sys.executable, "-m", *module, *arguments, "--help"],
+        [sys.executable, "-m", "training.command_line", name, *arguments, "--help"],
         cwd=ROOT,
         capture_output=True,
         encoding="utf-8",
@@ -116,7 +114,7 @@ def _help(name: str, *arguments: str) -> tuple[str, tuple[Flag, ...]]:
 @functools.cache
 def read_all() -> tuple[Command, ...]:
     """Reads every command, in the order in which `keras-bert` lists them."""
-    names = [name for group in command_line.COMMANDS.values() for name in group]
+    names = [name for group in child_programs.COMMANDS.values() for name in group]
     with ThreadPoolExecutor(2) as pool:
         return tuple(pool.map(read, names))
 
@@ -132,7 +130,7 @@ def pages() -> dict[str, str]:
         "`python -m training.finetune` is the same as `keras-bert finetune`.",
         "",
     ]
-    for group, names in command_line.COMMANDS.items():
+    for group, names in child_programs.COMMANDS.items():
         overview += [f"## {group}", "", "| command | |", "|---|---|"]
         overview += [f"| [`{name}`]({name}.md) | {commands[name].summary} |" for name in names]
         overview.append("")

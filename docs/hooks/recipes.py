@@ -58,7 +58,7 @@ def read(name: str) -> Recipe:
     title, _, rest = (ast.get_docstring(tree) or "").partition("\n\n")
     commands = [found for found in _COMMAND.finditer(rest) if f"--recipe={name}" in found[1]]
     if not commands:
-        raise ValueError(f"the docstring of training/recipes/{name}.py has no command that runs it")
+        raise ValueError(f"the docstring of the recipe {name} has no command that runs it")
     facts: dict[str, str] = {}
     paragraphs = []
     for paragraph in rest.strip("\n").split("\n\n"):
@@ -118,7 +118,7 @@ def page() -> str:
     lines = [
         "# Recipes",
         "",
-        "A recipe is a file of `training/recipes` with the settings of a run; it states the "
+        "A recipe is a file of `training/paper/recipes` with the settings of a run; it states the "
         "command, the score, the time and the hardware, or that it has not been run. Any flag of "
         "the program changes a value of it: `keras-bert finetune --recipe=minilm_sst2 "
         "--data_dir=glue --epochs=2`. `--data_dir` is the folder of the data set. An interval "

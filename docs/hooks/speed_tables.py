@@ -49,7 +49,7 @@ def label(subject: str, precision: str = "") -> str:
     """Returns `keras_hub+sorted:jax:bfloat16@roberta_base` in words.
 
     Args:
-        subject: As in `training.benchmark`.
+        subject: As in `training.benchmarks.benchmark`.
         precision: The precision of a subject that does not name one.
     """
     rest, _, model = subject.partition("@")
@@ -94,7 +94,7 @@ def _precision(measurement: dict[str, Any]) -> str:
 def words(measurement: dict[str, Any]) -> list[str]:
     """Returns the command that measures."""
     subjects = ",".join(row["subject"] for row in measurement["rows"])
-    prefix = [*shlex.split(measurement["prefix"]), "python", "-m", "training.benchmark"]
+    prefix = [*shlex.split(measurement["prefix"]), "python", "-m", "training.benchmarks.benchmark"]
     return [*prefix, *measurement["flags"], f"--subjects={subjects}"]
 
 

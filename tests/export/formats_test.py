@@ -105,7 +105,7 @@ def test_onnx_names_axes_and_refuses_ids_out_of_the_vocabulary(classifier, dtype
 
 
 def test_onnx_names_the_axes_of_choices(classifier, tmp_path):
-    """`tests/training/research/compare_exports_test.py` exports those of positions."""
+    """`tests/training/benchmarks/compare_exports_test.py` exports those of positions."""
     pytest.importorskip("tf2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
     keras_bert.MultipleChoice(classifier.backbone).export(tmp_path / "model.onnx", "onnx")

@@ -19,7 +19,7 @@ from training.jobs import tasks
 
 pytestmark = pytest.mark.backend_independent
 
-COMMANDS = [name for group in command_line.COMMANDS.values() for name in group]
+COMMANDS = [name for group in child_programs.COMMANDS.values() for name in group]
 
 
 def run(*arguments, folder=ROOT, cwd=ROOT):
@@ -50,11 +50,11 @@ def installed(tmp_path_factory):
 
 def test_every_program_is_a_command():
     programs = {
-        path.stem.replace("_", "-")
-        for path in (ROOT / "training").glob("*.py")
-        if "program.run(" in path.read_text(encoding="utf-8")
+        path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
+        for path in (ROOT / "training").rglob("*.py")
+        if "    program.run(" in path.read_text(encoding="utf-8")
     }
-    assert sorted(COMMANDS) == sorted(programs)
+    assert {child_programs.module_name(name) for name in COMMANDS} == programs
     lines = command_line.overview().splitlines()
     for name in COMMANDS:
         (line,) = [line for line in lines if line.startswith(f"  {name} ")]

@@ -15,10 +15,10 @@ from keras_bert import Backbone, MultipleChoice  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
-from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
 from training.engine.output_folder import is_own  # noqa: E402
 from training.jobs.multiple_choice import ChoiceConfig, ChoiceJob, read_data  # noqa: E402
+from training.paper import recipes  # noqa: E402
 from training.readers.choice_files import read_choices  # noqa: E402
 from training.readers.data_inspection import count_rows  # noqa: E402
 

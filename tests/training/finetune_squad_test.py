@@ -15,10 +15,10 @@ from keras_bert.data import QuestionAnswererPreprocessor, read_squad  # noqa: E4
 from keras_bert.data.questions import question_rows  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
-from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
 from training.engine.output_folder import is_own  # noqa: E402
 from training.jobs.question_answering import QuestionJob, SquadConfig, read_data  # noqa: E402
+from training.paper import recipes  # noqa: E402
 from training.readers.data_inspection import count_rows  # noqa: E402
 from training.scores import question_scores, squad_scores  # noqa: E402
 

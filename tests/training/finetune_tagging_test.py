@@ -15,10 +15,10 @@ from keras_bert import Backbone, TokenClassifier  # noqa: E402
 from keras_bert.data import TokenClassifierPreprocessor, read_conll  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
-from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
 from training.engine.output_folder import is_own  # noqa: E402
 from training.jobs.tagging import Tagging, TaggingConfig, read_data  # noqa: E402
+from training.paper import recipes  # noqa: E402
 from training.readers.data_inspection import count_rows  # noqa: E402
 from training.readers.tagged_words import label_names, model_inputs  # noqa: E402
 

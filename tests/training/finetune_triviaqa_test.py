@@ -19,9 +19,10 @@ from tests.training.finetune_squad_test import (  # noqa: E402, F401
     write_squad,
 )
 from tests.training.readers.triviaqa_test import question, write  # noqa: E402
-from training import evaluate, recipes  # noqa: E402
+from training import evaluate  # noqa: E402
 from training.engine import finetuning, run_presets  # noqa: E402
 from training.jobs.question_answering import QuestionJob, SquadConfig, read_data  # noqa: E402
+from training.paper import recipes  # noqa: E402
 
 DOCUMENTS = {
     "wikipedia/Ann.txt": "Then and then Ann ran " + "and then " * 20,

@@ -4,16 +4,19 @@
 import ast
 import dataclasses
 import importlib
+import inspect
 import json
 import re
 
 import pytest
 
 from tests.source_imports import ROOT
-from training import ablation, export, plan, predict
+from training import export, plan, predict
+from training.engine import child_programs
 from training.engine.options import ProgramConfig
 from training.export import ExportConfig
-from training.jobs import glue_grid, tasks
+from training.jobs import tasks
+from training.paper import ablation, glue_grid
 from training.predict import PredictConfig
 from training.readers import glue
 
@@ -22,9 +25,9 @@ pytestmark = pytest.mark.backend_independent
 
 def config_classes():
     """The configs of all commands."""
-    for path in (ROOT / "training").glob("*.py"):
-        module = importlib.import_module(f"training.{path.stem}")
-        for node in ast.walk(ast.parse(path.read_text())):
+    for command in (name for group in child_programs.COMMANDS.values() for name in group):
+        module = importlib.import_module(child_programs.module_name(command))
+        for node in ast.walk(ast.parse(inspect.getsource(module))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "program.run":
                 names = [ast.unparse(argument) for argument in node.args[1:]]
                 yield from (getattr(module, name) for name in names)

@@ -70,7 +70,7 @@ _MODERN = (
 
 
 def _fine_tuning(program: str, *arguments: str) -> Case:
-    accumulation = () if program == "feature_tagging" else ("--accumulation=2",)
+    accumulation = () if program == "paper.feature_tagging" else ("--accumulation=2",)
     flags = ("--preset={data}/preset", *arguments, *_FINE_TUNING, *accumulation)
     return Case(f"training.{program}", flags)
 
@@ -85,7 +85,7 @@ CASES = {
         "finetune", "--train_file={data}/train.tsv", "--patience=2", "--noexport"
     ),
     "feature_tagging": _fine_tuning(
-        "feature_tagging", *_TAGGED, "--cache_dir={data}/features", "--lstm_units=6"
+        "paper.feature_tagging", *_TAGGED, "--cache_dir={data}/features", "--lstm_units=6"
     ),
     "questions": _fine_tuning(
         "finetune",

@@ -23,13 +23,13 @@ from keras_bert.checkpoints import CheckpointWarning
 from keras_bert.data import TextClassifierPreprocessor
 from tests.text.small_tokenizers import of_tokens
 from training import pretrain as pretrain_program
-from training import recipes
 from training.costs import model_flops
 from training.engine.output_folder import OtherSettingsError, is_own
 from training.engine.run_checkpoints import (
     NotFiniteError,
     RunCheckpoints,
 )
+from training.paper import recipes
 from training.pretraining import run
 from training.pretraining.config import EncoderOptions, PretrainConfig, named_architecture
 from training.pretraining.model import build_model

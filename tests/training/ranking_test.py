@@ -17,7 +17,6 @@ from keras_bert import Backbone, MultipleChoice  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
-from training import recipes  # noqa: E402
 from training.engine.output_folder import OtherSettingsError, is_own, reads_pairs  # noqa: E402
 from training.jobs.reranking import (  # noqa: E402
     RerankConfig,
@@ -25,6 +24,7 @@ from training.jobs.reranking import (  # noqa: E402
     run_program,
     training_triples,
 )
+from training.paper import recipes  # noqa: E402
 from training.readers.trec_files import (  # noqa: E402
     Collection,
     ranked,

@@ -37,7 +37,7 @@ _BATCH_SIZE = re.compile(r"^\s*allowed_batch_sizes:\s*(\d+)", re.M)
 
 @dataclasses.dataclass(frozen=True)
 class WorkOptions(ProgramConfig):
-    """The options of `training.benchmark`, which describes them, that the work depends on."""
+    """The options of `benchmark`, which describes them, that the work depends on."""
 
     what: str = "forward"
     model: str = "bert_base_uncased"

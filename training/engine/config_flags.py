@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from absl import flags
 
-from .. import recipes
+from ..paper import recipes
 from .options import ProgramConfig
 
 # Flags whose values, or parts of them, are the user's texts, such as names of columns, not paths
@@ -41,7 +41,7 @@ _DEFINERS: dict[Any, Callable[..., Any]] = {
 
 def define_recipe_flag(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines `--recipe`, when a program runs: all programs share its name."""
-    description = "Name of a recipe: a file of training/recipes, without .py."
+    description = "Name of a recipe: a file of training/paper/recipes, without .py."
     flags.DEFINE_string("recipe", "", description, flag_values=flag_values)
 
 

@@ -199,7 +199,8 @@ def help_text(program_flags: Iterable[flags.Flag] | None = None) -> str:
         program_flags = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
     text = sys.modules["__main__"].__doc__ or ""
     # Show the command as the user typed it.
-    text = re.sub(r"python -m training\.(\w+)", lambda match: child_programs.typed(match[1]), text)
+    programs = r"python -m training\.(?:\w+\.)?(\w+)"
+    text = re.sub(programs, lambda match: child_programs.typed(match[1]), text)
     lines = [text.strip(), "", "Flags, with their defaults:", ""]
     for flag in program_flags:
         name = f"[no]{flag.name}" if flag.boolean else flag.name

@@ -15,10 +15,10 @@ from absl import flags
 
 from keras_bert.checks import did_you_mean
 
-from .. import recipes
 from ..engine import config_flags, program
 from ..engine.finetuning_config import FineTuningConfig
 from ..engine.job import Job
+from ..paper import recipes
 from ..readers import glue, trec_files
 from ..readers.data_files import exists
 from ..readers.task_files import FileTask, data_kind, task_of_file

@@ -8,8 +8,7 @@ pytest.importorskip("tokenizers")
 
 import tensorflow as tf
 
-from training import benchmark
-from training.benchmarks import answers, masking, tokenizer
+from training.benchmarks import answers, benchmark, masking, tokenizer
 from training.benchmarks.subject import Load
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]

@@ -14,7 +14,7 @@ pytest.importorskip("uvicorn")
 from keras_bert.export import ServedModel
 from tests.export.small_classifier import make_classifier
 from tests.training.serving.model_server import serving
-from training import benchmark
+from training.benchmarks import benchmark
 from training.benchmarks.report import format_table
 from training.benchmarks.server import LOCUSTFILE
 from training.serving.batching import Batcher

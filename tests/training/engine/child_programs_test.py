@@ -13,7 +13,7 @@ pytestmark = pytest.mark.backend_independent
 
 
 def test_commands_are_those_of_the_checkout_or_of_the_installed_program(monkeypatch):
-    assert child_programs.typed("finetune_glue") == "python -m training.finetune_glue"
+    assert child_programs.typed("finetune_glue") == "python -m training.paper.finetune_glue"
     monkeypatch.setattr(child_programs, "PACKAGE", "keras_bert_training")
     assert child_programs.typed("finetune_glue") == "keras-bert finetune-glue"
 

