@@ -3,17 +3,20 @@
 
 from keras_bert.insight.attention_patterns import MEASURES, AttentionPatterns, attention
 from keras_bert.insight.attribution import METHODS, Attribution, attributions
-from keras_bert.insight.contexts import Neighbors, WordContexts, contexts, neighbors
-from keras_bert.insight.counterfactual import (
+from keras_bert.insight.bias.counterfactual import (
     Counterfactuals,
     ErrorRates,
-    Replacement,
     SwapDirections,
     counterfactuals,
-    default_swaps,
     error_rates,
-    mentions,
 )
+from keras_bert.insight.bias.crows_pairs import PairScores, compare_pairs, crows_pairs
+from keras_bert.insight.bias.measures import Comparison, Measure, Result, compare
+from keras_bert.insight.bias.stereoset import StereoSetScores, stereoset
+from keras_bert.insight.bias.templates import TemplateScores, template_log_odds
+from keras_bert.insight.bias.winobias import PronounScores, winobias_pronouns
+from keras_bert.insight.bias.word_swaps import Replacement, default_swaps, mentions
+from keras_bert.insight.contexts import Neighbors, WordContexts, contexts, neighbors
 from keras_bert.insight.head_pruning import (
     HeadImportance,
     PruningReport,
@@ -23,23 +26,11 @@ from keras_bert.insight.head_pruning import (
 )
 from keras_bert.insight.layer_predictions import LayerPredictions, layers
 from keras_bert.insight.likelihood import (
-    PairScores,
     TextLikelihood,
-    compare_pairs,
-    crows_pairs,
     masked_log_probabilities,
     pseudo_log_likelihood,
 )
-from keras_bert.insight.measures import Comparison, Measure, Result, compare
-from keras_bert.insight.probing import ProbeScores, probe
-from keras_bert.insight.stereotypes import (
-    PronounScores,
-    StereoSetScores,
-    TemplateScores,
-    stereoset,
-    template_log_odds,
-    winobias_pronouns,
-)
+from keras_bert.insight.probes.probing import ProbeScores, probe
 
 __all__ = [
     "MEASURES",

@@ -1,34 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How likely a masked LM finds sentences, and comparisons of two that differ in a few words."""
+"""Scores how likely a masked LM finds sentences."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import difflib
-import os
 from collections.abc import Sequence
-from typing import ClassVar
 
 import keras
 import numpy as np
 
 from keras_bert.checks import shortened
 from keras_bert.data.loader import BatchOptions
-from keras_bert.data.text_files import read_lines
-from keras_bert.insight.measures import (
-    Result,
-    UnitValues,
-    members_of_groups,
-    share,
-)
 from keras_bert.insight.states import require_masked_lm
 from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.tasks.masked_lm import MaskedLM, token_batches
 from keras_bert.tasks.pretrainer import Pretrainer
 
 BATCH_SIZE = 128
-_COLUMNS = ("sent_more", "sent_less", "bias_type")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +70,7 @@ def pseudo_log_likelihood(
     Reference:
         [Masked language model scoring](https://arxiv.org/abs/1910.14659), equation 1.
     """
-    rows, spans = _tokenize(masked_lm, texts)
+    rows, spans = tokenize(masked_lm, texts)
     vocabulary = masked_lm.preprocessor.tokenizer.vocabulary
     positions = [range(1, len(row) - 1) for row in rows]
     scores = masked_log_probabilities(masked_lm, rows, positions, batch_size, verbose)
@@ -183,149 +171,6 @@ def candidate_log_probabilities(
     return log_probabilities
 
 
-@dataclasses.dataclass(frozen=True)
-class PairScores(Result):
-    """Pairs of sentences, and which one a masked LM finds likelier.
-
-    Attributes:
-        first: Score of each pair's stereotyping sentence, float64 `(pairs,)`: summed log
-            probabilities of the tokens that both have.
-        second: Score of the other sentence.
-        bias_types: The kind of bias of each pair.
-    """
-
-    title = "CrowS-Pairs: pairs whose stereotyping sentence is likelier"
-    group_name = "bias type"
-    unit_name = "pairs"
-    caveat = (
-        "CrowS-Pairs has known flaws (Blodgett et al., 2021: unclear stereotypes, pairs that "
-        "differ in more than the group); read a score as one sign among others, not as a measure "
-        "of bias. In a tie both sentences have the same score, which is rounded to three decimals; "
-        "a tie counts as not preferring the stereotype."
-    )
-    metric: ClassVar[str] = "prefers the stereotype, %"
-    neutral: ClassVar[dict[str, float]] = {metric: 50.0}
-
-    first: np.ndarray
-    second: np.ndarray
-    bias_types: tuple[str, ...]
-
-    @property
-    def prefers_first(self) -> np.ndarray:
-        """Whether the stereotyping sentence scores higher, bool `(pairs,)`; a tie does not."""
-        return self.first > self.second
-
-    @property
-    def ties(self) -> np.ndarray:
-        """Whether both sentences have the same score, bool `(pairs,)`."""
-        return np.asarray(self.first == self.second)
-
-    @property
-    def units(self) -> tuple[str, ...]:
-        return self.bias_types
-
-    def unit_values(self) -> list[UnitValues]:
-        return [
-            share(group, metric, flags[members])
-            for metric, flags in ((self.metric, self.prefers_first), ("ties, %", self.ties))
-            for group, members in members_of_groups(self.bias_types).items()
-        ]
-
-
-def crows_pairs(
-    masked_lm: MaskedLM | Pretrainer,
-    path: str | os.PathLike[str],
-    batch_size: int = BATCH_SIZE,
-    verbose: int | str = 0,
-) -> PairScores:
-    """Compares the sentences of CrowS-Pairs as its released `metric.py` does.
-
-    The score of a sentence is the sum of the log probabilities of the tokens that both sentences
-    have, each masked by itself, without the first and the last of them ([CLS] and [SEP]), rounded
-    to three decimals.
-
-    Args:
-        masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
-        path: The CSV file, with the columns `sent_more`, `sent_less` and `bias_type`.
-        batch_size: Rows in a batch.
-        verbose: 1 shows a progress bar.
-
-    Raises:
-        ValueError: If the file lacks a column, or a pair a sentence or its kind, or a sentence is
-            longer than the longest row; the message names file and line.
-
-    Example:
-
-    ```python
-    scores = crows_pairs(MaskedLM.from_preset(preset), "crows_pairs_anonymized.csv", verbose=1)
-    print(scores)
-    ```
-
-    Reference:
-        [CrowS-Pairs](https://arxiv.org/abs/2010.00133), section 3; the data's flaws:
-        [Stereotyping Norwegian Salmon](https://aclanthology.org/2021.acl-long.81), section 4.
-    """
-    pairs, kinds, lines = [], [], []
-    reader = csv.DictReader(read_lines(path))
-    absent = sorted(set(_COLUMNS) - set(reader.fieldnames or ()))
-    if absent:
-        raise ValueError(
-            f"{os.fspath(path)} has no column {', '.join(absent)}; its columns are "
-            f"{', '.join(reader.fieldnames or ()) or 'none'}."
-        )
-    for row in reader:
-        empty = [name for name in _COLUMNS if not (row[name] or "").strip()]
-        if empty:
-            raise ValueError(
-                f"{os.fspath(path)}, line {reader.line_num}: {', '.join(empty)} is empty."
-            )
-        pairs.append((row["sent_more"], row["sent_less"]))
-        kinds.append(row["bias_type"])
-        lines.append(reader.line_num)
-    if not pairs:
-        raise ValueError(f"{os.fspath(path)} has no pairs.")
-    names = [f"{os.fspath(path)}, line {line}" for line in lines]
-    first, second = compare_pairs(masked_lm, pairs, names, batch_size, verbose)
-    return PairScores(first, second, tuple(kinds))
-
-
-def compare_pairs(
-    masked_lm: MaskedLM | Pretrainer,
-    pairs: Sequence[tuple[str, str]],
-    names: Sequence[str] | None = None,
-    batch_size: int = BATCH_SIZE,
-    verbose: int | str = 0,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Scores the sentences of pairs by the tokens that both have, as in `crows_pairs`.
-
-    Args:
-        masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
-        pairs: Two sentences each.
-        names: The name of each pair in errors; `None` numbers them.
-        batch_size: Rows in a batch.
-        verbose: 1 shows a progress bar.
-
-    Returns:
-        The scores of the first and of the second sentences, float64 `(pairs,)`.
-    """
-    names = names or [f"pair {number}" for number in range(len(pairs))]
-    sentences = [sentence for pair in pairs for sentence in pair]
-    rows, _ = _tokenize(masked_lm, sentences, [name for name in names for _ in range(2)])
-    positions: list[list[int]] = []
-    for first, second in zip(rows[::2], rows[1::2], strict=True):
-        blocks = difflib.SequenceMatcher(None, first, second).get_matching_blocks()
-        for starts in zip(*((block.a, block.b) for block in blocks), strict=True):
-            common = [
-                start + offset
-                for start, block in zip(starts, blocks, strict=True)
-                for offset in range(block.size)
-            ]
-            positions.append(common[1:-1])
-    scores = masked_log_probabilities(masked_lm, rows, positions, batch_size, verbose)
-    totals = np.array([round(float(row.sum()), 3) for row in scores])
-    return totals[::2], totals[1::2]
-
-
 def tokens_of_spans(
     masked_lm: MaskedLM | Pretrainer,
     texts: Sequence[str],
@@ -336,7 +181,7 @@ def tokens_of_spans(
 
     Spans are `(start, end)` in characters. `names` are those of the texts in errors.
     """
-    rows, bounds = _tokenize(masked_lm, texts, names)
+    rows, bounds = tokenize(masked_lm, texts, names)
     positions = [
         [
             [
@@ -351,7 +196,7 @@ def tokens_of_spans(
     return rows, positions
 
 
-def _tokenize(
+def tokenize(
     masked_lm: MaskedLM | Pretrainer, texts: Sequence[str], names: Sequence[str] | None = None
 ) -> tuple[list[list[int]], list[tuple[tuple[int, int], ...]]]:
     """The texts' ids with special tokens, and the start and end of each other token."""

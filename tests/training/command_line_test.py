@@ -152,7 +152,7 @@ def test_the_wheel_has_the_library_and_the_programs(installed, tmp_path):
     (entry_points,) = installed.glob("*.dist-info/entry_points.txt")
     assert "keras-bert = keras_bert.__main__:main" in entry_points.read_text()
     assert list(installed.glob(f"*-{keras_bert.__version__}.dist-info"))
-    for word_list in (ROOT / "keras_bert" / "insight" / "word_lists").iterdir():
+    for word_list in (ROOT / "keras_bert" / "insight" / "bias" / "word_lists").iterdir():
         assert (installed / word_list.relative_to(ROOT)).read_bytes() == word_list.read_bytes()
     # In a folder without the checkout: what the wheel lacks is not found.
     help_of_finetune = run("finetune", "--help", folder=installed, cwd=tmp_path)

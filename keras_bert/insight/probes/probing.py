@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.insight.annotated_words import AnnotatedWords, annotated_words, as_paths
 from keras_bert.insight.drawing import Tabular, axes_or_new
-from keras_bert.insight.probe_models import (
+from keras_bert.insight.probes.annotated_words import AnnotatedWords, annotated_words, as_paths
+from keras_bert.insight.probes.probe_models import (
     LONGEST,
     SHORTEST,
     TASKS,

@@ -11,8 +11,8 @@ stats = pytest.importorskip("scipy.stats")
 csgraph = pytest.importorskip("scipy.sparse.csgraph")
 
 from keras_bert import Backbone, BertConfig, data, insight  # noqa: E402
-from keras_bert.insight import probe_models  # noqa: E402
-from keras_bert.insight.annotated_words import (  # noqa: E402
+from keras_bert.insight.probes import probe_models  # noqa: E402
+from keras_bert.insight.probes.annotated_words import (  # noqa: E402
     annotated_words,
     depths,
     distances,

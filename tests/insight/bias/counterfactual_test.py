@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from keras_bert import Backbone, BertConfig, MaskedLM, TextClassifier, insight  # noqa: E402
-from keras_bert.insight.counterfactual import _Swapper  # noqa: E402
+from keras_bert.insight.bias.word_swaps import Swapper  # noqa: E402
 from tests.insight.hugging_face_models import save_model  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
@@ -118,7 +118,7 @@ def test_directions_are_signed_changes(classifier, probabilities):
 
 
 def test_words_are_swapped_as_they_are_written():
-    default = {kind: _Swapper(kind, lines) for kind, lines in insight.default_swaps().items()}
+    default = {kind: Swapper(kind, lines) for kind, lines in insight.default_swaps().items()}
     for kind, text, expected in (
         ("gender", "Her idea helped her.", "His idea helped him."),
         ("gender", "HE told her that she's his.", "SHE told him that he's hers."),

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_bert.insight.annotated_words import AnnotatedWords, depths, distances
+from keras_bert.insight.probes.annotated_words import AnnotatedWords, depths, distances
 from keras_bert.ops.annotations import Shape, Tensor
 
 # Task -> its scores; the control task has the first one too

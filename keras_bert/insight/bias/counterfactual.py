@@ -4,135 +4,23 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from keras_bert.data.labels import LabelRules, softmax
-from keras_bert.insight.measures import ALL, Result, UnitValues, mean, share
+from keras_bert.insight.bias.measures import ALL, Result, UnitValues, mean, share
+from keras_bert.insight.bias.word_swaps import (
+    Lines,
+    Replacement,
+    Swapper,
+    Text,
+    as_text,
+    default_swaps,
+)
 from keras_bert.insight.states import read_texts
-from keras_bert.insight.word_lists import counterparts, word_list
 from keras_bert.tasks.text_classifier import TextClassifier
-
-# A text or a pair
-Text = str | tuple[str, str]
-# Lines of words that can replace one another, for one kind of swap
-Lines = Sequence[Sequence[str]]
-
-# Words that are in two lines: their counterparts before a noun, and elsewhere
-_AMBIGUOUS = {"her": ("his", "him"), "his": ("her", "hers")}
-
-
-def default_swaps() -> dict[str, list[tuple[str, ...]]]:
-    """The words of the lists that come with this package, by kind.
-
-    Returns:
-        `gender` (pronouns, and words for women and men), `names` and `groups` (religions, origins,
-        and others); each a list of lines of words that can replace one another.
-    """
-    return {
-        "gender": [*counterparts("pronouns"), *counterparts("gendered_words")],
-        "names": counterparts("names"),
-        "groups": counterparts("groups"),
-    }
-
-
-class Replacement(NamedTuple):
-    """A word of a text that is replaced in a changed text.
-
-    Attributes:
-        word: The word, as the list has it.
-        other: The word that replaces it.
-        column: The index of `word` in its line.
-        line_length: The number of words of the line.
-    """
-
-    word: str
-    other: str
-    column: int
-    line_length: int
-
-
-class _Swapper:
-    """Replaces the words of one kind."""
-
-    def __init__(self, kind: str, lines: Lines) -> None:
-        self._lines_of: dict[str, list[Sequence[str]]] = {}
-        for line in lines:
-            if len(line) < 2:
-                raise ValueError(
-                    f"swaps[{kind!r}] has the line {list(line)}; expected at least two words."
-                )
-            for word in line:
-                self._lines_of.setdefault(word.lower(), []).append(line)
-        for word, word_lines in self._lines_of.items():
-            others = [
-                other.lower() for line in word_lines for other in line if other.lower() != word
-            ]
-            if len(word_lines) > 1 and sorted(others) != sorted(_AMBIGUOUS.get(word, ())):
-                raise ValueError(
-                    f"swaps[{kind!r}] has {word!r} in {len(word_lines)} lines; expected it in one."
-                )
-        phrases = sorted(self._lines_of, key=len, reverse=True)
-        words = "|".join(map(re.escape, phrases))
-        self._pattern = re.compile(rf"(?<!\w)(?:(an?)(\s+))?({words})(?!\w)", re.IGNORECASE)
-        self.most = max((len(line) - 1 for line in lines), default=0)
-
-    def swap(self, text: Text, step: int) -> tuple[Text, tuple[Replacement, ...]]:
-        """Replaces each word by the one `step` places after it in its line, cyclically.
-
-        Returns:
-            The changed text, and the words that were replaced, in the order of the text.
-        """
-        replacements: list[Replacement] = []
-
-        def replace(match: re.Match[str]) -> str:
-            replacement = self._replacement(step, match)
-            if replacement is None:
-                return match[0]
-            replacements.append(replacement)
-            return _written_alike(match, replacement.other)
-
-        parts = [text] if isinstance(text, str) else text
-        swapped = _as_text([self._pattern.sub(replace, part) for part in parts])
-        return swapped, tuple(replacements)
-
-    def _replacement(self, step: int, match: re.Match[str]) -> Replacement | None:
-        original = match[3]
-        lines = self._lines_of[original.lower()]
-        rest = match.string[match.end() :]
-        line = lines[0] if len(lines) == 1 else _choose_line(original.lower(), lines, rest)
-        index = [word.lower() for word in line].index(original.lower())
-        # A name in lower case is another word, unless the whole text has no capitals
-        if line[index] != line[index].lower() and original.islower() and not match.string.islower():
-            return None
-        other = (index + 1 + (step - 1) % (len(line) - 1)) % len(line)
-        return Replacement(line[index], line[other], index, len(line))
-
-
-def _written_alike(match: re.Match[str], other: str) -> str:
-    """The other word, with the capitals of the matched word and the article that fits it."""
-    article, space, word = match.groups()
-    if word.islower():
-        other = other.lower()
-    elif word.isupper() and len(word) > 1:
-        other = other.upper()
-    elif word[0].isupper():
-        other = other[0].upper() + other[1:]
-    if article is None:
-        return other
-    is_vowel = re.match("(?!eu|uni)[aeiou]", other, re.IGNORECASE) is not None
-    return article[0] + "n" * is_vowel + space + other
-
-
-def _choose_line(word: str, lines: Sequence[Sequence[str]], rest: str) -> Sequence[str]:
-    """Chooses the line of `her` or `his` by the text after it."""
-    following = re.match(r"\s+([^\W\d_]+)", rest)
-    is_alone = following is None or following[1].lower() in word_list("object_ends")
-    (line,) = [line for line in lines if _AMBIGUOUS[word][is_alone] in map(str.lower, line)]
-    return line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -388,7 +276,7 @@ def counterfactuals(
     originals = _as_list(texts)
     kinds, numbers, swapped, replacements_by_change, without = [], [], [], [], []
     for kind, lines in (default_swaps() if swaps is None else swaps).items():
-        swapper = _Swapper(kind, lines)
+        swapper = Swapper(kind, lines)
         for number, text in enumerate(originals):
             replacements_by_text: dict[Text, tuple[Replacement, ...]] = {}
             for step in range(1, swapper.most + 1):
@@ -419,20 +307,6 @@ def counterfactuals(
         tuple(without),
         tuple(replacements_by_change),
     )
-
-
-def mentions(lines: Lines) -> Callable[[Text], bool]:
-    """Returns a function for a slice of `error_rates`: whether a text has one of the words.
-
-    Args:
-        lines: Words as for `counterfactuals`, such as `default_swaps()["gender"]`.
-    """
-    swapper = _Swapper("lines", lines)
-
-    def has_word(text: Text) -> bool:
-        return bool(swapper.swap(text, 1)[1])
-
-    return has_word
 
 
 @dataclasses.dataclass(frozen=True)
@@ -548,11 +422,7 @@ def _require_classifier(model: Any) -> None:
 def _as_list(texts: Iterable[Text]) -> list[Text]:
     if isinstance(texts, str):
         raise ValueError(f"Received the string {texts[:80]!r}; expected a list of texts.")
-    return [_as_text(parts) for parts in read_texts(list(texts))]
-
-
-def _as_text(parts: Sequence[str]) -> Text:
-    return parts[0] if len(parts) == 1 else (parts[0], parts[1])
+    return [as_text(parts) for parts in read_texts(list(texts))]
 
 
 def _scores(

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The log probabilities of words that could stand in the same place of a text."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from keras_bert.insight.likelihood import (
+    candidate_log_probabilities,
+    tokens_of_spans,
+)
+from keras_bert.insight.states import require_masked_lm
+from keras_bert.tasks.masked_lm import MaskedLM
+from keras_bert.tasks.pretrainer import Pretrainer
+
+Span = tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """A word of a text, and others that could be there.
+
+    Attributes:
+        text: The text.
+        span: Where its word begins and ends, in characters.
+        words: The word itself, and the others.
+        hidden: Spans of the text that are masked too.
+        name: The text's name in errors.
+    """
+
+    text: str
+    span: Span
+    words: tuple[str, ...]
+    hidden: tuple[Span, ...]
+    name: str
+
+
+def slot_log_probabilities(
+    masked_lm: MaskedLM | Pretrainer, slots: Sequence[Slot], batch_size: int, verbose: int | str
+) -> list[np.ndarray]:
+    """For each slot the log probabilities of its words `(words,)`.
+
+    Raises:
+        ValueError: If a word is not one token.
+    """
+    require_masked_lm(masked_lm)
+    tokenizer = masked_lm.preprocessor.tokenizer
+    texts, spans, names = [], [], []
+    for slot in slots:
+        start, end = slot.span
+        for word in slot.words:
+            texts.append(slot.text[:start] + word + slot.text[end:])
+            others = slot.hidden if word == slot.words[0] else ()
+            spans.append([(start, start + len(word)), *others])
+            names.append(slot.name)
+    rows, positions = tokens_of_spans(masked_lm, texts, spans, names)
+    masked_rows, masked_positions, candidates = [], [], []
+    of_words = iter(zip(rows, positions, strict=True))
+    for slot in slots:
+        rows_of_slot = [next(of_words) for _ in slot.words]
+        row, (own, *hidden) = rows_of_slot[0]
+        ids = []
+        for word, (other_row, (place, *_)) in zip(slot.words, rows_of_slot, strict=True):
+            is_one_token = place == own and len(own) == 1
+            ids.append(other_row[own[0]] if is_one_token else tokenizer.unk_token_id)
+            if ids[-1] == tokenizer.unk_token_id:
+                raise ValueError(
+                    f"{slot.name}: {word!r} is not one token of the vocabulary there; expected a "
+                    "word that is."
+                )
+        at = {own[0]}.union(*hidden)
+        if any(row[position] == tokenizer.unk_token_id for position in at):
+            raise ValueError(f"{slot.name} has words that the vocabulary cannot spell.")
+        masked_rows.append(
+            [tokenizer.mask_token_id if index in at else token for index, token in enumerate(row)]
+        )
+        masked_positions.append(own[0])
+        candidates.append(ids)
+    return candidate_log_probabilities(
+        masked_lm, masked_rows, masked_positions, candidates, batch_size, verbose
+    )
