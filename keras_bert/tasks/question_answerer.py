@@ -29,8 +29,8 @@ from keras_bert.models.inputs import token_inputs
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.masks import masked_score
 from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
+from keras_bert.tasks.prediction import tells_cut_rows
 from keras_bert.tasks.task import Task
-from keras_bert.tasks.text_trainer import tells_cut_rows
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions

@@ -33,8 +33,8 @@ from keras_bert.models.inputs import token_inputs
 from keras_bert.optimizers import AdamW
 from keras_bert.tasks.few_shot import FewShotTraining
 from keras_bert.tasks.objective import class_accuracy, class_loss, loss_name, takes_ids
+from keras_bert.tasks.prediction import tells_cut_rows
 from keras_bert.tasks.task import Task
-from keras_bert.tasks.text_trainer import tells_cut_rows
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
