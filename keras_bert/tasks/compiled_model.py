@@ -108,9 +108,13 @@ class CompiledModel(TokenModel):
         Raises:
             ValueError: If only one of `metrics` and `weighted_metrics` is a dict by output, a
                 metric is not for the labels of the task, or a loss takes probabilities: outputs are
-                logits.
+                logits. A `Distiller` and a `ReplacedTokenDetector` have their own losses and
+                metrics, so for them any of these arguments is an error.
         """
         refuse_aliases(self.compile, kwargs, "compile")
+        self._check_loss(
+            loss, loss_weights=loss_weights, metrics=metrics, weighted_metrics=weighted_metrics
+        )
         weighted_metrics = joined_metrics(metrics, weighted_metrics)
         if weighted_metrics is None:
             weighted_metrics = self._default_metrics()
@@ -127,7 +131,6 @@ class CompiledModel(TokenModel):
         if auto_scale_loss and not scales_loss and computes_in_float16(self.backbone):
             # Keras only checks the policy of the model, but an encoder has its own.
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
-        self._check_loss(loss)
         super().compile(
             optimizer=optimizer,
             loss=loss,
@@ -160,8 +163,13 @@ class CompiledModel(TokenModel):
         """Returns a metric in the form for the labels and logits of an output."""
         return compiled_metric(metric, num_classes, takes_ids=takes_ids(loss))
 
-    def _check_loss(self, loss: Any) -> None:
-        """Checks that no cross-entropy takes probabilities, which logits would be mistaken for."""
+    def _check_loss(self, loss: Any, **others: Any) -> None:
+        """Checks that no cross-entropy takes probabilities, which logits would be mistaken for.
+
+        Args:
+            loss: The `loss` of `compile`.
+            **others: Its other arguments on losses and metrics, which not every class takes.
+        """
         for part in keras.tree.flatten(loss):
             takes_logits = getattr(part, "from_logits", False) is True
             name = part if isinstance(part, str) else getattr(part, "__name__", type(part).__name__)

@@ -25,8 +25,9 @@ from keras_bert.models.pretraining import decode_masked_lm, encode_masked, pretr
 from keras_bert.ops import tokens_at
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
+from keras_bert.tasks.custom_objective import CustomObjective, slot_targets, token_weights
 from keras_bert.tasks.masked_lm import MaskedLM
-from keras_bert.tasks.objective import CustomObjective, slot_targets, token_weights, without
+from keras_bert.tasks.objective import without
 from keras_bert.tasks.presets import shown, tokenizer_facts
 from keras_bert.tasks.student_initialization import student_from_teacher
 from keras_bert.tasks.task import Task

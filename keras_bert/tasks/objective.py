@@ -127,12 +127,12 @@ class Objective:
     def loss(self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool) -> Any:
         """Computes the sum of the losses of the outputs, and updates the mean of each."""
         total = 0
-        of_update = _divisors_of_update(x, self._losses) if training else {}
+        update_divisors = read_update_divisors(x, self._losses) if training else {}
         for name, loss, value, divisor in self._sums(x, y, y_pred, sample_weight):
             mean = ops.divide_no_nan(ops.stop_gradient(value), divisor)
             self._means[name].update_state(mean, divisor)
             if not loss.is_sum:
-                value = _share_of_update(value, divisor, of_update.get(name))
+                value = divide_by_update(value, divisor, update_divisors.get(name))
             total = total + (value if loss.coefficient == 1 else value * loss.coefficient)
         return total
 
@@ -150,7 +150,7 @@ class Objective:
         """
         divisors = []
         for name, loss in self._losses.items():
-            target, output, weights = _of_output(name, y, outputs, sample_weight)
+            target, output, weights = select_output(name, y, outputs, sample_weight)
             shape = ops.shape(target)[: len(output.shape) - 1]
             divisors.append(loss.divisor(x, target, shape, weights))
         return ops.stack(divisors)
@@ -167,12 +167,12 @@ class Objective:
     def _sums(self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any) -> Iterator[Any]:
         """Yields the name, loss, sum and divisor of each output."""
         for name, loss in self._losses.items():
-            target, output, weights = _of_output(name, y, y_pred, sample_weight)
+            target, output, weights = select_output(name, y, y_pred, sample_weight)
             divisor = loss.divisor(x, target, ops.shape(output)[:-1], weights)
             yield name, loss, loss.sum(x, target, output, weights), divisor
 
 
-def _of_output(name: str, *parts: Any) -> list[Any]:
+def select_output(name: str, *parts: Any) -> list[Any]:
     """Returns the part for one output from targets, outputs or sample weights."""
     return [part[name] if isinstance(part, Mapping) else part for part in parts]
 
@@ -297,7 +297,7 @@ def _as_loss(loss: Any) -> Any:
     return LossFunctionWrapper(loss, name=name) if is_function else loss
 
 
-def _divisors_of_update(x: Any, names: Iterable[str]) -> dict[str, Any]:
+def read_update_divisors(x: Any, names: Iterable[str]) -> dict[str, Any]:
     """Returns this replica's share of each loss's divisor; `{}` without micro-batches."""
     divisors = x.get(LOSS_DIVISORS) if isinstance(x, Mapping) else None
     if divisors is None:
@@ -306,13 +306,13 @@ def _divisors_of_update(x: Any, names: Iterable[str]) -> dict[str, Any]:
     return {name: sums[index] for index, name in enumerate(names)}
 
 
-def _share_of_update(value: Any, divisor: Any, of_update: Any) -> Any:
+def divide_by_update(value: Any, divisor: Any, update_divisor: Any) -> Any:
     """Divides this replica's sum, so that the update is the mean over all its rows or tokens.
 
     The divisor is that of all replicas, which sum their gradients, and of all micro-batches, whose
     gradients the optimizer averages.
     """
-    (total,) = sum_over_replicas([divisor if of_update is None else of_update])
+    (total,) = sum_over_replicas([divisor if update_divisor is None else update_divisor])
     return ops.divide_no_nan(value, ops.stop_gradient(total))
 
 
@@ -321,128 +321,3 @@ def without(variables: list[Any], known: list[Any]) -> list[Any]:
     # By identity, since == compares the values of variables.
     known_ids = {id(variable) for variable in known}
     return [variable for variable in variables if id(variable) not in known_ids]
-
-
-class CustomObjective:
-    """Mixin of tasks that compute their own loss, a weighted sum of means."""
-
-    _means: dict[str, ElementMean]
-    _layer_losses: ElementMean
-
-    def _outputs_with_losses(self) -> Iterable[str]:
-        return ()
-
-    def _report(self, names: Iterable[str]) -> None:
-        """Creates the metrics that are reported under these names."""
-        self._means = {name: ElementMean(name=name) for name in names}
-        for name, mean in self._means.items():
-            mean._direction = "down" if name in self._loss_parts() else "up"
-
-    def _loss_parts(self) -> Mapping[str, float]:
-        """Returns the names of the losses that are summed, with the loss weight of each."""
-        raise NotImplementedError
-
-    def _loss_targets(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, Mapping[str, Any]]:
-        """Returns the targets, and for each part of the loss the weights of its values."""
-        raise NotImplementedError
-
-    def _values(
-        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any
-    ) -> Mapping[str, tuple[Any, Any]]:
-        """Returns the values of a batch for each reported metric, and their weights."""
-        raise NotImplementedError
-
-    def _has_loss_divisors(self) -> bool:
-        return True
-
-    def _loss_divisors(self, x: Any, y: Any, sample_weight: Any) -> Any:
-        sample_weight = self._weighted_by_class(y, sample_weight)  # type: ignore[attr-defined]
-        weights = self._loss_targets(x, y, sample_weight)[1]
-        return ops.stack([ops.sum(weights[name]) for name in self._loss_parts()])
-
-    def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Tensor = None,
-        sample_weight: Any = None,
-        training: bool = True,
-    ) -> Any:
-        """Computes the weighted sum of the losses of a batch."""
-        if training:
-            sample_weight = self._weighted_by_class(y, sample_weight)  # type: ignore[attr-defined]
-        values, parts = self._values(x, y, y_pred, sample_weight), self._loss_parts()
-        of_update = _divisors_of_update(x, parts) if training else {}
-        total = 0
-        for name in filter(values.__contains__, parts):
-            value, weights = values[name]
-            share = _share_of_update(
-                ops.sum(value * weights), ops.sum(weights), of_update.get(name)
-            )
-            total = total + parts[name] * share
-        return self._with_layer_losses(total, x)  # type: ignore[attr-defined]
-
-    def compute_metrics(
-        self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
-    ) -> dict[str, Any]:
-        """Updates the unweighted losses and the metrics; returns all of them."""
-        for name, seen in self._values(x, y, y_pred, sample_weight).items():
-            self._means[name].update_state(*seen)
-        return self.get_metrics_result()
-
-    def get_metrics_result(self) -> dict[str, Any]:
-        """Returns all metrics by name, including the mean loss since the last reset."""
-        logs: dict[str, Any] = super().get_metrics_result()  # type: ignore[misc]
-        parts = [weight * logs[name] for name, weight in self._loss_parts().items()]
-        return {**logs, "loss": sum(parts, self._layer_losses.result())}
-
-    def compile(self, optimizer: Any = None, loss: Any = None, **kwargs: Any) -> None:
-        """Configures the model for training, with the losses and metrics of its class.
-
-        Args:
-            optimizer: See `keras.Model.compile`. Defaults to `keras_bert.optimizers.AdamW` with a
-                learning rate of 1e-4 in pre-training, and the student's default where it is a
-                classifier.
-            loss: Must be `None`.
-            **kwargs: Other arguments of `keras.Model.compile`, except losses and metrics.
-
-        Raises:
-            ValueError: If a loss, loss weights or metrics are given.
-        """
-        names = ("loss_weights", "metrics", "weighted_metrics")
-        values = {"loss": loss, **{name: kwargs.get(name) for name in names}}
-        arguments = [name for name, value in values.items() if value is not None]
-        if arguments:
-            raise ValueError(
-                f"{', '.join(arguments)} cannot be passed: the losses and metrics of a "
-                f"{type(self).__name__} are its own, and the weights between its losses are "
-                "arguments of the class."
-            )
-        super().compile(optimizer, **kwargs)  # type: ignore[misc]
-
-    def _default_loss(self) -> None:
-        return None
-
-    def _default_metrics(self) -> None:
-        return None
-
-
-def slot_targets(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
-    """Returns the ids of masked tokens and their weights, int32 and float32 `(batch, slots)`.
-
-    Targets and weights may be dicts, as for `Pretrainer`. Without weights, slots at position 0 have
-    the weight 0.
-    """
-    ids, weights = _of_output("masked_lm_logits", y, sample_weight)
-    if weights is None:
-        weights = ops.not_equal(x["mask_positions"], 0)
-    return ops.cast(ids, "int32"), ops.cast(weights, "float32")
-
-
-def token_weights(x: Any, slot_weights: Any) -> Any:
-    """Returns for each token the largest weight of its row's slots, 0 for padding."""
-    of_rows = ops.amax(slot_weights, axis=1, keepdims=True)
-    mask = x.get("padding_mask")
-    mask = x.get("sequence_ids") if mask is None else mask
-    mask = ops.ones_like(x["token_ids"]) if mask is None else mask
-    return of_rows * ops.cast(ops.not_equal(ops.cast(mask, "int32"), 0), "float32")

@@ -196,8 +196,8 @@ class TextClassifier(Task):
             )
         return class_loss()
 
-    def _check_loss(self, loss: Any) -> None:
-        super()._check_loss(loss)
+    def _check_loss(self, loss: Any, **others: Any) -> None:
+        super()._check_loss(loss, **others)
         name = loss if isinstance(loss, str) else type(loss).__name__
         if self.is_regression and name.lower().endswith("crossentropy"):
             # Neither a preset nor an export would know that the output is a logit.

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tasks that compute their own loss, and the targets of masked tokens for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from keras import ops
+
+from keras_bert.metrics import ElementMean
+from keras_bert.ops.annotations import Tensor
+from keras_bert.tasks.compiled_model import CompiledModel
+from keras_bert.tasks.objective import divide_by_update, read_update_divisors, select_output
+
+
+class CustomObjective(CompiledModel):
+    """Base class of tasks that compute their own loss, a weighted sum of means."""
+
+    _means: dict[str, ElementMean]
+
+    def _outputs_with_losses(self) -> Iterable[str]:
+        return ()
+
+    def _report(self, names: Iterable[str]) -> None:
+        """Creates the metrics that are reported under these names."""
+        self._means = {name: ElementMean(name=name) for name in names}
+        for name, mean in self._means.items():
+            mean._direction = "down" if name in self._loss_parts() else "up"
+
+    def _loss_parts(self) -> Mapping[str, float]:
+        """Returns the names of the losses that are summed, with the loss weight of each."""
+        raise NotImplementedError
+
+    def _loss_targets(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, Mapping[str, Any]]:
+        """Returns the targets, and for each part of the loss the weights of its values."""
+        raise NotImplementedError
+
+    def _values(
+        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any
+    ) -> Mapping[str, tuple[Any, Any]]:
+        """Returns the values of a batch for each reported metric, and their weights."""
+        raise NotImplementedError
+
+    def _has_loss_divisors(self) -> bool:
+        return True
+
+    def _loss_divisors(self, x: Any, y: Any, sample_weight: Any) -> Any:
+        sample_weight = self._weighted_by_class(y, sample_weight)
+        weights = self._loss_targets(x, y, sample_weight)[1]
+        return ops.stack([ops.sum(weights[name]) for name in self._loss_parts()])
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Tensor = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """Computes the weighted sum of the losses of a batch."""
+        if training:
+            sample_weight = self._weighted_by_class(y, sample_weight)
+        values, parts = self._values(x, y, y_pred, sample_weight), self._loss_parts()
+        update_divisors = read_update_divisors(x, parts) if training else {}
+        total = 0
+        for name in filter(values.__contains__, parts):
+            value, weights = values[name]
+            share = divide_by_update(
+                ops.sum(value * weights), ops.sum(weights), update_divisors.get(name)
+            )
+            total = total + parts[name] * share
+        return self._with_layer_losses(total, x)
+
+    def compute_metrics(
+        self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> dict[str, Any]:
+        """Updates the unweighted losses and the metrics; returns all of them."""
+        for name, seen in self._values(x, y, y_pred, sample_weight).items():
+            self._means[name].update_state(*seen)
+        return self.get_metrics_result()
+
+    def get_metrics_result(self) -> dict[str, Any]:
+        """Returns all metrics by name, including the mean loss since the last reset."""
+        logs: dict[str, Any] = super().get_metrics_result()
+        parts = [weight * logs[name] for name, weight in self._loss_parts().items()]
+        return {**logs, "loss": sum(parts, self._layer_losses.result())}
+
+    def _check_loss(self, loss: Any, **others: Any) -> None:
+        given = {"loss": loss, **others}
+        arguments = [name for name, value in given.items() if value is not None]
+        if arguments:
+            raise ValueError(
+                f"{', '.join(arguments)} cannot be passed: the losses and metrics of a "
+                f"{type(self).__name__} are its own, and the weights between its losses are "
+                "arguments of the class."
+            )
+
+    def _default_loss(self) -> None:
+        return None
+
+    def _default_metrics(self) -> None:
+        return None
+
+
+def slot_targets(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
+    """Returns the ids of masked tokens and their weights, int32 and float32 `(batch, slots)`.
+
+    Targets and weights may be dicts, as for `Pretrainer`. Without weights, slots at position 0 have
+    the weight 0.
+    """
+    ids, weights = select_output("masked_lm_logits", y, sample_weight)
+    if weights is None:
+        weights = ops.not_equal(x["mask_positions"], 0)
+    return ops.cast(ids, "int32"), ops.cast(weights, "float32")
+
+
+def token_weights(x: Any, slot_weights: Any) -> Any:
+    """Returns for each token the largest weight of its row's slots, 0 for padding."""
+    of_rows = ops.amax(slot_weights, axis=1, keepdims=True)
+    mask = x.get("padding_mask")
+    mask = x.get("sequence_ids") if mask is None else mask
+    mask = ops.ones_like(x["token_ids"]) if mask is None else mask
+    return of_rows * ops.cast(ops.not_equal(ops.cast(mask, "int32"), 0), "float32")
