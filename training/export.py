@@ -101,7 +101,7 @@ class ExportConfig(ProgramConfig):
 _FORMATS_OF = {
     **dict.fromkeys(("dtype", "pair", "class_names"), tuple(FORMATS)),
     **dict.fromkeys(("max_text_bytes", "padded_batches"), (_SAVED_MODEL,)),
-    "sequence_length": ("litert",),
+    "sequence_length": tuple(name for name, format in FORMATS.items() if format.has_fixed_length),
     **dict.fromkeys(("results", "license"), (_HUGGING_FACE,)),
 }
 _NO_TEXT = "--takes_text is for classifiers, regressions and embedders in openvino, but"
@@ -222,8 +222,9 @@ def _check(config: ExportConfig, files: Sequence[Path]) -> str:
             "will be served"
         )
     if config.calibration_file and not is_calibrated:
+        calibrated = [name for name, each in FORMATS.items() if each.is_calibrated]
         raise ValueError(
-            "--calibration_file is for tf_saved_model and openvino in int8, but the format is "
+            f"--calibration_file is for {' and '.join(calibrated)} in int8, but the format is "
             f"{format} in {config.dtype}"
         )
     _check_destinations(config, format)
@@ -290,8 +291,9 @@ def calibration_texts(config: ExportConfig) -> list[str] | list[tuple[str, str]]
 
 
 def megabytes(path: Path) -> float:
-    """Returns the size of an export in MB: a folder, or a file and the weights beside it."""
-    files = [path, path.with_suffix(".bin")] if path.is_file() else path.rglob("*")
+    """Returns the size of an export in MB: a folder, or a file and those beside it."""
+    suffixes = {format.suffixes[0]: format.suffixes for format in FORMATS.values()}
+    files = map(path.with_suffix, suffixes[path.suffix]) if path.is_file() else path.rglob("*")
     return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
 
 

@@ -4,7 +4,8 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from keras_bert.export.options import FORMATS, ExportError, ExportOptions
+from keras_bert.export.formats import FORMATS
+from keras_bert.export.options import ExportError, ExportOptions
 
 if TYPE_CHECKING:
     from keras_bert.export.deployment import deploy

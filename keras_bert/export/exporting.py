@@ -16,8 +16,9 @@ import keras
 
 from keras_bert import checks
 from keras_bert.atomic import exchange, make_folder, scratch_folder
+from keras_bert.export.formats import FORMATS
 from keras_bert.export.job import NEW_FOLDER, run_job, run_job_in_child_process, write_job
-from keras_bert.export.options import FORMATS, ExportError, ExportOptions
+from keras_bert.export.options import ExportError, ExportOptions
 from keras_bert.export.own_files import check_replaceable
 
 
@@ -196,9 +197,9 @@ def _check_exportable(task: Any, format: str, dtype: str, pair: bool, text: bool
                 else f"`pip install {package}`"
             )
             raise ExportError(f"format={format!r} needs the package {package}: {advice}.")
-    if format == "litert" and len(task.input["token_ids"].shape) > 2:
+    if needs.has_fixed_length and len(task.input["token_ids"].shape) > 2:
         raise ValueError(
-            "format is 'litert', which needs one shape for all inputs; multiple choice has "
+            f"format is {format!r}, which needs one shape for all inputs; multiple choice has "
             "tf_saved_model, onnx and openvino."
         )
     if pair and "text_pair" not in task.optional_fields:

@@ -19,6 +19,7 @@ from typing import Any
 
 import keras
 
+from keras_bert.export.formats import FORMATS
 from keras_bert.export.options import ExportError, ExportOptions
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
 
@@ -58,19 +59,8 @@ def read_job(folder: Path) -> tuple[Any, ExportOptions]:
 
 def run_job(folder: Path) -> None:
     """Exports the task of `write_job` to the folder `new` in its folder; requires TensorFlow."""
-    from keras_bert.export.formats import write_model
-    from keras_bert.export.saved_model import write_saved_model
-
     task, options = read_job(folder)
-    path = folder / NEW_FOLDER / options.name
-    if options.format == "tf_saved_model":
-        if options.dtype == "int8":
-            columns = zip(*options.calibration, strict=True)
-            texts = tuple(map(list, columns))
-            task.quantize("int8", calibration=texts if len(texts) > 1 else texts[0])
-        write_saved_model(task, path, options)
-    else:
-        write_model(task, path, options)
+    FORMATS[options.format].write(task, folder / NEW_FOLDER / options.name, options)
 
 
 def run_job_in_child_process(folder: Path) -> None:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of an export, and the interface that it requires of a task."""
+"""The options of an export, what a format declares, and the interface required of a task."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 
@@ -16,47 +18,24 @@ class ExportFormat:
     """A format of exports.
 
     Args:
+        write: Writes a task, which is on the TensorFlow backend, to a path.
         suffixes: The suffixes of its files, first the given path's; `""` for a folder.
         dtypes: The precisions that it can be exported in.
         packages: The packages that it needs besides TensorFlow.
         int8_packages: Further packages for int8.
         text_packages: Further packages for an export with text; `None` if it takes ids alone.
         is_calibrated: Whether int8 takes calibration rows.
+        has_fixed_length: Whether all rows have the same length.
     """
 
+    write: Callable[[Servable, Path, ExportOptions], None]
     suffixes: tuple[str, ...]
     dtypes: tuple[str, ...]
     packages: tuple[str, ...] = ()
     int8_packages: tuple[str, ...] = ()
     text_packages: tuple[str, ...] | None = None
     is_calibrated: bool = False
-
-
-FORMATS = {
-    "tf_saved_model": ExportFormat(
-        suffixes=("",),
-        dtypes=("float32", "bfloat16", "int8"),
-        packages=("tensorflow_text",),
-        text_packages=(),
-        is_calibrated=True,
-    ),
-    "onnx": ExportFormat(
-        suffixes=(".onnx",),
-        dtypes=("float32", "int8"),
-        packages=("tf2onnx",),
-        int8_packages=("onnxruntime",),
-    ),
-    "openvino": ExportFormat(
-        suffixes=(".xml", ".bin"),
-        dtypes=("float32", "int8"),
-        packages=("openvino",),
-        int8_packages=("nncf",),
-        text_packages=("tensorflow_text", "openvino_tokenizers", "sentencepiece"),
-        is_calibrated=True,
-    ),
-    "litert": ExportFormat(suffixes=(".tflite",), dtypes=("float32", "int8")),
-}
-"""The formats by their names, with their needs and abilities."""
+    has_fixed_length: bool = False
 
 
 class Servable(Protocol):

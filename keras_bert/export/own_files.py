@@ -18,7 +18,7 @@ from keras_bert.export.description import (
     PACKED_FILE,
     TOKENIZER_FILE,
 )
-from keras_bert.export.options import FORMATS
+from keras_bert.export.formats import FORMATS
 
 # The files and folders of an exported SavedModel
 _FILES = (

@@ -20,7 +20,7 @@ import dataclasses
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,18 +39,14 @@ from ..export import megabytes
 from ..readers.labeled_text import TextColumns, read_labeled_text
 from ..readers.question_files import read_questions
 from ..scores import classifier_scores, question_scores
+from .export_runtimes import RUNTIMES, THREADS, Arrays, Network
 
-Arrays = dict[str, np.ndarray[Any, Any]]
-# Features of token ids to the outputs of the task, by their names
-Network = Callable[[Arrays], Arrays]
-
-_PRECISIONS = {name: format.dtypes for name, format in FORMATS.items()}
+_PRECISIONS = {name: FORMATS[name].dtypes for name in RUNTIMES}
 # It computes a file in float32 in the precision that it is told.
 _PRECISIONS["openvino"] += ("bfloat16",)
 _REFERENCE = "tf_saved_model:float32"
 _BATCH_SIZE = 32  # of the rows that are scored
 _MOST_TIMED = 64  # rows
-_THREADS = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,12 +58,12 @@ class CompareExportsConfig(TextColumns):
         data_file: Labeled rows, which are scored and timed; for a question answerer, questions in
             SQuAD's JSON.
         data_rows: Number of rows of that file to use, at equal distances; 0 for all.
-        calibration_file: Texts or questions like those that will be served, for openvino:int8, such
-            as the training file.
+        calibration_file: Texts or questions like those that will be served, for tf_saved_model:int8
+            and openvino:int8, such as the training file.
         calibration_rows: Number of rows of that file to use, at equal distances.
         exports: What is compared, each format:precision. The first one is the standard of speed.
-            Formats: tf_saved_model (float32, bfloat16), onnx (float32, int8), openvino (float32,
-            bfloat16, int8), litert (float32, int8).
+            Formats: tf_saved_model (float32, bfloat16, int8), onnx (float32, int8), openvino
+            (float32, bfloat16, int8), litert (float32, int8).
         batches: What is timed: a number of rows, at their own lengths, or rows x tokens, such as
             8x128. The rows of a question answerer are windows of passages.
         rounds: Number of times that each export is timed.
@@ -151,7 +147,7 @@ class Answers:
 def main(config: CompareExportsConfig) -> None:
     program.require(program.TRAINING_LIBRARIES, "training")
     # Read when TensorFlow starts
-    os.environ |= dict.fromkeys(("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), str(_THREADS))
+    os.environ |= dict.fromkeys(("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), str(THREADS))
     compare(config)
 
 
@@ -165,9 +161,10 @@ def compare(config: CompareExportsConfig) -> list[Export]:
     check_model(config.model)
     if not Path(config.data_file).is_file():
         raise FileNotFoundError(f"--data_file={config.data_file} does not exist")
-    if "openvino:int8" in config.exports and not Path(config.calibration_file).is_file():
+    calibrated = [name for name in config.exports if _is_calibrated(name)]
+    if calibrated and not Path(config.calibration_file).is_file():
         raise FileNotFoundError(
-            f"--calibration_file={config.calibration_file} does not exist; openvino:int8 needs "
+            f"--calibration_file={config.calibration_file} does not exist; {calibrated[0]} needs "
             "texts like those that will be served"
         )
     program.import_quietly("tensorflow")
@@ -187,7 +184,8 @@ def compare(config: CompareExportsConfig) -> list[Export]:
         path = _export(task, name, rows, Path(config.output_dir))
         exports[name] = Export(name, megabytes(path))
         try:
-            networks[name] = _network(name, path, names)
+            format, _, dtype = name.partition(":")
+            networks[name] = RUNTIMES[format](path, dtype, names)
         except ImportError as error:
             logging.warning("%s: %s", name, error)
             exports[name].unavailable = str(error)
@@ -353,6 +351,11 @@ def _ids(features: Mapping[str, Any]) -> Arrays:
 # === Exports ===
 
 
+def _is_calibrated(name: str) -> bool:
+    format, _, dtype = name.partition(":")
+    return dtype == "int8" and FORMATS[format].is_calibrated
+
+
 def _export(task: Any, name: str, rows: _Texts | _Questions, folder: Path) -> Path:
     """Writes an export in `format:precision`, and returns its path."""
     format, _, dtype = name.partition(":")
@@ -364,72 +367,12 @@ def _export(task: Any, name: str, rows: _Texts | _Questions, folder: Path) -> Pa
     options: dict[str, Any] = {}
     if format == "tf_saved_model":
         options = {"warm_up": False, "pair": rows.pair}
-    if name == "openvino:int8":
+    if _is_calibrated(name):
         options["calibration"] = rows.calibration
-    if format == "litert":
+    if FORMATS[format].has_fixed_length:
         options["sequence_length"] = task.preprocessor.sequence_length
     task.export(path, format, dtype=dtype, overwrite=True, **options)
     return path
-
-
-def _network(name: str, path: Path, outputs: Sequence[str]) -> Network:
-    """Loads an export in its runtime.
-
-    Raises:
-        ImportError: If the runtime is not installed.
-    """
-    format, _, dtype = name.partition(":")
-    if format == "tf_saved_model":
-        import tensorflow as tf
-        import tensorflow_text  # noqa: F401  # registers the tokenizer's operations
-
-        model = tf.saved_model.load(str(path))
-        signature = model.signatures["serve_ids"]
-        # Those of single texts have no segment ids, and padding is known by its ids
-        inputs = signature.structured_input_signature[1]
-
-        def run_saved_model(features: Arrays, model: Any = model) -> Arrays:
-            tensors = signature(**{key: tf.constant(features[key]) for key in inputs})
-            return {key: tensors[key].numpy() for key in outputs}
-
-        return run_saved_model
-    if format == "onnx":
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = _THREADS
-        session = onnxruntime.InferenceSession(path, options)
-        return lambda features: dict(zip(outputs, session.run(outputs, features), strict=True))
-    if format == "openvino":
-        import openvino
-
-        settings: dict[str, int | str] = {"INFERENCE_NUM_THREADS": _THREADS}
-        if dtype != "int8":
-            settings["INFERENCE_PRECISION_HINT"] = {"float32": "f32", "bfloat16": "bf16"}[dtype]
-        request = openvino.compile_model(path, "CPU", settings).create_infer_request()
-
-        def run_openvino(features: Arrays) -> Arrays:
-            # With one thread, errors of `model(features)` are not raised
-            request.start_async(features)
-            request.wait()
-            return {key: request.get_tensor(key).data.copy() for key in outputs}
-
-        return run_openvino
-    import tensorflow as tf
-
-    runner = tf.lite.Interpreter(str(path), num_threads=_THREADS).get_signature_runner()
-    length = runner.get_input_details()["token_ids"]["shape_signature"][1]
-
-    def run_litert(features: Arrays) -> Arrays:
-        rows: Arrays = runner(
-            **{
-                key: np.pad(value, ((0, 0), (0, length - value.shape[1])))
-                for key, value in features.items()
-            }
-        )
-        return rows
-
-    return run_litert
 
 
 # === Speed ===

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The formats of exports: one module each, with its `ExportFormat`."""
+
+from keras_bert.export.formats.litert import LITERT
+from keras_bert.export.formats.onnx import ONNX
+from keras_bert.export.formats.openvino import OPENVINO
+from keras_bert.export.formats.tf_saved_model import TF_SAVED_MODEL
+
+FORMATS = {
+    "tf_saved_model": TF_SAVED_MODEL,
+    "onnx": ONNX,
+    "openvino": OPENVINO,
+    "litert": LITERT,
+}
+"""The formats by their names."""

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LiteRT models, which take ids of rows of one length."""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from pathlib import Path
+
+from keras_bert.export.description import PACKED_FILE, ExportDescription
+from keras_bert.export.options import ExportFormat, ExportOptions, Servable
+
+
+def _write(task: Servable, path: Path, options: ExportOptions) -> None:
+    import tensorflow as tf
+
+    from keras_bert.export.network import network_function
+    from keras_bert.export.saved_model import save_signatures
+
+    # LiteRT cannot insert an axis into a tensor of unknown shape.
+    function, _ = network_function(task, length=options.sequence_length)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        # Converting a SavedModel preserves the names of inputs and outputs.
+        save_signatures({"logits": function.get_concrete_function()}, Path(folder))
+        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
+        if options.dtype == "int8":
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        path.write_bytes(converter.convert())
+    # Where LiteRT's metadata library packs files of a model: in a zip archive behind it
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(PACKED_FILE, ExportDescription.of_task(task, options).to_json())
+
+
+LITERT = ExportFormat(
+    write=_write, suffixes=(".tflite",), dtypes=("float32", "int8"), has_fixed_length=True
+)

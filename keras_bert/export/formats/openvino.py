@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenVINO models, which take ids or, with their tokenizer, text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_bert.export.description import METADATA_NAME, ExportDescription
+from keras_bert.export.options import ExportFormat, ExportOptions, Servable
+
+
+def _write(task: Servable, path: Path, options: ExportOptions) -> None:
+    import openvino
+
+    from keras_bert.export.network import network_function
+
+    function, _ = network_function(task, rejects_negative_ids=True)
+    model = openvino.convert_model(function.get_concrete_function())
+    if options.dtype == "int8":
+        model = _quantize(model, task, options.calibration)
+    if options.text:
+        from keras_bert.export.openvino_text import connect_text
+
+        model = connect_text(model, task, options)
+    model.set_rt_info(ExportDescription.of_task(task, options).to_json(), METADATA_NAME)
+    openvino.save_model(model, path, compress_to_fp16=False)
+
+
+def _quantize(model: Any, task: Servable, calibration: Sequence[Sequence[str]]) -> Any:
+    """Returns an `openvino.Model` with int8 matrix products in the encoder.
+
+    The pooler and the head stay in float32: they take no time, and int8 costs regressions accuracy.
+    """
+    import nncf
+
+    from keras_bert.data.questions import QuestionWindows
+    from keras_bert.models.inputs import INPUT_NAMES
+
+    def features(numbered_row: tuple[int, Sequence[str]]) -> dict[str, Any]:
+        # Batches of one row have no padding, which would distort the calibration.
+        number, row = numbered_row
+        inputs = task.preprocessor(*([text] for text in row))
+        if isinstance(inputs, QuestionWindows):
+            # The first passage's first window, the second's second, and so on
+            inputs = task.preprocessor.padded(inputs)
+            window = number % len(inputs["token_ids"])
+            real = inputs["padding_mask"][window]
+            inputs = {name: x[window][real][None] for name, x in inputs.items()}
+        return {name: inputs[name].astype("int32") for name in INPUT_NAMES}
+
+    tasks = getattr(task, "members", (task,))
+    heads = {member.head.name for member in tasks if hasattr(member, "head")}
+    return nncf.quantize(
+        model,
+        nncf.Dataset(list(enumerate(calibration)), features),
+        model_type=nncf.ModelType.TRANSFORMER,
+        subset_size=len(calibration),
+        # Names contain layers, such as .../pooler_1/dense_1/MatMul. Not all tasks have both.
+        ignored_scope=nncf.IgnoredScope(
+            patterns=[rf".*/{name}(_\d+)?/.*MatMul" for name in ("pooler", *heads)], validate=False
+        ),
+    )
+
+
+OPENVINO = ExportFormat(
+    write=_write,
+    suffixes=(".xml", ".bin"),
+    dtypes=("float32", "int8"),
+    packages=("openvino",),
+    int8_packages=("nncf",),
+    text_packages=("tensorflow_text", "openvino_tokenizers", "sentencepiece"),
+    is_calibrated=True,
+)

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A task's network as a TensorFlow function of ids, for converters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from keras_bert.export.options import Servable
+from keras_bert.models.inputs import INPUT_NAMES
+from keras_bert.ops.layout import padded_form
+
+
+def network_function(
+    task: Servable, length: int | None = None, rejects_negative_ids: bool = False
+) -> tuple[Any, list[tf.TensorSpec]]:
+    """Returns a function of `token_ids`, `segment_ids` and `padding_mask`, and their specs.
+
+    Args:
+        task: The task, on the TensorFlow backend, in float32.
+        length: The only length of the rows; `None` for any.
+        rejects_negative_ids: Whether the runtime raises an error for negative ids.
+    """
+    # (batch, length), or (batch, choices, length)
+    outer = [None] * (len(task.input["token_ids"].shape) - 1)
+    specs = [tf.TensorSpec([*outer, length], tf.int32, name) for name in INPUT_NAMES]
+
+    def logits(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        features = dict(zip(INPUT_NAMES, inputs, strict=True))
+        features["padding_mask"] = tf.cast(features["padding_mask"], tf.bool)
+        if not rejects_negative_ids:
+            # ONNX Runtime and LiteRT refuse ids beyond the vocabulary, but count negative ones from
+            # its end.
+            ids = features["token_ids"]
+            features["token_ids"] = tf.where(ids < 0, tf.int32.max, ids)
+        with padded_form():  # Not all runtimes have the operations of the unpadded form.
+            outputs = task(features, training=False)
+        return dict(outputs) if isinstance(outputs, dict) else {task.output_name: outputs}
+
+    return tf.function(logits, input_signature=specs, autograph=False), specs
