@@ -12,6 +12,9 @@ from keras import ops
 
 from keras_bert.aliases import refuse_aliases
 from keras_bert.config import BertConfig
+from keras_bert.data.adapters.reading import Features
+from keras_bert.data.columns import as_array
+from keras_bert.data.labels import LabelRules, checked_ids, may_be_ids
 from keras_bert.metrics import ElementMean, class_ids, compiled_metric, weights_like
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import REAL_ROWS
@@ -20,19 +23,7 @@ from keras_bert.models.token_model import TokenModel
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.optimizer_updates import num_replicas
 from keras_bert.optimizers import AdamW
-from keras_bert.tasks.objective import (
-    LogDirections,
-    Objective,
-    class_accuracy,
-    class_loss,
-    computes_in_float16,
-    fine_tuning_rate,
-    joined_metrics,
-    loss_name,
-    new_objective,
-    takes_ids,
-    without,
-)
+from keras_bert.tasks import objective
 
 
 class CompiledModel(TokenModel):
@@ -64,8 +55,8 @@ class CompiledModel(TokenModel):
         for mean in self._loss_means.values():
             mean._direction = "down"
         self._layer_losses = ElementMean(name="layer_losses")
-        self._log_directions = LogDirections(self)
-        self._objective: Objective | None = None
+        self._log_directions = objective.LogDirections(self)
+        self._objective: objective.Objective | None = None
 
     @property
     def config(self) -> BertConfig:
@@ -115,7 +106,7 @@ class CompiledModel(TokenModel):
         self._check_loss(
             loss, loss_weights=loss_weights, metrics=metrics, weighted_metrics=weighted_metrics
         )
-        weighted_metrics = joined_metrics(metrics, weighted_metrics)
+        weighted_metrics = objective.joined_metrics(metrics, weighted_metrics)
         if weighted_metrics is None:
             weighted_metrics = self._default_metrics()
         if loss is None:
@@ -123,12 +114,12 @@ class CompiledModel(TokenModel):
             loss_weights = loss_weights or self._default_loss_weights()
         if optimizer is None:
             rate = self.default_learning_rate
-            optimizer = AdamW(
-                fine_tuning_rate(self.backbone.config.hidden_dim) if rate is None else rate
-            )
+            if rate is None:
+                rate = objective.fine_tuning_rate(self.backbone.config.hidden_dim)
+            optimizer = AdamW(rate)
         optimizer = keras.optimizers.get(optimizer)
         scales_loss = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
-        if auto_scale_loss and not scales_loss and computes_in_float16(self.backbone):
+        if auto_scale_loss and not scales_loss and objective.computes_in_float16(self.backbone):
             # Keras only checks the policy of the model, but an encoder has its own.
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
         super().compile(
@@ -139,7 +130,7 @@ class CompiledModel(TokenModel):
             auto_scale_loss=auto_scale_loss,
             **kwargs,
         )
-        self._objective = new_objective(loss, loss_weights, self._loss_means)
+        self._objective = objective.new_objective(loss, loss_weights, self._loss_means)
         if self._objective is not None:
             # It computes nothing here. But to build it, Keras would call the model symbolically at
             # each `train_on_batch`.
@@ -161,7 +152,7 @@ class CompiledModel(TokenModel):
 
     def _compiled_metric(self, metric: Any, loss: Any, num_classes: int | None) -> Any:
         """Returns a metric in the form for the labels and logits of an output."""
-        return compiled_metric(metric, num_classes, takes_ids=takes_ids(loss))
+        return compiled_metric(metric, num_classes, takes_ids=objective.takes_ids(loss))
 
     def _check_loss(self, loss: Any, **others: Any) -> None:
         """Checks that no cross-entropy takes probabilities, which logits would be mistaken for.
@@ -173,7 +164,7 @@ class CompiledModel(TokenModel):
         for part in keras.tree.flatten(loss):
             takes_logits = getattr(part, "from_logits", False) is True
             name = part if isinstance(part, str) else getattr(part, "__name__", type(part).__name__)
-            if loss_name(part).endswith("crossentropy") and not takes_logits:
+            if objective.loss_name(part).endswith("crossentropy") and not takes_logits:
                 raise ValueError(
                     f"The loss {name} takes probabilities, but the outputs of a "
                     f"{type(self).__name__} are logits. Pass an object such as "
@@ -183,7 +174,7 @@ class CompiledModel(TokenModel):
 
     def _default_loss(self) -> Any:
         """Returns the default loss of `compile`."""
-        return self._by_output(class_loss)
+        return self._by_output(objective.class_loss)
 
     def _default_loss_weights(self) -> Any:
         """Returns the loss weights of the default loss, for several outputs."""
@@ -191,7 +182,7 @@ class CompiledModel(TokenModel):
 
     def _default_metrics(self) -> Any:
         """Returns the default metrics of `compile`."""
-        return self._by_output(lambda: [class_accuracy()])
+        return self._by_output(lambda: [objective.class_accuracy()])
 
     def _by_output(self, make: Callable[[], Any]) -> Any:
         """Makes something for each output, a dict if the model has several."""
@@ -262,18 +253,18 @@ class CompiledModel(TokenModel):
         Raises:
             ValueError: If the losses are not objects of `keras.losses`, as the defaults are.
         """
-        objective = self._objective
-        if objective is None and not self.compiled:
-            objective = new_objective(
+        compiled = self._objective
+        if compiled is None and not self.compiled:
+            compiled = objective.new_objective(
                 self._default_loss(), self._default_loss_weights(), self._loss_means
             )
-        if objective is None:
+        if compiled is None:
             raise ValueError(
                 f"This {type(self).__name__} computes its loss itself, or was compiled with "
                 f"{getattr(self, 'loss', None)!r}; expected one object of keras.losses for each "
                 "output, such as the default."
             )
-        return objective.batch_loss(y, y_pred, sample_weight)
+        return compiled.batch_loss(y, y_pred, sample_weight)
 
     def _has_loss_divisors(self) -> bool:
         """Returns whether the losses are means over the rows or tokens of all micro-batches.
@@ -286,8 +277,8 @@ class CompiledModel(TokenModel):
         """Returns the divisors of the losses of a batch in `compute_loss`, float32 `(losses,)`."""
         y, _, sample_weight = self._compared(x, y, None, sample_weight, training=True)
         sample_weight = self._weighted_by_class(y, sample_weight)
-        objective: Any = self._objective  # `MicroBatches` asks only where there is one.
-        return objective.divisors(x, y, self.output, sample_weight)
+        compiled: Any = self._objective  # `MicroBatches` asks only where there is one.
+        return compiled.divisors(x, y, self.output, sample_weight)
 
     def compute_metrics(
         self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
@@ -323,10 +314,44 @@ class CompiledModel(TokenModel):
             logs["loss"] += self._layer_losses.result()
         return logs
 
+    # === Targets ===
+
+    def _num_targets(self, x: Any) -> Mapping[str, int | None]:
+        """Returns the number of target ids of each output that has ids; `None` if unknown."""
+        return {}
+
+    def _check_targets(self, features: Features, rules: LabelRules) -> None:
+        """Checks targets of features, since JAX does not raise errors for ids out of range."""
+        if features.y is None:
+            return
+        if rules.is_score:
+            rules.read(features.y)
+        for name, num_ids in self._num_targets(features.x).items():
+            target, weight, output = (
+                part.get(name) if isinstance(part, Mapping) else part
+                for part in (features.y, features.sample_weight, self.output)
+            )
+            if num_ids is None or target is None or not self._are_ids(target, output, name):
+                continue
+            ignored = self._ignored_class(name)
+            checked_ids(
+                target, num_ids, lowest=rules.lowest, ignored=ignored, weights=weight, name=name
+            )
+
+    def _are_ids(self, target: Any, output: Any, name: str) -> bool:
+        """Returns whether the targets of an output are ids, and not numbers for each class.
+
+        Their shape tells. Only of losses for ids, all must be whole numbers.
+        """
+        array = as_array(target)
+        if array.ndim == len(output.shape) and array.shape[-1] != 1:
+            return False
+        return self._loss_takes_ids(name) or may_be_ids(array.reshape(-1))
+
     def _loss_takes_ids(self, name: str = "") -> bool:
         """Returns whether the targets of an output are ids, according to the compiled loss."""
         loss = getattr(self, "loss", None)
-        return takes_ids(loss.get(name) if isinstance(loss, Mapping) else loss)
+        return objective.takes_ids(loss.get(name) if isinstance(loss, Mapping) else loss)
 
     def _ignored_class(self, name: str = "") -> int | None:
         """Returns the id that the compiled loss of an output ignores."""
@@ -382,11 +407,11 @@ class CompiledModel(TokenModel):
 
     @property
     def non_trainable_variables(self) -> list[Any]:
-        return without(self.variables, self.trainable_variables)
+        return objective.without(self.variables, self.trainable_variables)
 
     @property
     def non_trainable_weights(self) -> list[Any]:
-        return without(self.weights, self.trainable_weights)
+        return objective.without(self.weights, self.trainable_weights)
 
     def _trained(self, variables: list[Any]) -> list[Any]:
         # As Keras does, and not by `super()`, whose properties `torch.compile` cannot trace
@@ -395,7 +420,7 @@ class CompiledModel(TokenModel):
         trainable = [variable for variable in variables if variable.trainable]
         if self.uses_pooler or not hasattr(self, "backbone") or self.backbone.pooler is None:
             return trainable
-        return without(trainable, self.backbone.pooler.variables)
+        return objective.without(trainable, self.backbone.pooler.variables)
 
     # === Configuration ===
 

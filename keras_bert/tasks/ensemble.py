@@ -171,12 +171,7 @@ class Ensemble(Task):
 
     # === What an ensemble does not do ===
 
-    @property
-    def trainable_variables(self) -> list[Any]:
-        return []
-
-    @property
-    def trainable_weights(self) -> list[Any]:
+    def _trained(self, variables: list[Any]) -> list[Any]:
         return []
 
     def compile(self, optimizer: Any = None, loss: Any = None, **kwargs: Any) -> None:

@@ -17,23 +17,16 @@ from keras_bert.data.adapters.base import BatchOutputs, InputAdapter
 from keras_bert.data.adapters.reading import Features, input_forms, read_input
 from keras_bert.data.adapters.text_batches import TextBatchesAdapter, TextDatasetAdapter
 from keras_bert.data.adapters.texts import TextAdapter
+from keras_bert.data.columns import column_names
+from keras_bert.data.labels import LabelRules
 from keras_bert.data.loader import DEFAULT_BATCH_SIZE, Batches, BatchOptions
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.threads import check_process
 from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.ops.object_variables import ObjectVariable
+from keras_bert.tasks import devices
 from keras_bert.tasks.compiled_model import CompiledModel
-from keras_bert.tasks.devices import (
-    ArrayBatches,
-    batches_for_more_lengths,
-    filled_up,
-    num_devices,
-    process_shard,
-    shard_over_devices,
-    shared_predictions,
-    sharing,
-)
 from keras_bert.tasks.feeding import Feed
 from keras_bert.tasks.presets import check_preprocessor
 
@@ -74,6 +67,8 @@ class TextPredictor(CompiledModel):
         TextDatasetAdapter,
         TextBatchesAdapter,
     )
+    # Whether text needs labels to be trained on or evaluated
+    needs_labels: bool = True
     # The class of its preprocessors
     preprocessor_class: ClassVar[type[Any]] = TextClassifierPreprocessor
     # The fraction of the windows without answers that `fit` trains on; see `QuestionAnswerer`
@@ -153,7 +148,7 @@ class TextPredictor(CompiledModel):
         if not isinstance(rows, Features):
             return self._predict_rows(rows, batch_size, verbose, **kwargs)
         self.check_inputs(rows.inputs)
-        if process_shard()[1] > 1:
+        if devices.process_shard()[1] > 1:
             return self._predict_arrays(rows, batch_size, verbose, **kwargs)
         return super().predict(rows.x, batch_size=batch_size, verbose=verbose, **kwargs)
 
@@ -184,11 +179,12 @@ class TextPredictor(CompiledModel):
     ) -> Any:
         """Predicts features that every process has in full."""
         if not features.are_arrays:
+            _, count = devices.process_shard()
             raise ValueError(
-                f"x is a {type(features.x).__name__} of features, in one of {process_shard()[1]} "
-                "processes; expected text, or arrays of which each process has all rows."
+                f"x is a {type(features.x).__name__} of features, in one of {count} processes; "
+                "expected text, or arrays of which each process has all rows."
             )
-        batches = ArrayBatches(features.x, batch_size or DEFAULT_BATCH_SIZE)
+        batches = devices.ArrayBatches(features.x, batch_size or DEFAULT_BATCH_SIZE)
         _, outputs = self._joined_outputs(batches, verbose, **kwargs)
         # Only the last batch has padding rows.
         return keras.tree.map_structure(lambda rows: rows[: batches.num_rows], outputs)
@@ -197,8 +193,9 @@ class TextPredictor(CompiledModel):
         self, batches: Batches, verbose: int | str, **kwargs: Any
     ) -> tuple[np.ndarray[Any, Any], Any]:
         """Returns the indices of the rows of all batches, with padding rows, and their outputs."""
-        if num_devices() > 1:
-            batches = shared_predictions(batches, num_devices(), process_shard())
+        if devices.num_devices() > 1:
+            shard = devices.process_shard()
+            batches = devices.shared_predictions(batches, devices.num_devices(), shard)
         elif batches.num_batches in (1, None) and not kwargs and self._num_replicas() == 1:
             # For one batch, such as one sentence, Keras' loop takes longer than the model. At the
             # end of an unknown number, it would warn.
@@ -225,8 +222,8 @@ class TextPredictor(CompiledModel):
         for features, rest in batches:
             num_rows = len(features["token_ids"])
             # On TensorFlow, `predict_on_batch` runs on one device.
-            inputs = filled_up(features, num_devices()) if compiles else features
-            outputs = predict(shard_over_devices(inputs))
+            inputs = devices.filled_up(features, devices.num_devices()) if compiles else features
+            outputs = predict(devices.shard_over_devices(inputs))
             yield (
                 features,
                 rest,
@@ -273,9 +270,48 @@ class TextPredictor(CompiledModel):
         lengths = np.concatenate([np.zeros(0, "int64"), *counts])
         return lengths[lengths > 0]  # without padding rows
 
+    # === Input to batches ===
+
+    def _read(
+        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
+    ) -> InputAdapter | Features:
+        """Reads and checks input of training or evaluation."""
+        rules = self._label_rules(options)
+        rows = read_input(self.adapters, x, y, sample_weight, rules, needs_labels=self.needs_labels)
+        if not isinstance(rows, Features):
+            return rows
+        # Here, since Keras converts arrays to tensors before `__call__`.
+        self.check_inputs(rows.inputs)
+        self._check_targets(rows, rules)
+        return rows.with_checked_weights()
+
+    def _read_labeled(
+        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
+    ) -> InputAdapter | Features:
+        """Reads and checks input, which must have labels if the losses need them."""
+        rows = self._read(x, y, sample_weight, options)
+        if rows.has_labels or not self.needs_labels:
+            return rows
+        # The columns of features are inputs.
+        columns = set() if isinstance(rows, Features) else set(column_names(x) or ())
+        others = sorted(map(str, columns - {"text", "text_pair"}))
+        raise ValueError(
+            f"There are no labels, with which a {type(self).__name__} is trained and "
+            f"evaluated: pass `y`{', such as x[' + repr(others[0]) + ']' if others else ''}, "
+            "or a dataset of (x, y)."
+        )
+
+    def _label_rules(self, options: BatchOptions) -> LabelRules:
+        """Returns the rules for labels of text; overridden by tasks with classes."""
+        return LabelRules()
+
     def _batches(self, rows: InputAdapter, options: BatchOptions) -> Batches:
         """Returns batches of features, labels and weights."""
         return rows.batches(self.preprocessor, options)
+
+    def _data(self, rows: InputAdapter | Features, options: BatchOptions) -> Features:
+        """Returns the batches of rows, or features as they are, of which Keras makes batches."""
+        return rows if isinstance(rows, Features) else Features(self._batches(rows, options))
 
     def _options(
         self, batch_size: int | None, *, is_shared: bool = False, **options: Any
@@ -285,9 +321,9 @@ class TextPredictor(CompiledModel):
             batch_size,
             **options,
             compiles=self._compiles_each_shape(),
-            batches_for_more_lengths=batches_for_more_lengths(),
+            batches_for_more_lengths=devices.batches_for_more_lengths(),
             num_replicas=self._num_replicas() if is_shared else 1,
-            **(sharing() if is_shared else {}),
+            **(devices.sharing() if is_shared else {}),
         )
 
     def _num_replicas(self) -> int:
@@ -298,7 +334,7 @@ class TextPredictor(CompiledModel):
         """
         if self._strategy is not None:
             return int(self._strategy.num_replicas_in_sync)
-        return num_devices() // process_shard()[1]
+        return devices.num_devices() // devices.process_shard()[1]
 
     @property
     def _strategy(self) -> Any:

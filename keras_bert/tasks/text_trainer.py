@@ -3,43 +3,27 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
-from keras.src.trainers.data_adapters import array_slicing
 
 from keras_bert import checks
 from keras_bert.aliases import refuse_aliases
-from keras_bert.data.adapters.base import InputAdapter
-from keras_bert.data.adapters.reading import Features, adapter_class, read_input
-from keras_bert.data.adapters.text_batches import TextBatchesAdapter
-from keras_bert.data.columns import as_array, column_names, is_dataset, label_column
-from keras_bert.data.labels import LabelRules, checked_class_weight, checked_ids, may_be_ids
+from keras_bert.data.adapters.reading import Features, adapter_class
 from keras_bert.data.loader import Batches, BatchOptions, Loader
 from keras_bert.optimizers.fit_updates import steps_in_update, with_fit_updates
 from keras_bert.tasks.devices import process_shard
 from keras_bert.tasks.feeding import Feed, MicroBatches
+from keras_bert.tasks.fit_plan import (
+    FitArguments,
+    evaluation_options,
+    plan_fit,
+    split_rows,
+    training_options,
+)
 from keras_bert.tasks.prediction import TextPredictor, tells_cut_rows
-
-# The `bucketing_window` if only some batches are used: they have the first rows, not the shortest.
-IN_ORDER = 1
-
-
-def split_rows(rows: Any, share: float) -> tuple[Any, Any]:
-    """Splits off a share of the rows, the last ones, for validation: the others, and these."""
-    if isinstance(rows, Features):
-        # Keras' `fit` cannot, of batches with the divisors of their losses.
-        arrays = (rows.x, rows.y, rows.sample_weight)
-        train, held_out = array_slicing.train_validation_split(arrays, share)
-        return Features(*train), Features(*held_out)
-    if not rows.in_memory:
-        raise ValueError("validation_split needs rows in memory; received a dataset.")
-    parts: tuple[Any, Any] = rows.split(share)
-    return parts
 
 
 class TextTrainer(TextPredictor):
@@ -47,9 +31,6 @@ class TextTrainer(TextPredictor):
 
     seconds_waited: float = 0.0
     """How long `fit` has waited for batches of text until now, in seconds."""
-
-    # Whether text needs labels to be trained on or evaluated
-    needs_labels: bool = True
 
     @tells_cut_rows
     def fit(
@@ -66,7 +47,6 @@ class TextTrainer(TextPredictor):
         class_weight: Any = None,
         sample_weight: Any = None,
         *,
-        bucketing_window: int | None = None,
         initial_batch: int = 0,
         **kwargs: Any,
     ) -> keras.callbacks.History:
@@ -101,17 +81,17 @@ class TextTrainer(TextPredictor):
             class_weight: A dict of the weight of each class; the keys are ids, or names of
                 classes. They weigh the loss of training alone, and not the metrics.
             sample_weight: See `keras.Model.fit`; each is at least 0.
-            bucketing_window: Number of batches of text that are sorted by length together.
-                1 does not sort rows: there is more padding, but each batch is a random sample.
-                Defaults to 64; if rows are shuffled, to a sixteenth of an epoch if that is less:
-                with only a few windows in an epoch, long and short rows would never be in the same
-                batch, and the model learns less.
             initial_batch: Number of batches of text, or of a `tf.data.Dataset`, to skip; less than
                 all. Together with `initial_epoch`, it resumes training in the middle of the last
                 epoch.
-            **kwargs: Other arguments of `keras.Model.fit`. With `steps_per_epoch` and without
-                shuffling, and with `validation_steps`, the first rows are used, and not the
-                shortest: `bucketing_window` is 1.
+            **kwargs: Other arguments of `keras.Model.fit`, and options of batching text:
+                `bucketing_window` is the number of batches that are sorted by length together. 1
+                does not sort rows: there is more padding, but each batch is a random sample. The
+                default is 64; if rows are shuffled, a sixteenth of an epoch if that is less: with
+                only a few windows in an epoch, long and short rows would never be in the same
+                batch, and the model learns less. It is 1 with `steps_per_epoch` without shuffling,
+                and in a validation with `validation_steps`: the first rows are used, and not the
+                shortest.
 
         The bias of a new head, which is 0, is first set to the log odds of each label (with several
         labels) or to the mean score: AdamW would need hundreds of steps to move it that far. They
@@ -132,96 +112,30 @@ class TextTrainer(TextPredictor):
                 if the learning rate schedule has ended already, so that no weight would change.
         """
         refuse_aliases(self.fit, kwargs, "fit")
-        checks.NON_NEGATIVE_INT.check(epochs=epochs, initial_batch=initial_batch)
-        checks.PROPER_FRACTION.check(validation_split=validation_split)
-        steps, first_epoch = kwargs.get("steps_per_epoch"), kwargs.get("initial_epoch", 0)
-        if bucketing_window is None and steps and not shuffle:
-            bucketing_window = IN_ORDER
-        options = self._options(
+        arguments = FitArguments(
             batch_size,
-            is_shared=True,
-            # Python's generator is seeded by keras.utils.set_random_seed
-            shuffle_seed=random.getrandbits(31) if shuffle else None,
-            training=True,
-            negative_share=self.negative_share,
-            bucketing_window=bucketing_window,
+            epochs,
+            validation_split,
+            validation_data,
+            shuffle,
+            class_weight,
+            initial_batch,
+            kwargs,
         )
-        validation_options = self._options(
-            kwargs.pop("validation_batch_size", None) or batch_size,
-            is_shared=True,
-            bucketing_window=IN_ORDER if kwargs.get("validation_steps") else None,
-        )
-        all_rows, validation = self._read(x, y, sample_weight, options), None
-        if validation_data is not None:
-            rows, validation = all_rows, self._read_validation(validation_data, validation_options)
-        elif validation_split:
-            rows, held_out = split_rows(all_rows, validation_split)
-            validation = self._model_data(held_out, x, validation_options)
-        else:
-            rows = all_rows
-        if isinstance(rows, InputAdapter) and isinstance(shuffle, str):
-            raise ValueError(f"shuffle must be True or False with text. Received: {shuffle!r}.")
-        class_weight = self._checked_class_weight(class_weight, options)
-        train = self._model_data(rows, x, options)
-        # Batches and generators have their own order; Keras would warn about `shuffle`.
-        has_order = is_dataset(train.x) or isinstance(train.x, Batches | Iterator)
-        in_update = steps_in_update(self.optimizer) if self.compiled else 1
-        # If `initial_batch` is within an update, its earlier micro-batches are read, but not
-        # trained on.
-        skipped = initial_batch % in_update
-        training_feed = Feed(
-            train.x,
-            epoch=first_epoch,
-            epochs=epochs - first_epoch,
-            first=initial_batch,
-            read=skipped,
-            steps_per_epoch=kwargs.get("steps_per_epoch"),
-        )
-        validation_feed = Feed(None if validation is None else validation.x)
-        with (
-            self._weighing_classes(class_weight),
-            training_feed.raising_errors(),
-            validation_feed.raising_errors(),
-        ):
-            self._build(training_feed)
-            self._start_head(train.x, train.y, train.sample_weight, options)
-            data: dict[str, Any] = {
-                "x": training_feed.for_keras(),
-                "y": train.y,
-                "sample_weight": train.sample_weight,
-                "batch_size": options.batch_size,
-                "shuffle": not has_order and shuffle,
-            }
-            if in_update > 1 and self._has_loss_divisors():
-                micro_batches = MicroBatches(self, in_update, steps, skipped, **data)
-                if training_feed.example is None and self._strategy is None:
-                    self._build(micro_batches)
-                data = {"x": micro_batches}
+        options = training_options(self, arguments)
+        rows = self._read_labeled(x, y, sample_weight, options)
+        plan = plan_fit(self, rows, arguments, options)
+        with self._weighing_classes(plan.class_weight), plan.raising_errors():
+            data = plan.data_for_keras(self, arguments)
+            self._build(plan.feed, data["x"])
+            self._start_head(plan.train, options)
             return super().fit(
                 **data,
-                epochs=epochs,
                 verbose=verbose,
-                callbacks=with_fit_updates(callbacks, self, training_feed),
-                validation_data=None
-                if validation is None
-                else (validation_feed.for_keras(), validation.y, validation.sample_weight),
-                validation_batch_size=validation_options.batch_size,
-                **kwargs,
+                callbacks=with_fit_updates(callbacks, self, plan.feed),
+                validation_data=plan.validation_for_keras(),
+                **arguments.for_keras,
             )
-
-    def _checked_class_weight(
-        self, class_weight: Any, options: BatchOptions
-    ) -> dict[int, float] | None:
-        """Checks the weights of classes, and returns them by id."""
-        if self.supports_class_weight and class_weight is not None:
-            rules = self._label_rules(options)
-            return checked_class_weight(class_weight, rules.num_ids, rules.class_names)
-        if not class_weight:
-            return None
-        raise ValueError(
-            f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "
-            "not class ids. Use sample_weight instead."
-        )
 
     @tells_cut_rows
     def evaluate(
@@ -249,9 +163,8 @@ class TextTrainer(TextPredictor):
         Returns:
             The loss and the metrics; see `keras.Model.evaluate`.
         """
-        window = IN_ORDER if kwargs.get("steps") else None
-        options = self._options(batch_size, is_shared=True, bucketing_window=window)
-        data = self._model_data(self._read(x, y, sample_weight, options), x, options)
+        options = evaluation_options(self, batch_size, kwargs.get("steps"))
+        data = self._data(self._read_labeled(x, y, sample_weight, options), options)
         feed = Feed(data.x, steps_per_epoch=kwargs.get("steps"))
         with feed.raising_errors():
             self._build(feed)
@@ -298,19 +211,6 @@ class TextTrainer(TextPredictor):
             )
         return self._batches(rows, options)
 
-    def _read(
-        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
-    ) -> InputAdapter | Features:
-        """Reads and checks input of training or evaluation."""
-        rules = self._label_rules(options)
-        rows = read_input(self.adapters, x, y, sample_weight, rules, needs_labels=self.needs_labels)
-        if not isinstance(rows, Features):
-            return rows
-        # Here, since Keras converts arrays to tensors before `__call__`.
-        self.check_inputs(rows.inputs)
-        self._check_targets(rows, rules)
-        return rows.with_checked_weights()
-
     def num_steps(
         self,
         x: Any,
@@ -353,76 +253,39 @@ class TextTrainer(TextPredictor):
         in_update = gradient_accumulation_steps
         if in_update is None:
             in_update = steps_in_update(self.optimizer) if self.compiled else 1
+        # Batches that the user makes are counted without reading any.
         kind = adapter_class(self.adapters, x)
         rows = Features(x) if kind is None else kind.read(x)
         if validation_split:
             rows, _ = split_rows(rows, validation_split)
         options = self._options(batch_size, negative_share=self.negative_share)
-        if isinstance(rows, Features):
-            count = rows.num_batches(options.rows_in_batch)
-        else:
-            known = self._batches(rows, options).num_batches
-            count = rows.count_batches(options.rows_in_batch) if known is None else known
+        batches = self._data(rows, options).x
+        count = batches.num_batches if isinstance(batches, Batches) else None
+        if count is None:
+            count = rows.count_batches(options.rows_in_batch)
         return epochs * -(-count // in_update)
 
-    def _read_validation(self, data: Any, options: BatchOptions) -> Features:
-        """Reads the `validation_data` of `fit`."""
-        x, y, sample_weight = self._unpacked(data)
-        rows = self._read(x, y, sample_weight, options)
-        if isinstance(rows, TextBatchesAdapter):
-            rows.dataset.keep()  # They are evaluated in each epoch.
-        return self._model_data(rows, x, options)
-
-    def _unpacked(self, data: Any) -> tuple[Any, Any, Any]:
-        """Returns `x`, `y` and `sample_weight` of validation data."""
-        kind = adapter_class(self.adapters, data)
-        is_labeled = not self.needs_labels or label_column(data) is not None
-        is_rows = kind is not None and is_labeled and not isinstance(data, tuple)
-        if is_rows or (kind is not None and kind.has_own_labels):
-            return data, None, None
-        if isinstance(data, (tuple, list)) and len(data) in (2, 3):
-            return (*data, None)[:3]
-        if isinstance(data, (tuple, list, str, bytes, Mapping, np.ndarray)):
-            forms = "(x, y), (x, y, sample_weight)" if self.needs_labels else "x, (x, None)"
-            length = f" of {len(data)}" if isinstance(data, (tuple, list)) else ""
-            raise ValueError(
-                f"validation_data must be {forms} or a dataset; received a "
-                f"{type(data).__name__}{length}."
-            )
-        return data, None, None
-
-    def _model_data(self, rows: InputAdapter | Features, x: Any, options: BatchOptions) -> Features:
-        """Returns features for Keras, or batches of them, of rows that were read from `x`.
-
-        Raises:
-            ValueError: If there are no labels, and the losses need them.
-        """
-        if not rows.has_labels and self.needs_labels:
-            columns = set(column_names(x) or ())
-            if isinstance(rows, Features):
-                columns.clear()  # They are inputs.
-            others = sorted(map(str, columns - {"text", "text_pair"}))
-            raise ValueError(
-                f"There are no labels, with which a {type(self).__name__} is trained and "
-                f"evaluated: pass `y`{', such as x[' + repr(others[0]) + ']' if others else ''}, "
-                "or a dataset of (x, y)."
-            )
-        return rows if isinstance(rows, Features) else Features(self._batches(rows, options))
-
-    def _build(self, source: Feed | MicroBatches) -> None:
+    def _build(self, feed: Feed, x: Any = None) -> None:
         """Builds metrics, losses and the optimizer before Keras would read batches for it."""
-        is_needed = keras.backend.backend() != "tensorflow" or self._strategy is not None
-        if is_needed and self.compiled and source.example is not None:
-            self.build_by_example(source.example)
+        is_built_by_keras = keras.backend.backend() == "tensorflow" and self._strategy is None
+        if is_built_by_keras or not self.compiled:
+            return
+        example = feed.example
+        if example is None and isinstance(x, MicroBatches) and self._strategy is None:
+            example = x.example
+        if example is not None:
+            self.build_by_example(example)
 
-    def _start_head(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> None:
+    def _start_head(self, data: Features, options: BatchOptions) -> None:
         """Sets the bias of a new head to the best constant output for the labels in memory."""
         bias = getattr(getattr(getattr(self, "head", None), "dense", None), "bias", None)
         if bias is None or not bias.trainable or ops.any(ops.not_equal(bias, 0)):
             return
-        if process_shard()[1] > 1 and not isinstance(x, Loader):
+        if process_shard()[1] > 1 and not isinstance(data.x, Loader):
             return  # Other processes may have other rows.
-        labels, weights = x.first_targets() if isinstance(x, Batches) else (y, sample_weight)
+        labels, weights = data.y, data.sample_weight
+        if isinstance(data.x, Batches):
+            labels, weights = data.x.first_targets()
         if labels is None or isinstance(labels, Mapping):
             return
         labels, weights = (
@@ -431,39 +294,3 @@ class TextTrainer(TextPredictor):
         value = self._label_rules(options).best_constant(labels, weights)
         if value is not None and value.shape == bias.shape:
             bias.assign(value)
-
-    def _label_rules(self, options: BatchOptions) -> LabelRules:
-        """Returns the rules for labels of text; overridden by tasks with classes."""
-        return LabelRules()
-
-    def _num_targets(self, x: Any) -> Mapping[str, int | None]:
-        """Returns the number of target ids of each output that has ids; `None` if unknown."""
-        return {}
-
-    def _check_targets(self, features: Features, rules: LabelRules) -> None:
-        """Checks targets of features, since JAX does not raise errors for ids out of range."""
-        if features.y is None:
-            return
-        if rules.is_score:
-            rules.read(features.y)
-        for name, num_ids in self._num_targets(features.x).items():
-            target, weight, output = (
-                part.get(name) if isinstance(part, Mapping) else part
-                for part in (features.y, features.sample_weight, self.output)
-            )
-            if num_ids is None or target is None or not self._are_ids(target, output, name):
-                continue
-            ignored = self._ignored_class(name)
-            checked_ids(
-                target, num_ids, lowest=rules.lowest, ignored=ignored, weights=weight, name=name
-            )
-
-    def _are_ids(self, target: Any, output: Any, name: str) -> bool:
-        """Returns whether the targets of an output are ids, and not numbers for each class.
-
-        Their shape tells. Only of losses for ids, all must be whole numbers.
-        """
-        array = as_array(target)
-        if array.ndim == len(output.shape) and array.shape[-1] != 1:
-            return False
-        return self._loss_takes_ids(name) or may_be_ids(array.reshape(-1))

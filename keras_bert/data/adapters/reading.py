@@ -132,7 +132,7 @@ class Features:
         is_generator = isinstance(self.x, Generator)
         return dataclasses.replace(self, x=_checked_batches(self.x)) if is_generator else self
 
-    def num_batches(self, batch_size: int) -> int:
+    def count_batches(self, batch_size: int) -> int:
         """Returns the number of batches that Keras' `fit` makes; an error if it is unknown."""
         if is_dataset(self.x):
             from keras_bert.data.tfdata.text_datasets import num_elements

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decides what a call of `fit` trains on, validates on, skips and weighs."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from keras.src.trainers.data_adapters import array_slicing
+
+from keras_bert import checks
+from keras_bert.data.adapters.base import InputAdapter
+from keras_bert.data.adapters.reading import Features, adapter_class
+from keras_bert.data.adapters.text_batches import TextBatchesAdapter
+from keras_bert.data.columns import is_dataset, label_column
+from keras_bert.data.labels import checked_class_weight
+from keras_bert.data.loader import FIT_OPTIONS, Batches, BatchOptions
+from keras_bert.optimizers.fit_updates import steps_in_update
+from keras_bert.tasks.feeding import Feed, MicroBatches
+from keras_bert.tasks.prediction import TextPredictor
+
+# The `bucketing_window` that does not sort rows
+_UNSORTED = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class FitArguments:
+    """The arguments of `fit` that decide which batches Keras gets; see `TextTrainer.fit`.
+
+    Args:
+        others: The `**kwargs` of `fit`: arguments of Keras, and fields of `BatchOptions`.
+    """
+
+    batch_size: int | None
+    epochs: int
+    validation_split: float
+    validation_data: Any
+    shuffle: bool | str
+    class_weight: Any
+    initial_batch: int
+    others: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        checks.NON_NEGATIVE_INT.check(epochs=self.epochs, initial_batch=self.initial_batch)
+        checks.PROPER_FRACTION.check(validation_split=self.validation_split)
+
+    @property
+    def for_keras(self) -> dict[str, Any]:
+        """The arguments that Keras gets as they are."""
+        others = {name: value for name, value in self.others.items() if name not in FIT_OPTIONS}
+        size = others.get("validation_batch_size") or self.batch_size
+        return {**others, "epochs": self.epochs, "validation_batch_size": size}
+
+
+def training_options(task: TextPredictor, arguments: FitArguments) -> BatchOptions:
+    """Returns the options of batches to train on.
+
+    If only the first of unshuffled batches are used, their rows are not sorted by length. They are
+    the first rows, and not the shortest.
+    """
+    given = {name: arguments.others.get(name) for name in FIT_OPTIONS}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if arguments.others.get("steps_per_epoch") and not arguments.shuffle:
+        options.setdefault("bucketing_window", _UNSORTED)
+    return task._options(
+        arguments.batch_size,
+        is_shared=True,
+        # Python's generator is seeded by keras.utils.set_random_seed.
+        shuffle_seed=random.getrandbits(31) if arguments.shuffle else None,
+        training=True,
+        negative_share=task.negative_share,
+        **options,
+    )
+
+
+def evaluation_options(
+    task: TextPredictor, batch_size: int | None, num_batches: int | None
+) -> BatchOptions:
+    """Returns the options of batches to evaluate on, of which `num_batches` or all are used."""
+    window = _UNSORTED if num_batches else None
+    return task._options(batch_size, is_shared=True, bucketing_window=window)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FitPlan:
+    """The data of a call of `fit`.
+
+    Attributes:
+        train: The features to train on, or batches of them.
+        validation: The features to validate on, or batches of them; `None` for no validation.
+        class_weight: The weight of each class id; `None` if classes are not weighed.
+        micro_batches: The number of batches in an update that share the divisors of their losses.
+        skipped: The number of batches that are read but not trained on; see `plan_skipped`.
+        feed: Hands `train` to Keras.
+        validation_feed: Hands `validation` to Keras.
+    """
+
+    train: Features
+    validation: Features | None
+    class_weight: dict[int, float] | None
+    micro_batches: int
+    skipped: int
+    feed: Feed
+    validation_feed: Feed
+
+    @contextlib.contextmanager
+    def raising_errors(self) -> Iterator[None]:
+        """Raises errors of the data as they are; see `Feed.raising_errors`."""
+        with self.feed.raising_errors(), self.validation_feed.raising_errors():
+            yield
+
+    def data_for_keras(self, task: TextPredictor, arguments: FitArguments) -> dict[str, Any]:
+        """Returns the arguments of Keras' `fit` for the data to train on."""
+        # Batches and generators have their own order. Keras would warn about `shuffle`.
+        has_order = is_dataset(self.train.x) or isinstance(self.train.x, Batches | Iterator)
+        data = {
+            "x": self.feed.for_keras(),
+            "y": self.train.y,
+            "sample_weight": self.train.sample_weight,
+            "batch_size": arguments.batch_size,
+            "shuffle": not has_order and arguments.shuffle,
+        }
+        if self.micro_batches == 1:
+            return data
+        steps = arguments.others.get("steps_per_epoch")
+        return {"x": MicroBatches(task, self.micro_batches, steps, self.skipped, **data)}
+
+    def validation_for_keras(self) -> tuple[Any, Any, Any] | None:
+        """Returns the `validation_data` of Keras' `fit`."""
+        if self.validation is None:
+            return None
+        x = self.validation_feed.for_keras()
+        return x, self.validation.y, self.validation.sample_weight
+
+
+def plan_fit(
+    task: TextPredictor,
+    rows: InputAdapter | Features,
+    arguments: FitArguments,
+    options: BatchOptions,
+) -> FitPlan:
+    """Decides which batches of the rows Keras trains and validates on.
+
+    Args:
+        task: The task to train.
+        rows: All rows, with their labels.
+        arguments: The arguments of `fit`.
+        options: The options of batches to train on.
+    """
+    if isinstance(rows, InputAdapter) and isinstance(arguments.shuffle, str):
+        raise ValueError(
+            f"shuffle must be True or False with text. Received: {arguments.shuffle!r}."
+        )
+    train_rows, validation = plan_validation(task, rows, arguments)
+    class_weight = plan_class_weight(task, arguments.class_weight, options)
+    train = task._data(train_rows, options)
+    shares_divisors = task.compiled and task._has_loss_divisors()
+    micro_batches = steps_in_update(task.optimizer) if shares_divisors else 1
+    skipped = plan_skipped(arguments.initial_batch, micro_batches)
+    first_epoch = arguments.others.get("initial_epoch", 0)
+    feed = Feed(
+        train.x,
+        epoch=first_epoch,
+        epochs=arguments.epochs - first_epoch,
+        first=arguments.initial_batch,
+        read=skipped,
+        steps_per_epoch=arguments.others.get("steps_per_epoch"),
+    )
+    validation_feed = Feed(None if validation is None else validation.x)
+    return FitPlan(train, validation, class_weight, micro_batches, skipped, feed, validation_feed)
+
+
+def plan_skipped(initial_batch: int, micro_batches: int) -> int:
+    """Returns how many batches are read, but not trained on, before the initial one.
+
+    All micro-batches of an update have to be read, for the divisors of their losses.
+
+    Example:
+
+    With four micro-batches in an update, batches 0 to 3 are not read. Batches 4 and 5 are read, and
+    the training begins with batch 6:
+
+    >>> plan_skipped(initial_batch=6, micro_batches=4)
+    2
+    """
+    return initial_batch % micro_batches
+
+
+def plan_class_weight(
+    task: TextPredictor, class_weight: Any, options: BatchOptions
+) -> dict[int, float] | None:
+    """Returns the weights of classes by id.
+
+    | `class_weight` | labels are class ids | weights |
+    |---|---|---|
+    | `None` | | `None` |
+    | `{1: 2.0}` or `{"good": 2.0}` | yes | `{1: 2.0}` |
+    | `{}` | no | `None` |
+    | `{1: 2.0}` | no | an error |
+    """
+    if task.supports_class_weight and class_weight is not None:
+        rules = task._label_rules(options)
+        return checked_class_weight(class_weight, rules.num_ids, rules.class_names)
+    if not class_weight:
+        return None
+    raise ValueError(
+        f"class_weight is {class_weight}, but the labels of this {type(task).__name__} are "
+        "not class ids. Use sample_weight instead."
+    )
+
+
+def plan_validation(
+    task: TextPredictor, rows: InputAdapter | Features, arguments: FitArguments
+) -> tuple[InputAdapter | Features, Features | None]:
+    """Returns the rows to train on, and the data to validate on.
+
+    | `validation_data` | `validation_split` | trained on | validated on |
+    |---|---|---|---|
+    | given | any | all rows | `validation_data` |
+    | `None` | 0 | all rows | `None` |
+    | `None` | 0.2 | the first 80% | the last 20% |
+    """
+    size = arguments.for_keras["validation_batch_size"]
+    options = evaluation_options(task, size, arguments.others.get("validation_steps"))
+    if arguments.validation_data is not None:
+        parts = unpack_validation_data(task, arguments.validation_data)
+        validation_rows = task._read_labeled(*parts, options)
+        if isinstance(validation_rows, TextBatchesAdapter):
+            validation_rows.dataset.keep()  # They are evaluated in each epoch.
+        return rows, task._data(validation_rows, options)
+    if not arguments.validation_split:
+        return rows, None
+    train_rows, held_out = split_rows(rows, arguments.validation_split)
+    return train_rows, task._data(held_out, options)
+
+
+def unpack_validation_data(task: TextPredictor, data: Any) -> tuple[Any, Any, Any]:
+    """Returns the `x`, `y` and `sample_weight` of validation data.
+
+    | `validation_data` | x, y, sample_weight |
+    |---|---|
+    | text with labels: a table with a column `label`, or questions | data, `None`, `None` |
+    | text for a task without labels, but no tuple | data, `None`, `None` |
+    | `(x, y)` or `(x, y, sample_weight)`, a tuple or a list | as they are |
+    | anything else that has batches of its own, such as a dataset | data, `None`, `None` |
+    | anything else in memory, such as text without labels | an error |
+    """
+    kind = adapter_class(task.adapters, data)
+    if kind is not None and (
+        kind.has_own_labels
+        or label_column(data) is not None
+        or not (task.needs_labels or isinstance(data, tuple))
+    ):
+        return data, None, None
+    if isinstance(data, (tuple, list)) and len(data) in (2, 3):
+        return (*data, None)[:3]
+    if isinstance(data, (tuple, list, str, bytes, Mapping, np.ndarray)):
+        forms = "(x, y), (x, y, sample_weight)" if task.needs_labels else "x, (x, None)"
+        length = f" of {len(data)}" if isinstance(data, (tuple, list)) else ""
+        raise ValueError(
+            f"validation_data must be {forms} or a dataset. Received: a "
+            f"{type(data).__name__}{length}."
+        )
+    return data, None, None
+
+
+def split_rows(rows: InputAdapter | Features, share: float) -> tuple[Any, Any]:
+    """Splits rows in memory into the first ones and, for validation, a share of the last ones."""
+    if isinstance(rows, Features):
+        # Keras' `fit` cannot, of batches with the divisors of their losses.
+        arrays = (rows.x, rows.y, rows.sample_weight)
+        train, held_out = array_slicing.train_validation_split(arrays, share)
+        return Features(*train), Features(*held_out)
+    if not rows.in_memory:
+        raise ValueError("validation_split needs rows in memory; received a dataset.")
+    return rows.split(share)
