@@ -74,26 +74,33 @@ class FitUpdates(keras.callbacks.Callback):
         return _inner(self.model.optimizer)
 
     def _check_rates(self, optimizer: Any, epochs: int, num_batches: int) -> None:
+        """Raises or warns if the rate of the last updates of some epochs is 0.
+
+        For example, 3 epochs of 5 batches have 9 updates of at most 2 micro-batches. In a schedule
+        of 6 steps, the seventh update is the first with a rate of 0, so the last 3 change nothing.
+        """
         schedule = optimizer._learning_rate
         if not isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
             return
-        in_update = optimizer.gradient_accumulation_steps or 1
-        num_updates = epochs * -(-num_batches // in_update)
-        # The schedules of Keras' own optimizers count micro-batches.
-        unit = in_update if isinstance(optimizer, DecoupledDecayOptimizer) else 1
+        micro_batches = optimizer.gradient_accumulation_steps or 1
+        num_made = self._count_before // micro_batches
+        num_updates = epochs * -(-num_batches // micro_batches)
+        counts_updates = isinstance(optimizer, DecoupledDecayOptimizer)
 
         def rate(step: int) -> float:
             return float(ops.convert_to_numpy(schedule(step)))
 
         def is_over(update: int) -> bool:
-            step = (self._count_before // in_update + update + 1) * in_update - 1
+            # The schedules of Keras' own optimizers count micro-batches. The last one of an update
+            # determines its rate.
+            number = num_made + update
+            step = number if counts_updates else (number + 1) * micro_batches - 1
             # The first rate of a warm-up is 0 too.
-            return step >= unit and rate(step // unit) == 0
+            return step > 0 and rate(step) == 0
 
-        # (A rate of 0 from the beginning was chosen.)
+        # A rate of 0 from the beginning was chosen.
         if not is_over(num_updates - 1) or rate(0) == rate(1) == 0:
             return
-        num_made = self._count_before // in_update
         advice = (
             f"The optimizer has made {num_made} updates, and the learning rate of its schedule, "
             f"{_describe(schedule)}, falls to 0. Compile the task with a schedule "
@@ -103,9 +110,10 @@ class FitUpdates(keras.callbacks.Callback):
         if is_over(0) and self._is_first_epoch:
             raise ValueError(f"This training would change no weight. {advice}")
         self._has_warned = True
-        over = num_updates - bisect.bisect_left(range(num_updates), True, key=is_over)
+        first_over = bisect.bisect_left(range(num_updates), True, key=is_over)
         warnings.warn(
-            f"The last {over} of {num_updates} updates of this training change no weight. {advice}"
+            f"The last {num_updates - first_over} of {num_updates} updates of this training change "
+            f"no weight. {advice}"
             if self.params.get("steps")
             else f"The training changes no weight any more. {advice}",
             stacklevel=2,

@@ -141,14 +141,7 @@ class Feed(keras.callbacks.Callback):
             return _BatchAdapter(self) if self.num_batches is None else sequence
         from keras_bert.data.tfdata.text_datasets import as_dataset
 
-        return as_dataset(
-            sequence,
-            example if self._with_targets else example[:1],
-            num_batches=self.num_batches,
-            rows_in_batch=batches.rows_in_batch,
-            targets_have_length=batches.targets_have_length,
-            has_one_shape=batches.has_one_shape,
-        )
+        return as_dataset(sequence, example if self._with_targets else example[:1], batches)
 
     @functools.cached_property
     def example(self) -> Any:
@@ -294,18 +287,18 @@ class MicroBatches(DataAdapter):
         return next(iter(self._data.get_numpy_iterator()), None)
 
     def get_numpy_iterator(self) -> Any:
-        return self._completed(self._data.get_numpy_iterator())
+        return self._with_mean_divisors(self._data.get_numpy_iterator())
 
     def get_jax_iterator(self) -> Any:
-        return self._completed(self._data.get_jax_iterator())
+        return self._with_mean_divisors(self._data.get_jax_iterator())
 
     def get_torch_dataloader(self) -> Any:
-        return self._completed(self._data.get_torch_dataloader())
+        return self._with_mean_divisors(self._data.get_torch_dataloader())
 
     def get_tf_dataset(self) -> Any:
-        from keras_bert.data.tfdata.text_datasets import mapped_by_group
+        from keras_bert.data.tfdata.text_datasets import map_with_group_mean
 
-        return mapped_by_group(
+        return map_with_group_mean(
             self._data.get_tf_dataset(),
             measure=self._divisors,
             function=_with_divisors,
@@ -313,18 +306,24 @@ class MicroBatches(DataAdapter):
             period=self._steps,
         ).skip(self._skipped)
 
-    def _completed(self, batches: Iterable[Any]) -> Iterator[Any]:
-        unread, skipped = iter(batches), self._skipped
-        for size in group_sizes(self._in_update, self._steps):
-            group = list(itertools.islice(unread, size))
-            if not group:
-                return
-            with dispatch.on_cpu():
-                divisors = [keras.ops.convert_to_numpy(self._divisors(batch)) for batch in group]
-            mean = np.mean(divisors, axis=0)
-            for batch in group[skipped:]:
-                yield _with_divisors(batch, mean)
-            skipped = 0
+    def _with_mean_divisors(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Adds to each batch the mean divisors of its update, and leaves out the skipped batches.
+
+        With three micro-batches in an update, of which one is skipped, and batches of 8, 8, 5, 6
+        rows, it yields three batches: 8 and 5 with the divisor 7, and 6 with the divisor 6.
+        """
+        unread = iter(batches)
+        sizes = group_sizes(self._in_update, self._steps)
+        groups = itertools.takewhile(bool, (list(itertools.islice(unread, n)) for n in sizes))
+        completed = itertools.chain.from_iterable(map(self._completed, groups))
+        return itertools.islice(completed, self._skipped, None)
+
+    def _completed(self, group: list[Any]) -> list[Any]:
+        """Adds the mean divisors to the micro-batches of an update."""
+        with dispatch.on_cpu():
+            divisors = [keras.ops.convert_to_numpy(self._divisors(batch)) for batch in group]
+        mean = np.mean(divisors, axis=0)
+        return [_with_divisors(batch, mean) for batch in group]
 
     def _divisors(self, batch: Any) -> Any:
         return self._model._loss_divisors(*keras.utils.unpack_x_y_sample_weight(batch))

@@ -119,6 +119,19 @@ def test_initial_batch_leaves_a_batch(task):
         task.fit(TEXTS, LABELS, batch_size=2, initial_batch=2)
 
 
+@pytest.mark.on_tensorflow
+def test_initial_batch_with_a_loss_of_keras():
+    """The batches before it are not needed for the divisors of its update."""
+
+    class Loss(keras.losses.SparseCategoricalCrossentropy):
+        def __call__(self, *args, **kwargs):
+            return super().__call__(*args, **kwargs)
+
+    model = classifier(in_update=4)
+    model.compile(model.optimizer, Loss(from_logits=True))
+    assert num_trained(model, TEXTS * 4, LABELS * 4, batch_size=2, initial_batch=6) == 2
+
+
 def test_a_validation_generator_is_the_same_each_epoch():
     task = make_text_task("TextClassifier", 2)
     task.compile(keras.optimizers.SGD(0.0))
@@ -185,7 +198,7 @@ def test_weights_are_not_taken_for_labels(task):
 @pytest.mark.on_tensorflow
 def test_micro_batches_are_grouped_by_update():
     tf = pytest.importorskip("tensorflow")
-    from keras_bert.data.tfdata.text_datasets import mapped_by_group
+    from keras_bert.data.tfdata.text_datasets import map_with_group_mean
 
     cases = [*itertools.product(range(12), (1, 2, 3, 5), (None, 4, 5, 7))]
     for count, size, period in random.Random(0).sample(cases, 16):
@@ -197,7 +210,7 @@ def test_micro_batches_are_grouped_by_update():
                 break
             expected += [(number, np.mean(group)) for number in group]
         rows = tf.data.Dataset.from_tensor_slices(numbers)
-        mapped = mapped_by_group(
+        mapped = map_with_group_mean(
             rows,
             measure=lambda element: element[0],
             function=lambda element, mean: (element[0], mean),
@@ -210,7 +223,7 @@ def test_micro_batches_are_grouped_by_update():
         micro_batches = MicroBatches(model, size, period, 0, x=np.zeros((1, 1)))
         found = [
             (batch["token_ids"][0], batch[LOSS_DIVISORS][0, 0])
-            for (batch,) in micro_batches._completed(batches)
+            for (batch,) in micro_batches._with_mean_divisors(batches)
         ]
         np.testing.assert_allclose(rows, expected, rtol=1e-6)
         np.testing.assert_allclose(found, expected, rtol=1e-6)

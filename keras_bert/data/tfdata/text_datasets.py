@@ -16,6 +16,7 @@ from keras_bert.data.loader import (
     SHUFFLE_BATCHES,
     WINDOW_BATCHES,
     WINDOWS_IN_EPOCH,
+    Batches,
     BatchOptions,
     ReadColumns,
     Readings,
@@ -46,7 +47,7 @@ def num_elements(dataset: tf.data.Dataset) -> int:
     return cardinality
 
 
-def mapped_by_group(
+def map_with_group_mean(
     dataset: tf.data.Dataset,
     *,
     measure: Callable[[Any], tf.Tensor],
@@ -54,9 +55,16 @@ def mapped_by_group(
     size: int,
     period: int | None = None,
 ) -> tf.data.Dataset:
-    """Maps elements by a function of an element and of the mean of a measure over its group.
+    """Maps each element by a function of it and of the mean of a measure over its group.
 
-    A group has `size` consecutive elements; after `period` elements, a new one begins in any case.
+    A group has `size` consecutive elements. A new one also begins after each `period` elements, so
+    with `size=2` and `period=5`, the groups are:
+
+    | element | 0 | 1 | 2 | 3 | 4 | 5 | 6 |
+    |---|---|---|---|---|---|---|---|
+    | place in its period | 0 | 1 | 2 | 3 | 4 | 0 | 1 |
+    | group of its period | 0 | 0 | 1 | 1 | 2 | 0 | 0 |
+    | elements in its group | 2 | 2 | 2 | 2 | 1 | 2 | 2 |
     """
     if not isinstance(dataset, tf.data.Dataset):
         raise TypeError(
@@ -66,33 +74,29 @@ def mapped_by_group(
     period = period or size
 
     @tf.autograph.experimental.do_not_convert
-    def measured(*element: Any) -> Any:
+    def add_measure(*element: Any) -> Any:
         # As Keras' trainer reads items that are `None`
         element = tf.nest.map_structure(
             lambda value: None if isinstance(value, tf.experimental.Optional) else value, element
         )
         return element, measure(element)
 
-    def group_of(index: tf.Tensor, _: Any) -> tf.Tensor:
-        return index % period // size
-
-    def size_of_group(group: tf.Tensor) -> tf.Tensor:
-        return tf.minimum(tf.constant(size, "int64"), period - group * size)
-
     @tf.autograph.experimental.do_not_convert
-    def mapped(_: tf.Tensor, group: tf.data.Dataset) -> tf.data.Dataset:
-        group = group.map(lambda _, element: element)
-        shape, dtype = group.element_spec[1].shape, group.element_spec[1].dtype
-        total, count = group.reduce(
-            (tf.zeros(shape, dtype), tf.zeros((), dtype)),
-            lambda sums, element: (sums[0] + element[1], sums[1] + 1),
-        )
-        return group.map(lambda element, _: function(element, total / count))
+    def map_group(_: tf.Tensor, group: tf.data.Dataset) -> tf.data.Dataset:
+        measures = group.map(lambda _, element: element[1]).batch(size).get_single_element()
+        mean = tf.reduce_mean(measures, axis=0)
+        return group.map(lambda _, element: function(element[0], mean))
 
     return (
-        dataset.map(measured)
+        dataset.map(add_measure)
         .enumerate()
-        .group_by_window(group_of, mapped, window_size_func=size_of_group)
+        .group_by_window(
+            key_func=lambda place, _: place % period // size,
+            reduce_func=map_group,
+            window_size_func=lambda group: tf.minimum(
+                tf.cast(size, group.dtype), period - group * size
+            ),
+        )
         .prefetch(size)
     )
 
@@ -181,7 +185,7 @@ def _num_rows(rows: _Rows) -> int:
     return len(rows["text"])
 
 
-def _cut(rows: _Rows, start: int, stop: int) -> _Rows:
+def _cut(rows: _Rows, start: int, stop: int | None) -> _Rows:
     return {name: column[start:stop] for name, column in rows.items()}
 
 
@@ -200,19 +204,26 @@ def _batches_of_windows(in_window: int | None) -> Iterator[int]:
 
 
 def _regroup(chunks: Iterable[_Rows], sizes: Iterator[int]) -> Iterator[_Rows]:
-    """Groups rows anew, into chunks of the given sizes; the last one has the rest."""
+    """Regroups rows into chunks of the given sizes. The last chunk has the rest.
+
+    Example:
+
+    >>> chunks = [{"text": np.arange(2)}, {"text": np.arange(2, 9)}]
+    >>> [chunk["text"].tolist() for chunk in _regroup(chunks, itertools.repeat(3))]
+    [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    """
     waiting: list[_Rows] = []
-    num_missing = next(sizes)
+    size = next(sizes)
     for chunk in chunks:
-        start, num_rows = 0, _num_rows(chunk)
-        while num_rows - start >= num_missing:
-            yield _concatenate([*waiting, _cut(chunk, start, start + num_missing)])
-            start += num_missing
-            waiting, num_missing = [], next(sizes)
-        if start < num_rows:
-            waiting.append(_cut(chunk, start, num_rows))
-            num_missing -= num_rows - start
-    if waiting:
+        waiting.append(chunk)
+        if sum(map(_num_rows, waiting)) < size:
+            continue
+        rows, start = _concatenate(waiting), 0
+        while start + size <= _num_rows(rows):
+            yield _cut(rows, start, start + size)
+            start, size = start + size, next(sizes)
+        waiting = [_cut(rows, start, None)]
+    if any(map(_num_rows, waiting)):
         yield _concatenate(waiting)
 
 
@@ -290,29 +301,23 @@ def _arrays(batch: Any) -> list[np.ndarray]:
     return [np.asarray(x) for x in tf.nest.flatten(batch) if x is not None]
 
 
-def as_dataset(
-    batches: Sequence[Any],
-    example: Any,
-    *,
-    num_batches: int | None,
-    rows_in_batch: int | None,
-    targets_have_length: bool,
-    has_one_shape: bool = False,
-) -> tf.data.Dataset:
+def as_dataset(reader: Any, example: Any, batches: Batches) -> tf.data.Dataset:
     """Returns batches as a `tf.data.Dataset`, as a strategy or Keras' TensorFlow trainer need it.
 
-    They are read one after another in each iteration. Structure and dtypes are those of
-    `example`, a batch; for the others see `Batches`.
+    Args:
+        reader: A `PyDataset` of the batches, which are read one after another in each iteration.
+        example: A batch with the structure and the dtypes of all batches.
+        batches: The batches, with what is known about their shapes.
     """
 
     def spec(x: Any, of_targets: bool) -> tf.TensorSpec | None:
         if x is None:
             return None
         x = np.asarray(x)
-        is_fixed = has_one_shape or (of_targets and not targets_have_length)
+        is_fixed = batches.has_one_shape or (of_targets and not batches.targets_have_length)
         dims = x.shape[1:] if is_fixed else (None,) * (x.ndim - 1)
         # (Several rows of features may come from one row of the input.)
-        rows = None if rows_in_batch is None else rows_in_batch * x.shape[0]
+        rows = batches.rows_in_batch and batches.rows_in_batch * x.shape[0]
         return tf.TensorSpec((rows, *dims), x.dtype)
 
     features, *targets = example
@@ -323,7 +328,7 @@ def as_dataset(
     specs = [spec for spec in tf.nest.flatten(signature) if spec is not None]
 
     number = next(_NUMBERS)
-    _BATCHES[number] = batches
+    _BATCHES[number] = reader
 
     @tf.autograph.experimental.do_not_convert
     def batch(*values: tf.Tensor) -> Any:
@@ -335,18 +340,18 @@ def as_dataset(
     def read(index: tf.Tensor) -> Any:
         return batch(*tf.numpy_function(_read, [number, index], [spec.dtype for spec in specs]))
 
-    if num_batches is None:
+    if reader.num_batches is None:
         dataset = tf.data.Dataset.from_generator(
             _iterate, output_signature=tuple(specs), args=(number,)
         ).map(batch)
     else:
         # Setting up a generator takes five times longer.
-        dataset = tf.data.Dataset.range(num_batches).map(read)
+        dataset = tf.data.Dataset.range(reader.num_batches).map(read)
     # tf.data's autotuning runs in a thread that sleeps for 10 ms, then 20 ms, and so on up to a
     # minute. The end of an iterator mostly fails to wake this thread, but waits for it (TensorFlow
     # 2.21), so that `fit` and `evaluate` would return that much later, in every epoch.
     options = tf.data.Options()
     options.autotune.enabled = False
     dataset = dataset.with_options(options)
-    dataset.batches = batches  # An iterator refers to its dataset.
+    dataset.reader = reader  # An iterator refers to its dataset.
     return dataset
