@@ -13,7 +13,7 @@ from keras import ops
 
 from keras_bert import checks
 from keras_bert.data.adapters.base import InputAdapter
-from keras_bert.data.adapters.reading import Features
+from keras_bert.data.adapters.reading import Rows
 from keras_bert.data.labels import LabelRules
 from keras_bert.data.loader import Batches, BatchOptions
 from keras_bert.layers import Dense, FrozenModel, TokensAt
@@ -256,9 +256,7 @@ class Distiller(CustomObjective, Task):
 
     # The student reads the input, except that rows of classifiers may have no labels.
 
-    def _read(
-        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
-    ) -> InputAdapter | Features:
+    def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows:
         options = dataclasses.replace(options, allow_unlabeled=not self.is_masked_lm)
         return self.student_task._read(x, y, sample_weight, options)
 

@@ -14,7 +14,7 @@ from keras.src.trainers.data_adapters import array_slicing
 
 from keras_bert import checks
 from keras_bert.data.adapters.base import InputAdapter
-from keras_bert.data.adapters.reading import Features, adapter_class
+from keras_bert.data.adapters.reading import Features, Rows, adapter_class
 from keras_bert.data.adapters.text_batches import TextBatchesAdapter
 from keras_bert.data.columns import is_dataset, label_column
 from keras_bert.data.labels import checked_class_weight
@@ -138,10 +138,7 @@ class FitPlan:
 
 
 def plan_fit(
-    task: TextPredictor,
-    rows: InputAdapter | Features,
-    arguments: FitArguments,
-    options: BatchOptions,
+    task: TextPredictor, rows: Rows, arguments: FitArguments, options: BatchOptions
 ) -> FitPlan:
     """Decides which batches of the rows Keras trains and validates on.
 
@@ -214,8 +211,8 @@ def plan_class_weight(
 
 
 def plan_validation(
-    task: TextPredictor, rows: InputAdapter | Features, arguments: FitArguments
-) -> tuple[InputAdapter | Features, Features | None]:
+    task: TextPredictor, rows: Rows, arguments: FitArguments
+) -> tuple[Rows, Features | None]:
     """Returns the rows to train on, and the data to validate on.
 
     | `validation_data` | `validation_split` | trained on | validated on |
@@ -268,7 +265,7 @@ def unpack_validation_data(task: TextPredictor, data: Any) -> tuple[Any, Any, An
     return data, None, None
 
 
-def split_rows(rows: InputAdapter | Features, share: float) -> tuple[Any, Any]:
+def split_rows(rows: Rows, share: float) -> tuple[Any, Any]:
     """Splits rows in memory into the first ones and, for validation, a share of the last ones."""
     if isinstance(rows, Features):
         # Keras' `fit` cannot, of batches with the divisors of their losses.

@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.data.adapters.base import InputAdapter
-from keras_bert.data.adapters.reading import Features, adapter_class
+from keras_bert.data.adapters.reading import Features, Rows, adapter_class
 from keras_bert.data.adapters.texts import TextAdapter, any_characters, single_texts
 from keras_bert.data.labels import softmax
 from keras_bert.data.loader import (
@@ -79,9 +79,7 @@ class MaskedTokenTask(Task):
     def heads(self) -> dict[str, Any]:
         return {"masked_lm": masked_lm_head(self)}
 
-    def _read(
-        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
-    ) -> InputAdapter | Features:
+    def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows:
         is_labeled = y is not None or sample_weight is not None
         is_labeled &= adapter_class(self.adapters, x) is not None
         rows = None if is_labeled else super()._read(x, y, sample_weight, options)

@@ -14,7 +14,7 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.data.adapters.base import BatchOutputs, InputAdapter
-from keras_bert.data.adapters.reading import Features, input_forms, read_input
+from keras_bert.data.adapters.reading import Features, Rows, input_forms, read_input
 from keras_bert.data.adapters.text_batches import TextBatchesAdapter, TextDatasetAdapter
 from keras_bert.data.adapters.texts import TextAdapter
 from keras_bert.data.columns import column_names
@@ -272,9 +272,7 @@ class TextPredictor(CompiledModel):
 
     # === Input to batches ===
 
-    def _read(
-        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
-    ) -> InputAdapter | Features:
+    def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows:
         """Reads and checks input of training or evaluation."""
         rules = self._label_rules(options)
         rows = read_input(self.adapters, x, y, sample_weight, rules, needs_labels=self.needs_labels)
@@ -285,9 +283,7 @@ class TextPredictor(CompiledModel):
         self._check_targets(rows, rules)
         return rows.with_checked_weights()
 
-    def _read_labeled(
-        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
-    ) -> InputAdapter | Features:
+    def _read_labeled(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows:
         """Reads and checks input, which must have labels if the losses need them."""
         rows = self._read(x, y, sample_weight, options)
         if rows.has_labels or not self.needs_labels:
@@ -309,7 +305,7 @@ class TextPredictor(CompiledModel):
         """Returns batches of features, labels and weights."""
         return rows.batches(self.preprocessor, options)
 
-    def _data(self, rows: InputAdapter | Features, options: BatchOptions) -> Features:
+    def _data(self, rows: Rows, options: BatchOptions) -> Features:
         """Returns the batches of rows, or features as they are, of which Keras makes batches."""
         return rows if isinstance(rows, Features) else Features(self._batches(rows, options))
 

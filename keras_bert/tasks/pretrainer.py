@@ -8,8 +8,7 @@ from typing import Any, Never
 
 import keras
 
-from keras_bert.data.adapters.base import InputAdapter
-from keras_bert.data.adapters.reading import Features
+from keras_bert.data.adapters.reading import Rows
 from keras_bert.data.adapters.texts import TextAdapter, is_text
 from keras_bert.data.loader import Batches, BatchOptions
 from keras_bert.data.pretraining.stream import pretraining_examples
@@ -127,9 +126,7 @@ class Pretrainer(MaskedTokenTask):
             heads["next_sentence"] = self.get_layer("next_sentence")
         return heads if self.pooler is None else {**heads, "pooler": self.pooler}
 
-    def _read(
-        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
-    ) -> InputAdapter | Features:
+    def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows:
         # A batch of records is a dict of features and targets.
         if isinstance(x, Batches) and isinstance(x.example(), Mapping):
             x = pretraining_examples(x, self.next_sentence)

@@ -12,7 +12,7 @@ import numpy as np
 
 from keras_bert.checkpoints import Checkpoint, sentence_transformers
 from keras_bert.data.adapters.base import InputAdapter
-from keras_bert.data.adapters.reading import Features, adapter_class
+from keras_bert.data.adapters.reading import Rows, adapter_class
 from keras_bert.data.adapters.texts import TextAdapter, single_texts, text_columns
 from keras_bert.data.columns import (
     as_given,
@@ -224,9 +224,7 @@ class TextEmbedder(Task):
     def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
         return [{"embedding": vector.tolist()} for vector in self.embed(columns["text"])]
 
-    def _read(
-        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
-    ) -> InputAdapter | Features:
+    def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows:
         if adapter_class(self.adapters, x) and (y is not None) != self._learns_scores:
             raise ValueError(
                 "With CosineSimilarityLoss, an embedder is trained on pairs of texts with their "

@@ -14,15 +14,9 @@ from keras_bert.aliases import refuse_aliases
 from keras_bert.data.adapters.reading import Features, adapter_class
 from keras_bert.data.loader import Batches, BatchOptions, Loader
 from keras_bert.optimizers.fit_updates import steps_in_update, with_fit_updates
+from keras_bert.tasks import fit_plan
 from keras_bert.tasks.devices import process_shard
 from keras_bert.tasks.feeding import Feed, MicroBatches
-from keras_bert.tasks.fit_plan import (
-    FitArguments,
-    evaluation_options,
-    plan_fit,
-    split_rows,
-    training_options,
-)
 from keras_bert.tasks.prediction import TextPredictor, tells_cut_rows
 
 
@@ -112,7 +106,7 @@ class TextTrainer(TextPredictor):
                 if the learning rate schedule has ended already, so that no weight would change.
         """
         refuse_aliases(self.fit, kwargs, "fit")
-        arguments = FitArguments(
+        arguments = fit_plan.FitArguments(
             batch_size,
             epochs,
             validation_split,
@@ -122,9 +116,9 @@ class TextTrainer(TextPredictor):
             initial_batch,
             kwargs,
         )
-        options = training_options(self, arguments)
+        options = fit_plan.training_options(self, arguments)
         rows = self._read_labeled(x, y, sample_weight, options)
-        plan = plan_fit(self, rows, arguments, options)
+        plan = fit_plan.plan_fit(self, rows, arguments, options)
         with self._weighing_classes(plan.class_weight), plan.raising_errors():
             data = plan.data_for_keras(self, arguments)
             self._build(plan.feed, data["x"])
@@ -163,7 +157,7 @@ class TextTrainer(TextPredictor):
         Returns:
             The loss and the metrics; see `keras.Model.evaluate`.
         """
-        options = evaluation_options(self, batch_size, kwargs.get("steps"))
+        options = fit_plan.evaluation_options(self, batch_size, kwargs.get("steps"))
         data = self._data(self._read_labeled(x, y, sample_weight, options), options)
         feed = Feed(data.x, steps_per_epoch=kwargs.get("steps"))
         with feed.raising_errors():
@@ -257,7 +251,7 @@ class TextTrainer(TextPredictor):
         kind = adapter_class(self.adapters, x)
         rows = Features(x) if kind is None else kind.read(x)
         if validation_split:
-            rows, _ = split_rows(rows, validation_split)
+            rows, _ = fit_plan.split_rows(rows, validation_split)
         options = self._options(batch_size, negative_share=self.negative_share)
         batches = self._data(rows, options).x
         count = batches.num_batches if isinstance(batches, Batches) else None

@@ -156,6 +156,10 @@ class Features:
         return -(-len(rows) // batch_size)
 
 
+# Any input of a task, read
+Rows = InputAdapter | Features
+
+
 def check_input_form(x: Any, forms: str) -> None:
     """Checks that input that is not recognized as text is not malformed text.
 
