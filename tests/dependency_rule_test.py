@@ -179,6 +179,21 @@ def _package_complaint(package: str, other: str | None, deferred: bool) -> str |
     return f"{package} may import {sorted(PACKAGES[package])} of the project"
 
 
+# The private parts of a library are named only in one module of `ops`.
+_PRIVATE = re.compile(r"\b(keras|tensorflow|jax|torch)(\.src|\.python|\._[a-z])")
+
+
+def private_parts(module: str, source: str) -> list[str]:
+    """The lines of a file that name a private part outside the module for it, as lines to read."""
+    return [
+        f"{module}:{number} names a private part of {found[1]}: only keras_bert.ops."
+        f"{found[1]}_private does"
+        for number, line in enumerate(source.splitlines(), 1)
+        for found in _PRIVATE.finditer(line)
+        if module != f"keras_bert.ops.{found[1]}_private"
+    ]
+
+
 PACKAGE_FILES = {
     module: path for module, path in source_files().items() if module.startswith("keras_bert")
 }
@@ -190,6 +205,14 @@ PROGRAM_FILES = {
 @pytest.mark.parametrize("module", PACKAGE_FILES)
 def test_imports_keep_the_rule(module):
     assert violations(module, PACKAGE_FILES[module].read_text()) == []
+
+
+def test_private_parts_of_libraries_are_behind_one_module():
+    files = (PACKAGE_FILES | PROGRAM_FILES).items()
+    found = [line for module, path in files for line in private_parts(module, path.read_text())]
+    assert found == []
+    source = "from keras.src import losses\ntorch._foreach_norm(x)\nimport jax._src.lib"
+    assert len(private_parts("keras_bert.ops.keras_private", source)) == 2
 
 
 def test_every_package_of_the_tree_has_a_rule():

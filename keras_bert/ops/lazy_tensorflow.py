@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
-from keras.src.utils import module_utils
+
+from keras_bert.ops.keras_private import lazy_module
 
 
 @contextlib.contextmanager
@@ -19,17 +20,16 @@ def without_tensorflow_import() -> Iterator[None]:
     Keras imports it to seed it, and to ask whether an object is of one of its types. A library
     that nothing has imported needs no seed, and no object has its types.
     """
-    tensorflow = module_utils.tensorflow
     # Whether it is installed, `None` until Keras looks; `False` within another such context too
-    is_available = vars(tensorflow).get("_available", False)
+    is_available = vars(lazy_module).get("_available", False)
     if "tensorflow" in sys.modules or is_available is False:
         yield
         return
-    tensorflow._available = False
+    lazy_module._available = False
     try:
         yield
     finally:
-        tensorflow._available = None  # Keras will look for it again.
+        lazy_module._available = None  # Keras will look for it again.
 
 
 def set_random_seed(seed: int) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from keras.src.backend.common.stateless_scope import in_stateless_scope
 
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.keras_private import in_stateless_scope
 from keras_bert.ops.optimizer_rules import (
     Update,
     adam_update,
@@ -18,11 +18,17 @@ from keras_bert.ops.optimizer_rules import (
     stable_adam_update,
     stable_rate,
 )
+from keras_bert.ops.torch_private import (
+    foreach_add_,
+    foreach_mul,
+    foreach_norm,
+    fused_adamw_,
+)
 
 
 def global_norm(gradients: Sequence[Tensor]) -> Tensor:
     """Computes the norm in one call for all gradients."""
-    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(gradients))))
+    return torch.linalg.vector_norm(torch.stack(foreach_norm(list(gradients))))
 
 
 def outside_of_training_steps(optimizer: Any, function: Callable[[], None]) -> None:
@@ -38,7 +44,7 @@ def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> N
             accumulator.assign(accumulator + gradient)
         return
     with torch.no_grad():
-        torch._foreach_add_([accumulator.value for accumulator in accumulators], list(gradients))
+        foreach_add_([accumulator.value for accumulator in accumulators], list(gradients))
 
 
 def update_variables(updates: Sequence[Update]) -> None:
@@ -88,11 +94,11 @@ def _fused_adamw(updates: Sequence[Update]) -> None:
         if all(g is weight.grad for g, weight in zip(gradients, weights, strict=True)):
             divisor = torch.reciprocal(coefficients.gradient_scale)  # scales the gradient in place
         else:
-            gradients = list(torch._foreach_mul(gradients, coefficients.gradient_scale))
+            gradients = list(foreach_mul(gradients, coefficients.gradient_scale))
     # The kernel always corrects the bias; with an infinite step, the correction is 1.
     step = math.inf if coefficients.step is None else coefficients.step
     step = torch.as_tensor(step, dtype=torch.float32, device=weights[0].device)
-    torch._fused_adamw_(
+    fused_adamw_(
         weights,
         gradients,
         [update.momentum.value for update in updates],

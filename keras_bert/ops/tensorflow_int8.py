@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.framework import kernels, op_def_library
 
 from keras_bert.ops.annotations import LARGEST, Int8Kernel, Tensor
 from keras_bert.ops.context_variables import assigned
+from keras_bert.ops.tensorflow_private import apply_op, get_registered_kernels_for_op
 
 # By the names of `BertConfig.activation`
 ACTIVATIONS = {"gelu_erf": "GeluExact", "gelu_tanh": "GeluApproximate", "relu": "Relu"}
@@ -32,7 +32,7 @@ def has_exact_kernel() -> bool:
     Without VNNI, oneDNN adds each two products in 16 bits, which saturate: most products of AVX2
     (such as of AMD's Zen 3) are then wrong, by up to a fifth of the largest.
     """
-    if not kernels.get_registered_kernels_for_op(_OPERATION).kernel:
+    if not get_registered_kernels_for_op(_OPERATION).kernel:
         return False
     with tf.init_scope():
         largest = tf.fill((64, 16), tf.constant(LARGEST, tf.int8))
@@ -111,7 +111,7 @@ def _product(
     ranges = (float(LARGEST), weights.kernel_range, largest_output)
     limits = [tf.cast(largest, tf.float32) for largest in ranges for _ in range(2)]
     kernel = tf.bitcast(tf.convert_to_tensor(weights.kernel), tf.qint8)
-    outputs, _ = op_def_library.apply_op(
+    outputs, _ = apply_op(
         _OPERATION,
         name="int8_product",
         device_inputs=[integers, kernel, tf.cast(bias, tf.float32), *limits],

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import tensorflow as tf
-from tensorflow.python.ops import control_flow_util
 
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.tensorflow_private import GraphOrParentsInXlaContext
 
 
 def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ def split(x: Tensor, sizes: Sequence[Tensor]) -> Sequence[Tensor]:
 
 def is_compiled_as_a_whole() -> bool:
     """Returns whether XLA compiles the graph that is being traced."""
-    return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
+    return bool(GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
 
 
 def token_logits(x: Tensor, table: Tensor) -> Tensor:

@@ -16,14 +16,13 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras.src.trainers.data_adapters import data_adapter_utils, get_data_adapter
-from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
 from keras_bert.data.adapters.reading import has_ended, no_rows
 from keras_bert.data.loader import Batches
 from keras_bert.models.inputs import LOSS_DIVISORS
 from keras_bert.models.threads import computing_for
 from keras_bert.ops import dispatch
+from keras_bert.ops.keras_private import DataAdapter, get_data_adapter, get_torch_dataloader
 
 
 class Feed(keras.callbacks.Callback):
@@ -232,7 +231,7 @@ class _BatchAdapter(DataAdapter):
         return self._feed.read()
 
     def get_torch_dataloader(self) -> Any:
-        return data_adapter_utils.get_torch_dataloader(self._feed.read())
+        return get_torch_dataloader(self._feed.read())
 
 
 class MicroBatches(DataAdapter):

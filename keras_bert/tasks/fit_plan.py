@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from keras.src.trainers.data_adapters import array_slicing
 
 from keras_bert import checks
 from keras_bert.data.adapters.base import InputAdapter
@@ -19,6 +18,7 @@ from keras_bert.data.adapters.text_batches import TextBatchesAdapter
 from keras_bert.data.columns import is_dataset, label_column
 from keras_bert.data.labels import checked_class_weight
 from keras_bert.data.loader import FIT_OPTIONS, Batches, BatchOptions
+from keras_bert.ops.keras_private import train_validation_split
 from keras_bert.optimizers.fit_updates import steps_in_update
 from keras_bert.tasks.feeding import Feed, MicroBatches
 from keras_bert.tasks.prediction import TextPredictor
@@ -270,7 +270,7 @@ def split_rows(rows: Rows, share: float) -> tuple[Any, Any]:
     if isinstance(rows, Features):
         # Keras' `fit` cannot, of batches with the divisors of their losses.
         arrays = (rows.x, rows.y, rows.sample_weight)
-        train, held_out = array_slicing.train_validation_split(arrays, share)
+        train, held_out = train_validation_split(arrays, share)
         return Features(*train), Features(*held_out)
     if not rows.in_memory:
         raise ValueError("validation_split needs rows in memory; received a dataset.")

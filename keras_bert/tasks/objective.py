@@ -10,14 +10,13 @@ from typing import Any
 
 import keras
 from keras import ops
-from keras.src.losses.losses import LossFunctionWrapper
-from keras.src.trainers.compile_utils import MetricsList
 
 from keras_bert.losses import InBatchNegatives
 from keras_bert.metrics import ClassAccuracy, ElementMean, weights_like
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import LOSS_DIVISORS, REAL_ROWS
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.keras_private import LossFunctionWrapper, MetricsList
 from keras_bert.ops.optimizer_updates import sum_over_replicas
 
 # (minimum hidden_dim, learning rate). MiniLM's rate was measured, the next is interpolated, and

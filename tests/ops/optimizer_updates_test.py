@@ -134,16 +134,16 @@ def test_only_a_variables_own_gradient_is_scaled_in_place():
 
 @on_torch
 def test_stable_adamw_takes_the_fused_kernel_with_a_rate_for_each_variable(monkeypatch):
-    import torch
+    from keras_bert.ops import optimizer_updates_torch
 
     rates = []
-    fused = torch._fused_adamw_
+    fused = optimizer_updates_torch.fused_adamw_
 
     def recorded(weights, *arguments, lr, **options):
         rates.append(float(lr))
         fused(weights, *arguments, lr=lr, **options)
 
-    monkeypatch.setattr(torch, "_fused_adamw_", recorded)
+    monkeypatch.setattr(optimizer_updates_torch, "fused_adamw_", recorded)
     changes = {"gradient_scale": ops.convert_to_tensor(4.0), "step": None}
     optimizer_updates.update_variables(updates(stable_adam_update, **changes))
     assert len(set(rates)) == len(SHAPES)

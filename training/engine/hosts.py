@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import dataclasses
 import functools
 import itertools
@@ -171,8 +170,8 @@ def _join(options: HostOptions) -> _Processes:
             "3.15 has no PyTorch"
         )
     import jax
-    from jax._src import distributed
 
+    from keras_bert.ops.jax_private import distributed_client
     from keras_bert.ops.lazy_tensorflow import set_random_seed
 
     seconds_to_join = _TIMEOUTS_TO_JOIN * options.host_timeout
@@ -212,7 +211,7 @@ def _join(options: HostOptions) -> _Processes:
     return _Processes(
         jax.process_index(),
         jax.process_count(),
-        distributed.global_state.client,
+        distributed_client(),
         timeout=options.host_timeout,
     )
 
@@ -480,27 +479,14 @@ def _failure() -> str:
 
 @functools.cache
 def _end_without_abort() -> None:
-    """Makes this process end with one line, not a C++ stack, when another one is lost.
+    """Makes this process end with one line, not a C++ stack, when another one is lost."""
+    from keras_bert.ops.jax_private import on_lost_process
 
-    JAX's client then aborts the process, unless it has a callback. It calls that with a value that
-    it cannot convert to Python, a C++ exception that nothing handles (jaxlib 0.10). So the handler
-    of such exceptions ends the process too.
-    """
-    from jax._src.lib import _jax
-
-    @ctypes.CFUNCTYPE(None)
     def end() -> None:
         print(f"error: {_known_failure or _LOST}", file=sys.stderr)
         _end_at_once()
 
-    try:
-        set_terminate = ctypes.CDLL("libstdc++.so.6")._ZSt13set_terminatePFvvE
-    except (OSError, AttributeError):
-        return  # another C++ library, as on macOS
-    set_terminate(end)
-    _jax.get_distributed_runtime_client = functools.partial(
-        _jax.get_distributed_runtime_client, missed_heartbeat_callback=end
-    )
+    on_lost_process(end)
 
 
 def _end_at_once() -> None:
