@@ -20,6 +20,7 @@ PACKAGES = {
     "aliases": set(),
     "tables": set(),
     "intervals": set(),
+    "lazy": {"checks"},
     "progress": set(),
     "config": {"checks", "named_sizes"},
     "ops": set(),
@@ -33,7 +34,8 @@ PACKAGES = {
     "checkpoints": {"atomic", "checks", "config", "minilm", "tables", "vocabularies"},
     "models": {"atomic", "checks", "config", "ops", "aliases", "layers", "checkpoints"},
     "export": {
-        "atomic", "checks", "config", "ops", "layers", "models", "data", "text", "vocabularies",
+        "atomic", "checks", "config", "lazy", "ops", "layers", "models", "data", "text",
+        "vocabularies",
     },
     "tasks": {
         "checks", "config", "ops", "layers", "models", "checkpoints", "export",
@@ -54,6 +56,7 @@ LIBRARIES = {
     "aliases": set(),
     "tables": set(),
     "intervals": {"numpy", "scipy"},
+    "lazy": set(),
     "progress": {"tqdm"},
     "config": set(),
     "ops": {"keras", "numpy", "tensorflow", "jax", "torch"},

@@ -60,12 +60,11 @@ def imports_of(source: str, module: str) -> list[Import]:
     is_package = module in modules and modules[module].name == "__init__.py"
     package = module if is_package else module.rpartition(".")[0]
     tree = ast.parse(source)
-    imports = [
+    return [
         Import(name, node.lineno, deferred)
         for node, deferred in _walk(tree, deferred=False)
         for name in _imported_names(node, package, modules)
     ]
-    return imports + (_lazy_imports(tree, package, modules) if is_package else [])
 
 
 def _walk(node: ast.AST, deferred: bool) -> Iterator[tuple[ast.AST, bool]]:
@@ -90,20 +89,6 @@ def _imported_names(node: ast.AST, package: str, modules: dict[str, Path]) -> li
     if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(IMPORTING_CALLS):
         return [arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant)]
     return []
-
-
-def _lazy_imports(tree: ast.Module, package: str, modules: dict[str, Path]) -> list[Import]:
-    """What a package's module-level `__getattr__` may import: the modules that its text names."""
-    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    if "__getattr__" not in functions:
-        return []
-    named = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
-    return [
-        Import(name, node.lineno, deferred=True)
-        for node in named
-        for name in (node.value, f"{package}.{node.value}")
-        if name in modules
-    ]
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str:

@@ -140,8 +140,13 @@ def _tree(module: str) -> ast.Module:
 
 
 def _exported(tree: ast.Module) -> list[str]:
-    """Returns `__all__`, or the public classes of a module without it."""
+    """Returns `__all__`, or the names that are imported lazily, or the public classes."""
     for node in tree.body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            imports = [one for one in node.body if isinstance(one, ast.ImportFrom)]
+            names = sorted(alias.asname or "" for one in imports for alias in one.names)
+            if all(names):
+                return names
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return list(ast.literal_eval(node.value))
     return [
