@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from keras_bert import checks, named_sizes
+from keras_bert import checks
+from keras_bert.families import KERAS_HUB_NAMES, SIZES
 
 ACTIVATIONS = ("gelu_erf", "gelu_tanh", "relu", "silu", "tanh")
 LAYER_SHARING = ("none", "all", "attention", "feed_forward")
@@ -506,19 +507,19 @@ class BertConfig:
         Raises:
             ConfigError: If the name is unknown; the message lists all names.
         """
-        canonical = named_sizes.KERAS_HUB_ALIASES.get(name, name)
-        if canonical not in named_sizes.SIZES:
+        canonical = KERAS_HUB_NAMES.get(name, name)
+        if canonical not in SIZES:
             meant = checks.did_you_mean(name, cls.names())
             raise ConfigError(
                 f"There is no configuration named {name!r}.{meant} The names are: "
                 f"{', '.join(cls.names())}."
             )
-        return cls(**named_sizes.SIZES[canonical])
+        return cls(**SIZES[canonical])
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """Returns the names of all released models, without the aliases of KerasHub."""
-        return tuple(named_sizes.SIZES)
+        return tuple(SIZES)
 
 
 def _reject_unknown_fields(fields: Mapping[str, Any]) -> None:

@@ -16,22 +16,24 @@ PACKAGES = {
     "atomic": set(),
     "checks": set(),
     "minilm": set(),
-    "named_sizes": set(),
     "aliases": set(),
     "tables": set(),
     "intervals": set(),
     "lazy": {"checks"},
     "progress": set(),
-    "config": {"checks", "named_sizes"},
+    "families": {"checks"},
+    "config": {"checks", "families"},
     "ops": set(),
     "losses": {"checks", "ops"},
     "metrics": {"ops"},
     "optimizers": {"checks", "ops"},
-    "vocabularies": {"atomic", "checks"},
-    "text": {"atomic", "checks", "checkpoints", "progress", "vocabularies"},
+    "vocabularies": {"atomic", "checks", "families"},
+    "text": {"atomic", "checks", "checkpoints", "families", "progress", "vocabularies"},
     "data": {"atomic", "checks", "text"},
     "layers": {"checks", "config", "ops"},
-    "checkpoints": {"atomic", "checks", "config", "minilm", "tables", "vocabularies"},
+    "checkpoints": {
+        "atomic", "checks", "config", "families", "minilm", "tables", "vocabularies",
+    },
     "models": {"atomic", "checks", "config", "ops", "aliases", "layers", "checkpoints"},
     "export": {
         "atomic", "checks", "config", "lazy", "ops", "layers", "models", "data", "text",
@@ -52,12 +54,12 @@ LIBRARIES = {
     "atomic": set(),
     "checks": set(),
     "minilm": set(),
-    "named_sizes": set(),
     "aliases": set(),
     "tables": set(),
     "intervals": {"numpy", "scipy"},
     "lazy": set(),
     "progress": {"tqdm"},
+    "families": set(),
     "config": set(),
     "ops": {"keras", "numpy", "tensorflow", "jax", "torch"},
     "losses": {"keras"},
@@ -87,8 +89,8 @@ DEFERRED = {("text", "checkpoints")}
 
 # Importing these must not import TensorFlow: there, it stands inside the function that needs it.
 WITHOUT_TENSORFLOW = {
-    "atomic", "checks", "config", "vocabularies", "losses", "metrics", "optimizers", "layers",
-    "models", "checkpoints", "tasks", "insight",
+    "atomic", "checks", "families", "config", "vocabularies", "losses", "metrics", "optimizers",
+    "layers", "models", "checkpoints", "tasks", "insight",
 }  # fmt: skip
 # Of these, one package each imports it: the operations of tokenizers, and what `tf.data` needs.
 TENSORFLOW_PACKAGES = {"text": "keras_bert.text.graph", "data": "keras_bert.data.tfdata"}

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 import keras_bert
-from keras_bert.named_sizes import SIZES
+from keras_bert.families import SIZES
 from keras_bert.text import tokenizer_from_config
 from tests.text import families, small_tokenizers
 

@@ -16,8 +16,9 @@ import torch
 import transformers
 
 import keras_bert
-from keras_bert.checkpoints import families
-from keras_bert.checkpoints import weight_names as names
+from keras_bert import families
+from keras_bert.families import weight_names as names
+from keras_bert.families.records import ConfigFields, Family, Stored, WeightNames
 
 del families.FAMILIES["nomic_bert"]
 
@@ -77,17 +78,17 @@ block = names.hf_block(
 )
 embeddings = {
     **names.hf_embeddings("cls.predictions.decoder"),
-    "embeddings.gamma": names.Stored(("emb_ln.weight",)),
-    "embeddings.beta": names.Stored(("emb_ln.bias",)),
+    "embeddings.gamma": Stored(("emb_ln.weight",)),
+    "embeddings.beta": Stored(("emb_ln.bias",)),
 }
 fields = families.BERT.config
-families.FAMILIES["nomic_bert"] = families.Family(
+families.FAMILIES["nomic_bert"] = Family(
     name="nomic_bert",
     class_prefix="NomicBert",
-    config=families.ConfigFields(
+    config=ConfigFields(
         fields.required, fields.optional, fixed={**NOMIC, "rotary_base": 1000.0, "pooler": False}
     ),
-    hugging_face=names.WeightNames(embeddings, block, "encoder.layers.{layer}.", heads={}),
+    hugging_face=WeightNames(embeddings, block, "encoder.layers.{layer}.", heads={}),
     classes={"Model": ()},
 )
 
@@ -112,7 +113,7 @@ print(f"largest difference of {difference[mask].size} values: {largest:.1e}")
 assert largest < 1e-5
 
 # %% [markdown]
-# Every task takes it. (A line in `named_sizes.py` makes a size available by a name, without a checkpoint.)
+# Every task supports it. The record's `sizes` make an architecture available by a name, without a checkpoint.
 
 # %%
 classifier = keras_bert.TextClassifier(ours, num_classes=2)
@@ -121,9 +122,8 @@ print(classifier.predict({"token_ids": ids * mask, "padding_mask": mask}, verbos
 # %% [markdown]
 # ## In the library
 #
-# - The record goes to `keras_bert/checkpoints/families.py`. If a field of its files is an object or a list, a pair of functions makes plain fields
-#   of it, as in `rotary_fields.py`.
-# - Its released sizes go to `keras_bert/named_sizes.py`.
+# - The family gets a module in `keras_bert/families/` with its record and released sizes, and a place in `FAMILIES` there. If a field of its
+#   files is an object or a list, a pair of functions makes plain fields of it, as in `rotary.py`.
 # - If `BertConfig` lacks a value, add a field with a default for the other families, and the few lines in `layers` or `models` that read it. An
 #   architecture that differs in kind (a convolution, experts) is not a family of this encoder.
 # - A tokenizer is needed only for a new kind; WordPiece, byte-level BPE and SentencePiece are there.

@@ -15,10 +15,10 @@ from keras_bert.checkpoints import layouts, sentence_transformers, weights
 from keras_bert.checkpoints.config_fields import differing_fields
 from keras_bert.checkpoints.errors import CheckpointError, check_same, warn
 from keras_bert.checkpoints.folders import checkpoint_errors
-from keras_bert.checkpoints.layouts import Layout
 from keras_bert.checkpoints.tensors import TensorSource, are_equal
 from keras_bert.checkpoints.weights import POOLER_WEIGHTS, Encoder, Head
 from keras_bert.config import BertConfig
+from keras_bert.families.records import Layout
 from keras_bert.vocabularies.tokenizer_config import list_tokens
 
 EncoderT = TypeVar("EncoderT", bound=Encoder)

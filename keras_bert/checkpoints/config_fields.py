@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration files of released models: the names of the fields of `BertConfig` in them."""
+"""Reads and writes the configuration files of released models by the families' records."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints.errors import CheckpointError
-from keras_bert.config import BertConfig, ConfigError
+from keras_bert.checkpoints.folders import checkpoint_errors
+from keras_bert.config import BertConfig
+from keras_bert.families import FAMILIES
+from keras_bert.families.records import ConfigFields, Family
+from keras_bert.families.shared import ACTIVATIONS, meaning, word_of
 
 # Fields that do not change outputs: of training, of tokenization, and which outputs are returned.
 # `causal` is a field of few families, and is checked with them.
@@ -29,17 +32,6 @@ _WITHOUT_EFFECT = (
     "output_hidden_states",
     "output_attention_scores",
 )
-REQUIRED_WITHOUT_SEGMENTS = {
-    "vocabulary_size": "vocab_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
-    "hidden_dim": "hidden_size",
-    "intermediate_dim": "intermediate_size",
-    "max_sequence_length": "max_position_embeddings",
-}
-"""The names of the fields of sizes that most families have."""
-REQUIRED = {**REQUIRED_WITHOUT_SEGMENTS, "num_segments": "type_vocab_size"}
-
 # Number of segment embeddings, all 0, in the file of an encoder that has none
 ZERO_SEGMENTS = 2
 
@@ -57,25 +49,13 @@ NEEDED: dict[str, tuple[Any, ...]] = {
 their allowed values; an absent field, or null, is always allowed."""
 
 
-def check_needed(
-    fields: Mapping[str, Any], needed: Mapping[str, tuple[Any, ...]], path: Path
-) -> None:
+def check_needed(fields: Mapping[str, Any], needed: Mapping[str, tuple[Any, ...]]) -> None:
     """Checks that fields of a file have allowed values, or are absent or null."""
     for name, allowed_values in needed.items():
         # Some files have null for an absent value.
         if fields.get(name) not in (None, *allowed_values):
             choices = " or ".join([*map(repr, allowed_values), "absent"])
-            raise CheckpointError(f"{path}: {name} is {fields[name]!r}; it must be {choices}.")
-
-
-def meaning(
-    fields: Mapping[str, Any], name: str, words: Mapping[str, str], path: Path, default: str = ""
-) -> str:
-    """Returns the name in `BertConfig` of the word in a field; `default` stands for no field."""
-    word = fields.get(name, default)
-    if not isinstance(word, str) or word not in words:
-        raise CheckpointError(f"{path}: {name} is {word!r}; it must be one of {', '.join(words)}.")
-    return words[word]
+            raise ValueError(f"{name} is {fields[name]!r}; it must be {choices}.")
 
 
 def effects(config: BertConfig, masked_lm: bool = True) -> dict[str, Any]:
@@ -128,125 +108,119 @@ def differing_fields(
     }
 
 
-def word_of(value: str, field: str, words: Mapping[str, str]) -> str:
-    """Returns the first word in a file for a value of `BertConfig`, the inverse of `meaning`."""
-    for word, ours in words.items():
-        if ours == value:
-            return word
-    choices = ", ".join(dict.fromkeys(words.values()))
-    raise CheckpointError(f"the format does not have the {field} {value!r}; it has {choices}")
-
-
-@dataclasses.dataclass(frozen=True)
-class ConfigFields:
-    """The fields of the configuration file of a family.
+def read_config(
+    record: ConfigFields, fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]
+) -> BertConfig:
+    """Converts the fields of a file to a `BertConfig`.
 
     Args:
-        required: The name in the file of each field of `BertConfig` that must be present.
-        optional: The name in the file of each field that may be absent.
-        defaults: Defaults of optional fields that differ from `BertConfig`'s.
-        needed: The allowed values of other fields of the file that change the computation; an
-            absent field, or null, is always allowed. Such fields of all families are added.
-        token_ids: The role of each special token to write the id of, since the class defaults to
-            the released vocabulary. When read, the tokenizer's files have them.
-        fixed: Values of fields that are constant in the code of the family.
-        activation: The name in the file of the activation.
-        always_projects: Whether the embeddings are projected even if their dimension equals
-            `hidden_dim`.
-        positions_follow_padding: Whether positions begin with `pad_token_id + 1`, and the number of
-            positions in the file includes the rows before.
+        record: The fields of the family's files.
+        fields: The fields of the file.
+        path: The file, which errors name.
+        activations: The name in `BertConfig` of each activation that a file may have.
+
+    Raises:
+        CheckpointError: If a field is missing or has a value that is not supported.
     """
+    with checkpoint_errors(path):
+        return _read(record, fields, activations)
 
-    required: Mapping[str, str]
-    optional: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    needed: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
-    token_ids: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    activation: str = "hidden_act"
-    always_projects: bool = False
-    to_flat: Callable[[Mapping[str, Any], Path, Mapping[str, str]], Mapping[str, Any]] | None = None
-    from_flat: Callable[[dict[str, Any], Mapping[str, str]], dict[str, Any]] | None = None
-    positions_follow_padding: bool = False
 
-    def read(
-        self, fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]
-    ) -> BertConfig:
-        """Converts the fields of a file to a `BertConfig`, by the names there of the file's
-        activations.
-        """
-        check_needed(fields, {**NEEDED, **self.needed}, path)
-        if self.to_flat is not None:
-            fields = self.to_flat(fields, path, activations)
-        absent_fields = [
-            name for name in (*self.required.values(), self.activation) if name not in fields
-        ]
-        if absent_fields:
-            raise CheckpointError(f"{path}: the fields {', '.join(absent_fields)} are missing.")
-        activation = meaning(fields, self.activation, activations, path)
-        values = {ours: fields[theirs] for ours, theirs in self.required.items()}
-        optional_values = {ours: fields.get(theirs) for ours, theirs in self.optional.items()}
-        values |= self.defaults
-        values |= {ours: value for ours, value in optional_values.items() if value is not None}
-        try:
-            config = BertConfig(**values, **self.fixed, activation=activation)
-            # Redundant values are `None`, so that equal architectures have equal configs.
-            changes: dict[str, Any] = {}
-            if config.masked_lm_activation == config.activation:
-                changes["masked_lm_activation"] = None
-            if "pooler_dropout" in self.fixed:
-                # Both dropouts of these classifiers have one rate.
-                changes["pooler_dropout"] = config.effective_classifier_dropout
-            if config.embedding_dim == config.hidden_dim and not self.always_projects:
-                changes["embedding_dim"] = None
-            if self.positions_follow_padding:
-                offset = config.pad_token_id + 1
-                changes["position_offset"] = offset
-                changes["max_sequence_length"] = config.max_sequence_length - offset
-            return config.replace(**changes)
-        except ConfigError as error:
-            raise CheckpointError(f"{path}: {error}") from error
+def _read(
+    record: ConfigFields, fields: Mapping[str, Any], activations: Mapping[str, str]
+) -> BertConfig:
+    check_needed(fields, {**NEEDED, **record.needed})
+    if record.to_flat is not None:
+        fields = record.to_flat(fields, activations)
+    absent_fields = [
+        name for name in (*record.required.values(), record.activation) if name not in fields
+    ]
+    if absent_fields:
+        raise ValueError(f"the fields {', '.join(absent_fields)} are missing.")
+    activation = meaning(fields, record.activation, activations)
+    values = {ours: fields[theirs] for ours, theirs in record.required.items()}
+    optional_values = {ours: fields.get(theirs) for ours, theirs in record.optional.items()}
+    values |= record.defaults
+    values |= {ours: value for ours, value in optional_values.items() if value is not None}
+    config = BertConfig(**values, **record.fixed, activation=activation)
+    # Redundant values are `None`, so that equal architectures have equal configs.
+    changes: dict[str, Any] = {}
+    if config.masked_lm_activation == config.activation:
+        changes["masked_lm_activation"] = None
+    if "pooler_dropout" in record.fixed:
+        # Both dropouts of these classifiers have one rate.
+        changes["pooler_dropout"] = config.effective_classifier_dropout
+    if config.embedding_dim == config.hidden_dim and not record.always_projects:
+        changes["embedding_dim"] = None
+    if record.positions_follow_padding:
+        offset = config.pad_token_id + 1
+        changes["position_offset"] = offset
+        changes["max_sequence_length"] = config.max_sequence_length - offset
+    return config.replace(**changes)
 
-    def write(self, config: BertConfig, activations: Mapping[str, str]) -> dict[str, Any]:
-        """Converts a `BertConfig` without `misfits` to fields, the inverse of `read`."""
-        names = {**self.required, **self.optional}
-        config = self.with_zero_segments(config)
-        fields = {theirs: getattr(config, ours) for ours, theirs in names.items()}
-        if "embedding_dim" in names:
-            fields[names["embedding_dim"]] = config.embedding_width
-        for rate in {"classifier_dropout", "embedding_dropout"}.intersection(self.defaults):
-            # In these families it is a number.
-            fields[names[rate]] = getattr(config, f"effective_{rate}")
-        fields[names["max_sequence_length"]] += config.position_offset
-        fields[self.activation] = word_of(config.activation, "activation", activations)
-        return fields if self.from_flat is None else self.from_flat(fields, activations)
 
-    def needs_zero_segments(self, config: BertConfig) -> bool:
-        """Returns whether files need segment embeddings, all 0, which the encoder does not have."""
-        return "num_segments" in self.required and not config.num_segments
+def write_config(
+    record: ConfigFields, config: BertConfig, activations: Mapping[str, str]
+) -> dict[str, Any]:
+    """Converts a `BertConfig` without `misfits` to fields, the inverse of `read_config`."""
+    names = {**record.required, **record.optional}
+    config = with_zero_segments(record, config)
+    fields = {theirs: getattr(config, ours) for ours, theirs in names.items()}
+    if "embedding_dim" in names:
+        fields[names["embedding_dim"]] = config.embedding_width
+    for rate in {"classifier_dropout", "embedding_dropout"}.intersection(record.defaults):
+        # In these families it is a number.
+        fields[names[rate]] = getattr(config, f"effective_{rate}")
+    fields[names["max_sequence_length"]] += config.position_offset
+    fields[record.activation] = word_of(config.activation, "activation", activations)
+    return fields if record.from_flat is None else record.from_flat(fields, activations)
 
-    def with_zero_segments(self, config: BertConfig) -> BertConfig:
-        """Returns the architecture with the segment embeddings that files must have."""
-        is_needed = self.needs_zero_segments(config)
-        return config.replace(num_segments=ZERO_SEGMENTS) if is_needed else config
 
-    def misfits(
-        self, config: BertConfig, activations: Mapping[str, str], masked_lm: bool = True
-    ) -> str:
-        """Returns what the file cannot represent of an architecture; empty if it is read again.
+def needs_zero_segments(record: ConfigFields, config: BertConfig) -> bool:
+    """Returns whether files need segment embeddings, all 0, which the encoder does not have."""
+    return "num_segments" in record.required and not config.num_segments
 
-        It is the fields with the values that they would need to have, or why the file that would
-        be written cannot be read.
-        """
-        needs = []
-        if config.activation not in activations.values():
-            choices = dict.fromkeys(activations.values())
-            needs.append(f"activation={' or '.join(map(repr, choices))}")
-            config = config.replace(activation=next(iter(choices)))
-        try:
-            read = self.read(self.write(config, activations), Path(), activations)
-        except CheckpointError as error:
-            return str(error).removeprefix(f"{Path()}: ")
-        written = self.with_zero_segments(config)
-        fields = differing_fields(written, read.replace(causal=config.causal), masked_lm)
-        return ", ".join([*needs, *(f"{name}={value!r}" for name, value in fields.items())])
+
+def with_zero_segments(record: ConfigFields, config: BertConfig) -> BertConfig:
+    """Returns the architecture with the segment embeddings that files must have."""
+    is_needed = needs_zero_segments(record, config)
+    return config.replace(num_segments=ZERO_SEGMENTS) if is_needed else config
+
+
+def misfits(
+    record: ConfigFields,
+    config: BertConfig,
+    activations: Mapping[str, str],
+    masked_lm: bool = True,
+) -> str:
+    """Returns what the file cannot represent of an architecture; empty if it is read again.
+
+    It is the fields with the values that they would need to have, or why the file that would be
+    written cannot be read.
+    """
+    needs = []
+    if config.activation not in activations.values():
+        choices = dict.fromkeys(activations.values())
+        needs.append(f"activation={' or '.join(map(repr, choices))}")
+        config = config.replace(activation=next(iter(choices)))
+    try:
+        read = _read(record, write_config(record, config, activations), activations)
+    except ValueError as error:
+        return str(error)
+    written = with_zero_segments(record, config)
+    fields = differing_fields(written, read.replace(causal=config.causal), masked_lm)
+    return ", ".join([*needs, *(f"{name}={value!r}" for name, value in fields.items())])
+
+
+def fitting_families(config: BertConfig, masked_lm: bool = True) -> list[Family]:
+    """Returns the families that can represent an architecture, those with its tokenizer first."""
+    fitting = [
+        family
+        for family in FAMILIES.values()
+        if not misfits(family.config, config, ACTIVATIONS, masked_lm)
+        and (not config.causal or family.can_be_causal)
+    ]
+    return sorted(
+        fitting,
+        key=lambda family: family.config.fixed.get("tokenizer", "wordpiece") != config.tokenizer,
+    )

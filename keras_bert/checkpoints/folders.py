@@ -15,14 +15,17 @@ from keras_bert.vocabularies import files
 
 
 @contextlib.contextmanager
-def checkpoint_errors() -> Iterator[None]:
-    """Context manager that converts errors of reading and writing files to `CheckpointError`."""
+def checkpoint_errors(path: Path | None = None) -> Iterator[None]:
+    """Context manager that converts errors of reading and writing files to `CheckpointError`.
+
+    With a `path`, messages start with it.
+    """
     try:
         yield
     except CheckpointError:
         raise
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{error}") from error
+        raise CheckpointError(f"{path}: {error}" if path else f"{error}") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -7,58 +7,47 @@ A layout has, for each weight, the names of the tensors, and whether they are tr
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from keras_bert.checkpoints.config_fields import ZERO_SEGMENTS
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.tensors import TensorSource
+from keras_bert.checkpoints.weights import backbone_weight_names
+from keras_bert.config import BertConfig
+from keras_bert.families.records import Stored, WeightNames
 
 
-@dataclasses.dataclass(frozen=True)
-class Stored:
-    """How a weight is stored in a file.
-
-    Args:
-        names: The names of its tensors. Several tensors are concatenated along the last axis, such
-            as query, key and value, which are one kernel in this package.
-        transposed: Whether the tensors are transposed, `(output, input)`.
-        copies: Other names that the tensor has in some files. In a file with both names, the tensor
-            of the usual name is the weight, and the other one may be another weight.
-        widths: The sizes of the tensors along the last axis of the weight; `None` for equal ones.
-        halves_swapped: Whether the second half of the weight is stored before the first one.
-        second_of_two: Whether it is stored for the second of two classes alone, as by a classifier
-            with one output and a sigmoid, which is a softmax with the logit 0 of the first class.
-        instead: The name of a tensor that is this weight in the files that have it, even if they
-            have a tensor of the usual name too, which may be another weight.
-    """
-
-    names: tuple[str, ...]
-    transposed: bool = False
-    copies: tuple[str, ...] = ()
-    instead: str | None = None
-    widths: tuple[int, ...] | None = None
-    halves_swapped: bool = False
-    second_of_two: bool = False
-
-    def found_in(self, names: Collection[str]) -> Stored:
-        """Replaces the name by the one of these names in a file that the weight has there."""
-        if len(self.names) > 1:
-            return self
-        present = [name for name in self.all_names if name in names] or list(self.names)
-        return dataclasses.replace(
-            self, names=(present[0],), copies=tuple(present[1:]), instead=None
+def backbone_layout(names: WeightNames, config: BertConfig) -> dict[str, Stored]:
+    """Returns how a format stores all weights of an encoder."""
+    layout = {}
+    owners = sorted({*config.attention_owners, *config.feed_forward_owners})
+    groups = {owner: group for group, owner in enumerate(owners)}
+    for ours in backbone_weight_names(config):
+        if not ours.startswith("blocks."):
+            if ours in names.encoder:
+                layout[ours] = names.encoder[ours]
+            continue
+        _, block, rest = ours.split(".", 2)
+        index = int(block)
+        scope = names.block_scope.format(layer=index, group=groups[index])
+        stored = names.block[rest]
+        layout[ours] = dataclasses.replace(
+            stored, names=tuple(scope + name for name in stored.names)
         )
+        if config.num_key_value_heads is not None and "query_key_value" in rest:
+            of_keys = config.num_key_value_heads * config.head_dim
+            widths = (config.hidden_dim, of_keys, of_keys)
+            layout[ours] = dataclasses.replace(layout[ours], widths=widths)
+    return layout
 
-    @property
-    def all_names(self) -> tuple[str, ...]:
-        """All names that the tensors have, in order of preference."""
-        return (*([self.instead] if self.instead else []), *self.names, *self.copies)
 
-
-# The name of a weight in this package -> how the format stores it.
-Layout = Mapping[str, Stored]
+def zero_segments(names: WeightNames, config: BertConfig) -> dict[str, np.ndarray[Any, Any]]:
+    """Returns the tensor of the segment embeddings, all 0, of an encoder that has none."""
+    (name,) = names.encoder["embeddings.segment_embeddings"].names
+    return {name: np.zeros((ZERO_SEGMENTS, config.embedding_width), np.float32)}
 
 
 def stored_shapes(stored: Stored, shape: tuple[int, ...]) -> list[tuple[int, ...]]:

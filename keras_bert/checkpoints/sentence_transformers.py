@@ -73,7 +73,8 @@ def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
         options["sequence_length"] = min(length, max_sequence_length)
     path = folder / PROMPTS_FILE
     fields = read_json(path) if path.exists() else {}
-    check_needed(fields, {"truncate_dim": ()}, path)
+    with checkpoint_errors(path):
+        check_needed(fields, {"truncate_dim": ()})
     _warn_of_prompt(fields, path)
     return options
 
@@ -122,8 +123,9 @@ def _warn_of_prompt(fields: Mapping[str, Any], path: Path) -> None:
 
 def _pooling(path: Path) -> str:
     fields = read_json(path)
-    # Without the tokens of a prompt, if there is one
-    check_needed(fields, {"include_prompt": (True,)}, path)
+    with checkpoint_errors(path):
+        # Without the tokens of a prompt, if there is one
+        check_needed(fields, {"include_prompt": (True,)})
     modes = [name for name, value in fields.items() if "_mode_" in name and value is True]
     pooling_mode = fields.get("pooling_mode", [_OLD_MODES.get(name, name) for name in modes])
     modes = pooling_mode if isinstance(pooling_mode, list) else [pooling_mode]

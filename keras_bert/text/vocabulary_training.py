@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from keras_bert import checks
+from keras_bert.families.shared import ROBERTA_TOKENS
 from keras_bert.text.byte_pair import byte_word_splitter
 from keras_bert.text.composition import composed
 from keras_bert.text.normalization import split_words
@@ -303,7 +304,7 @@ def train_sentence_piece_model(
         "user_defined_symbols": list(_SYMBOLS),
     }
     num_pieces = vocabulary_size
-    with_fairseq_ids = special_tokens == fairseq_ids.SPECIAL_TOKENS
+    with_fairseq_ids = special_tokens == ROBERTA_TOKENS
     if with_fairseq_ids:
         # As XLM-RoBERTa's own model, which knows neither padding nor the mask
         special = {"unk_id": 0, "bos_id": 1, "eos_id": 2}

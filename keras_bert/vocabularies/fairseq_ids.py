@@ -24,15 +24,6 @@ from keras_bert.vocabularies.sentence_piece_model import (
 MODEL_FILE = "sentencepiece.bpe.model"
 """The name of a released model. Its ids are not the vocabulary's."""
 
-SPECIAL_TOKENS = {
-    "pad": "<pad>",
-    "unk": "<unk>",
-    "cls": "<s>",
-    "sep": "</s>",
-    "mask": "<mask>",
-}
-"""The special tokens of both by their roles."""
-
 
 class FairseqIds(NamedTuple):
     """What the ids begin with.

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_bert.families.shared import ROBERTA_TOKENS, WORDPIECE_TOKENS
 from keras_bert.vocabularies import fairseq_ids, vocab_txt
 from keras_bert.vocabularies.byte_pair_files import (
     MERGES_FILE,
@@ -56,12 +57,10 @@ from keras_bert.vocabularies.tokenizer_settings import (
     MODEL_FILE,
     MPNET,
     RELEASED_MODEL_FILE,
-    ROBERTA_TOKENS,
     SAME_ROLES,
     SPECIAL_IN_TEXT_FIELD,
     VOCABULARY_FILE,
     WORD_LENGTH_FIELD,
-    WORDPIECE_TOKENS,
     XLM_ROBERTA,
     TokenizerSettings,
 )
@@ -326,7 +325,7 @@ def _sentence_pieces(
         model = _with_mask(model)
     where = file.path if path is None and file is not None else path or folder
     options = {**_PLAIN, "compose": name == DEBERTA_V2}
-    pair_separators, num_segments, names = 2, 1, fairseq_ids.SPECIAL_TOKENS
+    pair_separators, num_segments, names = 2, 1, ROBERTA_TOKENS
     if file is not None and name in (None, *DEFINED_BY_FILE):
         options = unigram_options(file)
     elif name in (ALBERT, *DEFINED_BY_FILE):

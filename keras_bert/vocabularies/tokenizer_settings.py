@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert import checks
+from keras_bert.families import FAMILIES
+from keras_bert.families.shared import ROBERTA_TOKENS, WORDPIECE_TOKENS
 from keras_bert.vocabularies import fairseq_ids
 from keras_bert.vocabularies.byte_pair_files import MERGES_FILE, TOKENS_FILE
 from keras_bert.vocabularies.files import read_json
@@ -52,18 +54,8 @@ SPECIAL_IN_TEXT_FIELD = "special_tokens_in_text"
 FIRST_WORD_FIELD = "space_before_first_word"
 WORD_LENGTH_FIELD = "max_word_length"
 
-WORDPIECE_TOKENS = {
-    "pad": "[PAD]",
-    "unk": "[UNK]",
-    "cls": "[CLS]",
-    "sep": "[SEP]",
-    "mask": "[MASK]",
-}
-"""The special tokens of BERT and DeBERTa by their roles."""
-ROBERTA_TOKENS = fairseq_ids.SPECIAL_TOKENS
-"""Those of RoBERTa, XLM-RoBERTa and CamemBERT."""
 ALBERT_TOKENS = {**WORDPIECE_TOKENS, "pad": "<pad>", "unk": "<unk>"}
-"""Those of ALBERT."""
+"""The special tokens of ALBERT by their roles."""
 MPNET_TOKENS = {**ROBERTA_TOKENS, "unk": "[UNK]"}
 """Those of MPNet, which are RoBERTa's in a WordPiece vocabulary."""
 SAME_ROLES = {"cls": "bos", "sep": "eos"}
@@ -91,20 +83,10 @@ _TOKENS_OF_CLASSES = {
 }
 # The classes of folders that do not name one, by the model_type of their config.json
 _CLASSES_OF_MODELS = {
-    **dict.fromkeys(
-        ("bert", "convbert", "distilbert", "electra", "layoutlm", "mobilebert", "nomic_bert"),
-        "BertTokenizer",
-    ),
-    "mpnet": MPNET,
-    "roberta": ROBERTA,
-    "albert": ALBERT,
-    "xlm-roberta": XLM_ROBERTA,
-    "camembert": CAMEMBERT,
-    "deberta-v2": DEBERTA_V2,
-    "modernbert": "TokenizersBackend",
+    **{family.name: family.tokenizer_class for family in FAMILIES.values()},
+    # Models that this package does not have, but their tokenizers
+    **dict.fromkeys(("convbert", "layoutlm", "mobilebert"), "BertTokenizer"),
 }
-# This model has it, whatever class its files name.
-_ALWAYS_BY_FILE = ("modernbert",)
 
 # Fields that change ids in `transformers`, and the values with which they do not
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
@@ -160,12 +142,11 @@ class TokenizerSettings:
         """Returns the name of the tokenizer's class, without `Fast`; `None` if no file says it."""
         path = self._folder / "config.json"
         config = read_json(path) if path.exists() else {}
-        model_type = config.get("model_type", "")
-        if model_type in _ALWAYS_BY_FILE and self._file is not None:
-            return "TokenizersBackend"
+        usual = _CLASSES_OF_MODELS.get(str(config.get("model_type")))
+        if usual in DEFINED_BY_FILE and self._file is not None:
+            return usual  # whatever class the files name
         name = self.fields.get("tokenizer_class") or config.get("tokenizer_class")
         if name is None:
-            usual = _CLASSES_OF_MODELS.get(model_type)
             # Such as Chinese ALBERT, with BERT's vocabulary
             return usual if KINDS.get(usual or "", kind) == kind else None
         class_name = str(name).removesuffix("Fast")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.checks import shortened
+from keras_bert.families.shared import ROBERTA_TOKENS, WORDPIECE_TOKENS
 from keras_bert.vocabularies import fairseq_ids, vocab_txt
 from keras_bert.vocabularies.byte_pair_files import save_tokens_and_merges
 from keras_bert.vocabularies.files import write_json
@@ -45,12 +46,10 @@ from keras_bert.vocabularies.tokenizer_settings import (
     MODEL_FILE,
     MPNET,
     MPNET_TOKENS,
-    ROBERTA_TOKENS,
     SETTINGS_FILE,
     SPECIAL_IN_TEXT_FIELD,
     VOCABULARY_FILE,
     WORD_LENGTH_FIELD,
-    WORDPIECE_TOKENS,
     XLM_ROBERTA,
 )
 
@@ -218,7 +217,7 @@ def _write_sentence_piece(
         return names == names_of_class and fields.items() <= config.items()
 
     name, content = MODEL_FILE, model
-    if released and is_of_class(fairseq_ids.SPECIAL_TOKENS, _XLM_ROBERTA_FIELDS):
+    if released and is_of_class(ROBERTA_TOKENS, _XLM_ROBERTA_FIELDS):
         name, (content, ids) = fairseq_ids.MODEL_FILE, released
         is_camembert = ids == fairseq_ids.CAMEMBERT
         settings["tokenizer_class"] = CAMEMBERT if is_camembert else XLM_ROBERTA

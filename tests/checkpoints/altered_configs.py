@@ -28,8 +28,8 @@ from safetensors.numpy import load_file, save_file
 
 from keras_bert import checkpoints, progress
 from keras_bert.checkpoints import CheckpointError
-from keras_bert.checkpoints.families import FAMILIES
 from keras_bert.config import BertConfig
+from keras_bert.families import FAMILIES
 from keras_bert.tasks import (
     MaskedLM,
     MultipleChoice,

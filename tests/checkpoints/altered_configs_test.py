@@ -8,7 +8,7 @@ import pytest
 
 from keras_bert import checkpoints
 from keras_bert.checkpoints import config_fields
-from keras_bert.checkpoints.families import FAMILIES
+from keras_bert.families import FAMILIES
 from tests.checkpoints.altered_configs import ACTIVATIONS, BOTH, EQUAL, OURS, Folder, fields_of
 from tests.checkpoints.families_test import RELEASED_NOMIC_BERT
 

@@ -14,8 +14,8 @@ from safetensors.numpy import load_file, save_file
 
 from keras_bert import checkpoints
 from keras_bert.checkpoints import CheckpointError
-from keras_bert.checkpoints.families import FAMILIES
 from keras_bert.config import BertConfig
+from keras_bert.families import FAMILIES
 from keras_bert.layers import ReplacedTokenHead
 from keras_bert.models import Backbone
 from keras_bert.tasks import (

@@ -16,7 +16,7 @@ from keras_bert.data import (  # noqa: E402
     TextClassifierPreprocessor,
 )
 from keras_bert.export import ExportOptions  # noqa: E402
-from keras_bert.named_sizes import SIZES  # noqa: E402
+from keras_bert.families import SIZES  # noqa: E402
 from tests.text import small_tokenizers  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]

@@ -24,7 +24,7 @@ from keras_bert import (
     data,
     insight,
 )
-from keras_bert.named_sizes import SIZES
+from keras_bert.families import SIZES
 from tests.text.small_tokenizers import of_tokens
 
 pytestmark = pytest.mark.on_tensorflow

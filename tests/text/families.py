@@ -14,6 +14,7 @@ import sentencepiece
 import tokenizers
 from tokenizers import AddedToken, normalizers, pre_tokenizers, processors, trainers
 
+from keras_bert.families.shared import ROBERTA_TOKENS
 from keras_bert.text import (
     BytePairTokenizer,
     SentencePieceTokenizer,
@@ -229,7 +230,7 @@ def _fairseq(ids):
         lowercase=False,
         keep_accents=True,
         albert_rules=False,
-        special_tokens=fairseq_ids.SPECIAL_TOKENS,
+        special_tokens=ROBERTA_TOKENS,
         pair_separators=2,
         num_segments=1,
     )

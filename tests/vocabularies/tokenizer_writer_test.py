@@ -9,14 +9,11 @@ import pytest
 pytest.importorskip("sentencepiece")
 transformers = pytest.importorskip("transformers")
 
+from keras_bert.families.shared import ROBERTA_TOKENS, WORDPIECE_TOKENS  # noqa: E402
 from keras_bert.text import tokenizer_from_config, train_sentence_piece_model  # noqa: E402
-from keras_bert.vocabularies import fairseq_ids  # noqa: E402
 from keras_bert.vocabularies.tokenizer_config import KINDS  # noqa: E402
 from keras_bert.vocabularies.tokenizer_reader import read_tokenizer  # noqa: E402
-from keras_bert.vocabularies.tokenizer_settings import (  # noqa: E402
-    MPNET_TOKENS,
-    WORDPIECE_TOKENS,
-)
+from keras_bert.vocabularies.tokenizer_settings import MPNET_TOKENS  # noqa: E402
 from keras_bert.vocabularies.tokenizer_writer import write_tokenizer  # noqa: E402
 from tests.text import small_tokenizers  # noqa: E402
 
@@ -77,7 +74,7 @@ def byte_pair(draw):
 
 
 def sentence_piece(draw):
-    names = draw.choice([{}, fairseq_ids.SPECIAL_TOKENS, {**WORDPIECE_TOKENS}])
+    names = draw.choice([{}, ROBERTA_TOKENS, {**WORDPIECE_TOKENS}])
     options = {name: draw.choice(BOOL) for name in PLAIN}
     compose = draw.choice(BOOL)
     config = small_tokenizers.SentencePieceTokenizer(

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_bert.checkpoints.families import ACTIVATIONS, FAMILIES, Family
+from keras_bert.checkpoints.config_fields import misfits, write_config
 from keras_bert.checkpoints.formats.keras_hub import make_backbone
 from keras_bert.config import BertConfig
+from keras_bert.families import FAMILIES
+from keras_bert.families.records import Family
+from keras_bert.families.shared import ACTIVATIONS
 
 # `transformers` has several names for GELU's tanh approximation; this one has a fused kernel.
 _ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_tanh", **ACTIVATIONS}
@@ -20,7 +23,7 @@ def find_family(config: BertConfig) -> Family:
         ValueError: If no family has this architecture.
     """
     for family in FAMILIES.values():
-        if not family.config.misfits(config, ACTIVATIONS):
+        if not misfits(family.config, config, ACTIVATIONS):
             return family
     raise ValueError(f"No family of the other libraries has this architecture: {config}.")
 
@@ -30,7 +33,7 @@ def transformers_config(config: BertConfig) -> Any:
     import transformers
 
     family = find_family(config)
-    fields = family.config.write(config, _ACTIVATIONS)
+    fields = write_config(family.config, config, _ACTIVATIONS)
     return getattr(transformers, f"{family.class_prefix}Config")(**fields)
 
 

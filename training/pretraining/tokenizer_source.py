@@ -116,7 +116,7 @@ def make_tokenizer(
 def family_options(config: BertConfig) -> Mapping[str, Any]:
     """Returns the arguments of a tokenizer's class that the family of an architecture has."""
     # Checkpoints import Keras, which takes as long as a worker needs for its first million tokens.
-    from keras_bert.checkpoints.families import fitting_families
+    from keras_bert.checkpoints.config_fields import fitting_families
 
     families = fitting_families(config)
     return families[0].tokenizer if families else {}

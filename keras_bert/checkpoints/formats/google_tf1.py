@@ -17,12 +17,20 @@ import numpy as np
 
 from keras_bert.checkpoints import weights
 from keras_bert.checkpoints.checkpoint import Checkpoint
+from keras_bert.checkpoints.config_fields import (
+    misfits,
+    needs_zero_segments,
+    read_config,
+    with_zero_segments,
+    write_config,
+)
 from keras_bert.checkpoints.errors import CheckpointError
-from keras_bert.checkpoints.families import TF1_RELEASES, TF1Release
 from keras_bert.checkpoints.folders import checkpoint_errors, read_json, replaced_files
-from keras_bert.checkpoints.layouts import Layout, disassemble
+from keras_bert.checkpoints.layouts import backbone_layout, disassemble, zero_segments
 from keras_bert.checkpoints.tensors import ALL_ROWS
 from keras_bert.config import BertConfig
+from keras_bert.families import TF1_RELEASES
+from keras_bert.families.records import Layout, TF1Release
 from keras_bert.vocabularies.files import write_json
 from keras_bert.vocabularies.tokenizer_config import SENTENCE_PIECE, WORDPIECE, decode_model
 from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
@@ -68,12 +76,12 @@ def open_folder(folder: Path, release: TF1Release) -> Checkpoint:
     else:
         path = folder / release.config_file
         fields = {"layer_norm_eps": LAYER_NORM_EPSILON, **read_json(path)}
-        config = release.config.read(fields, path, release.activations)
+        config = read_config(release.config, fields, path, release.activations)
     return Checkpoint(
         format="google_tf1",
         folder=folder,
         config=config,
-        backbone_layout=release.backbone_layout(config),
+        backbone_layout=backbone_layout(release, config),
         head_layouts=release.heads,
         open_tensors=lambda: _open_tensors(_find_prefix(folder, release), config),
         open_tokenizer=lambda: read_tokenizer(folder),
@@ -107,7 +115,7 @@ def _electra_config(variables: TensorFlowCheckpoint, folder: Path) -> BertConfig
         "type_vocab_size": variables.shape("electra/embeddings/token_type_embeddings")[0],
         "hidden_act": "gelu",
     }
-    return _ELECTRA_RELEASE.config.read(fields, folder, _ELECTRA_RELEASE.activations)
+    return read_config(_ELECTRA_RELEASE.config, fields, folder, _ELECTRA_RELEASE.activations)
 
 
 def _find_prefix(folder: Path, release: TF1Release) -> Path:
@@ -155,7 +163,7 @@ def save_google_tf1(
     tf = import_tensorflow()
     backbone, heads, tokenizer, _ = weights.split_model(model, heads, tokenizer)
     release = _matching_release(backbone.config, "masked_lm" in (heads or {}))
-    fields = release.config.write(backbone.config, release.activations)
+    fields = write_config(release.config, backbone.config, release.activations)
     tensors = _collect_tensors(release, backbone, heads)
     kind = None if tokenizer is None else tokenizer.get("kind", WORDPIECE)
     if kind not in (None, WORDPIECE, SENTENCE_PIECE):
@@ -183,7 +191,7 @@ def save_google_tf1(
         elif tokenizer is not None:
             (temporary / RELEASED_MODEL_FILE).write_bytes(decode_model(tokenizer))
         written = open_folder(temporary, release)
-        architecture = release.config.with_zero_segments(backbone.config)
+        architecture = with_zero_segments(release.config, backbone.config)
         written.check_written(architecture, heads or {}, tokenizer)
         if tokenizer is not None:
             with checkpoint_errors():
@@ -192,7 +200,7 @@ def save_google_tf1(
 
 def _matching_release(config: BertConfig, masked_lm: bool) -> TF1Release:
     needs = [
-        release.config.misfits(config, release.activations, masked_lm) for release in TF1_RELEASES
+        misfits(release.config, config, release.activations, masked_lm) for release in TF1_RELEASES
     ]
     for release, fields in zip(TF1_RELEASES, needs, strict=True):
         if not fields:
@@ -225,7 +233,7 @@ def _collect_tensors(
             f"it has {', '.join(release.heads)}."
         )
     layouts: list[tuple[Layout, dict[str, Any]]] = [
-        (release.backbone_layout(backbone.config), weights.backbone_weights(backbone))
+        (backbone_layout(release, backbone.config), weights.backbone_weights(backbone))
     ]
     layouts += [(release.heads[name], w) for name, w in weights.all_head_weights(heads).items()]
     tensors = {
@@ -236,8 +244,8 @@ def _collect_tensors(
             layout[ours], weights.to_numpy(weight).astype(np.float32, copy=False)
         )
     }
-    if release.config.needs_zero_segments(backbone.config):
-        tensors |= release.zero_segments(backbone.config)
+    if needs_zero_segments(release.config, backbone.config):
+        tensors |= zero_segments(release, backbone.config)
     return tensors
 
 

@@ -14,16 +14,17 @@ import numpy as np
 
 from keras_bert.checkpoints import sentence_transformers, weights
 from keras_bert.checkpoints.checkpoint import Checkpoint
-from keras_bert.checkpoints.errors import CheckpointError, check_same
-from keras_bert.checkpoints.families import (
-    ACTIVATIONS,
-    BERT,
-    FAMILIES,
-    Family,
+from keras_bert.checkpoints.config_fields import (
     fitting_families,
+    misfits,
+    needs_zero_segments,
+    read_config,
+    with_zero_segments,
+    write_config,
 )
+from keras_bert.checkpoints.errors import CheckpointError, check_same
 from keras_bert.checkpoints.folders import checkpoint_errors, read_json, replaced_files
-from keras_bert.checkpoints.layouts import Layout, Stored, disassemble
+from keras_bert.checkpoints.layouts import backbone_layout, disassemble, zero_segments
 from keras_bert.checkpoints.model_card import CARD_FILE, model_card
 from keras_bert.checkpoints.tensors import (
     Location,
@@ -31,10 +32,14 @@ from keras_bert.checkpoints.tensors import (
     open_safetensors,
     write_safetensors,
 )
-from keras_bert.checkpoints.weight_names import CLASSIFIERS, hf_dense
 from keras_bert.checkpoints.weights import POOLER_WEIGHTS
 from keras_bert.checks import FRACTION
 from keras_bert.config import BertConfig
+from keras_bert.families import FAMILIES
+from keras_bert.families.bert import BERT
+from keras_bert.families.records import Family, Layout, Stored
+from keras_bert.families.shared import ACTIVATIONS
+from keras_bert.families.weight_names import CLASSIFIERS, hf_dense
 from keras_bert.vocabularies.files import write_json
 from keras_bert.vocabularies.tokenizer_config import list_tokens
 from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
@@ -80,10 +85,10 @@ def open_folder(folder: Path) -> Checkpoint:
     path = folder / CONFIG_FILE
     fields = read_json(path)
     family = _family(fields, path)
-    config = family.config.read(fields, path, ACTIVATIONS)
+    config = read_config(family.config, fields, path, ACTIVATIONS)
     if fields.get("is_decoder"):
         config = config.replace(causal=True)
-    layout = family.hugging_face.backbone_layout(config)
+    layout = backbone_layout(family.hugging_face, config)
     head_layouts = _head_layouts(fields, family, config.causal)
     class_names = _class_names(fields, path)
     num_outputs = len(class_names) if class_names else fields.get("num_labels", 2)
@@ -327,7 +332,7 @@ def save_hugging_face(
     config = {
         "architectures": [family.class_prefix + ending],
         "model_type": family.name,
-        **family.config.write(backbone.config, ACTIVATIONS),
+        **write_config(family.config, backbone.config, ACTIVATIONS),
         **({"is_decoder": True} if causal else {}),
         **_labels(heads, class_names, thresholds),
         **_token_ids(family, tokenizer),
@@ -354,7 +359,7 @@ def save_hugging_face(
         written = open_folder(temporary)
         names = tuple(class_names or ())
         written.check_written(
-            family.config.with_zero_segments(backbone.config),
+            with_zero_segments(family.config, backbone.config),
             heads,
             tokenizer,
             None if names == _placeholders(len(names)) else names,
@@ -386,7 +391,7 @@ def _matching_family(config: BertConfig, masked_lm: bool) -> Family:
     if fitting:
         return fitting[0]
     requirements = "; ".join(
-        f"{name} needs {family.config.misfits(config, ACTIVATIONS, masked_lm) or 'causal=False'}"
+        f"{name} needs {misfits(family.config, config, ACTIVATIONS, masked_lm) or 'causal=False'}"
         for name, family in FAMILIES.items()
     )
     raise CheckpointError(
@@ -421,7 +426,7 @@ def _collect_tensors(
     ending: str,
 ) -> dict[str, np.ndarray[Any, Any]]:
     scope = "" if ending == "Model" else family.scope
-    layout = family.hugging_face.backbone_layout(backbone.config)
+    layout = backbone_layout(family.hugging_face, backbone.config)
     tensors: dict[str, np.ndarray[Any, Any]] = {}
     for ours, weight in weights.backbone_weights(backbone).items():
         is_pooler = ours in POOLER_WEIGHTS
@@ -432,8 +437,8 @@ def _collect_tensors(
             continue
         for name, value in disassemble(layout[ours], weights.to_numpy(weight)):
             tensors[scope + name] = value
-    if family.config.needs_zero_segments(backbone.config):
-        for name, value in family.hugging_face.zero_segments(backbone.config).items():
+    if needs_zero_segments(family.config, backbone.config):
+        for name, value in zero_segments(family.hugging_face, backbone.config).items():
             tensors[scope + name] = value
     for head, values in weights.all_head_weights(heads).items():
         if head == "pooler":

@@ -16,13 +16,15 @@ import numpy as np
 
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError, warn
-from keras_bert.checkpoints.families import FAMILIES, Family, KerasHubModels
 from keras_bert.checkpoints.folders import read_json
+from keras_bert.checkpoints.layouts import backbone_layout
 from keras_bert.checkpoints.tensors import ALL_ROWS
-from keras_bert.checkpoints.weight_names import HUB_ATTENTION
 from keras_bert.checkpoints.weights import check_file_size, to_numpy
 from keras_bert.checks import POSITIVE_INT
 from keras_bert.config import BertConfig, ConfigError
+from keras_bert.families import FAMILIES
+from keras_bert.families.records import Family, KerasHubModels
+from keras_bert.families.weight_names import HUB_ATTENTION
 from keras_bert.vocabularies.tokenizer_reader import read_byte_pair, read_sentence_piece
 from keras_bert.vocabularies.vocab_txt import load_vocabulary
 
@@ -73,7 +75,7 @@ def open_folder(folder: Path) -> Checkpoint:
         format="keras_hub",
         folder=folder,
         config=config,
-        backbone_layout=_models_of(family).backbone_layout(config),
+        backbone_layout=backbone_layout(_models_of(family), config),
         head_layouts=_models_of(family).heads,
         open_tensors=lambda: KerasHubWeights(folder, family, config),
         open_tokenizer=lambda: read_tokenizer(folder),
@@ -184,7 +186,7 @@ class KerasHubWeights:
         elsewhere = {name for stored in pooler.values() for name in stored.names}
         self._weights = {
             name: _find(backbone, name)
-            for stored in _models_of(family).backbone_layout(config).values()
+            for stored in backbone_layout(_models_of(family), config).values()
             for name in stored.names
             if name not in elsewhere
         }

@@ -12,7 +12,6 @@ from keras_bert.checkpoints import sentence_transformers, weights
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.folders import checkpoint_errors, read_json, replaced_files
-from keras_bert.checkpoints.layouts import Layout, Stored
 from keras_bert.checkpoints.tensors import (
     Location,
     SafetensorsFiles,
@@ -21,6 +20,7 @@ from keras_bert.checkpoints.tensors import (
 )
 from keras_bert.checks import POSITIVE_INT
 from keras_bert.config import BertConfig, ConfigError
+from keras_bert.families.records import Layout, Stored
 from keras_bert.vocabularies.files import write_json
 from keras_bert.vocabularies.tokenizer_config import list_tokens
 from keras_bert.vocabularies.tokenizer_reader import read_tokenizer

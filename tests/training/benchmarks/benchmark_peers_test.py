@@ -4,7 +4,7 @@
 import pytest
 
 from keras_bert import Backbone, BertConfig
-from keras_bert.named_sizes import SIZES
+from keras_bert.families import SIZES
 from training.benchmarks import peers
 from training.benchmarks.workload import Workload
 

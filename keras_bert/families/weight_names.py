@@ -3,63 +3,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 from collections.abc import Mapping
-from typing import Any
 
-import numpy as np
-
-from keras_bert.checkpoints.config_fields import ZERO_SEGMENTS
-from keras_bert.checkpoints.layouts import Layout, Stored
-from keras_bert.checkpoints.weights import backbone_weight_names
-from keras_bert.config import BertConfig
-
-
-@dataclasses.dataclass(frozen=True)
-class WeightNames:
-    """How a format stores the weights of a family.
-
-    Args:
-        encoder: The weights outside the blocks.
-        block: The weights of a block, without its scope.
-        block_scope: The prefix of the names of a block: `{layer}` is replaced by the index of the
-            block, `{group}` by the index of its group of blocks that share weights.
-        heads: The weights of each head.
-    """
-
-    encoder: Layout
-    block: Layout
-    block_scope: str
-    heads: Mapping[str, Layout]
-
-    def backbone_layout(self, config: BertConfig) -> dict[str, Stored]:
-        """Returns the layout of all weights of an encoder."""
-        layout = {}
-        owners = sorted({*config.attention_owners, *config.feed_forward_owners})
-        groups = {owner: group for group, owner in enumerate(owners)}
-        for ours in backbone_weight_names(config):
-            if not ours.startswith("blocks."):
-                if ours in self.encoder:
-                    layout[ours] = self.encoder[ours]
-                continue
-            _, block, rest = ours.split(".", 2)
-            index = int(block)
-            scope = self.block_scope.format(layer=index, group=groups[index])
-            stored = self.block[rest]
-            names = tuple(scope + name for name in stored.names)
-            layout[ours] = dataclasses.replace(stored, names=names)
-            if config.num_key_value_heads is not None and "query_key_value" in rest:
-                of_keys = config.num_key_value_heads * config.head_dim
-                widths = (config.hidden_dim, of_keys, of_keys)
-                layout[ours] = dataclasses.replace(layout[ours], widths=widths)
-        return layout
-
-    def zero_segments(self, config: BertConfig) -> dict[str, np.ndarray[Any, Any]]:
-        """Returns the tensor of the segment embeddings, all 0, of an encoder that has none."""
-        (name,) = self.encoder["embeddings.segment_embeddings"].names
-        return {name: np.zeros((ZERO_SEGMENTS, config.embedding_width), np.float32)}
+from keras_bert.families.records import Layout, Stored
 
 
 def scoped(scope: str, layout: Layout) -> dict[str, Stored]:
@@ -180,12 +128,6 @@ def hf_task_heads(classifier: str = "classifier") -> dict[str, Layout]:
     }
 
 
-HF_TASK_CLASSES: dict[str, tuple[str, ...]] = {
-    "ForSequenceClassification": ("classifier",),
-    "ForTokenClassification": ("token_classifier",),
-    "ForMultipleChoice": ("multiple_choice",),
-    "ForQuestionAnswering": ("question_answerer",),
-}
 HF_BLOCK = hf_block(
     ("attention.self.query", "attention.self.key", "attention.self.value"),
     output="attention.output.dense",

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CamemBERT: XLM-RoBERTa for French, with a vocabulary of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from keras_bert.families.roberta import roberta_size
+from keras_bert.families.xlm_roberta import XLM_ROBERTA
+
+CAMEMBERT = dataclasses.replace(
+    XLM_ROBERTA,
+    name="camembert",
+    class_prefix="Camembert",
+    sizes={"camembert_base": roberta_size(12, 768, 32_005)},
+    tokenizer_class="CamembertTokenizer",
+)

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rotary positions in the config.json of encoders that have one base for all layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from keras_bert.checks import POSITIVE, Numbers
+
+BASE = "rope_theta"
+"""The name of the base, in the object `rope_parameters` or beside the other fields."""
+SCALE = "rope_scale"
+"""A name for the factor of the frequencies, which files do not have."""
+FIELDS = {"rotary_base": BASE, "rotary_scale": SCALE}
+NEEDED: dict[str, tuple[Any, ...]] = {"position_embedding_type": ("absolute", "rope")}
+
+_NTK_FACTOR = Numbers(at_least=1)
+_KINDS = ("default", "linear", "ntk", "dynamic")
+
+
+def rope_base_and_scale(
+    rope_parameters: Any, fields: Mapping[str, Any], base: Any
+) -> tuple[float, float]:
+    """Returns the base and the factor of the frequencies of an object of a file.
+
+    Positions may be scaled by a base and a factor of the frequencies: `linear`, and the fixed `ntk`
+    of the files that Alibaba released. A `dynamic` scaling has no effect up to the number of
+    positions of the file. `base` is for parameters that have none.
+
+    Reference:
+        [Position interpolation](https://arxiv.org/abs/2306.15595), section 3, for `linear`;
+        [mGTE](https://arxiv.org/abs/2407.19669), section 2.1, for `ntk`.
+    """
+    parameters = rope_parameters if isinstance(rope_parameters, dict) else {}
+    kind = parameters.get("rope_type", parameters.get("type", "default"))
+    if not isinstance(rope_parameters, dict) or kind not in _KINDS:
+        raise ValueError(
+            "the parameters of the rotary positions (rope_parameters, rope_scaling) are "
+            f"{rope_parameters!r}; they must have the rope_type {' or '.join(map(repr, _KINDS))}."
+        )
+    partial = parameters.get("partial_rotary_factor", fields.get("partial_rotary_factor"))
+    factor: Any = 1.0 if kind == "default" else parameters.get("factor")
+    if (
+        not (_NTK_FACTOR if kind == "ntk" else POSITIVE).allows(factor)
+        or parameters.get("mixed_b") is not None
+        or partial not in (None, 1)
+    ):
+        raise ValueError(
+            f"the parameters of the rotary positions are {rope_parameters!r}; they must "
+            "have a factor above 0 (for 'ntk' of at least 1), no mixed_b, and 1 as "
+            "partial_rotary_factor."
+        )
+    base = base if parameters.get(BASE) is None else parameters[BASE]
+    if not POSITIVE.allows(base):
+        raise ValueError(f"{BASE} is {base!r}; it must be {POSITIVE}.")
+    hidden: Any
+    heads: Any
+    hidden, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
+    dim = hidden / heads if POSITIVE.allows(hidden) and POSITIVE.allows(heads) else None
+    if dim and fields.get("head_dim") not in (None, dim):
+        raise ValueError(
+            f"head_dim is {fields['head_dim']!r}; it must be hidden_size / num_attention_heads."
+        )
+    if kind == "linear":
+        return base, 1 / factor
+    if kind == "ntk" and dim:
+        return float(base) * factor, factor ** (-2 / dim)
+    return base, 1.0
+
+
+def to_flat(
+    fields: Mapping[str, Any], activations: Mapping[str, str], *, default: float
+) -> dict[str, Any]:
+    """Returns the fields of a file with `BASE` and `SCALE` beside the others."""
+    # Of two objects the reference takes the one of the older name.
+    rope_parameters = fields.get("rope_scaling") or fields.get("rope_parameters") or {}
+    base = default if fields.get(BASE) is None else fields[BASE]
+    base, scale = rope_base_and_scale(rope_parameters, fields, base)
+    return {**fields, BASE: base, SCALE: scale}
+
+
+def from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the fields of a file, the inverse of `to_flat`; see `ConfigFields.from_flat`."""
+    kind = scaling_parameters(fields.pop(SCALE))
+    return {
+        **fields,
+        "head_dim": fields["hidden_size"] // fields["num_attention_heads"],
+        "rope_parameters": {**kind, BASE: fields[BASE]},
+    }
+
+
+def scaling_parameters(scale: float) -> dict[str, Any]:
+    """Returns the parameters of rotary positions with a factor of the frequencies."""
+    return {"rope_type": "default"} if scale == 1 else {"rope_type": "linear", "factor": 1 / scale}

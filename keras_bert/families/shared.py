@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the records of several families have in common: config fields, classes, special tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+# === Config fields ===
+
+REQUIRED_WITHOUT_SEGMENTS = {
+    "vocabulary_size": "vocab_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "hidden_dim": "hidden_size",
+    "intermediate_dim": "intermediate_size",
+    "max_sequence_length": "max_position_embeddings",
+}
+"""The names of the fields of sizes that most families have."""
+REQUIRED = {**REQUIRED_WITHOUT_SEGMENTS, "num_segments": "type_vocab_size"}
+OPTIONAL = {
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "classifier_dropout": "classifier_dropout",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "initializer_range": "initializer_range",
+    "pad_token_id": "pad_token_id",
+}
+"""Fields of config.json and of the configuration files of the TF1 releases."""
+CAN_BE_CAUSAL: dict[str, tuple[Any, ...]] = {"is_decoder": (False, True)}
+"""For families with classes that can be causal."""
+BOS_AND_EOS = {"bos_token_id": "cls", "eos_token_id": "sep"}
+
+ACTIVATIONS = {
+    "gelu": "gelu_erf",
+    "gelu_python": "gelu_erf",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_python_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_accurate": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+"""The activations of `BertConfig` by their names in Hugging Face's files."""
+TF1_ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "tanh": "tanh"}
+"""Those of BERT's and ALBERT's TF1 releases. "gelu" is the tanh approximation; the exact GELU is
+not supported."""
+
+HUB_FIELDS = {
+    name: name
+    for name in (
+        "vocabulary_size",
+        "num_layers",
+        "num_heads",
+        "hidden_dim",
+        "intermediate_dim",
+        "dropout",
+        "max_sequence_length",
+    )
+}
+"""The arguments of KerasHub's encoders."""
+HUB_SEGMENT_FIELDS = {**HUB_FIELDS, "num_segments": "num_segments"}
+HUB_TANH_GELU = {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-12}
+
+
+def meaning(
+    fields: Mapping[str, Any], name: str, words: Mapping[str, str], default: str = ""
+) -> str:
+    """Returns the name in `BertConfig` of the word in a field; `default` stands for no field."""
+    word = fields.get(name, default)
+    if not isinstance(word, str) or word not in words:
+        raise ValueError(f"{name} is {word!r}; it must be one of {', '.join(words)}.")
+    return words[word]
+
+
+def word_of(value: str, field: str, words: Mapping[str, str]) -> str:
+    """Returns the first word in a file for a value of `BertConfig`, the inverse of `meaning`."""
+    for word, ours in words.items():
+        if ours == value:
+            return word
+    choices = ", ".join(dict.fromkeys(words.values()))
+    raise ValueError(f"the format does not have the {field} {value!r}; it has {choices}")
+
+
+# === Classes of transformers ===
+
+HF_TASK_CLASSES: dict[str, tuple[str, ...]] = {
+    "ForSequenceClassification": ("classifier",),
+    "ForTokenClassification": ("token_classifier",),
+    "ForMultipleChoice": ("multiple_choice",),
+    "ForQuestionAnswering": ("question_answerer",),
+}
+MASKED_LM_CLASSES: dict[str, tuple[str, ...]] = {"Model": (), "ForMaskedLM": ("masked_lm",)}
+"""The classes without a head and with the masked LM head, which most families have."""
+CLASSIFIER_CLASSES = {
+    ending: HF_TASK_CLASSES[ending]
+    for ending in ("ForSequenceClassification", "ForTokenClassification")
+}
+"""The only tasks that `transformers` has for some families."""
+
+# === Special tokens by their roles ===
+
+WORDPIECE_TOKENS = {
+    "pad": "[PAD]",
+    "unk": "[UNK]",
+    "cls": "[CLS]",
+    "sep": "[SEP]",
+    "mask": "[MASK]",
+}
+"""The special tokens of BERT and DeBERTa."""
+ROBERTA_TOKENS = {
+    "pad": "<pad>",
+    "unk": "<unk>",
+    "cls": "<s>",
+    "sep": "</s>",
+    "mask": "<mask>",
+}
+"""Those of RoBERTa, XLM-RoBERTa and CamemBERT."""
+
+
+def size(num_layers: int, hidden_dim: int, **fields: Any) -> dict[str, Any]:
+    """Returns the values of `BertConfig` of a released model, by the papers' proportions."""
+    return {
+        "num_layers": num_layers,
+        "hidden_dim": hidden_dim,
+        "num_heads": hidden_dim // 64,
+        "intermediate_dim": 4 * hidden_dim,
+        **fields,
+    }
