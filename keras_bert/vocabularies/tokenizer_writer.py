@@ -28,8 +28,8 @@ from keras_bert.vocabularies.tokenizer_config import (
     with_defaults,
     without_defaults,
 )
-from keras_bert.vocabularies.tokenizer_json import (
-    TOKENIZER_FILE,
+from keras_bert.vocabularies.tokenizer_json import TOKENIZER_FILE
+from keras_bert.vocabularies.tokenizer_json_writer import (
     byte_pair_json,
     pieces_without_mask,
     unigram_json,

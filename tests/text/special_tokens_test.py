@@ -14,7 +14,7 @@ tokenizers = pytest.importorskip("tokenizers")
 from keras_bert.families.shared import ROBERTA_TOKENS, WORDPIECE_TOKENS  # noqa: E402
 from keras_bert.text import BytePairTokenizer, WordPieceTokenizer  # noqa: E402
 from keras_bert.vocabularies.tokenizer_config import with_defaults  # noqa: E402
-from keras_bert.vocabularies.tokenizer_json import byte_pair_json, wordpiece_json  # noqa: E402
+from keras_bert.vocabularies.tokenizer_json_writer import byte_pair_json, wordpiece_json  # noqa: E402
 from tests.text import small_tokenizers  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]

@@ -25,7 +25,8 @@ from keras_bert.config import BertConfig, ConfigError
 from keras_bert.families import FAMILIES
 from keras_bert.families.records import Family, KerasHubModels
 from keras_bert.families.weight_names import HUB_ATTENTION
-from keras_bert.vocabularies.tokenizer_reader import read_byte_pair, read_sentence_piece
+from keras_bert.vocabularies.byte_pair_reader import read_byte_pair
+from keras_bert.vocabularies.sentence_piece_reader import read_sentence_piece
 from keras_bert.vocabularies.vocab_txt import load_vocabulary
 
 CONFIG_FILE = "config.json"

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the special and the added tokens from the files of a tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_bert.families.shared import ROBERTA_TOKENS, WORDPIECE_TOKENS
+from keras_bert.vocabularies.tokenizer_config import BYTE_PAIR, WORDPIECE
+from keras_bert.vocabularies.tokenizer_json import TokenizerJson, row_formats
+from keras_bert.vocabularies.tokenizer_settings import ALBERT_TOKENS, SAME_ROLES, TokenizerSettings
+
+# The special tokens to look for by role, in files that do not name them
+_USUAL_NAMES = {
+    "pad": ("<pad>", "[PAD]"),
+    "unk": ("<unk>", "[UNK]"),
+    # Gemma's vocabulary has `<s>` too.
+    "cls": ("<bos>", "<s>", "[CLS]"),
+    "sep": ("<eos>", "</s>", "[SEP]"),
+    "mask": ("<mask>", "[MASK]", "<|mask|>"),
+}
+
+
+def read_special_tokens(
+    file: TokenizerJson, settings: TokenizerSettings, vocabulary: Sequence[str]
+) -> tuple[dict[str, str], list[str], int]:
+    """Reads the special tokens of a tokenizer that is defined by a `tokenizer.json`.
+
+    CLS and SEP are the tokens that its post-processor adds. The others are named by
+    `tokenizer_config.json` or `special_tokens_map.json`, or have usual names. A vocabulary without
+    a padding token has the SEP token in its place, and one without an unknown token has the padding
+    token. Returns the tokens by role, the tokens between the texts of a pair, and the number of
+    segments.
+    """
+    names = {}
+    for role, usual in _USUAL_NAMES.items():
+        candidates = [settings.token(name) for name in (role, SAME_ROLES.get(role, role))]
+        if candidates[0] is not None and candidates[0] not in vocabulary:
+            what = f"expected a token of the vocabulary of {len(vocabulary)} tokens"
+            raise settings.error(f"{role}_token", what, candidates[0])
+        if role == "pad" and candidates[0] is None:
+            candidates = [file.part("padding").get("pad_token")]
+        tokens = [name for name in (*candidates, *usual) if name in vocabulary]
+        names[role] = str(tokens[0] if tokens else ROBERTA_TOKENS[role])
+    if file.kind == "WordPiece":
+        names["unk"] = str(file.part("model").get("unk_token", names["unk"]))
+    formats = row_formats(file)
+    single, pair = ([name for name, _ in row] for row in (formats.single, formats.pair))
+    if len(single) != 3 or single[1] != "A":
+        raise file.error(
+            f"post_processor makes the row {' '.join(single) or 'of nothing'}; it must add a token "
+            f"before each text and one after it, such as {names['cls']} A {names['sep']}"
+        )
+    names["cls"], _, names["sep"] = single
+    for role, other in (("pad", "sep"), ("unk", "pad")):
+        if names[role] not in vocabulary:
+            names[role] = names[other]
+    cls, sep = names["cls"], names["sep"]
+    count = max(1, len(pair) - len(single) - 1)
+    repeats_cls = file.kind == "BPE" and pair[-3:-2] == [cls]
+    between = [sep] * (count - repeats_cls) + [cls] * repeats_cls
+    usual_row = [cls, "A", *between, "B", sep]
+    if pair != usual_row:
+        raise file.error(
+            f"post_processor makes the row {' '.join(pair)}; it must be {' '.join(usual_row)}"
+        )
+    for token in (cls, sep):
+        if token not in vocabulary or formats.ids.get(token) != [vocabulary.index(token)]:
+            raise file.error(
+                f"post_processor gives {token!r} the ids {formats.ids.get(token)}, which are not "
+                "those of the vocabulary"
+            )
+    segments = [[segment for _, segment in row] for row in (formats.single, formats.pair)]
+    firsts = len(between) + 2
+    of_two = [[0, 0, 0], [0] * firsts + [1, 1]]
+    is_usual = file.kind == "WordPiece" or (file.kind == "Unigram" and cls == ALBERT_TOKENS["cls"])
+    if not settings.has_segments(is_usual) or not any(map(any, segments)):
+        return names, between, 1
+    if segments != of_two or file.kind == "BPE":
+        raise file.error(
+            f"post_processor gives pairs the segment ids {segments[1]}; expected {of_two[1]}, or 0 "
+            "only"
+        )
+    return names, between, 2
+
+
+def check_names(
+    names: Mapping[str, str], vocabulary: Collection[str], path: Path, expected: str
+) -> None:
+    """Checks that a vocabulary has all special tokens except the mask token."""
+    required = list(dict.fromkeys(names[role] for role in ("cls", "pad", "sep", "unk")))
+    absent_tokens = [token for token in required if token not in vocabulary]
+    if absent_tokens:
+        raise ValueError(
+            f"{path}: the vocabulary of {len(vocabulary)} tokens lacks {', '.join(absent_tokens)}; "
+            f"{expected} {', '.join(required)}."
+        )
+
+
+def renamed_tokens(names: Mapping[str, str], usual: Mapping[str, str]) -> dict[str, str] | None:
+    """Returns the special tokens that differ from the usual ones; `None` if none does."""
+    return {role: name for role, name in names.items() if name != usual[role]} or None
+
+
+def with_added_tokens(
+    config: dict[str, Any], settings: TokenizerSettings
+) -> tuple[dict[str, Any], dict[str, bool]]:
+    """Adds tokens to the config of a WordPiece or BPE tokenizer.
+
+    Also returns whether each token includes the whitespace before it, if files say so. The ids of
+    new tokens must follow the vocabulary. `single_word` is not supported; with BPE, neither is
+    `rstrip`, nor `lstrip` except for the mask token.
+    """
+    kind = config.get("kind", WORDPIECE)
+    usual = ROBERTA_TOKENS if kind == BYTE_PAIR else WORDPIECE_TOKENS
+    roles = {**usual, **(config.get("special_tokens") or {})}
+    is_normalized = bool(config.get("lowercase") or config.get("strip_accents"))
+    vocabulary = list(config["vocabulary"])
+    indices = {token: index for index, token in enumerate(vocabulary)}
+    added = settings.added_tokens()
+    for token in sorted(added, key=lambda token: (token["id"] is None, token["id"] or 0)):
+        content, index = token["content"], token["id"]
+        if index is None:
+            if content in roles.values() and content not in indices:
+                continue  # such as a mask token, which a vocabulary may lack
+            index = indices.get(content, len(vocabulary))
+        if index == len(vocabulary) and content not in indices:
+            indices[content] = index
+            vocabulary.append(content)
+        elif not 0 <= index < len(vocabulary) or vocabulary[index] != content:
+            has = repr(vocabulary[index]) if 0 <= index < len(vocabulary) else "nothing"
+            raise ValueError(
+                f"{token['path']}: the added token {content!r} has id {index}, where the "
+                f"vocabulary of {len(vocabulary)} tokens has {has}."
+            )
+    lstrip = {
+        token["content"]: token.get("lstrip", False)
+        for token in added
+        if "lstrip" in token or (token["id"] is not None and "special" in token)
+    }
+    for token in added:
+        refused = ["single_word"]
+        if kind == BYTE_PAIR:
+            refused += ["rstrip"] if token["content"] == roles["mask"] else ["lstrip", "rstrip"]
+        elif token["content"] in roles.values() and is_normalized:
+            refused.append("normalized")
+        for option in refused:
+            if token.get(option):
+                raise ValueError(
+                    f"{token['path']}: the added token {token['content']!r} has {option}, which is "
+                    "not supported."
+                )
+    own = [token for token in added if token["content"] not in roles.values()]
+    names = [token["content"] for token in own]
+    special = [token["content"] for token in own if token.get("special", False)]
+    # "normalized" means that the token is found in the normalized text.
+    normalized = [
+        token["content"]
+        for token in own
+        if kind == WORDPIECE and token.get("normalized", not token.get("special", False))
+    ]
+    config = {
+        **config,
+        "vocabulary": vocabulary,
+        **({"added_tokens": names} if names else {}),
+        **({"normalized_tokens": normalized} if normalized else {}),
+        **({"special_added_tokens": special} if special else {}),
+    }
+    return config, lstrip

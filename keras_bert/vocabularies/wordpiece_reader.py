@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the config of a WordPiece tokenizer from the files of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_bert.families.shared import WORDPIECE_TOKENS
+from keras_bert.vocabularies import vocab_txt
+from keras_bert.vocabularies.special_tokens import (
+    read_special_tokens,
+    renamed_tokens,
+    with_added_tokens,
+)
+from keras_bert.vocabularies.tokenizer_config import (
+    MAX_WORD_LENGTH,
+    WORD_LENGTH,
+    WORDPIECE,
+    without_defaults,
+)
+from keras_bert.vocabularies.tokenizer_json import TokenizerJson, described
+from keras_bert.vocabularies.tokenizer_settings import (
+    MPNET,
+    VOCABULARY_FILE,
+    WORD_LENGTH_FIELD,
+    TokenizerSettings,
+)
+
+# The maximum number of characters in a word in the transformers library
+_THEIR_WORD_LENGTH = 100
+
+
+def read_wordpiece_files(
+    folder: Path, settings: TokenizerSettings, file: TokenizerJson | None
+) -> dict[str, Any]:
+    """Creates the config of a WordPiece tokenizer.
+
+    Whether text is lowercased is read from `tokenizer_config.json`, or else from the normalizer of
+    `tokenizer.json`, or else inferred from the vocabulary. If the class of the tokenizer is defined
+    by `tokenizer.json`, or no file names a class, everything is read from `tokenizer.json`.
+    """
+    is_mpnet = settings.tokenizer_class == MPNET
+    names = settings.special_tokens(WORDPIECE)
+    options: dict[str, Any] = {
+        "max_word_length": MAX_WORD_LENGTH if settings.is_empty else _THEIR_WORD_LENGTH,
+        "num_segments": 1 if is_mpnet else 1 + settings.has_segments(True),
+        "pair_separators": 2 if is_mpnet else 1,
+        "strip_accents": (
+            None if settings.fields.get("strip_accents") is None else settings.flag("strip_accents")
+        ),
+        "tokenize_chinese_chars": settings.flag("tokenize_chinese_chars") is not False,
+    }
+    lowercase = settings.flag("do_lower_case")
+    if file is None:
+        required = [name for role, name in names.items() if role != "mask"]
+        vocabulary = vocab_txt.load_vocabulary(folder / VOCABULARY_FILE, required)
+    else:
+        vocabulary = file.vocabulary()
+        if settings.is_defined_by_file:
+            options |= _wordpiece_options(file)
+            names, between, options["num_segments"] = read_special_tokens(
+                file, settings, vocabulary
+            )
+            options["pair_separators"] = len(between)
+            lowercase = options.pop("lowercase")
+            if names["mask"] not in vocabulary:
+                names = {**names, "mask": WORDPIECE_TOKENS["mask"]}
+        elif lowercase is None:
+            lowercase = file.part("normalizer").get("lowercase")
+        required = [name for role, name in names.items() if role != "mask"]
+        try:
+            vocab_txt.check_vocabulary(vocabulary, required)
+        except ValueError as error:
+            raise ValueError(f"{file.path}: {error}") from error
+    if not isinstance(lowercase, bool):
+        lowercase = vocab_txt.looks_uncased(vocabulary)
+    options["special_tokens"] = renamed_tokens(names, WORDPIECE_TOKENS)
+    if options["strip_accents"] == lowercase:
+        options["strip_accents"] = None
+    own_length = settings.fields.get(WORD_LENGTH_FIELD)
+    if own_length is not None:
+        if not WORD_LENGTH.allows(own_length):
+            raise settings.error(WORD_LENGTH_FIELD, f"it must be {WORD_LENGTH}", own_length)
+        options["max_word_length"] = own_length
+    config: dict[str, Any] = {
+        "vocabulary": list(vocabulary),
+        "lowercase": lowercase,
+        **without_defaults(WORDPIECE, options),
+    }
+    config, _ = with_added_tokens(config, settings)
+    if lowercase or options["strip_accents"]:
+        of_model: Collection[str] = file.part("model")["vocab"] if file else vocabulary
+        normalized: Sequence[str] = config.get("normalized_tokens", ())
+        added: Sequence[str] = config.get("added_tokens", ())
+        for token in (*added, *names.values()):
+            if token in of_model and token not in normalized and token.isalnum():
+                raise ValueError(
+                    f"{folder}: the added token {token!r} is also a word of the vocabulary, which "
+                    "is found in lowercased text; this is not supported."
+                )
+    return config
+
+
+def _wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
+    """Reads how a WordPiece tokenizer normalizes and splits text, as fields of a config.
+
+    Steps that BERT's tokenizer does not have are an error.
+    """
+    model = tokenizer.part("model")
+    prefix = model.get("continuing_subword_prefix", "##")
+    if prefix != "##":
+        raise tokenizer.error(f"model.continuing_subword_prefix is {prefix!r}; it must be '##'")
+    length = model.get("max_input_chars_per_word", 100)
+    if not WORD_LENGTH.allows(length):
+        raise tokenizer.error(
+            f"model.max_input_chars_per_word is {length!r}; it must be {WORD_LENGTH}"
+        )
+    steps = tokenizer.steps("pre_tokenizer")
+    # BertPreTokenizer does the same as the other two together.
+    splits = {str(step.get("type")) for step in steps}
+    if (
+        splits - {"BertPreTokenizer", "WhitespaceSplit", "Punctuation"}
+        or not ("BertPreTokenizer" in splits or splits == {"WhitespaceSplit", "Punctuation"})
+        or any(step.get("behavior", "Isolated") != "Isolated" for step in steps)
+    ):
+        raise tokenizer.error(
+            f"pre_tokenizer is {described(steps)}; it must be BertPreTokenizer, or split at "
+            "whitespace and at punctuation as that does"
+        )
+    # Texts are split at whitespace, so that stripping it has no effect.
+    steps = [step for step in tokenizer.steps("normalizer") if step.get("type") != "Strip"]
+    if [step.get("type") for step in steps] != ["BertNormalizer"]:
+        raise tokenizer.error(
+            f"normalizer has the steps {described(steps)}; it must be BertNormalizer"
+        )
+    expected_options = {
+        "lowercase": (True, False),
+        "strip_accents": (None, True, False),
+        "handle_chinese_chars": (True, False),
+        "clean_text": (True,),
+    }
+    options = {name: steps[0].get(name, allowed[0]) for name, allowed in expected_options.items()}
+    for name, allowed in expected_options.items():
+        if options[name] not in allowed:
+            raise tokenizer.error(
+                f"normalizer.{name} is {options[name]!r}; it must be "
+                f"{' or '.join(map(repr, allowed))}"
+            )
+    return {
+        "lowercase": options["lowercase"],
+        "strip_accents": options["strip_accents"],
+        "tokenize_chinese_chars": options["handle_chinese_chars"],
+        "max_word_length": int(length),
+    }
