@@ -7,24 +7,25 @@ from typing import Any
 
 import keras
 
-# For the paths of weights, as regular expressions, the axis that is divided. Of two products in a
-# row the first is divided by its outputs and the second by its inputs, so that each device computes
-# its part of both, and the results are summed once. All of these axes are as wide as the hidden
-# states, or as the intermediate ones. Vocabularies are not divided: their sizes are often odd.
+# For the paths of weights, as regular expressions, whether each axis is divided. Of two products in
+# a row the first is divided by its outputs and the second by its inputs, so that each device
+# computes its part of both, and the results are summed once. All of these axes are as wide as the
+# hidden states, or as the intermediate ones. Vocabularies are not divided: their sizes are often
+# odd.
+_INPUTS, _OUTPUTS, _BIAS = (True, False), (False, True), (True,)
 _DIVIDED_AXES = {
-    r".*query_key_value/kernel": 1,
-    r".*query_key_value/bias": 0,
-    r".*attention/output_projection/kernel": 0,
-    r".*feed_forward/intermediate/kernel": 1,
-    r".*feed_forward/intermediate_bias": 0,
-    r".*feed_forward/output_projection/kernel": 0,
-    r".*token_embedding/embeddings": 1,
-    r".*(position|segment)_embeddings": 1,
-    r".*embedding_projection/kernel": 1,
-    r".*(pooler|masked_lm_transform|replaced_token)/dense/kernel": 1,
-    r".*(pooler|masked_lm_transform|replaced_token)/dense/bias": 0,
+    r".*query_key_value/kernel": _OUTPUTS,
+    r".*query_key_value/bias": _BIAS,
+    r".*attention/output_projection/kernel": _INPUTS,
+    r".*feed_forward/intermediate/kernel": _OUTPUTS,
+    r".*feed_forward/intermediate_bias": _BIAS,
+    r".*feed_forward/output_projection/kernel": _INPUTS,
+    r".*token_embedding/embeddings": _OUTPUTS,
+    r".*(position|segment)_embeddings": _OUTPUTS,
+    r".*embedding_projection/kernel": _OUTPUTS,
+    r".*(pooler|masked_lm_transform|replaced_token)/dense/kernel": _OUTPUTS,
+    r".*(pooler|masked_lm_transform|replaced_token)/dense/bias": _BIAS,
 }
-_RANKS = {"kernel": 2, "embeddings": 2, "bias": 1}
 
 
 def layout_map(device_mesh: Any, model_parallel_dim_name: str) -> Any:
@@ -39,9 +40,6 @@ def layout_map(device_mesh: Any, model_parallel_dim_name: str) -> Any:
             f"device mesh, one of {', '.join(map(repr, device_mesh.axis_names))}."
         )
     layouts = keras.distribution.LayoutMap(device_mesh)
-    for path, axis in _DIVIDED_AXES.items():
-        kind = next(kind for kind in _RANKS if path.endswith(kind))
-        axes: list[str | None] = [None] * _RANKS[kind]
-        axes[axis] = model_parallel_dim_name
-        layouts[path] = tuple(axes)
+    for path, axes in _DIVIDED_AXES.items():
+        layouts[path] = tuple(model_parallel_dim_name if axis else None for axis in axes)
     return layouts
