@@ -7,6 +7,7 @@ A layout has, for each weight, the names of the tensors, and whether they are tr
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from keras_bert.checkpoints.config_fields import ZERO_SEGMENTS
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.tensors import TensorSource
-from keras_bert.checkpoints.weights import backbone_weight_names
+from keras_bert.checkpoints.weights import backbone_weight_shapes, split_block
 from keras_bert.config import BertConfig
 from keras_bert.families.records import Stored, WeightNames
 
@@ -25,22 +26,21 @@ def backbone_layout(names: WeightNames, config: BertConfig) -> dict[str, Stored]
     layout = {}
     owners = sorted({*config.attention_owners, *config.feed_forward_owners})
     groups = {owner: group for group, owner in enumerate(owners)}
-    for ours in backbone_weight_names(config):
-        if not ours.startswith("blocks."):
+    for ours in backbone_weight_shapes(config):
+        index, rest = split_block(ours)
+        if index is None:
             if ours in names.encoder:
                 layout[ours] = names.encoder[ours]
             continue
-        _, block, rest = ours.split(".", 2)
-        index = int(block)
         scope = names.block_scope.format(layer=index, group=groups[index])
         stored = names.block[rest]
-        layout[ours] = dataclasses.replace(
-            stored, names=tuple(scope + name for name in stored.names)
-        )
+        changes: dict[str, Any] = {"names": tuple(scope + name for name in stored.names)}
         if config.num_key_value_heads is not None and "query_key_value" in rest:
             of_keys = config.num_key_value_heads * config.head_dim
-            widths = (config.hidden_dim, of_keys, of_keys)
-            layout[ours] = dataclasses.replace(layout[ours], widths=widths)
+            changes["widths"] = (config.hidden_dim, of_keys, of_keys)
+        if stored.columns is not None:
+            changes["columns"] = functools.partial(stored.columns, head_dim=config.head_dim)
+        layout[ours] = dataclasses.replace(stored, **changes)
     return layout
 
 
@@ -83,11 +83,7 @@ def assemble(stored: Stored, source: TensorSource) -> np.ndarray[Any, Any]:
     if stored.second_of_two:
         arrays = [np.zeros_like(arrays[0]), *arrays]
     whole = arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=-1)
-    return _with_halves_swapped(whole) if stored.halves_swapped else whole
-
-
-def _with_halves_swapped(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return np.roll(value, value.shape[-1] // 2, axis=-1)
+    return whole if stored.columns is None else whole[..., stored.columns(whole.shape[-1])]
 
 
 def _read_float(name: str, source: TensorSource) -> np.ndarray[Any, Any]:
@@ -118,8 +114,8 @@ def disassemble(
     stored: Stored, value: np.ndarray[Any, Any]
 ) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
     """Yields the names and values of the tensors of a weight, the inverse of `assemble`."""
-    if stored.halves_swapped:
-        value = _with_halves_swapped(value)
+    if stored.columns is not None:
+        value = value[..., np.argsort(stored.columns(value.shape[-1]))]
     ends: Any = len(stored.names)
     if stored.widths is not None:
         ends = np.cumsum(stored.widths)[:-1]

@@ -72,13 +72,11 @@ _HEAD_WEIGHTS = {
 }
 
 
-def backbone_weight_names(config: BertConfig) -> list[str]:
-    """Returns the names of an encoder's weights; shared weights are named after the first block."""
-    return list(backbone_weight_shapes(config))
-
-
 def backbone_weight_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of an encoder's weights by name, without creating an encoder."""
+    """Returns the shapes of an encoder's weights by name, without creating an encoder.
+
+    Weights that blocks share are named after the first of these blocks.
+    """
     width, hidden = config.embedding_width, config.hidden_dim
     shapes: dict[str, tuple[int, ...]] = {
         "token_embedding.embeddings": (config.vocabulary_size, width)
@@ -171,16 +169,22 @@ def backbone_weights(backbone: Encoder) -> dict[str, Any]:
     """Returns the weights of an encoder by name; a kernel with LoRA includes the update."""
     _refuse_quantized(backbone._flatten_layers(include_self=False))  # type: ignore[attr-defined]
     return {
-        name: backbone_weight(backbone, name) for name in backbone_weight_names(backbone.config)
+        name: backbone_weight(backbone, name) for name in backbone_weight_shapes(backbone.config)
     }
 
 
 def backbone_weight(backbone: Encoder, name: str) -> Any:
     """Returns a weight of an encoder by its name; blocks may share it."""
+    index, rest = split_block(name)
+    return attrgetter(rest)(backbone if index is None else backbone.blocks[index])
+
+
+def split_block(name: str) -> tuple[int | None, str]:
+    """Returns the index of a weight's block, or `None`, and the weight's name inside the block."""
     if not name.startswith("blocks."):
-        return attrgetter(name)(backbone)
+        return None, name
     _, index, rest = name.split(".", 2)
-    return attrgetter(rest)(backbone.blocks[int(index)])
+    return int(index), rest
 
 
 def head_weights(head: Head) -> dict[str, Any]:

@@ -12,6 +12,13 @@ from keras_bert.families.nomic_bert import NOMIC_BERT
 from keras_bert.families.records import ConfigFields, WeightNames
 from keras_bert.families.xlm_roberta import XLM_ROBERTA
 
+
+def _gate_first(size: int, head_dim: int) -> list[int]:
+    """Returns the columns of a gated layer whose files have the gate before the activated half."""
+    half = size // 2
+    return [*range(half, size), *range(half)]
+
+
 _BLOCK = names.hf_block(
     ("attention.qkv_proj",),
     output="attention.o_proj",
@@ -52,9 +59,8 @@ GTE = dataclasses.replace(
         names.hf_embeddings("lm_head.decoder"),
         {
             **_BLOCK,
-            # The gate, and then the activated half
             "feed_forward.intermediate.kernel": dataclasses.replace(
-                _BLOCK["feed_forward.intermediate.kernel"], halves_swapped=True
+                _BLOCK["feed_forward.intermediate.kernel"], columns=_gate_first
             ),
         },
         "encoder.layer.{layer}.",

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 
@@ -19,7 +19,8 @@ class Stored:
         copies: Other names that the tensor has in some files. In a file with both names, the tensor
             of the usual name is the weight, and the other one may be another weight.
         widths: The sizes of the tensors along the last axis of the weight; `None` for equal ones.
-        halves_swapped: Whether the second half of the weight is stored before the first one.
+        columns: For a weight of a block whose columns have another order in files: a function from
+            the number of columns and `head_dim` to the index in the file of each column here.
         second_of_two: Whether it is stored for the second of two classes alone, as by a classifier
             with one output and a sigmoid, which is a softmax with the logit 0 of the first class.
         instead: The name of a tensor that is this weight in the files that have it, even if they
@@ -31,7 +32,7 @@ class Stored:
     copies: tuple[str, ...] = ()
     instead: str | None = None
     widths: tuple[int, ...] | None = None
-    halves_swapped: bool = False
+    columns: Callable[..., Sequence[int]] | None = None
     second_of_two: bool = False
 
     def found_in(self, names: Collection[str]) -> Stored:

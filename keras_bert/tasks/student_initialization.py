@@ -115,10 +115,8 @@ def _weights_to_copy(
     for name, weight in weights.backbone_weights(student.backbone).items():
         if name in weights.POOLER_WEIGHTS and encoder.pooler is None:
             continue
-        source = name
-        if name.startswith("blocks."):
-            _, index, path = name.split(".", 2)
-            source = f"blocks.{layers[int(index)]}.{path}"
+        index, path = weights.split_block(name)
+        source = name if index is None else f"blocks.{layers[index]}.{path}"
         try:
             value = weights.backbone_weight(encoder, source)
         except AttributeError as error:

@@ -110,7 +110,7 @@ def open_folder(folder: Path) -> Checkpoint:
         format=FORMAT,
         folder=folder,
         config=config,
-        backbone_layout={name: Stored((name,)) for name in weights.backbone_weight_names(config)},
+        backbone_layout={name: Stored((name,)) for name in weights.backbone_weight_shapes(config)},
         head_layouts=_head_layouts(fields, path),
         open_tensors=lambda: SafetensorsFiles(_locations(folder / WEIGHTS_FILE)),
         open_tokenizer=lambda: read_tokenizer(folder),
