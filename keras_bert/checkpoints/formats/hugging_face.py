@@ -139,7 +139,7 @@ def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> di
     ending = next((each for name in names for each in suffixes if name.endswith(each)), "")
     # The head of several classes is named "classifier".
     layouts = family.hugging_face.heads
-    classifiers = {name for name in layouts if layouts[name] == layouts["token_classifier"]}
+    classifiers = {name for name in layouts if layouts[name] == layouts.get("token_classifier")}
     classifiers |= set(CLASSIFIERS)
     absent = classifiers - set(family.classes.get(ending, ()))
     if absent == classifiers:
