@@ -17,6 +17,7 @@
 # | `_default_loss`, `_default_metrics` | `compile()` without arguments | binary cross-entropy; how many levels a prediction is off |
 # | `_label_rules` | the labels that `fit` accepts | a level, by name or id |
 # | `serving_signatures` | the functions of an exported model | text in, level and score out |
+# | `has_row_logits`, `explained_row` | what `insight` explains, by default of a head on a text or a pair | neither |
 # | a subclass of `keras_bert.Ensemble` and of the task | ensembles: `shared_options`, equal in all members, and `averaging`, by default the mean | none |
 #
 # With K levels the head has K - 1 outputs: output k says whether the level is above level k ([Niu et al., 2016](https://doi.org/10.1109/CVPR.2016.532)).

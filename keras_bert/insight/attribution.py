@@ -15,15 +15,12 @@ import keras
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.checks import shortened
-from keras_bert.data.loader import BatchOptions
 from keras_bert.insight.drawing import GREEN, ORANGE, axes_or_new, shaded
-from keras_bert.insight.states import of_few_lengths, read_text, require_fit
+from keras_bert.insight.states import require_row_logits
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.ops.gradients import gradient_function, value_function
-from keras_bert.tasks import MaskedLM, MultipleChoice, QuestionAnswerer, TokenClassifier
-from keras_bert.tasks.masked_lm import token_batches
+from keras_bert.tasks.explained_row import ExplainedRow, Span
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -36,10 +33,6 @@ _BATCH_SIZE = 32
 # Larger errors are reported: as a fraction of the difference from the baseline, and in absolute
 # numbers, above rounding
 _LARGE_ERROR, _LEAST_ERROR = 0.1, 1e-3
-
-# The index of a token's text, and the offsets there of its first character and one past its last;
-# None for a special token
-Span = tuple[int, int, int] | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,25 +169,6 @@ class Attribution:
         return axes
 
 
-@dataclasses.dataclass(frozen=True)
-class _Row:
-    """One row of a task, and the number among its outputs to explain.
-
-    Attributes:
-        features: NumPy arrays with a first axis of 1, and perhaps with padding.
-        texts, spans: As in `Attribution`, without padding.
-        indices: By the name of an output ("" if it has none), the index of a number in its row; of
-            several outputs, the sum of their numbers is explained.
-        target: The name of the number.
-    """
-
-    features: dict[str, np.ndarray]
-    texts: tuple[str, ...]
-    spans: tuple[Span, ...]
-    indices: dict[str, tuple[int, ...]]
-    target: str
-
-
 def attributions(
     task: Task,
     x: Any,
@@ -219,7 +193,7 @@ def attributions(
     | `MaskedLM` | a text with one `[MASK]` | a token | the likeliest one |
 
     Args:
-        task: A trained task with a preprocessor, of one of these classes.
+        task: A trained task with a preprocessor, of one of these classes or with `explained_row`.
         x: One input.
         method: `integrated_gradients`, along the line from the baseline's embeddings to the
             input's; `gradient_x_input`, of the embeddings; or `occlusion`, by how much the number
@@ -254,7 +228,8 @@ def attributions(
         if value not in choices:
             raise ValueError(f"{name} is {value!r}; expected one of {', '.join(choices)}.")
     checks.POSITIVE_INT.check(steps=steps)
-    row = _input_reader(task)(task, x, checks.plain(target))
+    require_row_logits(task)
+    row = task.explained_row(x, checks.plain(target))
     ids = row.features["token_ids"].reshape(-1)
     tokenizer = task.preprocessor.tokenizer
     fallback = tokenizer.pad_token_id if baseline == "pad" else tokenizer.mask_token_id
@@ -297,7 +272,7 @@ def attributions(
 
 def _evaluate(
     task: Task,
-    row: _Row,
+    row: ExplainedRow,
     points: np.ndarray,
     kind: Callable[..., Callable[..., Any]],
     vectors_of: Callable[[np.ndarray], np.ndarray] = np.asarray,
@@ -329,14 +304,6 @@ def _evaluate(
         arrays = functions[kind](chunk, tensors, row.indices)
         results.append([x[:count] for x in (arrays if isinstance(arrays, tuple) else (arrays,))])
     return [np.concatenate(parts) for parts in zip(*results, strict=True)]
-
-
-def _outputs(task: Task, features: dict[str, np.ndarray]) -> Any:
-    if compiles_each_shape():
-        # It compiles all operations together, which is faster than to compile each by itself
-        return task.predict_on_batch(features)
-    tensors = {name: keras.ops.convert_to_tensor(value) for name, value in features.items()}
-    return task(tensors, training=False)
 
 
 def _number(outputs: Any, indices: dict[str, tuple[int, ...]]) -> Tensor:
@@ -387,7 +354,7 @@ def _tokens_of_words(
 
 
 def _occlude(
-    task: Task, row: _Row, ids: np.ndarray, table: np.ndarray, fallback: int
+    task: Task, row: ExplainedRow, ids: np.ndarray, table: np.ndarray, fallback: int
 ) -> tuple[float, np.ndarray]:
     """The row's number, and each token's share of its fall when the token's word is occluded."""
     groups = [positions for _, positions in _tokens_of_words(row.texts, row.spans) if positions]
@@ -409,198 +376,3 @@ def _occlude(
     for value, positions in zip(values, groups, strict=True):
         scores[positions] = (output - value) / len(positions)
     return output, scores
-
-
-# === One row of each task ===
-
-
-def _classification(task: Task, x: Any, target: Any) -> _Row:
-    texts = read_text(x, "x")
-    features, spans = _pack(task, texts)
-    num_outputs = task.output.shape[-1]
-    if num_outputs == 1 and not getattr(task, "multi_label", False):
-        if target is not None:
-            raise ValueError(f"target is {target!r}; a regression has one score: leave it out.")
-        index, name = 0, "score"
-    else:
-        if target is None:
-            target = int(np.argmax(_predict(task, features)[0]))
-        index, name = _target_class(target, num_outputs, getattr(task, "class_names", None))
-    return _Row(features, texts, spans, {"": (index,)}, name)
-
-
-def _tagging(task: TokenClassifier, x: Any, target: Any) -> _Row:
-    words = list(x) if isinstance(x, (list, tuple)) else []
-    if not words or not all(isinstance(word, str) for word in words):
-        raise ValueError(f"x is {shortened(x)}; expected a list of words.")
-    number, tag = target if isinstance(target, (list, tuple)) else (target, None)
-    if not isinstance(number, int) or not 0 <= number < len(words):
-        raise ValueError(
-            f"target is {target!r}; expected the number of one of the {len(words)} words, or "
-            "(number, class)."
-        )
-    windows = task.preprocessor.windows([words])
-    features = _one_row(task, task.preprocessor.padded(windows))
-    first = windows.word_position.tolist()
-    length = int(features["padding_mask"].sum())
-    starts = np.cumsum([0, *(len(word) + 1 for word in words)])
-    spans: list[Span] = [None] * length
-    for index, (begin, end) in enumerate(zip(first, [*first[1:], length - 1], strict=True)):
-        start = int(starts[index])
-        spans[begin:end] = [(0, start, start + len(words[index]))] * (end - begin)
-    position = first[number]
-    if tag is None:
-        tag = int(np.argmax(_predict(task, features)[0, position]))
-    index, name = _target_class(tag, task.num_classes, task.class_names)
-    name = f"{name} of {words[number]!r}"
-    return _Row(features, (" ".join(words),), tuple(spans), {"": (position, index)}, name)
-
-
-def _answering(task: QuestionAnswerer, x: Any, target: Any) -> _Row:
-    if not isinstance(x, (list, tuple)) or [type(part) for part in x] != [str, str]:
-        raise ValueError(f"x is {shortened(x)}; expected (question, passage).")
-    question, passage = x
-    if target is None:
-        best = task.answer(question, passage)
-        target = (best["start"], best["end"])
-    if len(target) != 2 or not 0 <= target[0] <= target[1] <= len(passage):
-        raise ValueError(f"target is {target!r}; expected (start, end) in the passage.")
-    windows = task.preprocessor([question], [passage])
-    features = _one_row(task, task.preprocessor.padded(windows))
-    starts, ends = windows.char_starts.values.tolist(), windows.char_ends.values.tolist()
-    begin = int(windows.passage_start[0])
-    positions = range(begin, begin + int(windows.passage_length[0]))
-    spans: list[Span] = [None] * int(features["padding_mask"].sum())
-    for position in positions:
-        spans[position] = (1, starts[position], ends[position])
-    _, of_question, to_question = task.preprocessor.tokenizer.tokenize_with_offsets(question)
-    bounds = list(zip(of_question, to_question, strict=True))
-    if len(bounds) > task.preprocessor.max_query_length:
-        raise ValueError(
-            f"The question has {len(bounds)} tokens; expected at most max_query_length, which is "
-            f"{task.preprocessor.max_query_length}."
-        )
-    for position, (start, end) in enumerate(bounds, start=1):
-        spans[position] = (0, start, end)
-    start, end = target
-    first = last = 0  # [CLS], for no answer
-    if end > start:
-        inside = [at for at in positions if ends[at] > start and starts[at] < end]
-        if not inside:
-            raise ValueError(f"target is {target!r}; no token of the passage lies there.")
-        first, last = inside[0], inside[-1]
-    indices: dict[str, tuple[int, ...]] = {"start_logits": (first,), "end_logits": (last,)}
-    name = f"answer {passage[start:end]!r}" if end > start else "no answer"
-    return _Row(features, (question, passage), tuple(spans), indices, name)
-
-
-def _choosing(task: MultipleChoice, x: Any, target: Any) -> _Row:
-    if not isinstance(x, (list, tuple)) or len(x) != 2 or not isinstance(x[0], str):
-        raise ValueError(f"x is {shortened(x)}; expected (text, choices).")
-    text, choices = x
-    if target is None:
-        target = task.choose((text, list(choices)))[0]["choice"]
-    if not isinstance(target, int) or not 0 <= target < len(choices):
-        raise ValueError(f"target is {target!r}; expected 0 to {len(choices) - 1}.")
-    # A choice's logit depends on its own sequence alone
-    texts = (text, choices[target])
-    features = _one_row(task, task.preprocessor([text], [[choices[target]]]))
-    _, spans = _pack(task, texts)
-    return _Row(features, texts, spans, {"": (0,)}, f"choice {choices[target]!r}")
-
-
-def _filling(task: MaskedLM, x: Any, target: Any) -> _Row:
-    if not isinstance(x, str):
-        raise ValueError(f"x is {shortened(x)}; expected a text.")
-    require_fit(task.preprocessor, (x,), special_tokens_in_text=True)
-    (ids,), (positions,), _ = task.masked_rows([x])
-    tokenizer = task.preprocessor.tokenizer
-    if len(positions) != 1:
-        raise ValueError(f"x has {len(positions)} {tokenizer.mask_token}; expected one.")
-    if target is None:
-        target = task.fill(x, top_k=1)[0]["token"]
-    if target not in tokenizer.vocabulary:
-        raise ValueError(f"target is {target!r}; expected a token of the vocabulary.")
-    token = tokenizer.token_to_id(target)
-    _, starts, ends = tokenizer.reading_special_tokens.tokenize_with_offsets(x)
-    bounds = zip(starts, ends, strict=True)
-    spans: list[Span] = [None] * len(ids)
-    for position, (start, end) in enumerate(bounds, start=1):
-        # `[MASK]` is what is predicted, so it gets no score
-        if ids[position] != tokenizer.mask_token_id:
-            spans[position] = (0, start, end)
-    options = BatchOptions(1, compiles=compiles_each_shape())
-    ((features, _),) = token_batches([ids], task.preprocessor, options, [positions])
-    name = f"{target!r} at {tokenizer.mask_token}"
-    return _Row(features, (x,), tuple(spans), {"": (0, token)}, name)
-
-
-# By the verb of a task
-_READERS: dict[str, Callable[[Any, Any, Any], _Row]] = {
-    "tag": _tagging,
-    "answer": _answering,
-    "choose": _choosing,
-    "fill": _filling,
-}
-
-
-def _input_reader(task: Any) -> Callable[[Any, Any, Any], _Row]:
-    """Returns the reader of a task's inputs, for its verb or for a head on a text or a pair.
-
-    Raises:
-        ValueError: If the outputs of the task are not logits or scores of its input.
-    """
-    verb = getattr(task, "verb", "")
-    if verb in _READERS:
-        return _READERS[verb]
-    if verb and task.is_sequence_level and task.heads:
-        return _classification
-    raise ValueError(
-        f"Received a {type(task).__name__}; expected one of TextClassifier, TokenClassifier, "
-        "QuestionAnswerer, MultipleChoice, MaskedLM, or another task with a head on a text or pair."
-    )
-
-
-def _pack(task: Task, texts: tuple[str, ...]) -> tuple[dict[str, np.ndarray], tuple[Span, ...]]:
-    """The features of a text or a pair, and their tokens' spans."""
-    from keras_bert.data.texts import TextClassifierPreprocessor
-
-    preprocessor = task.preprocessor
-    require_fit(preprocessor, texts)
-    tokenizer = preprocessor.tokenizer
-    pack = TextClassifierPreprocessor(tokenizer, preprocessor.sequence_length)
-    features = _one_row(task, pack([texts[0]], [texts[1]] if len(texts) == 2 else None))
-    _, starts, ends = tokenizer.tokenize_with_offsets(list(texts))
-    spans: list[Span] = [None] * int(features["padding_mask"].sum())
-    position = 1
-    for number, bounds in enumerate(zip(starts, ends, strict=True)):
-        for start, end in zip(*bounds, strict=True):
-            spans[position] = (number, start, end)
-            position += 1
-        position += tokenizer.pair_separators
-    return features, tuple(spans)
-
-
-def _one_row(task: Task, features: dict[str, Any]) -> dict[str, np.ndarray]:
-    arrays = {name: np.asarray(value) for name, value in features.items()}
-    if len(arrays["token_ids"]) != 1:
-        raise ValueError(
-            f"The input becomes {len(arrays['token_ids'])} windows; expected one: shorten it, or "
-            "give the preprocessor a longer sequence_length."
-        )
-    return of_few_lengths(arrays, task.preprocessor)
-
-
-def _predict(task: Task, features: dict[str, np.ndarray]) -> np.ndarray:
-    return np.asarray(keras.ops.convert_to_numpy(_outputs(task, features)))
-
-
-def _target_class(
-    target: Any, num_classes: int, class_names: Sequence[str] | None
-) -> tuple[int, str]:
-    if class_names is not None and target in class_names:
-        return list(class_names).index(target), str(target)
-    if not isinstance(target, int) or not 0 <= target < num_classes:
-        names = f", or one of {', '.join(class_names)}" if class_names else ""
-        raise ValueError(f"target is {target!r}; expected 0 to {num_classes - 1}{names}.")
-    return target, class_names[target] if class_names else f"class {target}"

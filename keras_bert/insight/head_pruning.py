@@ -17,22 +17,15 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.config import BertConfig
 from keras_bert.insight.drawing import Tabular, draw_heads, shaded, table_of_cells
+from keras_bert.insight.states import require_row_logits
 from keras_bert.models.backbone import Backbone
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.gradients import gradient_function
-from keras_bert.tasks import (
-    MaskedLM,
-    MultipleChoice,
-    QuestionAnswerer,
-    TextClassifier,
-    TokenClassifier,
-)
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_TASKS = (TextClassifier, TokenClassifier, QuestionAnswerer, MultipleChoice, MaskedLM)
 _TaskT = TypeVar("_TaskT", bound=Task)
 # Number of timed passes over the batches; the median is reported
 _TIMED_PASSES = 7
@@ -147,7 +140,7 @@ def head_importance(
 
     Args:
         task: A trained task with a preprocessor: a `TextClassifier`, `TokenClassifier`,
-            `QuestionAnswerer`, `MultipleChoice` or `MaskedLM`.
+            `QuestionAnswerer`, `MultipleChoice`, `MaskedLM`, or another with `has_row_logits`.
         x: Text in any form that the `evaluate` of the task takes.
         y: Labels; `None` if a dataset has them, and for a masked LM.
         normalize: Whether to divide the scores of each layer by their Euclidean norm. Otherwise
@@ -173,9 +166,7 @@ def head_importance(
     Reference:
         [Are sixteen heads really better than one?](https://arxiv.org/abs/1905.10650), section 4.1.
     """
-    if not isinstance(task, _TASKS):
-        names = ", ".join(kind.__name__ for kind in _TASKS)
-        raise ValueError(f"Received a {type(task).__name__}; expected one of {names}.")
+    require_row_logits(task)
     counts = task.config.effective_heads_by_layer
     offsets = [0, *np.cumsum(counts).tolist()]
 

@@ -11,9 +11,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_bert.checks import shortened
 from keras_bert.models.backbone import Backbone, attention_probabilities
-from keras_bert.ops.dispatch import compiles_each_shape
+from keras_bert.tasks.explained_row import of_few_lengths, read_text, require_fit
 from keras_bert.tasks.task import Task
 
 _BATCH_SIZE = 16
@@ -63,50 +62,13 @@ def require_masked_lm(model: Any) -> None:
         raise ValueError(f"Received a {type(model).__name__}; expected a MaskedLM or a Pretrainer.")
 
 
-def require_fit(
-    preprocessor: Any, texts: Sequence[str], special_tokens_in_text: bool = False
-) -> None:
-    """Checks that a text or a pair fits in one row."""
-    from keras_bert.data.packing import num_special_tokens
-
-    tokenizer = preprocessor.tokenizer
-    if special_tokens_in_text:
-        tokenizer = tokenizer.reading_special_tokens
-    lengths = [len(ids) for ids in tokenizer(list(texts))]
-    max_tokens = preprocessor.sequence_length - num_special_tokens(tokenizer, len(texts))
-    if sum(lengths) > max_tokens:
-        subject = "The text has" if len(texts) == 1 else "The texts have"
+def require_row_logits(model: Any) -> None:
+    """Checks that a model computes logits or scores of each row."""
+    if not isinstance(model, Task) or not model.has_row_logits:
         raise ValueError(
-            f"{subject} {' + '.join(map(str, lengths))} tokens, and a row holds at most "
-            f"{max_tokens}: {shortened(texts[0])}. Shorten it, or give the preprocessor a longer "
-            "sequence_length."
+            f"Received a {type(model).__name__}; expected a task with a head that computes logits "
+            "of its own input, such as a TextClassifier."
         )
-
-
-def of_few_lengths(features: dict[str, np.ndarray], preprocessor: Any) -> dict[str, np.ndarray]:
-    """Pads rows further on JAX, which takes seconds for each length that it has not seen."""
-    if not compiles_each_shape():
-        return features
-    from keras_bert.data.loader import bucket_lengths
-
-    length = features["token_ids"].shape[-1]
-    buckets = bucket_lengths(preprocessor.sequence_length, coarse=True)
-    num_padding = next(bucket for bucket in buckets if bucket >= length) - length
-    padding_values = {
-        "token_ids": preprocessor.tokenizer.pad_token_id,
-        "segment_ids": 0,
-        "padding_mask": 0,
-    }
-    return {
-        name: np.pad(
-            value,
-            (*[(0, 0)] * (value.ndim - 1), (0, num_padding)),
-            constant_values=padding_values[name],
-        )
-        if name in padding_values
-        else value
-        for name, value in features.items()
-    }
 
 
 def read_texts(x: Any) -> list[tuple[str, ...]]:
@@ -119,18 +81,6 @@ def read_texts(x: Any) -> list[tuple[str, ...]]:
     if not rows:
         raise ValueError("Received an empty list; expected at least one text.")
     return [read_text(row, f"Text {number}") for number, row in enumerate(rows)]
-
-
-def read_text(x: Any, name: str) -> tuple[str, ...]:
-    """Reads a text or a pair.
-
-    Raises:
-        ValueError: If `x` is none of these; the message begins with its name.
-    """
-    texts = (x,) if isinstance(x, str) else tuple(x) if isinstance(x, (list, tuple)) else ()
-    if not 1 <= len(texts) <= 2 or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{name} is {shortened(x)}; expected a text or a pair of texts.")
-    return texts
 
 
 def text_states(

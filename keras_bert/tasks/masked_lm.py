@@ -36,6 +36,8 @@ from keras_bert.models.pretraining import (
     masked_lm_logits,
     pretraining_inputs,
 )
+from keras_bert.ops.dispatch import compiles_each_shape
+from keras_bert.tasks.explained_row import ExplainedRow, Span, require_fit
 from keras_bert.tasks.objective import class_accuracy
 from keras_bert.tasks.task import Task
 
@@ -166,6 +168,7 @@ class MaskedLM(MaskedTokenTask):
         [BERT](https://arxiv.org/abs/1810.04805), section 3.1, task 1.
     """
 
+    has_row_logits = True
     verb = "fill"
 
     def __init__(
@@ -289,6 +292,31 @@ class MaskedLM(MaskedTokenTask):
             }
             for index in allowed[np.argsort(-scores[allowed], kind="stable")[:top_k]]
         ]
+
+    def explained_row(self, x: Any, target: Any) -> ExplainedRow:
+        if not isinstance(x, str):
+            raise ValueError(f"x is {checks.shortened(x)}; expected a text.")
+        require_fit(self.preprocessor, (x,), special_tokens_in_text=True)
+        (ids,), (positions,), _ = self.masked_rows([x])
+        tokenizer = self.preprocessor.tokenizer
+        if len(positions) != 1:
+            raise ValueError(f"x has {len(positions)} {tokenizer.mask_token}; expected one.")
+        if target is None:
+            target = self.fill(x, top_k=1)[0]["token"]
+        if target not in tokenizer.vocabulary:
+            raise ValueError(f"target is {target!r}; expected a token of the vocabulary.")
+        token = tokenizer.token_to_id(target)
+        _, starts, ends = tokenizer.reading_special_tokens.tokenize_with_offsets(x)
+        bounds = zip(starts, ends, strict=True)
+        spans: list[Span] = [None] * len(ids)
+        for position, (start, end) in enumerate(bounds, start=1):
+            # `[MASK]` is what is predicted, so it gets no score
+            if ids[position] != tokenizer.mask_token_id:
+                spans[position] = (0, start, end)
+        options = BatchOptions(1, compiles=compiles_each_shape())
+        ((features, _),) = token_batches([ids], self.preprocessor, options, [positions])
+        name = f"{target!r} at {tokenizer.mask_token}"
+        return ExplainedRow(features, (x,), tuple(spans), {"": (0, token)}, name)
 
     def masked_rows(self, texts: list[str]) -> MaskedRows:
         """Converts texts with `[MASK]` (RoBERTa: `<mask>`) to ids and the positions to predict.

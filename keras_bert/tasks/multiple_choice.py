@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
+from keras_bert.checks import shortened
 from keras_bert.data.adapters.choices import ChoiceAdapter, choice_columns, is_single_choice
 from keras_bert.data.adapters.reading import second_axis
 from keras_bert.data.choices import MultipleChoicePreprocessor, choice_outputs, own_choices
@@ -18,6 +19,7 @@ from keras_bert.layers.choice_folding import FoldChoices, UnfoldChoices
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.inputs import token_inputs
+from keras_bert.tasks.explained_row import ExplainedRow, one_row, pack_texts
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ class MultipleChoice(Task):
         [BERT](https://arxiv.org/abs/1810.04805), section 4.4.
     """
 
+    has_row_logits = True
     verb = "choose"
     fields = ("text", "choices")
     list_fields = ("choices",)
@@ -151,6 +154,20 @@ class MultipleChoice(Task):
 
     def _num_targets(self, x: Any) -> dict[str, int | None]:
         return {"": second_axis(x)}
+
+    def explained_row(self, x: Any, target: Any) -> ExplainedRow:
+        if not isinstance(x, (list, tuple)) or len(x) != 2 or not isinstance(x[0], str):
+            raise ValueError(f"x is {shortened(x)}; expected (text, choices).")
+        text, choices = x
+        if target is None:
+            target = self.choose((text, list(choices)))[0]["choice"]
+        if not isinstance(target, int) or not 0 <= target < len(choices):
+            raise ValueError(f"target is {target!r}; expected 0 to {len(choices) - 1}.")
+        # A choice's logit depends on its own sequence alone
+        texts = (text, choices[target])
+        features = one_row(self, self.preprocessor([text], [[choices[target]]]))
+        _, spans = pack_texts(self, texts)
+        return ExplainedRow(features, texts, spans, {"": (0,)}, f"choice {choices[target]!r}")
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
         from keras_bert.export.signatures import choice_signatures

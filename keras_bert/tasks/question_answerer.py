@@ -29,6 +29,7 @@ from keras_bert.models.inputs import token_inputs
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.masks import masked_score
 from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
+from keras_bert.tasks.explained_row import ExplainedRow, Span, one_row
 from keras_bert.tasks.prediction import tells_cut_rows
 from keras_bert.tasks.task import Task
 
@@ -103,6 +104,7 @@ class QuestionAnswerer(Task):
         [BERT](https://arxiv.org/abs/1810.04805), sections 4.2 and 4.3, and "+ BiLSTM" of 5.1.
     """
 
+    has_row_logits = True
     verb = "answer"
     fields = ("question", "context")
     adapters = (QuestionAdapter,)
@@ -251,6 +253,43 @@ class QuestionAnswerer(Task):
 
     def _num_targets(self, x: Any) -> dict[str, int | None]:
         return dict.fromkeys(OUTPUTS, second_axis(x))
+
+    def explained_row(self, x: Any, target: Any) -> ExplainedRow:
+        if not isinstance(x, (list, tuple)) or [type(part) for part in x] != [str, str]:
+            raise ValueError(f"x is {checks.shortened(x)}; expected (question, passage).")
+        question, passage = x
+        if target is None:
+            best = self.answer(question, passage)
+            target = (best["start"], best["end"])
+        if len(target) != 2 or not 0 <= target[0] <= target[1] <= len(passage):
+            raise ValueError(f"target is {target!r}; expected (start, end) in the passage.")
+        windows = self.preprocessor([question], [passage])
+        features = one_row(self, self.preprocessor.padded(windows))
+        starts, ends = windows.char_starts.values.tolist(), windows.char_ends.values.tolist()
+        begin = int(windows.passage_start[0])
+        positions = range(begin, begin + int(windows.passage_length[0]))
+        spans: list[Span] = [None] * int(features["padding_mask"].sum())
+        for position in positions:
+            spans[position] = (1, starts[position], ends[position])
+        _, of_question, to_question = self.preprocessor.tokenizer.tokenize_with_offsets(question)
+        bounds = list(zip(of_question, to_question, strict=True))
+        if len(bounds) > self.preprocessor.max_query_length:
+            raise ValueError(
+                f"The question has {len(bounds)} tokens; expected at most max_query_length, which "
+                f"is {self.preprocessor.max_query_length}."
+            )
+        for position, (start, end) in enumerate(bounds, start=1):
+            spans[position] = (0, start, end)
+        start, end = target
+        first = last = 0  # [CLS], for no answer
+        if end > start:
+            inside = [at for at in positions if ends[at] > start and starts[at] < end]
+            if not inside:
+                raise ValueError(f"target is {target!r}; no token of the passage lies there.")
+            first, last = inside[0], inside[-1]
+        indices: dict[str, tuple[int, ...]] = {"start_logits": (first,), "end_logits": (last,)}
+        name = f"answer {passage[start:end]!r}" if end > start else "no answer"
+        return ExplainedRow(features, (question, passage), tuple(spans), indices, name)
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
         from keras_bert.export.question_signatures import question_signatures

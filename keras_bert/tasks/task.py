@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import keras
+import numpy as np
 
 from keras_bert import checkpoints, checks
 from keras_bert.checkpoints import Checkpoint, hub
@@ -21,6 +22,13 @@ from keras_bert.layers.top_layers import top_layer_options
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.layer_states import layer_states, restore_layer_states
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
+from keras_bert.tasks.explained_row import (
+    ExplainedRow,
+    pack_texts,
+    predict_row,
+    read_text,
+    target_class,
+)
 from keras_bert.tasks.presets import task_of_preset
 from keras_bert.tasks.text_trainer import TextTrainer
 
@@ -111,6 +119,38 @@ class Task(TextTrainer):
         # (batch, length) -> (batch, outputs)
         shapes = self.input["token_ids"].shape, getattr(self.output, "shape", ())
         return all(len(shape) == 2 for shape in shapes)
+
+    # === Insight ===
+
+    @property
+    def has_row_logits(self) -> bool:
+        """Whether the outputs are logits or scores of each row, which `insight` explains."""
+        return bool(self.verb and self.heads) and self.is_sequence_level
+
+    def explained_row(self, x: Any, target: Any) -> ExplainedRow:
+        """Reads an input of `keras_bert.insight.attributions`, and finds the number to explain.
+
+        This is for tasks with a head on a text or a pair; others override it.
+
+        Args:
+            x: One input.
+            target: The number to explain; `None` for that of the task's own answer.
+
+        Raises:
+            ValueError: If one of them is malformed, or the input does not fit in one row.
+        """
+        texts = read_text(x, "x")
+        features, spans = pack_texts(self, texts)
+        num_outputs = self.output.shape[-1]
+        if num_outputs == 1 and not getattr(self, "multi_label", False):
+            if target is not None:
+                raise ValueError(f"target is {target!r}; a regression has one score: leave it out.")
+            index, name = 0, "score"
+        else:
+            if target is None:
+                target = int(np.argmax(predict_row(self, features)[0]))
+            index, name = target_class(target, num_outputs, getattr(self, "class_names", None))
+        return ExplainedRow(features, texts, spans, {"": (index,)}, name)
 
     # === Answers ===
 

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_bert.checks import shortened
 from keras_bert.data.adapters.reading import read_input
 from keras_bert.data.adapters.words import WordsAdapter
 from keras_bert.data.columns import as_string, listed
@@ -22,6 +23,7 @@ from keras_bert.metrics import weights_like
 from keras_bert.models.backbone import Backbone, token_pooler
 from keras_bert.models.inputs import token_inputs
 from keras_bert.ops.annotations import Tensor
+from keras_bert.tasks.explained_row import ExplainedRow, Span, one_row, predict_row, target_class
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -86,6 +88,7 @@ class TokenClassifier(Task):
         [BERT](https://arxiv.org/abs/1810.04805), section 5.3.
     """
 
+    has_row_logits = True
     verb = "tag"
     list_fields = ("text",)
     adapters = (WordsAdapter,)
@@ -271,6 +274,33 @@ class TokenClassifier(Task):
 
     def _num_targets(self, x: Any) -> dict[str, int | None]:
         return {"": self.num_classes}
+
+    def explained_row(self, x: Any, target: Any) -> ExplainedRow:
+        words = list(x) if isinstance(x, (list, tuple)) else []
+        if not words or not all(isinstance(word, str) for word in words):
+            raise ValueError(f"x is {shortened(x)}; expected a list of words.")
+        number, tag = target if isinstance(target, (list, tuple)) else (target, None)
+        if not isinstance(number, int) or not 0 <= number < len(words):
+            raise ValueError(
+                f"target is {target!r}; expected the number of one of the {len(words)} words, or "
+                "(number, class)."
+            )
+        windows = self.preprocessor.windows([words])
+        features = one_row(self, self.preprocessor.padded(windows))
+        first = windows.word_position.tolist()
+        length = int(features["padding_mask"].sum())
+        starts = np.cumsum([0, *(len(word) + 1 for word in words)])
+        spans: list[Span] = [None] * length
+        for index, (begin, end) in enumerate(zip(first, [*first[1:], length - 1], strict=True)):
+            start = int(starts[index])
+            spans[begin:end] = [(0, start, start + len(words[index]))] * (end - begin)
+        position = first[number]
+        if tag is None:
+            tag = int(np.argmax(predict_row(self, features)[0, position]))
+        index, name = target_class(tag, self.num_classes, self.class_names)
+        indices: dict[str, tuple[int, ...]] = {"": (position, index)}
+        name = f"{name} of {words[number]!r}"
+        return ExplainedRow(features, (" ".join(words),), tuple(spans), indices, name)
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
         from keras_bert.export.tagging_signatures import tagging_signatures

@@ -335,7 +335,7 @@ def test_models_that_cannot_be_pruned_are_refused():
     with pytest.raises(ValueError, match="A Distiller is made of other tasks"):
         insight.prune_heads(Distiller(MaskedLM(Backbone(config_of("bert"))), student), HEADS)
     embedder = TextEmbedder(Backbone(config_of("bert")))
-    with pytest.raises(ValueError, match="Received a TextEmbedder; expected one of TextClassifier"):
+    with pytest.raises(ValueError, match="Received a TextEmbedder; expected a task with a head"):
         insight.head_importance(embedder, TEXTS)
     with pytest.raises(ValueError, match="expected text"):
         insight.head_importance(

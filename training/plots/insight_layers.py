@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert import insight
-from keras_bert.insight.states import require_fit
+from keras_bert.tasks.explained_row import require_fit
 
 from . import page
 from .insight_report import Report

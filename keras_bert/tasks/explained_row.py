@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A row of a task with the number that `keras_bert.insight.attributions` explains."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_bert.checks import shortened
+from keras_bert.ops.dispatch import compiles_each_shape
+
+# The index of a token's text, and the offsets there of its first character and one past its last;
+# None for a special token
+Span = tuple[int, int, int] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class ExplainedRow:
+    """One row of a task, and the number among its outputs that is explained.
+
+    Attributes:
+        features: NumPy arrays with a first axis of 1, and perhaps with padding.
+        texts: The texts.
+        spans: The place of each token in the texts, without padding.
+        indices: By the name of an output ("" if it has none), the index of a number in its row; of
+            several outputs, the sum of their numbers is explained.
+        target: The name of the number.
+    """
+
+    features: dict[str, np.ndarray]
+    texts: tuple[str, ...]
+    spans: tuple[Span, ...]
+    indices: dict[str, tuple[int, ...]]
+    target: str
+
+
+def read_text(x: Any, name: str) -> tuple[str, ...]:
+    """Reads a text or a pair.
+
+    Raises:
+        ValueError: If `x` is none of these; the message begins with its name.
+    """
+    texts = (x,) if isinstance(x, str) else tuple(x) if isinstance(x, (list, tuple)) else ()
+    if not 1 <= len(texts) <= 2 or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{name} is {shortened(x)}; expected a text or a pair of texts.")
+    return texts
+
+
+def require_fit(
+    preprocessor: Any, texts: Sequence[str], special_tokens_in_text: bool = False
+) -> None:
+    """Checks that a text or a pair fits in one row."""
+    from keras_bert.data.packing import num_special_tokens
+
+    tokenizer = preprocessor.tokenizer
+    if special_tokens_in_text:
+        tokenizer = tokenizer.reading_special_tokens
+    lengths = [len(ids) for ids in tokenizer(list(texts))]
+    max_tokens = preprocessor.sequence_length - num_special_tokens(tokenizer, len(texts))
+    if sum(lengths) > max_tokens:
+        subject = "The text has" if len(texts) == 1 else "The texts have"
+        raise ValueError(
+            f"{subject} {' + '.join(map(str, lengths))} tokens, and a row holds at most "
+            f"{max_tokens}: {shortened(texts[0])}. Shorten it, or give the preprocessor a longer "
+            "sequence_length."
+        )
+
+
+def of_few_lengths(features: dict[str, np.ndarray], preprocessor: Any) -> dict[str, np.ndarray]:
+    """Pads rows further on JAX, which takes seconds for each length that it has not seen."""
+    if not compiles_each_shape():
+        return features
+    from keras_bert.data.loader import bucket_lengths
+
+    length = features["token_ids"].shape[-1]
+    buckets = bucket_lengths(preprocessor.sequence_length, coarse=True)
+    num_padding = next(bucket for bucket in buckets if bucket >= length) - length
+    padding_values = {
+        "token_ids": preprocessor.tokenizer.pad_token_id,
+        "segment_ids": 0,
+        "padding_mask": 0,
+    }
+    return {
+        name: np.pad(
+            value,
+            (*[(0, 0)] * (value.ndim - 1), (0, num_padding)),
+            constant_values=padding_values[name],
+        )
+        if name in padding_values
+        else value
+        for name, value in features.items()
+    }
+
+
+def pack_texts(task: Any, texts: tuple[str, ...]) -> tuple[dict[str, np.ndarray], tuple[Span, ...]]:
+    """The features of a text or a pair, and their tokens' spans."""
+    from keras_bert.data.texts import TextClassifierPreprocessor
+
+    preprocessor = task.preprocessor
+    require_fit(preprocessor, texts)
+    tokenizer = preprocessor.tokenizer
+    pack = TextClassifierPreprocessor(tokenizer, preprocessor.sequence_length)
+    features = one_row(task, pack([texts[0]], [texts[1]] if len(texts) == 2 else None))
+    _, starts, ends = tokenizer.tokenize_with_offsets(list(texts))
+    spans: list[Span] = [None] * int(features["padding_mask"].sum())
+    position = 1
+    for number, bounds in enumerate(zip(starts, ends, strict=True)):
+        for start, end in zip(*bounds, strict=True):
+            spans[position] = (number, start, end)
+            position += 1
+        position += tokenizer.pair_separators
+    return features, tuple(spans)
+
+
+def one_row(task: Any, features: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Returns features as arrays; raises an error if they are several windows."""
+    arrays = {name: np.asarray(value) for name, value in features.items()}
+    if len(arrays["token_ids"]) != 1:
+        raise ValueError(
+            f"The input becomes {len(arrays['token_ids'])} windows; expected one: shorten it, or "
+            "give the preprocessor a longer sequence_length."
+        )
+    return of_few_lengths(arrays, task.preprocessor)
+
+
+def predict_row(task: Any, features: dict[str, np.ndarray]) -> np.ndarray:
+    """Computes the outputs of a row, `(1, ...)`."""
+    if compiles_each_shape():
+        # It compiles all operations together, which is faster than to compile each by itself
+        return np.asarray(task.predict_on_batch(features))
+    tensors = {name: keras.ops.convert_to_tensor(value) for name, value in features.items()}
+    return np.asarray(keras.ops.convert_to_numpy(task(tensors, training=False)))
+
+
+def target_class(
+    target: Any, num_classes: int, class_names: Sequence[str] | None
+) -> tuple[int, str]:
+    """Returns the id and the name of a class that is given by either."""
+    if class_names is not None and target in class_names:
+        return list(class_names).index(target), str(target)
+    if not isinstance(target, int) or not 0 <= target < num_classes:
+        names = f", or one of {', '.join(class_names)}" if class_names else ""
+        raise ValueError(f"target is {target!r}; expected 0 to {num_classes - 1}{names}.")
+    return target, class_names[target] if class_names else f"class {target}"
