@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_bert.export.options import Servable
 from keras_bert.models.inputs import INPUT_NAMES
-from keras_bert.ops.layout import padded_form
+from keras_bert.ops.varlen import padded_form
 
 
 def network_function(

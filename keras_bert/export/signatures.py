@@ -26,8 +26,8 @@ import tensorflow as tf
 
 from keras_bert.export.description import RowRequest
 from keras_bert.export.options import ExportOptions, Servable
-from keras_bert.ops.layout import padded_form, rounded_up
 from keras_bert.ops.tensorflow_graphs import traced_once
+from keras_bert.ops.varlen import padded_form, rounded_up
 
 TEXT_SIGNATURE = "serving_default"
 IDS_SIGNATURE = "serve_ids"

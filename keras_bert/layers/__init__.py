@@ -2,6 +2,7 @@
 """The Keras layers of encoders and heads."""
 
 from keras_bert.layers.attention import Attention
+from keras_bert.layers.batch_layout import BatchLayoutBuilder, RestorePadding
 from keras_bert.layers.block import TransformerBlock
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.embeddings import EmbeddingPostprocessor, TokenEmbedding
@@ -15,7 +16,6 @@ from keras_bert.layers.heads import (
     TokensAt,
     VocabularyBias,
 )
-from keras_bert.layers.layout import Layout
 from keras_bert.layers.norm import Norm
 from keras_bert.layers.pooling import SentencePooling
 from keras_bert.layers.positions import PositionIds, RelativeEmbeddings
@@ -24,19 +24,20 @@ from keras_bert.layers.top_layers import bidirectional_lstm
 
 __all__ = [
     "Attention",
+    "BatchLayoutBuilder",
     "ClassificationHead",
     "Dense",
     "EmbeddingPostprocessor",
     "FeedForward",
     "FrozenModel",
     "GatedFeedForward",
-    "Layout",
     "MaskedLMTransform",
     "Norm",
     "Pooler",
     "PositionIds",
     "RelativeEmbeddings",
     "ReplacedTokenHead",
+    "RestorePadding",
     "SampledTokens",
     "ScatteredTokens",
     "SentencePooling",

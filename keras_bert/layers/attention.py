@@ -29,6 +29,7 @@ from keras_bert.ops import (
 )
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.attention import Bias, QueryKeyValue
+from keras_bert.ops.masks import AttentionPattern
 from keras_bert.ops.object_variables import ObjectVariable
 from keras_bert.ops.relative import disentangled_bias
 from keras_bert.ops.shapes import length_of
@@ -334,8 +335,7 @@ class Attention(Layer):
         )
 
     def _mask_of_pairs(self, inputs: Tensor, layout: BatchLayout) -> Tensor | None:
-        (mask,) = layout.mask(inputs, self.causal, self.window, in_blocks=False)
-        return mask
+        return layout.mask(inputs, AttentionPattern(self.causal, self.window, in_blocks=False))[0]
 
     def _weigh(self, context: Tensor, layout: BatchLayout) -> Tensor:
         """Multiplies heads `(batch, length, heads, head_dim)` by weights, if there are any."""

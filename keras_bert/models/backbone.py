@@ -12,24 +12,25 @@ import keras
 from keras_bert import checkpoints, checks
 from keras_bert.config import BertConfig
 from keras_bert.layers import (
+    BatchLayoutBuilder,
     EmbeddingPostprocessor,
     Norm,
     Pooler,
     PositionIds,
+    RestorePadding,
     TokenEmbedding,
     TransformerBlock,
 )
 from keras_bert.layers.encoder_layers import EncoderLayers, new_encoder_layers
 from keras_bert.layers.heads import new_pooler
 from keras_bert.layers.initial_weights import loading, replaced_weights
-from keras_bert.layers.layout import Layout, Padding
 from keras_bert.models.inputs import first_positions, token_inputs
 from keras_bert.models.layer_states import layer_states, pop_layer_states, restore_layer_states
 from keras_bert.models.layout_map import layout_map
 from keras_bert.models.token_model import TokenModel
 from keras_bert.ops import BatchLayout
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.layout import may_compute_unpadded
+from keras_bert.ops.varlen import may_compute_unpadded
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -404,8 +405,8 @@ def _outputs(
         count = PositionIds(config.pad_token_id, config.max_sequence_length, name="positions")
         tensors["counted_position_ids"] = count(token_ids, position_ids=tensors["position_ids"])
     unpadded = unpadded if may_compute_unpadded(unpadded) else False
-    new_layout = Layout(config, unpadded, dtype=layers.blocks[0].dtype_policy, name="layout")
-    ids, layout = new_layout(tensors)
+    policy = layers.blocks[0].dtype_policy
+    ids, layout = BatchLayoutBuilder(config, unpadded, dtype=policy, name="layout")(tensors)
     relative = layers.relative_embeddings
     layout = layout._replace(
         relative=None if relative is None else relative(ids["token_ids"], layout)
@@ -432,7 +433,7 @@ def _outputs(
         x = hidden_states[-1] = layers.final_norm(x)
     if unpadded is not False:
         shape_of = token_ids if output_positions is None else output_positions
-        x = hidden_states[-1] = Padding(name="padding")(x, shape_of, last_layout)
+        x = hidden_states[-1] = RestorePadding(name="padding")(x, shape_of, last_layout)
     outputs: dict[str, Any] = {"sequence_output": x}
     if layers.pooler is not None:
         mask_names = ("padding_mask", "sequence_ids") if layers.pooler.needs_mask else ()

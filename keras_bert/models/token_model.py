@@ -27,8 +27,8 @@ from keras_bert.models.threads import (
 )
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.dispatch import backend_steps
-from keras_bert.ops.layout import unpadded_form
 from keras_bert.ops.lazy_tensorflow import without_tensorflow_import
+from keras_bert.ops.varlen import unpadded_form
 
 
 class TokenModel(keras.Model):

@@ -8,8 +8,8 @@ from keras_bert.ops.activations import (
     gated_activation,
 )
 from keras_bert.ops.attention import attention, attention_with_scores
+from keras_bert.ops.batch_layout import BatchLayout
 from keras_bert.ops.dropout import dropout
-from keras_bert.ops.layout import BatchLayout
 from keras_bert.ops.norm import bias_dropout_residual, bias_dropout_residual_norm, layer_norm, norm
 from keras_bert.ops.rematerialization import rematerialize
 from keras_bert.ops.rotary import cos_sin_of, rotate

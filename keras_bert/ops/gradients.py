@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.layout import padded_form
+from keras_bert.ops.varlen import padded_form
 
 
 def gradient_function(

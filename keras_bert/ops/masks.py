@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import keras
 from keras import ops
 
-from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.windows import Blocks, in_sliding_window
+from keras_bert.ops.shapes import length_of
+from keras_bert.ops.windows import WindowBlocks, in_sliding_window
 
 
 def masked_score(dtype: str) -> float:
@@ -21,18 +23,76 @@ def masked_score(dtype: str) -> float:
     return -3e4 if dtype == "float16" else -1e9
 
 
-def attention_mask(
-    shape: tuple[Tensor, Tensor],
+class AttentionPattern(NamedTuple):
+    """Which tokens attend to which, by their positions.
+
+    Attributes:
+        causal: Whether tokens attend only to themselves and to the tokens before them.
+        window: The largest distance of two tokens that attend to each other; `None` for no limit.
+        in_blocks: Whether the mask of a window has the blocks that the window cuts rows into, and
+            not all pairs of tokens.
+    """
+
+    causal: bool = False
+    window: int | None = None
+    in_blocks: bool = True
+
+    @property
+    def name(self) -> str:
+        """The key of the pattern's masks in a `BatchLayout`."""
+        names = ["causal"] * self.causal
+        if self.window is not None:
+            names.append(f"{'window' if self.in_blocks else 'near'}_{self.window}")
+        return "_".join(names) or "full"
+
+
+def kernel_mask(
+    x: Tensor,
     padding_mask: Tensor | None,
     sequence_ids: Tensor | None,
-    causal: bool = False,
-    window: int | None = None,
+    pattern: AttentionPattern,
+    dtype: str,
 ) -> Tensor | None:
-    """Returns the mask of all pairs of tokens of a row, of the inputs of a `BatchLayout`.
+    """Returns the mask of an attention pattern in the form that this backend's kernels accept.
 
-    It is a bool tensor that broadcasts to `(batch, 1, length, length)`, True where a query may
-    attend to a key; `None` if all may.
+    JAX's accept bool, True where a query may attend to a key. PyTorch's and TensorFlow's add the
+    mask to the scores: a bool mask would be NaN for a row without a single key in some kernels of
+    PyTorch, and would be converted in every layer.
+
+    Args:
+        x: The tokens, `(batch, length, ...)`.
+        padding_mask: See `keras_bert.ops.BatchLayout`.
+        sequence_ids: See `keras_bert.ops.BatchLayout`.
+        pattern: The pattern.
+        dtype: The dtype of the scores.
+
+    Returns:
+        A tensor that broadcasts to `(batch, 1, length, length)`, or, in blocks, to `(batch *
+        blocks, 1, queries, keys)`; `None` if all tokens attend to all.
     """
+    shape = ops.shape(x)[0], length_of(x)
+    inputs = (shape, padding_mask, sequence_ids, pattern.causal)
+    if pattern.window is not None and pattern.in_blocks:
+        mask = _blocks_mask(*inputs, pattern.window)
+    else:
+        mask = _pairs_mask(*inputs, pattern.window)
+    if mask is None or keras.backend.backend() == "jax":
+        return mask
+    mask = ops.where(mask, ops.cast(0.0, dtype), ops.cast(masked_score(dtype), dtype))
+    if keras.backend.backend() == "tensorflow" and mask.shape[0] == 1:
+        # The fused kernel of the product and the mask would broadcast it hundreds of times slower.
+        mask = ops.tile(mask, (shape[0], 1, 1, 1))
+    return mask
+
+
+def _pairs_mask(
+    shape: Sequence[Tensor],
+    padding_mask: Tensor,
+    sequence_ids: Tensor,
+    causal: bool,
+    window: int | None,
+) -> Tensor | None:
+    """Returns the bool mask of all pairs of tokens of a row."""
     masks = []
     if causal or window is not None:
         positions = ops.arange(shape[1])
@@ -46,20 +106,12 @@ def attention_mask(
     return functools.reduce(ops.logical_and, masks) if masks else None
 
 
-def blocks_mask(
-    shape: tuple[Tensor, Tensor],
-    padding_mask: Tensor | None,
-    sequence_ids: Tensor | None,
-    causal: bool,
-    window: int,
+def _blocks_mask(
+    shape: Sequence[Tensor], padding_mask: Tensor, sequence_ids: Tensor, causal: bool, window: int
 ) -> Tensor | None:
-    """Returns the mask of the blocks into which windows cut the rows; see `attention_mask`.
-
-    It broadcasts to `(batch * blocks, 1, queries, keys)`, and is `None` if all queries of all
-    blocks attend to all of its keys.
-    """
+    """Returns the bool mask of the blocks into which a window cuts the rows."""
     batch, length = shape
-    blocks = Blocks.of(length, window, causal)
+    blocks = WindowBlocks.of(length, window, causal)
     near = blocks.near()
     masks = [] if near is None else [near[None]]
     if padding_mask is not None:
@@ -76,22 +128,6 @@ def blocks_mask(
         # (number, ...) -> (batch * number, ...)
         masks.append(ops.tile(is_token, (batch, 1))[:, None, :])
     return functools.reduce(ops.logical_and, masks)[:, None] if masks else None
-
-
-def kernel_form(mask: Tensor | None, batch: Tensor, dtype: str) -> Tensor | None:
-    """Returns a mask as the kernels of this backend take it.
-
-    JAX's take bool. PyTorch's and TensorFlow's add it to the scores, of this dtype: a bool mask
-    would be NaN for a row without a single key in some kernels of PyTorch, and would be converted
-    in every layer. The batch is the number of rows, or of blocks of all rows.
-    """
-    if mask is None or keras.backend.backend() == "jax":
-        return mask
-    mask = ops.where(mask, ops.cast(0.0, dtype), ops.cast(masked_score(dtype), dtype))
-    if dispatch.tensorflow_plain() is not None and mask.shape[0] == 1:
-        # The fused kernel of the product and the mask would broadcast it hundreds of times slower.
-        mask = ops.tile(mask, (batch, 1, 1, 1))
-    return mask
 
 
 def masked(scores: Tensor, mask: Tensor | None) -> Tensor:

@@ -39,7 +39,7 @@ def in_sliding_window(distances: Tensor, window: int | None, causal: bool) -> Te
 
 
 @dataclasses.dataclass(frozen=True)
-class Blocks:
+class WindowBlocks:
     """How rows of a length are cut; the sizes are integers, or scalar tensors if `length` is.
 
     Attributes:
@@ -61,7 +61,7 @@ class Blocks:
     causal: bool
 
     @classmethod
-    def of(cls, length: Tensor, window: int, causal: bool = False) -> Blocks:
+    def of(cls, length: Tensor, window: int, causal: bool = False) -> WindowBlocks:
         """Cuts a row into as many blocks as have at least twice the size of the window.
 
         A block of that size is computed with twice as many keys, and each query attends to half of

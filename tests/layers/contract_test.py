@@ -77,10 +77,11 @@ each_layer = pytest.mark.parametrize(("cls", "arguments", "inputs"), LAYERS, ids
 
 def test_every_layer_is_here():
     exported = [getattr(layers, name) for name in layers.__all__]
-    # Layouts have `None` where an encoder needs nothing: tests of encoders hold these two.
+    # Layouts have `None` where an encoder needs nothing: tests of encoders hold these.
     classes = {each for each in exported if isinstance(each, type)} - {
-        layers.Layout,
+        layers.BatchLayoutBuilder,
         layers.RelativeEmbeddings,
+        layers.RestorePadding,
     }
     # It takes a model, and is a part of the task that makes it.
     assert {cls for cls, _, _ in LAYERS} == classes - {layers.FrozenModel}

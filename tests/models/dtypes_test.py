@@ -7,7 +7,7 @@ import pytest
 
 from keras_bert.models import Backbone
 from keras_bert.ops import BatchLayout
-from keras_bert.ops.layout import rope_name
+from keras_bert.ops.batch_layout import rope_name
 from keras_bert.tasks import Pretrainer, TextClassifier
 from tests.models.small_backbone import SMALL, features, random_weights, to_numpy
 

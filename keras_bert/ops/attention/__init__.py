@@ -20,10 +20,11 @@ from keras_bert.ops.attention.portable import (
     query_key_value_parts,
     repeated_heads,
 )
-from keras_bert.ops.layout import BatchLayout, Varlen, grouped, ungrouped
-from keras_bert.ops.masks import masked
+from keras_bert.ops.batch_layout import BatchLayout
+from keras_bert.ops.masks import AttentionPattern, masked
 from keras_bert.ops.shapes import length_of
-from keras_bert.ops.windows import Blocks
+from keras_bert.ops.varlen import Varlen, grouped, ungrouped
+from keras_bert.ops.windows import WindowBlocks
 
 __all__ = ["Bias", "QueryKeyValue", "attention", "attention_with_scores"]
 
@@ -97,7 +98,7 @@ def attention(
     max_length = max_length if layout.sequence_ids is None else None
     options = _Options(causal, window, bias, rate, seed, training, max_length)
     x = query_key_value[0] if isinstance(query_key_value, tuple) else query_key_value
-    masks = layout.mask(x, causal, window)
+    masks = layout.mask(x, AttentionPattern(causal, window))
     return _compute(query_key_value, layout, masks, options)
 
 
@@ -111,7 +112,7 @@ def _compute(
         form=layout.form,
         window=is_windowed,
         causal=options.causal,
-        mask=None if layout.is_varlen or is_windowed else masks[0],
+        mask=None if is_windowed else masks[0],
         bias=options.bias is not None,
         dropout=options.dropout,
         training=options.training,
@@ -121,7 +122,7 @@ def _compute(
     kernel = kernel_of(case)
     if kernel == "by_group":
         in_groups = _in_shared_graph(_by_group, options, is_worth_it=not options.training)
-        return in_groups(query_key_value, layout.varlen, list(masks))
+        return in_groups(query_key_value, layout.varlen, masks)
     if kernel == "in_blocks":
         is_worth_it = options.training and not options.dropout
         in_blocks = _in_shared_graph(_in_blocks, options, is_worth_it)
@@ -196,6 +197,8 @@ def _by_group(
         groups: Sequence[Any] = list(zip(*parts, strict=True))
     else:
         groups = grouped(query_key_value, varlen, training)
+    # A group without rows has no mask.
+    masks = [mask for mask in masks if mask is not None]
     contexts = [
         _compute(group, BatchLayout(), [mask], options)
         for group, mask in zip(groups, masks, strict=True)
@@ -207,7 +210,7 @@ def _in_blocks(query_key_value: QueryKeyValue, mask: Tensor | None, options: _Op
     """Computes attention within a window, with the mask of the blocks of all rows."""
     query, key, value = query_key_value_parts(query_key_value)
     assert options.window is not None
-    blocks = Blocks.of(length_of(query), options.window, options.causal)
+    blocks = WindowBlocks.of(length_of(query), options.window, options.causal)
     cut = blocks.cut(query), blocks.cut_with_neighbors(key), blocks.cut_with_neighbors(value)
     block_options = dataclasses.replace(options, window=None, causal=False, max_length=None)
     return blocks.joined(_compute(cut, BatchLayout(), [mask], block_options))

@@ -55,7 +55,7 @@ class Case:
         dtype: The dtype of the queries.
         head_dim: The dimension of a head.
         lengths: The number of queries and of keys of a row; `None` if a graph does not know them.
-        form: `"padded"`, `"packed"` or `"varlen"`, see `keras_bert.ops.layout.BatchLayout`.
+        form: `"padded"`, `"packed"` or `"varlen"`, see `keras_bert.ops.BatchLayout`.
         window: Whether tokens attend only to tokens within a window.
         causal: Whether tokens attend only to themselves and to the tokens before them.
         mask: `"none"`; `"keys"`, `(batch, 1, 1, length)`; or `"pairs"`, all others.

@@ -18,7 +18,8 @@ from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.layout import BatchLayout, Varlen
+from keras_bert.ops.batch_layout import BatchLayout
+from keras_bert.ops.varlen import Varlen
 
 # Of queries and keys, in which `flex_attention` looks for scores within a window
 BLOCK_SIZE = 128
@@ -44,7 +45,7 @@ def varlen(query: Tensor, key: Tensor, value: Tensor, layout: Varlen) -> Tensor:
 
     Queries, keys and values are float16 or bfloat16 `(1, tokens, heads, head_dim)`.
     """
-    longest = max(mask.shape[1] for mask in layout.key_masks)
+    longest = max(mask.shape[1] for mask in layout.key_masks if mask is not None)
     query, key, value = query[0], key[0], value[0]
     cu_seqlens = cu_seqlens_of_keys = layout.cu_seqlens
     if len(layout.key_indices) < len(query):

@@ -9,6 +9,7 @@ import pytest
 
 from keras_bert.ops import BatchLayout, attention, attention_with_scores
 from keras_bert.ops.attention import kernels
+from keras_bert.ops.masks import AttentionPattern
 from tests.ops.attention.layouts import LAYOUTS, PATTERNS, arrays, packed, padded, whole
 from tests.ops.backend_gradients import as_tensors, to_numpy, value_and_gradients
 
@@ -115,9 +116,9 @@ def test_masks_that_were_made_before_are_the_same():
         batch = layout(333)
         three = tuple(as_tensors(arrays(batch)[:3], "float32"))
         for pattern in PATTERNS.values():
-            made = batch.layout.with_mask(
-                three[0], **pattern, in_blocks=True, dtype="float32"
-            )._replace(padding_mask=None, sequence_ids=None)
+            attention_pattern = AttentionPattern(**pattern)
+            masks = {attention_pattern.name: batch.layout.mask(three[0], attention_pattern)}
+            made = batch.layout._replace(masks=masks, padding_mask=None, sequence_ids=None)
             actual, expected = (attention(three, x, **pattern) for x in (made, batch.layout))
             np.testing.assert_array_equal(to_numpy(actual), to_numpy(expected))
 

@@ -13,7 +13,8 @@ import pytest
 from keras_bert import Backbone
 from keras_bert.ops import BatchLayout, attention, attention_with_scores, dispatch
 from keras_bert.ops.attention.kernels import case_of, kernel_of
-from keras_bert.ops.layout import varlen_of
+from keras_bert.ops.masks import AttentionPattern
+from keras_bert.ops.varlen import varlen_of
 from tests.models.small_backbone import WITHOUT_DROPOUT, random_weights
 from tests.ops.backend_gradients import as_tensors, to_numpy, value_and_gradients
 
@@ -50,11 +51,11 @@ def layout_of(**inputs):
 
 def mask_of(layout, three, **pattern):
     """The mask of all pairs of tokens, in float32."""
-    return layout.mask(three[0], in_blocks=False, dtype="float32", **pattern)[0]
+    return layout.mask(three[0], AttentionPattern(**pattern, in_blocks=False), "float32")[0]
 
 
 def kernel_for(three, layout, dropout=0.0, **pattern):
-    (mask,) = layout.mask(three[0], **pattern) if not layout.is_varlen else (None,)
+    mask = layout.mask(three[0], AttentionPattern(**pattern))[0]
     options = {"causal": pattern.get("causal", False), "window": "window" in pattern}
     return kernel_of(case_of(tuple(three), form=layout.form, mask=mask, dropout=dropout, **options))
 

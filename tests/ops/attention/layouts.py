@@ -7,7 +7,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_bert.ops.layout import BatchLayout, varlen_of
+from keras_bert.ops import BatchLayout
+from keras_bert.ops.varlen import varlen_of
 
 BATCH, HEADS, HEAD_DIM = 3, 4, 8
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from keras_bert.ops import BatchLayout, attention, attention_with_scores
+from keras_bert.ops.masks import AttentionPattern
 
 pytestmark = [
     pytest.mark.needs_tensorflow,
@@ -63,7 +64,7 @@ def test_a_mask_for_all_rows_is_repeated_for_each(training):
 
     @tf.function(input_signature=[tf.TensorSpec((None, 6, 3, 2, 8))], autograph=False)
     def mask_of(packed):
-        (mask,) = BatchLayout().mask(packed, causal=True)
+        mask = BatchLayout().mask(packed, AttentionPattern(causal=True))[0]
         return mask, attention(packed, causal=True, training=training)
 
     packed = tf.random.normal((4, 6, 3, 2, 8))

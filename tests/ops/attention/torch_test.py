@@ -27,12 +27,12 @@ RATE = 0.25
 
 
 def padded(three, *, rate=0.0, seed=None, mask=None):
+    import torch
+
     from keras_bert.ops.attention.torch import sdpa
-    from keras_bert.ops.masks import kernel_form
 
     heads = (x.transpose(1, 2) for x in three)
-    dtype = keras.backend.standardize_dtype(three[0].dtype)
-    mask = kernel_form(mask, BATCH, dtype)
+    mask = None if mask is None else torch.where(mask, 0.0, -1e9)
     return sdpa(*heads, mask, dropout=rate, seed=seed).transpose(1, 2)
 
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the tokens of a batch are arranged, and who attends to whom: one value for each batch.
+"""Varlen batches: the tokens of all rows are concatenated to a single row without padding.
 
-A batch is *padded*, *packed* (a row has several sequences), or *varlen*: the tokens of all rows are
-concatenated to a single row without padding. Matrix products, norms and all other operations on
-single tokens then spend no time on padding. Attention needs the rows: either a GPU kernel reads
-where each begins (`cu_seqlens`), or queries, keys and values are gathered into a few groups of rows
-of similar lengths, each padded to its longest row, and the results are gathered back.
+Matrix products, norms and all other operations on single tokens then spend no time on padding.
+Attention needs the rows: either a GPU kernel reads where each begins (`cu_seqlens`), or queries,
+keys and values are gathered into a few groups of rows of similar lengths, each padded to its
+longest row, and the results are gathered back.
 
 Only the mask tells the number of tokens, so varlen needs the dynamic shapes of TensorFlow or
 PyTorch.
@@ -26,9 +25,6 @@ from keras import ops
 from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.context_variables import assigned
-from keras_bert.ops.masks import attention_mask, blocks_mask, kernel_form
-from keras_bert.ops.rotary import cos_sin_of
-from keras_bert.ops.shapes import length_of
 from keras_bert.ops.tokens import take
 
 # Rows of a batch are divided by length into this many groups, and attention is computed in each.
@@ -62,7 +58,7 @@ class Varlen(NamedTuple):
             padding, the last token of the row.
         group_scatter: int32 `(tokens,)`, the place of each token in the groups.
         key_masks: For each group a bool `(rows, length)` of the group's shape: True at tokens that
-            are attended to.
+            are attended to. `None` for a group that is known to have no rows.
     """
 
     token_indices: Tensor = None
@@ -75,131 +71,6 @@ class Varlen(NamedTuple):
     group_gather: Tensor = None
     group_scatter: Tensor = None
     key_masks: Sequence[Tensor] = (None,) * NUM_GROUPS
-
-
-class BatchLayout(NamedTuple):
-    """How the tokens of a batch are arranged, who attends to whom, and the RoPE of their positions.
-
-    All values in it are tensors or `None`, so that Keras' layers can take and return it.
-
-    Attributes:
-        padding_mask: Bool or int `(batch, length)`, False at tokens that are not attended to;
-            `None` for a batch without padding, and for a varlen one.
-        sequence_ids: int `(batch, length)`, not negative, of a packed batch: tokens attend only to
-            tokens with the same id.
-        varlen: Where the tokens of the rows are in a varlen batch; all `None` in others.
-        output_positions: int `(batch, slots)`, the positions of the tokens for which the last block
-            computes outputs; `None` for all tokens.
-        position_ids: int `(batch, length)`, the position of each token in its sequence; `None` for
-            0, 1, 2, ... in every row.
-        relative: The output of `keras_bert.layers.RelativeEmbeddings`, with relative positions.
-        cos_sin: The cached results of `rope`, by `rope_name`.
-        masks: The cached results of `mask`, by `pattern_name`.
-    """
-
-    padding_mask: Tensor = None
-    sequence_ids: Tensor = None
-    varlen: Varlen = Varlen()
-    output_positions: Tensor = None
-    position_ids: Tensor = None
-    relative: Tensor = None
-    cos_sin: dict[str, Tensor] = {}  # noqa: RUF012 (never mutated)
-    masks: dict[str, Sequence[Tensor]] = {}  # noqa: RUF012
-
-    @property
-    def is_varlen(self) -> bool:
-        """Whether the batch is varlen: the tokens of all rows are concatenated."""
-        return self.varlen.token_indices is not None
-
-    @property
-    def form(self) -> str:
-        """`"padded"`, `"packed"` or `"varlen"`."""
-        if self.is_varlen:
-            return "varlen"
-        return "padded" if self.sequence_ids is None else "packed"
-
-    def rope(self, x: Tensor, head_dim: int, base: float, scale: float = 1.0) -> Tensor:
-        """Returns the cosines and sines of RoPE for queries and keys `(batch, length, ...)`.
-
-        They are float32 `(batch, length, 2, head_dim / 2)`, see `keras_bert.ops.cos_sin_of`.
-        Without `position_ids` all rows are alike, and `batch` is 1.
-        """
-        name = rope_name(base, scale)
-        if name in self.cos_sin:
-            return self.cos_sin[name]
-        positions = self.position_ids
-        if positions is None:
-            positions = ops.arange(length_of(x), dtype="int32")[None]
-        return cos_sin_of(positions, head_dim, base, scale)
-
-    def mask(
-        self,
-        x: Tensor,
-        causal: bool = False,
-        window: int | None = None,
-        *,
-        in_blocks: bool = True,
-        dtype: str | None = None,
-    ) -> Sequence[Tensor]:
-        """Returns the masks of `x` `(batch, length, ...)` as the kernels of this backend take them.
-
-        A varlen batch has a mask for each group that has rows, other batches have one. A mask is
-        `None` if all tokens attend to all. With `in_blocks`, the mask of a window has the blocks
-        that the window cuts rows into, and not all pairs of tokens. `dtype`, that of the scores,
-        defaults to the dtype of `x`.
-        """
-        name = pattern_name(causal, window, in_blocks)
-        if name not in self.masks:
-            dtype = dtype or keras.backend.standardize_dtype(x.dtype)
-            return self._new_masks(x, causal, window, in_blocks, dtype)
-        return [self.masks[name][index] for index in self._groups()]
-
-    def with_mask(
-        self, x: Tensor, causal: bool, window: int | None, *, in_blocks: bool, dtype: str
-    ) -> BatchLayout:
-        """Returns this layout with the result of `mask` for these arguments cached."""
-        new = self._new_masks(x, causal, window, in_blocks, dtype)
-        masks_of_groups = dict(zip(self._groups(), new, strict=True))
-        masks = tuple(masks_of_groups.get(index) for index in range(NUM_GROUPS))
-        name = pattern_name(causal, window, in_blocks)
-        return self._replace(masks={**self.masks, name: masks})
-
-    def _new_masks(
-        self, x: Tensor, causal: bool, window: int | None, in_blocks: bool, dtype: str
-    ) -> list[Tensor]:
-
-        def new_mask(tensor: Tensor, padding_mask: Tensor, sequence_ids: Tensor) -> Tensor:
-            shape = ops.shape(tensor)[0], length_of(tensor)
-            if window is not None and in_blocks:
-                mask = blocks_mask(shape, padding_mask, sequence_ids, causal, window)
-            else:
-                mask = attention_mask(shape, padding_mask, sequence_ids, causal, window)
-            return kernel_form(mask, shape[0], dtype)
-
-        if self.is_varlen:
-            groups = [self.varlen.key_masks[index] for index in self._groups()]
-            return [new_mask(group, group, None) for group in groups]
-        return [new_mask(x, self.padding_mask, self.sequence_ids)]
-
-    def _groups(self) -> list[int]:
-        """Returns the indices of the groups that are not known to be empty."""
-        if not self.is_varlen:
-            return [0]
-        masks = self.varlen.key_masks
-        return [index for index, mask in enumerate(masks) if mask.shape[0] != 0]
-
-
-def pattern_name(causal: bool, window: int | None, in_blocks: bool = True) -> str:
-    """Returns the name of an attention pattern, the key of its masks in a layout."""
-    names = ["causal"] * causal
-    if window is not None:
-        names.append(f"{'window' if in_blocks else 'near'}_{window}")
-    return "_".join(names) or "full"
-
-
-def rope_name(base: float, scale: float) -> str:
-    """Returns the name of RoPE's frequencies, the key of their cos and sin in a layout."""
-    return f"base_{float(base)!r}_scale_{float(scale)!r}"
 
 
 def varlen_of(padding_mask: Tensor, training: bool = False) -> Varlen:
@@ -276,7 +147,9 @@ def _varlen(padding_mask: Tensor, step: int) -> Varlen:
         key_indices=_true_indices(is_key),
         group_gather=group_tokens,
         group_scatter=indices + take(first_places - starts, row_ids),
-        key_masks=tuple(_in_groups(are_keys, shapes)),
+        key_masks=tuple(
+            None if mask.shape[0] == 0 else mask for mask in _in_groups(are_keys, shapes)
+        ),
     )
 
 
@@ -306,7 +179,7 @@ def index_of_tokens(positions: Tensor, varlen: Varlen) -> Tensor:
 def grouped(x: Tensor, varlen: Varlen, training: bool = False) -> list[Tensor]:
     """Gathers tokens `(1, tokens, ...)` into a tensor `(rows, length, ...)` for each group."""
     flat = _gather(x, varlen.group_gather, varlen.group_scatter, training)
-    shapes = [tuple(ops.shape(mask)) for mask in varlen.key_masks if mask.shape[0] != 0]
+    shapes = [tuple(ops.shape(mask)) for mask in varlen.key_masks if mask is not None]
     return _in_groups(flat, shapes, x.shape[2:])
 
 
@@ -334,8 +207,8 @@ def computes_unpadded(enabled: bool | None, training: bool = False) -> bool:
             `None` for where it is faster: in inference on TensorFlow without a GPU, in
             `unpadded_form()`, unless XLA compiles the graph. (In training, XLA would compile the
             kernels between products for each new number of tokens, which takes longer than a step.
-            On PyTorch, the layer `Layout` asks `keras_bert.ops.attention.kernels.prefers_varlen`
-            first.)
+            On PyTorch, `BatchLayoutBuilder` first asks
+            `keras_bert.ops.attention.kernels.prefers_varlen`.)
         training: Whether gradients will be computed.
     """
     if not may_compute_unpadded(enabled) or dispatch.is_torch_graph() or _form.get() == "padded":

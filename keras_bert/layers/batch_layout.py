@@ -14,14 +14,14 @@ from keras_bert.layers.shapes import check_length, check_same_shape
 from keras_bert.ops import BatchLayout
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention.kernels import case_on_device_of, prefers_varlen
-from keras_bert.ops.layout import (
+from keras_bert.ops.batch_layout import rope_name
+from keras_bert.ops.masks import AttentionPattern
+from keras_bert.ops.varlen import (
     NUM_GROUPS,
     Varlen,
     computes_unpadded,
     index_of_tokens,
     pad,
-    pattern_name,
-    rope_name,
     unpad,
     varlen_of,
 )
@@ -30,14 +30,14 @@ _IDS = ("token_ids", "segment_ids", "position_ids", "counted_position_ids")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class Layout(keras.layers.Layer):
+class BatchLayoutBuilder(keras.layers.Layer):
     """Finds how tokens are arranged, and makes the masks and RoPE that all blocks share.
 
     Args:
         config: The architecture.
         unpadded: Whether a batch with a `padding_mask` becomes a varlen one, with the tokens of all
             rows concatenated; `None` where this is faster, see
-            `keras_bert.ops.layout.computes_unpadded`. JAX always has padded batches, since its
+            `keras_bert.ops.varlen.computes_unpadded`. JAX always has padded batches, since its
             shapes are static.
 
     Call arguments:
@@ -63,10 +63,10 @@ class Layout(keras.layers.Layer):
         super().__init__(**kwargs)
         self.config = config
         self.unpadded = unpadded
-        windows = dict.fromkeys(config.attention_windows)
         # The scores that a model returns are those of all pairs of tokens.
-        self.in_blocks = not config.output_attention_scores
-        self.patterns = [(config.causal, window) for window in windows]
+        in_blocks = not config.output_attention_scores
+        windows = dict.fromkeys(config.attention_windows)
+        self.patterns = [AttentionPattern(config.causal, window, in_blocks) for window in windows]
         self.rotary_bases = tuple(dict.fromkeys(config.rotary_bases))
 
     def call(
@@ -86,11 +86,10 @@ class Layout(keras.layers.Layer):
             )
             for base in self.rotary_bases
         }
-        layout = layout._replace(cos_sin=ropes)
-        for causal, window in self.patterns:
-            layout = layout.with_mask(
-                x, causal, window, in_blocks=self.in_blocks, dtype=self.compute_dtype
-            )
+        masks = {
+            pattern.name: layout.mask(x, pattern, self.compute_dtype) for pattern in self.patterns
+        }
+        layout = layout._replace(cos_sin=ropes, masks=masks)
         counted_position_ids = ids.pop("counted_position_ids")
         if counted_position_ids is not None:
             ids["position_ids"] = counted_position_ids
@@ -149,37 +148,30 @@ class Layout(keras.layers.Layer):
         self._check(inputs)
         batch, length = inputs["token_ids"].shape
 
-        def ints(*shape: int | None) -> keras.KerasTensor:
-            return keras.KerasTensor(shape, dtype="int32")
-
-        def bools(*shape: int | None) -> keras.KerasTensor:
-            return keras.KerasTensor(shape, dtype="bool")
-
-        flat = {name: ints(None) for name in Varlen._fields}
+        def tensor(*shape: int | None, dtype: str = "int32") -> keras.KerasTensor:
+            return keras.KerasTensor(shape, dtype=dtype)
 
         def masks(*shape: int | None) -> tuple[keras.KerasTensor, ...]:
-            return tuple(bools(*shape) for _ in range(NUM_GROUPS))
+            return tuple(tensor(*shape, dtype="bool") for _ in range(NUM_GROUPS))
 
+        varlen = {name: tensor(None) for name in Varlen._fields}
         # Here each is a tensor, even if it is `None` in `call`.
         layout = BatchLayout(
-            padding_mask=bools(batch, length),
-            sequence_ids=ints(batch, length),
-            varlen=Varlen(**{**flat, "is_key": bools(None), "key_masks": masks(None, None)}),
-            output_positions=ints(batch, None),
-            position_ids=ints(batch, length),
-            relative=ints(None),
+            padding_mask=tensor(batch, length, dtype="bool"),
+            sequence_ids=tensor(batch, length),
+            varlen=Varlen(**{**varlen, "key_masks": masks(None, None)}),
+            output_positions=tensor(batch, None),
+            position_ids=tensor(batch, length),
+            relative=tensor(None),
             cos_sin={
-                rope_name(base, self.config.rotary_scale): keras.KerasTensor(
-                    (None, length, 2, self.config.head_dim // 2), dtype="float32"
+                rope_name(base, self.config.rotary_scale): tensor(
+                    None, length, 2, self.config.head_dim // 2, dtype="float32"
                 )
                 for base in self.rotary_bases
             },
-            masks={
-                pattern_name(causal, window, self.in_blocks): masks(None, 1, None, None)
-                for causal, window in self.patterns
-            },
+            masks={pattern.name: masks(None, 1, None, None) for pattern in self.patterns},
         )
-        return {name: ints(batch, length) for name in _IDS[:3]}, layout
+        return {name: tensor(batch, length) for name in _IDS[:3]}, layout
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -189,18 +181,18 @@ class Layout(keras.layers.Layer):
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Layout:
+    def from_config(cls, config: dict[str, Any]) -> BatchLayoutBuilder:
         return cls(BertConfig.from_dict(config.pop("config")), **config)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class Padding(keras.layers.Layer):
+class RestorePadding(keras.layers.Layer):
     """Restores the shape of a batch from its varlen vectors, with zeros at padding.
 
     Call arguments:
         inputs: Float `(1, tokens, hidden)`, of all tokens or of the layout's output positions.
         ids: int `(batch, length)`, the token ids or the output positions, for the shape.
-        layout: The second output of `Layout`.
+        layout: The second output of `BatchLayoutBuilder`.
 
     Output shape:
         `(batch, length, hidden)`; the inputs unchanged if the batch is not varlen.
