@@ -259,7 +259,7 @@ class Attention(Layer):
         length = length_of(inputs)
         if layout.output_positions is not None:
             context = ops.reshape(context, (-1, length, self.query_width))
-            context = tokens_at(context, layout.output_positions, training)
+            context = tokens_at(context, layout.output_positions, training=training)
             length = length_of(layout.output_positions)
         # (batch, tokens, heads, head_dim) -> (batch * tokens, width): a matrix product of rank 2
         outputs = self.output_projection(ops.reshape(context, (-1, self.query_width)))
@@ -303,7 +303,7 @@ class Attention(Layer):
         )
         if self.rotary_base is not None:
             cos_sin = layout.rope(inputs, head_dim, self.rotary_base, self.rotary_scale)
-            query, key = (rotate(projection, cos_sin, training) for projection in (query, key))
+            query, key = (rotate(each, cos_sin, training=training) for each in (query, key))
         if is_disentangled:  # A score is the sum of three products: this keeps its variance.
             query = query * 3**-0.5
         return query, key, value

@@ -135,7 +135,7 @@ class TransformerBlock(keras.layers.Layer):
         )
         context, scores = outputs if self.attention.return_scores else (outputs, None)
         if layout.output_positions is not None:
-            inputs = tokens_at(inputs, layout.output_positions, training)
+            inputs = tokens_at(inputs, layout.output_positions, training=training)
 
         # (batch, tokens, hidden) -> (batch * tokens, hidden), for matrix products of rank 2
         hidden_dim = inputs.shape[-1]

@@ -113,9 +113,9 @@ class TokenEmbedding(Layer):
         given = _given_vectors.get(self)
         if given is not None:
             return given
-        vectors = take(self._table, inputs, training)
+        vectors = take(self._table, inputs, training=training)
         if self._base_table is not None:
-            vectors += ops.stop_gradient(take(self._base_table(), inputs, training))
+            vectors += ops.stop_gradient(take(self._base_table(), inputs, training=training))
         return vectors
 
     def save_own_variables(self, store: Any) -> None:
@@ -247,11 +247,11 @@ class EmbeddingPostprocessor(Layer):
             if position_ids is None:
                 x = x + self.position_embeddings[first : first + length_of(token_vectors)]
             else:
-                x = x + take(self.position_embeddings, position_ids + first, training)
+                x = x + take(self.position_embeddings, position_ids + first, training=training)
         if self.num_segments == 1 or (self.num_segments and segment_ids is None):
             x = x + self.segment_embeddings[0]
         elif self.num_segments:
-            x = x + take_of_few(self.segment_embeddings, segment_ids, training)
+            x = x + take_of_few(self.segment_embeddings, segment_ids, training=training)
         if self.norm:
             x = norm(x, self.gamma, self.beta, kind=self.norm, epsilon=self.layer_norm_epsilon)
         x = dropout(x, self.dropout, seed=self.seed_generator, training=training)

@@ -148,7 +148,7 @@ def _last_real(inputs: Tensor, is_real: Tensor, training: bool) -> Tensor:
     positions = ops.arange(length_of(inputs), dtype="int32")
     last = ops.amax(ops.where(ops.cast(is_real, "bool"), positions, 0), axis=1)
     # (batch, length, hidden) -> (batch, 1, hidden) -> (batch, hidden)
-    return tokens_at(inputs, last[:, None], training)[:, 0]
+    return tokens_at(inputs, last[:, None], training=training)[:, 0]
 
 
 def new_pooler(
@@ -257,7 +257,7 @@ class TokensAt(keras.layers.Layer):
         super().__init__(**{**kwargs, "autocast": False})
 
     def call(self, inputs: Tensor, positions: Tensor, training: bool = False) -> Tensor:
-        return tokens_at(inputs, positions, training)
+        return tokens_at(inputs, positions, training=training)
 
     def compute_output_spec(
         self, inputs: Tensor, positions: Tensor, training: bool = False

@@ -144,9 +144,9 @@ class RelativeEmbeddings(Layer):
                 kind="layer_norm",
                 epsilon=self.layer_norm_epsilon,
             )
-            return ops.cast(take_of_few(table, rows, training), self.compute_dtype)
+            return ops.cast(take_of_few(table, rows, training=training), self.compute_dtype)
         # (distances, heads) -> (heads, length, distances), the same for each query
-        scores = ops.transpose(take_of_few(self.embeddings, rows, training))[:, None]
+        scores = ops.transpose(take_of_few(self.embeddings, rows, training=training))[:, None]
         scores = ops.cast(ops.repeat(scores, length, axis=1), self.compute_dtype)
         return scores_of_pairs(scores, length)[None]
 

@@ -10,8 +10,9 @@ from keras_bert.ops.activations import (
 from keras_bert.ops.attention import attention, attention_with_scores
 from keras_bert.ops.batch_layout import BatchLayout
 from keras_bert.ops.dropout import dropout
-from keras_bert.ops.norm import bias_dropout_residual, bias_dropout_residual_norm, layer_norm, norm
+from keras_bert.ops.norm import layer_norm, norm
 from keras_bert.ops.rematerialization import rematerialize
+from keras_bert.ops.residual import bias_dropout_residual, bias_dropout_residual_norm
 from keras_bert.ops.rotary import cos_sin_of, rotate
 from keras_bert.ops.seeds import SeedGenerator
 from keras_bert.ops.tokens import take, take_of_few, token_logits, tokens_at

@@ -42,38 +42,24 @@ def activation_function(name: str) -> Callable[[Any], Any]:
     return _ACTIVATIONS[name]
 
 
-def bias_activation(x: Tensor, bias: Tensor, activation: str, training: bool = False) -> Tensor:
-    """Computes `activation(x + bias)`, `(..., dim)`, in the dtype of `x`.
-
-    Only in training may a backend use compiled kernels, which must not be in an exported graph.
-    """
-    kernels = dispatch.tensorflow_cpu_kernels(training)
-    if kernels is not None and activation in kernels.ACTIVATIONS:
-        return kernels.bias_activation(x, bias, activation)
-    return portable_bias_activation(x, bias, activation)
+@dispatch.fused
+def bias_activation(x: Tensor, bias: Tensor, activation: str, *, training: bool = False) -> Tensor:
+    """Computes `activation(x + bias)`, `(..., dim)`, in the dtype of `x`."""
+    return _ACTIVATIONS[activation](bias_add(x, bias, training=training))
 
 
-def gated_activation(x: Tensor, activation: str, training: bool = False) -> Tensor:
+@dispatch.fused
+def gated_activation(x: Tensor, activation: str, *, training: bool = False) -> Tensor:
     """Computes `activation(a) * b`, where `a` and `b` are the halves of the last axis of `x`.
 
     Reference:
         [GLU Variants Improve Transformer](https://arxiv.org/abs/2002.05202), equation 6.
     """
-    kernels = dispatch.tensorflow_cpu_kernels(training)
-    if kernels is not None and activation in kernels.ACTIVATIONS:
-        return kernels.gated_activation(x, activation)
     activated, gate = ops.split(x, 2, axis=-1)
     return ops.multiply(_ACTIVATIONS[activation](activated), gate)
 
 
-def bias_add(x: Tensor, bias: Tensor, training: bool = False) -> Tensor:
+@dispatch.fused
+def bias_add(x: Tensor, bias: Tensor, *, training: bool = False) -> Tensor:
     """Computes `x + bias`, `(..., dim)`, in the dtype of `x`."""
-    kernels = dispatch.tensorflow_cpu_kernels(training)
-    if kernels is not None:
-        return kernels.bias_add(x, bias)
     return ops.add(x, ops.cast(bias, x.dtype))
-
-
-def portable_bias_activation(x: Tensor, bias: Tensor, activation: str) -> Tensor:
-    """The portable definition of `bias_activation`, with which tests compare faster versions."""
-    return _ACTIVATIONS[activation](ops.add(x, ops.cast(bias, x.dtype)))

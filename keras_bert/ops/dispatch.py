@@ -6,36 +6,59 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import keras
 import numpy as np
 
 from keras_bert.ops.annotations import Tensor
 
+_Operation = TypeVar("_Operation", bound=Callable[..., Any])
 
-def tensorflow_cpu_kernels(training: bool) -> ModuleType | None:
-    """Returns the module of fused training kernels for TensorFlow on a CPU, or `None` elsewhere.
+# With an accelerator, XLA compiles the whole training step and fuses operations itself. TensorFlow
+# Serving rejects graphs that require XLA, so inference does not use it.
+CPU_TRAINING = "training on a CPU"
+ANY_DEVICE = "any device"
+# (backend, device) -> the module of its fused functions, each named like the operation it computes
+FUSED = {
+    ("tensorflow", CPU_TRAINING): "tensorflow_cpu",
+    ("tensorflow", ANY_DEVICE): "tensorflow_plain",
+}
 
-    With a GPU or TPU, XLA compiles the whole training step and fuses operations itself. In
-    inference, plain operations are used: TensorFlow Serving rejects graphs that require XLA.
+
+def fused(portable: _Operation) -> _Operation:
+    """Decorates an operation's portable definition, so that its fused functions replace it.
+
+    They have the same arguments, except for `training`, which callers pass by keyword. On a backend
+    without fused functions, the operation is its portable definition, which `inspect.unwrap`
+    returns on all.
     """
-    is_tensorflow = keras.backend.backend() == "tensorflow"
-    if not training or not is_tensorflow or not tensorflow_without_accelerator():
+    backend = keras.backend.backend()
+    if backend not in {backend for backend, _ in FUSED}:
+        return portable
+
+    @functools.cache
+    def function_for(training: bool) -> Any:
+        devices = [ANY_DEVICE]
+        if training and is_tensorflow_on_cpu():
+            devices.insert(0, CPU_TRAINING)
+        for device in devices:
+            module = importlib.import_module(f"keras_bert.ops.{FUSED[backend, device]}")
+            if hasattr(module, portable.__name__):
+                return getattr(module, portable.__name__)
         return None
-    from keras_bert.ops import tensorflow_cpu
 
-    return tensorflow_cpu
+    @functools.wraps(portable)
+    def operation(*args: Any, **kwargs: Any) -> Any:
+        function = function_for(bool(kwargs.get("training")))
+        if function is None:
+            return portable(*args, **kwargs)
+        kwargs.pop("training", None)
+        return function(*args, **kwargs)
 
-
-def tensorflow_plain() -> ModuleType | None:
-    """Returns the module of plain TensorFlow operations, or `None` on other backends."""
-    if keras.backend.backend() != "tensorflow":
-        return None
-    from keras_bert.ops import tensorflow_plain
-
-    return tensorflow_plain
+    return cast("_Operation", operation)
 
 
 def tensorflow_int8() -> ModuleType | None:
@@ -44,12 +67,18 @@ def tensorflow_int8() -> ModuleType | None:
     There are none in builds for other processors, nor with an accelerator or XLA, and none are
     used on a CPU on which they are not exact.
     """
-    plain = tensorflow_plain()
-    if plain is None or not tensorflow_without_accelerator() or plain.is_compiled_as_a_whole():
+    if not is_tensorflow_on_cpu():
         return None
-    from keras_bert.ops import tensorflow_int8
+    from keras_bert.ops import tensorflow_int8, tensorflow_plain
 
-    return tensorflow_int8 if tensorflow_int8.has_exact_kernel() else None
+    if tensorflow_plain.is_compiled_as_a_whole() or not tensorflow_int8.has_exact_kernel():
+        return None
+    return tensorflow_int8
+
+
+def is_tensorflow_on_cpu() -> bool:
+    """Returns whether the backend is TensorFlow without an accelerator."""
+    return keras.backend.backend() == "tensorflow" and tensorflow_without_accelerator()
 
 
 def is_tensorflow_graph() -> bool:

@@ -9,7 +9,8 @@ from keras_bert.ops import dispatch, hashed_dropout
 from keras_bert.ops.annotations import Tensor
 
 
-def dropout(x: Tensor, rate: float, *, seed: Tensor, training: bool) -> Tensor:
+@dispatch.fused
+def dropout(x: Tensor, rate: float, *, seed: Tensor, training: bool = False) -> Tensor:
     """Applies dropout during training: sets elements to 0 and scales the rest by `1 / (1 - rate)`.
 
     `seed` is a `keras.random.SeedGenerator`.
@@ -18,12 +19,7 @@ def dropout(x: Tensor, rate: float, *, seed: Tensor, training: bool) -> Tensor:
         [Dropout](https://jmlr.org/papers/v15/srivastava14a.html), section 10, scaled in training
         instead of at test time.
     """
-    if not training or not rate:
-        return x
-    kernels = dispatch.tensorflow_cpu_kernels(training)
-    if kernels is not None:
-        return kernels.dropout(x, rate, seed=seed)
-    return portable_dropout(x, rate, seed=seed)
+    return portable_dropout(x, rate, seed=seed) if training else x
 
 
 def portable_dropout(x: Tensor, rate: float, *, seed: Tensor) -> Tensor:

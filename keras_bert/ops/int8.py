@@ -28,7 +28,7 @@ def int8_product(x: Tensor, weights: Int8Kernel, bias: Tensor | None = None) -> 
         return kernels.product(x, weights, bias)
     integers = ops.round(ops.cast(x, "float32") * weights.input_scale)
     integers, kernel = ops.clip(integers, -LARGEST, LARGEST), weights.kernel
-    if keras.backend.backend() == "tensorflow" and dispatch.tensorflow_without_accelerator():
+    if dispatch.is_tensorflow_on_cpu():
         kernel = ops.cast(kernel, "float32")  # Eigen multiplies floats twice as fast as integers.
     else:
         integers = ops.cast(integers, "int8")

@@ -25,14 +25,12 @@ def cos_sin_of(positions: Tensor, dim: int, base: float, scale: float = 1.0) -> 
     return ops.stack([ops.cos(angles), ops.sin(angles)], axis=2)
 
 
-def rotate(x: Tensor, cos_sin: Tensor, training: bool = False) -> Tensor:
+@dispatch.fused
+def rotate(x: Tensor, cos_sin: Tensor, *, training: bool = False) -> Tensor:
     """Rotates each pair of elements `(i, i + dim / 2)` by its angle, in float32 or wider.
 
     `x` is `(batch, length, heads, dim)`; `cos_sin_of` has one row or as many. It has no gradient.
     """
-    kernels = dispatch.tensorflow_cpu_kernels(training)
-    if kernels is not None:
-        return kernels.rotate(x, cos_sin)
     dtype = keras.backend.standardize_dtype(x.dtype)
     upcast = ops.cast(x, dtype if dtype == "float64" else "float32")
     cos_sin = ops.cast(cos_sin, upcast.dtype)

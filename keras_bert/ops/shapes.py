@@ -3,21 +3,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from keras import ops
 
 from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
 
 
+@dispatch.fused
 def length_of(inputs: Tensor) -> Tensor:
     """Returns the length of inputs `(batch, length, ...)`, a tensor if it is not static."""
-    if inputs.shape[1] is not None:
-        return inputs.shape[1]
-    plain = dispatch.tensorflow_plain()
-    return ops.shape(inputs)[1] if plain is None else plain.length_of(inputs)
+    return ops.shape(inputs)[1]
 
 
+@dispatch.fused
 def reshape_like(x: Tensor, other: Tensor) -> Tensor:
     """Returns `x` in the shape of `other`."""
-    plain = dispatch.tensorflow_plain()
-    return ops.reshape(x, ops.shape(other)) if plain is None else plain.reshape_like(x, other)
+    return ops.reshape(x, ops.shape(other))
+
+
+@dispatch.fused
+def split(x: Tensor, sizes: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Splits the first axis into chunks of sizes that a graph need not know."""
+    # By PyTorch: Keras' function makes a tensor of the sizes, on the device, and reads it.
+    chunks: Sequence[Tensor] = x.split(sizes)
+    return chunks

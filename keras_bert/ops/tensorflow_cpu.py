@@ -47,7 +47,7 @@ def open_spec(tensor: Tensor) -> Any:
 
 
 def bias_activation(x: Tensor, bias: Tensor, activation: str) -> Tensor:
-    """`keras_bert.ops.bias_activation` in training, with one of `ACTIVATIONS`."""
+    """`keras_bert.ops.bias_activation` in training."""
     y = _bias_activation(activation)(_as_rows(x), tf.convert_to_tensor(bias))
     return tf.reshape(y, tf.shape(x))
 
@@ -82,7 +82,7 @@ def _bias_add(x: Tensor, bias: Tensor) -> tuple[Any, Callable[[Any], Any]]:
 
 
 def gated_activation(x: Tensor, activation: str) -> Tensor:
-    """`keras_bert.ops.gated_activation` in training, with one of `ACTIVATIONS`."""
+    """`keras_bert.ops.gated_activation` in training."""
     y = _gated_activation(activation)(_as_rows(x))
     return tf.reshape(y, tf.concat([tf.shape(x)[:-1], [x.shape[-1] // 2]], 0))
 
@@ -124,10 +124,10 @@ def bias_dropout_residual_norm(
     gamma: Tensor,
     beta: Tensor | None,
     *,
-    kind: str,
+    kind: str = "layer_norm",
     epsilon: float,
-    dropout: float,
-    seed: Tensor,
+    dropout: float = 0.0,
+    seed: Tensor | None = None,
 ) -> Tensor:
     """`keras_bert.ops.bias_dropout_residual_norm` in training."""
     key = make_key(dropout, seed) if dropout else None
@@ -178,6 +178,8 @@ def _normalization(options: _Normalization, names: tuple[str, ...]) -> Callable[
 
 def dropout(x: Tensor, rate: float, *, seed: Tensor) -> Tensor:
     """`keras_bert.ops.dropout` in training."""
+    if not rate:
+        return x
     y = _dropout(rate)(_as_rows(x), make_key(rate, seed))
     return tf.reshape(y, tf.shape(x))
 
@@ -197,16 +199,16 @@ def _dropout(rate: float) -> Callable[..., Any]:
 
 @inlined
 @tf.custom_gradient
-def gather_once(
-    x: Tensor, indices: Tensor, scatter_indices: Tensor
+def take_once(
+    x: Tensor, indices: Tensor, inverse_indices: Tensor
 ) -> tuple[Any, Callable[[Any], Any]]:
-    """Gathers rows of `(rows, width)`; only the results at `scatter_indices` have gradients.
+    """`keras_bert.ops.tokens.take_once` in training.
 
     The gradient is a gather too, while the gradient of `tf.gather` adds rows up one by one.
     """
 
     def gradient(upstream: Tensor) -> tuple[Any, None, None]:
-        return tf.gather(upstream, scatter_indices), None, None
+        return tf.gather(upstream, inverse_indices), None, None
 
     return tf.gather(x, indices), gradient
 
@@ -215,7 +217,7 @@ def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
     """`keras_bert.ops.tokens_at` in training; TensorFlow's own gradient has 120 operations."""
     batch, length, _ = tf.unstack(tf.shape(x))
     starts = tf.range(0, batch * length, length)
-    return take(_as_rows(x), positions + tf.expand_dims(starts, 1))
+    return take(_as_rows(x), tf.cast(positions, tf.int32) + tf.expand_dims(starts, 1))
 
 
 def take(table: Tensor, indices: Tensor) -> Tensor:
@@ -291,7 +293,9 @@ def _silu_derivative(u: Tensor) -> Tensor:
 ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "gelu_erf": (_gelu_erf, _gelu_erf_derivative),
     "gelu_tanh": (_gelu_tanh, _gelu_tanh_derivative),
+    "relu": (tf.nn.relu, lambda u: tf.cast(u > 0, u.dtype)),
     "silu": (_silu, _silu_derivative),
+    "tanh": (tf.tanh, lambda u: 1 - tf.square(tf.tanh(u))),
 }
 
 

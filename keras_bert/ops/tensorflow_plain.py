@@ -16,17 +16,17 @@ from keras_bert.ops.tensorflow_private import GraphOrParentsInXlaContext
 
 def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
     """`keras_bert.ops.tokens_at`, which gathers vectors; `take_along_axis` gathers elements."""
-    return tf.gather(x, positions, batch_dims=1)
+    return tf.gather(x, tf.cast(positions, tf.int32), batch_dims=1)
 
 
-def take(x: Tensor, indices: Tensor) -> Tensor:
-    """Returns the rows of `x` at indices from 0 on; Keras' `take` has five times the operations."""
-    return tf.gather(tf.convert_to_tensor(x), indices)
+def take(table: Tensor, indices: Tensor) -> Tensor:
+    """Returns the rows at indices from 0 on; Keras' `take` has five times the operations."""
+    return tf.gather(tf.convert_to_tensor(table), indices)
 
 
-def length_of(x: Tensor) -> Tensor:
+def length_of(inputs: Tensor) -> Tensor:
     """Returns the second dimension; Keras' `shape` takes apart the whole shape."""
-    return tf.shape(x)[1]
+    return tf.shape(inputs)[1] if inputs.shape[1] is None else inputs.shape[1]
 
 
 def reshape_like(x: Tensor, other: Tensor) -> Tensor:

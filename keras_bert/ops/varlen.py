@@ -16,6 +16,7 @@ import contextlib
 import contextvars
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -25,7 +26,8 @@ from keras import ops
 from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.context_variables import assigned
-from keras_bert.ops.tokens import take
+from keras_bert.ops.shapes import split
+from keras_bert.ops.tokens import take, take_once
 
 # Rows of a batch are divided by length into this many groups, and attention is computed in each.
 # Measured on CPUs: more groups save less than the additional calls cost.
@@ -79,7 +81,7 @@ def varlen_of(padding_mask: Tensor, training: bool = False) -> Varlen:
     The mask is bool or int `(batch, length)`, 0 at padding. `training` says whether gradients will
     be computed.
     """
-    step = 1 if training or dispatch.tensorflow_plain() is None else SIZE_STEP
+    step = 1 if training or keras.backend.backend() != "tensorflow" else SIZE_STEP
     if dispatch.is_tensorflow_graph():
         return _shared_graph(step)(padding_mask)
     return _varlen(padding_mask, step)
@@ -178,24 +180,25 @@ def index_of_tokens(positions: Tensor, varlen: Varlen) -> Tensor:
 
 def grouped(x: Tensor, varlen: Varlen, training: bool = False) -> list[Tensor]:
     """Gathers tokens `(1, tokens, ...)` into a tensor `(rows, length, ...)` for each group."""
-    flat = _gather(x, varlen.group_gather, varlen.group_scatter, training)
+    dims = x.shape[2:]
+    flat = ops.reshape(x, (-1, math.prod(dims)))
+    flat = take_once(flat, varlen.group_gather, varlen.group_scatter, training=training)
     shapes = [tuple(ops.shape(mask)) for mask in varlen.key_masks if mask is not None]
-    return _in_groups(flat, shapes, x.shape[2:])
+    return _in_groups(flat, shapes, dims)
 
 
-def ungrouped(groups: list[Tensor], varlen: Varlen, training: bool = False) -> Tensor:
+def ungrouped(groups: list[Tensor], varlen: Varlen) -> Tensor:
     """Gathers the results of groups, `(rows, length, ...)` each, back to `(1, tokens, ...)`."""
     dims = groups[0].shape[2:]
-    flat = ops.concatenate([ops.reshape(group, (-1, *dims)) for group in groups])
-    tokens = _gather(flat[None], varlen.group_scatter, None, training)
-    return ops.reshape(tokens, (1, -1, *dims))
+    flat = ops.concatenate([ops.reshape(group, (-1, math.prod(dims))) for group in groups])
+    return ops.reshape(take(flat, varlen.group_scatter), (1, -1, *dims))
 
 
 def may_compute_unpadded(enabled: bool | None) -> bool:
     """Returns whether `computes_unpadded` may be true for a batch on this backend and device."""
     if enabled is None:
-        is_torch = keras.backend.backend() == "torch"
-        return _follows_context() or (is_torch and dispatch.cuda_capability() is not None)
+        has_gpu = keras.backend.backend() == "torch" and dispatch.cuda_capability() is not None
+        return has_gpu or dispatch.is_tensorflow_on_cpu()
     return enabled and keras.backend.backend() in ("tensorflow", "torch")
 
 
@@ -215,10 +218,11 @@ def computes_unpadded(enabled: bool | None, training: bool = False) -> bool:
         return False
     if enabled is not None:
         return enabled
-    if not _follows_context():
+    if not dispatch.is_tensorflow_on_cpu():
         return False
-    plain: Any = dispatch.tensorflow_plain()
-    return not training and _form.get() == "unpadded" and not plain.is_compiled_as_a_whole()
+    from keras_bert.ops.tensorflow_plain import is_compiled_as_a_whole
+
+    return not training and _form.get() == "unpadded" and not is_compiled_as_a_whole()
 
 
 def padded_form() -> contextlib.AbstractContextManager[None]:
@@ -235,34 +239,15 @@ def unpadded_form() -> contextlib.AbstractContextManager[None]:
     It is not the default, since exported graphs may be converted for runtimes that lack its
     operations. It has no effect within `padded_form()`.
     """
-    if not _follows_context():
+    if not dispatch.is_tensorflow_on_cpu():
         return contextlib.nullcontext()  # `torch.compile` cannot trace context variables.
     return assigned(_form, _form.get() or "unpadded")
 
 
-def _follows_context() -> bool:
-    """Returns whether `unpadded_form()` decides: on TensorFlow without an accelerator."""
-    return dispatch.tensorflow_cpu_kernels(training=True) is not None
-
-
-def _gather(x: Tensor, indices: Tensor, inverse: Tensor | None, training: bool) -> Tensor:
-    """Gathers along the second axis of `(1, number, ...)`; returns `(indices, width)`."""
-    width = 1
-    for dim in x.shape[2:]:
-        width *= dim
-    x = ops.reshape(x, (-1, width))
-    kernels = dispatch.tensorflow_cpu_kernels(training)
-    if kernels is not None and inverse is not None:
-        return kernels.gather_once(x, indices, inverse)
-    return take(x, indices)
-
-
 def _in_groups(flat: Tensor, shapes: list[Any], dims: Sequence[int] = ()) -> list[Tensor]:
     """Splits the places of all groups into `(rows, length, *dims)` for each group."""
-    plain = dispatch.tensorflow_plain()
-    sizes = [size * length for size, length in shapes]
     # The gradient of a split is a concatenation; gradients of slices would be added up.
-    chunks: Sequence[Tensor] = flat.split(sizes) if plain is None else plain.split(flat, sizes)
+    chunks = split(flat, [size * length for size, length in shapes])
     return [
         ops.reshape(chunk, (*shape, *dims)) for chunk, shape in zip(chunks, shapes, strict=True)
     ]

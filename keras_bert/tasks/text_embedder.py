@@ -319,7 +319,7 @@ def _distinct(batch: Batch) -> tuple[Any, ...]:
     _, first, rows = np.unique(
         np.column_stack([is_copy, ids]), axis=0, return_index=True, return_inverse=True
     )
-    if dispatch.tensorflow_cpu_kernels(training=True) is not None:
+    if dispatch.is_tensorflow_on_cpu():
         # They are compiled for each number of tokens: further rows make these fewer.
         first = np.resize(first, -(-len(first) // 8) * 8)
     features = {name: x[first] for name, x in features.items()}

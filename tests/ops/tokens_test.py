@@ -33,7 +33,7 @@ def test_values_and_gradients_are_those_of_numpy(function, x, index, training, d
     tensor, of_result = as_tensors((x, upstream), dtype)
     positions = keras.ops.convert_to_tensor(POSITIONS)
     received, (gradient,) = value_and_gradients(
-        lambda x: function(x, positions, training), (tensor,), of_result
+        lambda x: function(x, positions, training=training), (tensor,), of_result
     )
     options = {"rtol": tolerance, "atol": tolerance}
     np.testing.assert_allclose(received, x[index], **options)

@@ -203,7 +203,7 @@ def _by_group(
         _compute(group, BatchLayout(), [mask], options)
         for group, mask in zip(groups, masks, strict=True)
     ]
-    return ungrouped(contexts, varlen, training)
+    return ungrouped(contexts, varlen)
 
 
 def _in_blocks(query_key_value: QueryKeyValue, mask: Tensor | None, options: _Options) -> Tensor:
