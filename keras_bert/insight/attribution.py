@@ -17,6 +17,7 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.insight.drawing import GREEN, ORANGE, axes_or_new, shaded
 from keras_bert.insight.states import require_row_logits
+from keras_bert.layers import interventions
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.ops.gradients import gradient_function, value_function
@@ -321,7 +322,7 @@ def _number_of_vectors(
     task: Task, vectors: Tensor, features: Any, indices: dict[str, tuple[int, ...]]
 ) -> Tensor:
     """The numbers `(rows,)` for embeddings `(rows, length, width)` in place of the ids' own."""
-    with task.backbone.token_embedding.returning(vectors):
+    with interventions.replace_embeddings(task.backbone.token_embedding, vectors):
         return _number(task(features, training=False), indices)
 
 

@@ -18,6 +18,7 @@ from keras_bert import checks
 from keras_bert.config import BertConfig
 from keras_bert.insight.drawing import Tabular, draw_heads, shaded, table_of_cells
 from keras_bert.insight.states import require_row_logits
+from keras_bert.layers import interventions
 from keras_bert.models.backbone import Backbone
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.gradients import gradient_function
@@ -220,7 +221,8 @@ def _weighing(backbone: Backbone, weights: Sequence[Tensor]) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for owner in sorted(set(owners)):
             of_layer = [weight for weight, own in zip(weights, owners, strict=True) if own == owner]
-            stack.enter_context(backbone.blocks[owner].attention.weighing_heads(of_layer))
+            attention = backbone.blocks[owner].attention
+            stack.enter_context(interventions.weigh_heads(attention, of_layer))
         yield
 
 

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
 from keras_bert import checks
+from keras_bert.layers import interventions
 from keras_bert.layers.base import Layer
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.initial_weights import TruncatedNormal
@@ -24,18 +22,13 @@ from keras_bert.ops import (
     bias_add,
     dropout,
     rotate,
-    take,
     tokens_at,
 )
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.attention import Bias, QueryKeyValue
 from keras_bert.ops.masks import AttentionPattern
-from keras_bert.ops.object_variables import ObjectVariable
 from keras_bert.ops.relative import disentangled_bias
 from keras_bert.ops.shapes import length_of
-
-# An iterator of the weights of the heads
-_head_weights = ObjectVariable("_head_weights")
 
 
 class _BiasedProduct(Dense):
@@ -213,17 +206,6 @@ class Attention(Layer):
             name=name,
         )
 
-    def weighing_heads(self, weights: Sequence[Tensor]) -> contextlib.AbstractContextManager[None]:
-        """Multiplies the output of each head by a weight, to measure or to remove heads.
-
-        It affects calls of this thread, but not functions that were traced before.
-
-        Args:
-            weights: Float `(batch, heads)` or `(1, heads)`, for each use of this layer in a pass
-                through the encoder (several if layers share weights).
-        """
-        return _head_weights.assigned(self, itertools.cycle(weights))
-
     def call(
         self,
         inputs: Tensor,
@@ -255,7 +237,7 @@ class Attention(Layer):
                 training=training,
                 max_length=self.max_length,
             )
-        context = self._weigh(context, layout)
+        context = interventions.apply_head_weights(self, context, layout)
         length = length_of(inputs)
         if layout.output_positions is not None:
             context = ops.reshape(context, (-1, length, self.query_width))
@@ -336,16 +318,6 @@ class Attention(Layer):
 
     def _mask_of_pairs(self, inputs: Tensor, layout: BatchLayout) -> Tensor | None:
         return layout.mask(inputs, AttentionPattern(self.causal, self.window, in_blocks=False))[0]
-
-    def _weigh(self, context: Tensor, layout: BatchLayout) -> Tensor:
-        """Multiplies heads `(batch, length, heads, head_dim)` by weights, if there are any."""
-        weights_of_calls = _head_weights.get(self)
-        if weights_of_calls is None:
-            return context
-        weights = ops.cast(next(weights_of_calls), context.dtype)
-        if not layout.is_varlen or weights.shape[0] == 1:
-            return context * weights[:, None, :, None]
-        return context * take(weights, layout.varlen.row_ids)[None, :, :, None]
 
     def compute_output_spec(
         self,

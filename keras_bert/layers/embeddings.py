@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -12,18 +11,17 @@ from keras import ops
 
 from keras_bert import checks
 from keras_bert.config import BertConfig
+from keras_bert.layers import interventions
 from keras_bert.layers.base import Layer
 from keras_bert.layers.initial_weights import TruncatedNormal
 from keras_bert.layers.norm import add_norm_weights
 from keras_bert.layers.shapes import check_length, check_same_shape
 from keras_bert.ops import SeedGenerator, dropout, norm, take, take_of_few, token_logits
 from keras_bert.ops.annotations import Shape, Tensor
-from keras_bert.ops.object_variables import ObjectVariable
 from keras_bert.ops.shapes import length_of
 
 # In a file, the sum of a table and the one that it is based on
 _SUM = "sum"
-_given_vectors = ObjectVariable("_given_vectors")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -89,14 +87,6 @@ class TokenEmbedding(Layer):
         self._base_table = None if base is None else lambda: base.embeddings
         self._table.assign(table if base is None else table - base.embeddings)
 
-    def returning(self, vectors: Tensor) -> contextlib.AbstractContextManager[None]:
-        """Replaces the looked-up vectors in this thread, for gradients of embeddings.
-
-        Args:
-            vectors: Float tensor `(batch, length, hidden)`, one for each id of the calls.
-        """
-        return _given_vectors.assigned(self, vectors)
-
     def build(self, input_shape: Shape | None = None) -> None:
         # Without autocast: casting 30,000 rows to look up 1,000 costs more than the lookup.
         self._table = self.add_weight(
@@ -110,9 +100,9 @@ class TokenEmbedding(Layer):
         if reverse:
             table = ops.cast(self.embeddings, self.compute_dtype)
             return token_logits(ops.cast(inputs, self.compute_dtype), table)
-        given = _given_vectors.get(self)
-        if given is not None:
-            return given
+        replaced = interventions.replaced_embeddings(self)
+        if replaced is not None:
+            return replaced
         vectors = take(self._table, inputs, training=training)
         if self._base_table is not None:
             vectors += ops.stop_gradient(take(self._base_table(), inputs, training=training))

@@ -25,6 +25,7 @@ from keras_bert import (
     insight,
 )
 from keras_bert.families import SIZES
+from keras_bert.layers import interventions
 from tests.text.small_tokenizers import of_tokens
 
 pytestmark = pytest.mark.on_tensorflow
@@ -85,7 +86,7 @@ def without(task, features, heads):
                 if config.attention_owners[layer] == owner
             ]
             attention = task.backbone.blocks[owner].attention
-            stack.enter_context(attention.weighing_heads(of_layer))
+            stack.enter_context(interventions.weigh_heads(attention, of_layer))
         return outputs_of(task, features)
 
 
@@ -199,7 +200,7 @@ def differences(task, batches, layer, head, step=1e-2):
             with contextlib.ExitStack() as stack:
                 for index, block in enumerate(task.backbone.blocks):
                     factors = keras.ops.convert_to_tensor(values[index])
-                    stack.enter_context(block.attention.weighing_heads([factors]))
+                    stack.enter_context(interventions.weigh_heads(block.attention, [factors]))
                 outputs = task(features, training=False)
             loss = task.batch_loss(labels, outputs, weights)
             losses.append(float(keras.ops.convert_to_numpy(loss)))

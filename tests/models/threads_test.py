@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from keras_bert import Backbone, TextClassifier, TokenClassifier
+from keras_bert.layers import interventions
 from keras_bert.models.calibration import _eager_view
 from tests.small_tasks import CONFIG, TASKS, make_task
 
@@ -243,8 +244,8 @@ def test_values_for_a_while_stay_in_a_thread(classifier):
 
     expected = outputs()
     with (
-        backbone.token_embedding.returning(keras.ops.zeros((ROWS, 6, 16))),
-        attention.weighing_heads([heads]),
+        interventions.replace_embeddings(backbone.token_embedding, keras.ops.zeros((ROWS, 6, 16))),
+        interventions.weigh_heads(attention, [heads]),
         dense.observed(seen.append),
         seeds.returning(drawn),
     ):

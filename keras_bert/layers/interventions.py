@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes that interpretability makes inside of layers, temporarily and in one thread.
+
+`keras_bert.insight` weighs attention heads to measure or to remove them, and replaces token
+embeddings to differentiate with respect to them. Each intervention is a context manager and a
+function that the layer calls. It has no effect in functions that were traced earlier, or that
+`torch.compile` traces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Sequence
+
+import keras
+from keras import ops
+
+from keras_bert.ops import BatchLayout, take
+from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.object_variables import ObjectVariable
+
+# An iterator of the heads' weights in each use of an attention layer
+_head_weights = ObjectVariable("_head_weights")
+_embeddings = ObjectVariable("_embeddings")
+
+
+def weigh_heads(
+    attention: keras.layers.Layer, weights: Sequence[Tensor]
+) -> contextlib.AbstractContextManager[None]:
+    """Multiplies the output of each attention head by a weight.
+
+    Args:
+        attention: An `Attention`.
+        weights: Float `(batch, heads)` or `(1, heads)`, for each use of the layer in a pass through
+            the encoder (several if layers share weights).
+    """
+    return _head_weights.assigned(attention, itertools.cycle(weights))
+
+
+def apply_head_weights(
+    attention: keras.layers.Layer, context: Tensor, layout: BatchLayout
+) -> Tensor:
+    """Multiplies heads `(batch, length, heads, head_dim)` by the weights of `weigh_heads`."""
+    weights_of_calls = _head_weights.get(attention)
+    if weights_of_calls is None:
+        return context
+    weights = ops.cast(next(weights_of_calls), context.dtype)
+    if not layout.is_varlen or weights.shape[0] == 1:
+        return context * weights[:, None, :, None]
+    return context * take(weights, layout.varlen.row_ids)[None, :, :, None]
+
+
+def replace_embeddings(
+    token_embedding: keras.layers.Layer, vectors: Tensor
+) -> contextlib.AbstractContextManager[None]:
+    """Replaces the embeddings that a layer looks up.
+
+    Args:
+        token_embedding: A `TokenEmbedding`.
+        vectors: Float `(batch, length, hidden)`, one for each id of the calls.
+    """
+    return _embeddings.assigned(token_embedding, vectors)
+
+
+def replaced_embeddings(token_embedding: keras.layers.Layer) -> Tensor | None:
+    """Returns the vectors of `replace_embeddings`, or `None`."""
+    return _embeddings.get(token_embedding)
