@@ -62,31 +62,28 @@ def variables_put_back(model: Any) -> Iterator[None]:
 
 
 def training_step(model: Any) -> Step:
-    """Returns `model.train_step`, compiled; it puts its result in `model._jax_state` at once.
+    """Returns the compiled `model.train_step`, which stores its result in the model immediately.
 
-    It donates the variables, since there may be no memory for a second copy of them.
+    The step donates the variables, since there may be no memory for a second copy of them.
     """
-    compiled: list[Step] = []
+    compiled: Step | None = None
 
-    def recorded(state: State, data: Any) -> tuple[Any, State]:
-        if not compiled:
-            compiled.append(_compiled_training_step(model, state))
-        (step,) = compiled
+    def compute_and_store(state: State, data: Any) -> tuple[Any, State]:
+        nonlocal compiled
+        compiled = compiled or _compiled_training_step(model, state)
         results: list[tuple[Any, State]] = []
         try:
-            # Python checks for interruptions after a call. Here the call is made within `extend`,
-            # so that its result is in the list by then.
-            results.extend(map(step, (state,), (data,)))
+            # Python checks for interruptions after a call. Here `extend` makes the call, so that
+            # the result is in the list by then.
+            results.extend(map(compiled, (state,), (data,)))
         finally:
-            if results:
+            for _, new_state in results:
                 # Not by Keras' `__setattr__`, which would look at each array
-                object.__setattr__(
-                    model, "_jax_state", dict(zip(TRAINING, results[0][1], strict=True))
-                )
+                object.__setattr__(model, "_jax_state", dict(zip(TRAINING, new_state, strict=True)))
                 _note_newer_state(model)
         return results[0]
 
-    return recorded
+    return compute_and_store
 
 
 def _note_newer_state(model: Any) -> None:
@@ -111,43 +108,44 @@ def _compiled_training_step(model: Any, state: State) -> Step:
 
 
 def step_without_donation(model: Any, step: Step) -> Step:
-    """Compiles `model.test_step` or `model.predict_step`, so that variables keep their arrays."""
+    """Compiles `model.test_step` or `model.predict_step`, so that variables keep their arrays.
+
+    Without donation, each output is a copy. So the compiled function returns only the arrays that
+    the step changes, such as those of metrics, and `None` for the others.
+    """
     if not _is_compiled(model):
         return step
-    shardings: list[State | None] = []
+    shardings: State | None = None
 
-    def step_changes(state: State, data: Any) -> tuple[Any, Any]:
-        # Without donation, each output is a copy: only variables that the step changes are
-        # returned, such as the metrics' variables.
-        outputs, new = step(state, data)
-        return outputs, keras.tree.map_structure(
-            lambda old, new, sharding=None: (
-                None
-                if new is old
-                else new
-                if sharding is None
-                else jax.lax.with_sharding_constraint(new, sharding)
-            ),
-            *(
-                tuple(map(list, values))
-                for values in (state, new, *shardings)
-                if values is not None
-            ),
-        )
+    def changed_arrays(state: State, data: Any) -> tuple[Any, State]:
+        outputs, new_state = step(state, data)
+        changes = _map_arrays(lambda old, new: None if new is old else new, state, new_state)
+        if shardings is not None:
+            changes = _map_arrays(_with_sharding, changes, shardings)
+        return outputs, changes
 
-    compiled = jax.jit(step_changes)
+    compiled = jax.jit(changed_arrays)
 
-    def call(state: State, data: Any) -> tuple[Any, State]:
-        if not shardings:
-            shardings.append(_shardings(state))
+    def compute(state: State, data: Any) -> tuple[Any, State]:
+        nonlocal shardings
+        shardings = shardings or _shardings(state)
         outputs, changes = compiled(state, data)
         _note_newer_state(model)
-        return outputs, tuple(
-            [old if new is None else new for old, new in zip(*pairs, strict=True)]
-            for pairs in zip(state, changes, strict=True)
-        )
+        return outputs, _map_arrays(lambda old, new: old if new is None else new, state, changes)
 
-    return call
+    return compute
+
+
+def _map_arrays(function: Callable[..., Any], *states: State) -> State:
+    """Applies a function to the arrays at the same place of each state."""
+    return tuple(
+        [function(*arrays) for arrays in zip(*groups, strict=True)]
+        for groups in zip(*states, strict=True)
+    )
+
+
+def _with_sharding(array: Any, sharding: Any) -> Any:
+    return None if array is None else jax.lax.with_sharding_constraint(array, sharding)
 
 
 def shard_over_devices(rows: Any) -> Any:
@@ -230,4 +228,4 @@ def _shardings(state: State) -> State | None:
     """
     if keras.distribution.distribution() is None:
         return None
-    return tuple([array.sharding for array in group] for group in state)
+    return _map_arrays(lambda array: array.sharding, state)

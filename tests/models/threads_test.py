@@ -148,7 +148,7 @@ def test_an_interrupted_step_of_training_keeps_its_result(classifier):
 
     def at_return(frame, event, argument):
         # The compiled function is not Python's: its end is an event of the frame that calls it.
-        if event == "c_return" and frame.f_code.co_name == "recorded":
+        if event == "c_return" and frame.f_code.co_name == "compute_and_store":
             sys.setprofile(None)
             raise KeyboardInterrupt
 
