@@ -24,7 +24,7 @@ from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.source_imports import ROOT  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
-from training.engine import finetuning, run_report  # noqa: E402
+from training.engine import dev_evaluation, finetuning, run_report  # noqa: E402
 from training.engine.grid import Cell  # noqa: E402
 from training.engine.output_folder import NotFiniteError, is_own  # noqa: E402
 from training.engine.program import plain_errors  # noqa: E402
@@ -208,7 +208,7 @@ def test_a_model_that_cannot_be_written_leaves_the_older_one(preset, tmp_path):
 
     model = Full.from_preset(preset, num_classes=2)
     with pytest.raises(OSError, match=r"model\.keras could not be written: no space left"):
-        finetuning.save_model(model, path)
+        dev_evaluation.save_model(model, path)
     assert os.listdir(tmp_path / "written") == ["model.keras"]
     assert path.read_text() == "older"
 

@@ -10,10 +10,9 @@ import dataclasses
 import functools
 import importlib.util
 import json
-import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,59 +22,25 @@ from absl import logging
 
 from keras_bert import atomic
 from keras_bert.export.own_files import check_replaceable
-from keras_bert.intervals import mean_and_interval
 from keras_bert.ops.lazy_tensorflow import set_random_seed
 from keras_bert.optimizers import AdamW
 
-from ..costs import model_flops, run_cost
-from ..costs.energy import Energy, Meter
+from ..costs import model_flops
+from ..costs.energy import Meter
 from ..plots.curves import curves_figure
 from ..plots.style import save
 from ..readers import data_inspection
 from ..scores import baselines
 from . import devices, hosts, output_folder, precision, run_presets
-from .finetuning_config import ENCODER_SIZES, FineTuningConfig, LabeledFilesConfig
-from .job import DevScores, Job, Training
+from .dev_evaluation import DevEvaluation
+from .finetuning_config import FineTuningConfig, LabeledFilesConfig
+from .job import Job, Training
 from .options import HOST_OPTIONS
 from .output_folder import NotFiniteError
 from .progress import Progress, TimeLeft, in_percent
 from .run_report import timed
+from .run_results import Run, encoder_sizes, summary, total_cost
 from .seed_runs import FitEpoch, SeedRun, run_fingerprint
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """The results of one seed.
-
-    Args:
-        seed: The seed.
-        final: For each development set, the scores after the last epoch.
-        best: For each development set, the scores of the best epoch, selected on the first set.
-        best_epoch: The best epoch, counted from 1.
-        history: Keras' loss and metrics by epoch.
-        evaluations: The scores on the first development set, one record per epoch.
-        examples_per_second: Training speed, evaluation excluded.
-        model_path: Path of the best epoch's model.
-        seconds: Duration of each part: building, training, scoring.
-        flops: FLOPs of the matrix products of training; `None` if unknown.
-        energy: The energy of training and scoring; `None` if it was not metered.
-        dtype: Keras' dtype policy of the model.
-        encoder: The encoder's sizes and its number of parameters.
-    """
-
-    seed: int
-    final: dict[str, dict[str, float]]
-    best: dict[str, dict[str, float]]
-    best_epoch: int
-    history: dict[str, list[float]]
-    evaluations: list[dict[str, float]]
-    examples_per_second: float
-    model_path: str
-    seconds: dict[str, float]
-    dtype: str
-    encoder: dict[str, int]
-    flops: int | None = None
-    energy: Energy | None = None
 
 
 def make_optimizer(config: FineTuningConfig, num_steps: int) -> AdamW:
@@ -300,21 +265,6 @@ def check_hosts(config: FineTuningConfig) -> None:
         precision.resolve(config.compute.precision, config.output_dir)
 
 
-def total_cost(
-    runs: Sequence[Run], seconds: Mapping[str, float], config: LabeledFilesConfig
-) -> dict[str, Any]:
-    """Returns the cost of all seeds, see `run_cost.cost_record`."""
-    flops = [run.flops for run in runs if run.flops is not None]
-    energies = [Energy(*run.energy) for run in runs if run.energy is not None]
-    return run_cost.cost_record(
-        sum(seconds.values()),
-        sum(flops) if len(flops) == len(runs) else None,
-        functools.reduce(Energy.plus, energies) if len(energies) == len(runs) else None,
-        config.costs.country,
-        config.costs.price_per_hour,
-    )
-
-
 def train(
     job: Job, seed_run: SeedRun, meter: Meter | None = None, time_left: TimeLeft | None = None
 ) -> Run:
@@ -355,20 +305,8 @@ def train(
         flops=None if training.epoch_flops is None else num_epochs * training.epoch_flops(),
         energy=evaluation.metered(),
         dtype=model.dtype_policy.name,
-        encoder=_encoder_sizes(model),
+        encoder=encoder_sizes(model),
     )
-
-
-def _encoder_sizes(model: keras.Model) -> dict[str, int] | None:
-    """Returns the sizes of a task's encoder, see `ENCODER_SIZES`, and its parameters.
-
-    `None` for a model of features, which has no encoder.
-    """
-    backbone = getattr(model, "backbone", None)
-    if backbone is None:
-        return None
-    sizes = {name: int(getattr(backbone.config, name)) for name in ENCODER_SIZES}
-    return {**sizes, "parameters": int(backbone.count_params())}
 
 
 def fit(
@@ -401,120 +339,6 @@ def _model_bytes(model: keras.Model) -> int:
     """Estimates the size of a saved model in bytes, including the optimizer's state."""
     trainable = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
     return 4 * (model.count_params() + 2 * trainable)
-
-
-_EVALUATION_STATE = (
-    "by_epoch",
-    "best_epoch",
-    "best_score",
-    "training_seconds",
-    "waiting_seconds",
-    "scoring_seconds",
-    "energy",
-)
-
-
-class DevEvaluation(keras.callbacks.Callback):
-    """Scores the development sets after each epoch, saves the best model, and stops early."""
-
-    def __init__(self, job: Job, seed_run: SeedRun, meter: Meter | None = None) -> None:
-        super().__init__()
-        self.job = job
-        self.seed_run = seed_run
-        self.meter = meter
-        self.energy: Energy | None = None if meter is None else Energy()
-        self.by_epoch: list[DevScores] = []
-        self.best_epoch = 0
-        self.best_score = -math.inf
-        self.training_seconds = 0.0
-        self.waiting_seconds = 0.0
-        self.scoring_seconds = 0.0
-        self._epoch_start: float | None = None
-
-    def metered(self) -> Energy | None:
-        """Returns the energy until now, including that of interrupted runs before this one."""
-        if self.meter is not None and self.energy is not None:
-            self.energy = self.energy.plus(self.meter())
-        return self.energy
-
-    def state(self) -> dict[str, Any]:
-        """Returns the state that checkpoints save."""
-        self.metered()
-        state = {name: getattr(self, name) for name in _EVALUATION_STATE}
-        if self._epoch_start is not None:
-            state["training_seconds"] += time.perf_counter() - self._epoch_start
-        return state
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restores the state of a checkpoint."""
-        for name in _EVALUATION_STATE:
-            if name in state:
-                setattr(self, name, state[name])
-        # The energy is unknown if some of it was not metered.
-        energy = state.get("energy")
-        is_known = energy is not None and self.meter is not None
-        self.energy = Energy(*energy) if is_known else None
-
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._epoch_start = time.perf_counter()
-        self._waited_before = getattr(self.model, "seconds_waited", 0.0)
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self.training_seconds = self.state()["training_seconds"]
-        self.waiting_seconds += self.model.seconds_waited - self._waited_before
-        self._epoch_start = None
-        scoring_start = time.perf_counter()
-        try:
-            task = self.job.task(self.model)
-            dev_scores = self.job.score(task)
-        except NotFiniteError as error:
-            raise NotFiniteError(f"after epoch {epoch + 1}, {error}") from error
-        self.by_epoch.append(dev_scores)
-        first = next(iter(dev_scores.values()))
-        if logs is not None:
-            if self.job.dev_loss is not None:
-                logs["dev_loss"] = self.job.dev_loss
-            logs.update({f"dev_{name}": value for name, value in first.items()})
-        # The progress line has those of the first development set.
-        for name, scores in list(dev_scores.items())[1:]:
-            text = ", ".join(f"{metric} {value:.2f}" for metric, value in scores.items())
-            logging.info("epoch %d, %s: %s", epoch + 1, name, text)
-        score, patience = self.job.selection_score(first), self.job.config.patience
-        if score > self.best_score:
-            self.best_score, self.best_epoch = score, epoch + 1
-            if hosts.is_main_process():
-                self.job.keep(self.seed_run.folder)
-            save_model(task, self.seed_run.model_path)
-        elif patience and epoch + 1 - self.best_epoch >= patience:
-            logging.info("early stopping: no better dev score since epoch %d", self.best_epoch)
-            self.model.stop_training = True
-        self.scoring_seconds += time.perf_counter() - scoring_start
-
-    def records(self) -> list[dict[str, float]]:
-        """Returns the scores on the first development set, with the epoch of each."""
-        firsts = [next(iter(dev_scores.values())) for dev_scores in self.by_epoch]
-        return [{"epoch": number, **first} for number, first in enumerate(firsts, start=1)]
-
-
-def save_model(model: keras.Model, path: Path) -> None:
-    """Saves a model atomically.
-
-    On several hosts, all processes call this, and the first one writes.
-
-    Raises:
-        OSError: If the disk is full; an existing file is left unchanged.
-    """
-    optimizer = getattr(model, "optimizer", None)
-    moments = () if optimizer is None else optimizer.variables
-    # (Outside the `try`: if another process is lost, that is a RuntimeError too.)
-    with hosts.with_whole_values(moments):
-        if not hosts.is_main_process():
-            return
-        try:
-            with atomic.atomic_path(path) as temporary:
-                model.save(temporary)
-        except (OSError, RuntimeError) as error:  # HDF5 raises either for a full disk
-            raise OSError(f"{path} could not be written: {error}") from error
 
 
 def diverged(seed: int, error: NotFiniteError, folder: Path | None = None) -> NotFiniteError:
@@ -584,18 +408,3 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
     if not runs:
         raise NotFiniteError("; ".join(messages))
     return runs, messages
-
-
-def summary(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
-    """Summarizes the last epoch's scores by development set and metric: mean, interval, seeds."""
-
-    def summarize(dev: str, metric: str) -> dict[str, Any]:
-        values = [run.final[dev][metric] for run in runs]
-        mean, half_width = mean_and_interval(values)
-        interval = None if len(values) == 1 else round(half_width, 2)
-        return {"mean": round(mean, 2), "interval_95": interval, "seeds": values}
-
-    return {
-        dev: {metric: summarize(dev, metric) for metric in metrics}
-        for dev, metrics in runs[0].final.items()
-    }

@@ -123,6 +123,7 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     from keras_bert.ops.lazy_tensorflow import set_random_seed
 
     from ..engine import devices, finetuning, hosts
+    from ..engine.dev_evaluation import save_model
     from ..engine.seed_runs import SeedRun, run_fingerprint
 
     finetuning.check_hosts(config)
@@ -152,7 +153,7 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     for name, ranking in rankings.items():
         run = {query: [document for document, _ in own] for query, own in ranking.items()}
         results[name] = ranking_scores(run, qrels)
-    finetuning.save_model(model, seed_run.model_path)
+    save_model(model, seed_run.model_path)
     if hosts.is_main_process():
         write_qrels(folder / QRELS_FILE, qrels)
         for name, ranking in rankings.items():

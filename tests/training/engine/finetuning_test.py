@@ -8,9 +8,8 @@ import pytest
 
 from keras_bert import TextClassifier
 from tests.small_tasks import make_task
-from training.costs.energy import Energy
 from training.engine import finetuning
-from training.engine.finetuning import DevEvaluation, compile_task
+from training.engine.finetuning import compile_task
 from training.engine.finetuning_config import FineTuningConfig
 
 
@@ -38,22 +37,6 @@ def test_the_schedule_ends_with_the_run(num_rows, batch_size, accumulation, epoc
     model.fit(x, x[:, 0], batch_size=batch_size // accumulation, epochs=epochs, verbose=0)
     assert int(model.optimizer.iterations) == updates
     assert float(model.optimizer.learning_rate) == pytest.approx(0, abs=1e-9)
-
-
-def test_energy_is_known_only_if_all_of_it_was_metered():
-    def meter():
-        return Energy(2.0, 1.0, True)
-
-    first = DevEvaluation(None, None, meter)
-    state = first.state()
-    assert state["energy"] == (2.0, 1.0, True)
-    resumed = DevEvaluation(None, None, meter)
-    resumed.restore(state)
-    assert resumed.metered() == (4.0, 2.0, True)
-    for before, after in ((meter, None), (None, meter)):
-        resumed = DevEvaluation(None, None, after)
-        resumed.restore(DevEvaluation(None, None, before).state())
-        assert resumed.metered() is None
 
 
 def test_a_file_in_the_export_is_found_before_training(tmp_path):

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The results of a run of fine-tuning: of one seed, and of all."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+
+from keras_bert.intervals import mean_and_interval
+
+from ..costs import run_cost
+from ..costs.energy import Energy
+from .finetuning_config import ENCODER_SIZES, LabeledFilesConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """The results of one seed.
+
+    Args:
+        seed: The seed.
+        final: For each development set, the scores after the last epoch.
+        best: For each development set, the scores of the best epoch, selected on the first set.
+        best_epoch: The best epoch, counted from 1.
+        history: Keras' loss and metrics by epoch.
+        evaluations: The scores on the first development set, one record per epoch.
+        examples_per_second: Training speed, evaluation excluded.
+        model_path: Path of the best epoch's model.
+        seconds: Duration of each part: building, training, scoring.
+        flops: FLOPs of the matrix products of training; `None` if unknown.
+        energy: The energy of training and scoring; `None` if it was not metered.
+        dtype: Keras' dtype policy of the model.
+        encoder: The encoder's sizes and its number of parameters.
+    """
+
+    seed: int
+    final: dict[str, dict[str, float]]
+    best: dict[str, dict[str, float]]
+    best_epoch: int
+    history: dict[str, list[float]]
+    evaluations: list[dict[str, float]]
+    examples_per_second: float
+    model_path: str
+    seconds: dict[str, float]
+    dtype: str
+    encoder: dict[str, int]
+    flops: int | None = None
+    energy: Energy | None = None
+
+
+def encoder_sizes(model: keras.Model) -> dict[str, int] | None:
+    """Returns the sizes of a task's encoder, see `ENCODER_SIZES`, and its parameters.
+
+    `None` for a model of features, which has no encoder.
+    """
+    backbone = getattr(model, "backbone", None)
+    if backbone is None:
+        return None
+    sizes = {name: int(getattr(backbone.config, name)) for name in ENCODER_SIZES}
+    return {**sizes, "parameters": int(backbone.count_params())}
+
+
+def total_cost(
+    runs: Sequence[Run], seconds: Mapping[str, float], config: LabeledFilesConfig
+) -> dict[str, Any]:
+    """Returns the cost of all seeds, see `run_cost.cost_record`."""
+    flops = [run.flops for run in runs if run.flops is not None]
+    energies = [Energy(*run.energy) for run in runs if run.energy is not None]
+    return run_cost.cost_record(
+        sum(seconds.values()),
+        sum(flops) if len(flops) == len(runs) else None,
+        functools.reduce(Energy.plus, energies) if len(energies) == len(runs) else None,
+        config.costs.country,
+        config.costs.price_per_hour,
+    )
+
+
+def summary(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
+    """Summarizes the last epoch's scores by development set and metric: mean, interval, seeds."""
+
+    def summarize(dev: str, metric: str) -> dict[str, Any]:
+        values = [run.final[dev][metric] for run in runs]
+        mean, half_width = mean_and_interval(values)
+        interval = None if len(values) == 1 else round(half_width, 2)
+        return {"mean": round(mean, 2), "interval_95": interval, "seeds": values}
+
+    return {
+        dev: {metric: summarize(dev, metric) for metric in metrics}
+        for dev, metrics in runs[0].final.items()
+    }
