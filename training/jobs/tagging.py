@@ -18,7 +18,7 @@ from keras_bert.data.tagging_schemes import SCHEMES, Notation, detect_notation
 from ..engine.finetuning_config import SCORED_ROWS, LabeledFilesConfig
 from ..engine.job import DevScores, Evaluation, InsightRows, Job, JobData, Training, finite
 from ..engine.options import ProperFraction, check_one_of
-from ..readers.labeled_text import warn_of_spellings
+from ..readers.label_warnings import warn_of_spellings
 from ..readers.tagged_words import (
     WordColumns,
     hold_out,

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -19,25 +18,22 @@ from absl import logging
 
 from ..engine.options import ProgramConfig, check_one_of
 from .data_files import LABELS, Header, Row, infer_format, read_columns, without_header
+from .label_warnings import (
+    DECIMAL_COMMA,
+    LABEL_SEPARATORS,
+    NO_VALUES,
+    is_invisible,
+    leaves_out,
+    warn_of_labels,
+)
 from .separated_values import Quoting
-from .values import BadRows, excerpt, folded, is_number, row_error, row_ids
+from .values import BadRows, excerpt, is_number, row_error, row_ids
 
 # The name of an empty label in --skip_labels
 _EMPTY = "null"
-# Strings that stand for missing values: the ones that pandas reads as missing, NaN and infinities,
-# and SNLI's label for pairs on which annotators disagree
-_NO_VALUES = frozenset((
-    "-", "NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan", "<NA>", "#N/A",
-    "#NA", "#NULL!", "inf", "-inf", "Infinity", "-Infinity",
-))  # fmt: skip
-_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 # The cells of columns of 0 and 1
 _TRUE, _FALSE = ("1", "1.0", "true", "True"), ("0", "0.0", "false", "False")
-# How advice names these tasks, for `finetune` and for `inspect`
-_REGRESSION = "--task=regression (in inspect: --regression)"
-_SEVERAL = "--task=labels (in inspect: --multi_label)"
 _FLAGS = re.compile(r"[01]\.?(\s+[01]\.?)+")
-_LABEL_SEPARATORS = re.compile(r"[\s'\"]*[,;|][\s'\"]*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -382,7 +378,7 @@ def _several_labels_of(path: Path, row: Row) -> list[str]:
         text = cells[""].strip("[](){}'\" ")
         # NumPy writes [0 0 1] or [0. 0. 1.].
         are_flags = _FLAGS.fullmatch(text)
-        names = text.split() if are_flags else _LABEL_SEPARATORS.split(text)
+        names = text.split() if are_flags else LABEL_SEPARATORS.split(text)
     names = [str(name).strip() for name in names]
     names = [name.rstrip(".") if name in ("0.", "1.") else name for name in names]
     return [name for name in names if not is_invisible(name)]
@@ -459,14 +455,14 @@ def _check(
     if "label" in row.cells and is_invisible(label):
         problems.append(
             f"the label is empty; the text is {excerpt(row.cells['text'], 40)} "
-            f"({_leaves_out(_EMPTY)})"
+            f"({leaves_out(_EMPTY)})"
         )
     elif regression and "label" in row.cells and not is_number(label):
-        hint = " with a decimal point" if _DECIMAL_COMMA.fullmatch(label) else ""
+        hint = " with a decimal point" if DECIMAL_COMMA.fullmatch(label) else ""
         problems.append(f"the label is {excerpt(label)}, expected a finite float32 number{hint}")
     elif names is not None and label not in names:
         hint = "; if the first line is a header, use --header=yes" if row.place == "line 1" else ""
-        hint = f" ({_leaves_out(label)})" if label in _NO_VALUES else hint
+        hint = f" ({leaves_out(label)})" if label in NO_VALUES else hint
         names = excerpt(list(names), 300)
         problems.append(f"unknown label {excerpt(label)}, expected one of {names}{hint}")
     empty = [role for role in ("text", "text_pair") if is_invisible(row.cells.get(role, "-"))]
@@ -474,10 +470,6 @@ def _check(
         problems += [f"{role} is empty (--allow_empty accepts it)" for role in empty]
     if problems:
         raise row_error(path, row.place, "; ".join(problems))
-
-
-def _leaves_out(label: str) -> str:
-    return f"--skip_labels={label} leaves such rows out"
 
 
 def _class_names(path: Path, rows: list[Row]) -> tuple[str, ...]:
@@ -489,97 +481,5 @@ def _class_names(path: Path, rows: list[Row]) -> tuple[str, ...]:
         raise ValueError(
             f"{path}: all {len(rows)} labels are {excerpt(names[0])}, expected two or more classes"
         )
-    _warn_of_labels(path, counts)
+    warn_of_labels(path, counts)
     return tuple(names)
-
-
-def _warn_of_labels(path: Path, counts: Counter[str]) -> None:
-    """Warns of classes that are probably missing values, scores, or several labels of a row."""
-    warn_of_spellings(path, counts, "rows", stacklevel=5)
-    for name in counts.keys() & _NO_VALUES - ({"-"} if "+" in counts else set()):
-        warnings.warn(
-            f"{path}: {counts[name]} rows have the label {name!r}, which is read as a class, "
-            f"although it usually stands for a missing value ({_leaves_out(name)})",
-            stacklevel=4,
-        )
-    several = _several_labels(counts)
-    if _are_decimal_commas(counts):
-        warnings.warn(
-            f"{path}: labels such as {excerpt(max(counts, key=len))} look like numbers with a "
-            "decimal comma, or like several labels for a row, but are read as "
-            f"{len(counts)} classes; for scores write a decimal point, and use {_REGRESSION}",
-            stacklevel=4,
-        )
-    elif several:
-        rows = sum(counts[name] for name in several)
-        warnings.warn(
-            f"{path}: {rows} rows have a label that consists of other labels, such as "
-            f"{excerpt(several[0])}, and is read as a class of its own ({_SEVERAL} reads "
-            "several labels of a row)",
-            stacklevel=4,
-        )
-    elif len(counts) > max(10, counts.total() // 2) or _are_fractions(counts):
-        warnings.warn(
-            f"{path}: {counts.total()} rows have {len(counts)} classes; check that --label "
-            f"is the right column, and use {_REGRESSION} if the labels are scores",
-            stacklevel=4,
-        )
-
-
-def warn_of_spellings(
-    path: Path | str, counts: Mapping[str, int], unit: str = "words", stacklevel: int = 2
-) -> None:
-    """Warns of labels that are probably spellings of the same class."""
-    alike: dict[object, list[str]] = {}
-    for name in counts:
-        alike.setdefault(_spelling(name), []).append(name)
-    for names in alike.values():
-        if len(names) > 1:
-            spellings = " and ".join(f"{excerpt(name)} ({counts[name]} {unit})" for name in names)
-            warnings.warn(
-                f"{path}: {spellings} are read as different classes, expected one spelling for "
-                "a class",
-                stacklevel=stacklevel,
-            )
-
-
-def is_invisible(text: str) -> bool:
-    """Returns whether a text has no visible character."""
-    return all(one.isspace() or unicodedata.category(one) == "Cf" for one in text)
-
-
-def _spelling(name: str) -> object:
-    """Normalizes a label, so that `1` and `1.0`, or `pos` and `Pos`, become equal.
-
-    Characters of Unicode's category Cf, such as a zero width space or a soft hyphen, are invisible.
-    """
-    if is_number(name):
-        return float(name)
-    visible = "".join(character for character in name if unicodedata.category(character) != "Cf")
-    return folded(visible)
-
-
-def _are_decimal_commas(names: Collection[str]) -> bool:
-    """Returns whether names are numbers, some of them with a decimal comma, as in `4,27`."""
-    have_commas = [bool(_DECIMAL_COMMA.fullmatch(name)) for name in names]
-    return any(have_commas) and all(
-        has_comma or is_number(name) for name, has_comma in zip(names, have_commas, strict=True)
-    )
-
-
-def _are_fractions(names: Collection[str]) -> bool:
-    """Returns whether there are more than ten names, all numbers and most of them fractions."""
-    numbers = [float(name) for name in names if is_number(name)]
-    fractions = sum(not number.is_integer() for number in numbers)
-    return len(names) == len(numbers) > 10 and 2 * fractions > len(numbers)
-
-
-def _several_labels(counts: Mapping[str, int]) -> list[str]:
-    """Returns the labels such as `a,b` if each part also occurs in another label."""
-    parts = {name: set(_LABEL_SEPARATORS.split(name.strip("[](){}'\" "))) for name in counts}
-    num_labels = Counter(part for of_name in parts.values() for part in of_name)
-    return [
-        name
-        for name, own in parts.items()
-        if len(own) > 1 and all(part and num_labels[part] > 1 for part in own)
-    ]

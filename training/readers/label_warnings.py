@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Warns of labels that are probably missing values, scores, or several labels of a row."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+import warnings
+from collections import Counter
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from .values import excerpt, folded, is_number
+
+# Strings that stand for missing values: the ones that pandas reads as missing, NaN and infinities,
+# and SNLI's label for pairs on which annotators disagree
+NO_VALUES = frozenset((
+    "-", "NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan", "<NA>", "#N/A",
+    "#NA", "#NULL!", "inf", "-inf", "Infinity", "-Infinity",
+))  # fmt: skip
+DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+# How advice names these tasks, for `finetune` and for `inspect`
+_REGRESSION = "--task=regression (in inspect: --regression)"
+_SEVERAL = "--task=labels (in inspect: --multi_label)"
+LABEL_SEPARATORS = re.compile(r"[\s'\"]*[,;|][\s'\"]*")
+
+
+def leaves_out(label: str) -> str:
+    """Returns the advice how rows with a label are left out."""
+    return f"--skip_labels={label} leaves such rows out"
+
+
+def warn_of_labels(path: Path, counts: Counter[str]) -> None:
+    """Warns of classes that are probably missing values, scores, or several labels of a row."""
+    warn_of_spellings(path, counts, "rows", stacklevel=5)
+    for name in counts.keys() & NO_VALUES - ({"-"} if "+" in counts else set()):
+        warnings.warn(
+            f"{path}: {counts[name]} rows have the label {name!r}, which is read as a class, "
+            f"although it usually stands for a missing value ({leaves_out(name)})",
+            stacklevel=4,
+        )
+    several = _several_labels(counts)
+    if _are_decimal_commas(counts):
+        warnings.warn(
+            f"{path}: labels such as {excerpt(max(counts, key=len))} look like numbers with a "
+            "decimal comma, or like several labels for a row, but are read as "
+            f"{len(counts)} classes; for scores write a decimal point, and use {_REGRESSION}",
+            stacklevel=4,
+        )
+    elif several:
+        rows = sum(counts[name] for name in several)
+        warnings.warn(
+            f"{path}: {rows} rows have a label that consists of other labels, such as "
+            f"{excerpt(several[0])}, and is read as a class of its own ({_SEVERAL} reads "
+            "several labels of a row)",
+            stacklevel=4,
+        )
+    elif len(counts) > max(10, counts.total() // 2) or _are_fractions(counts):
+        warnings.warn(
+            f"{path}: {counts.total()} rows have {len(counts)} classes; check that --label "
+            f"is the right column, and use {_REGRESSION} if the labels are scores",
+            stacklevel=4,
+        )
+
+
+def warn_of_spellings(
+    path: Path | str, counts: Mapping[str, int], unit: str = "words", stacklevel: int = 2
+) -> None:
+    """Warns of labels that are probably spellings of the same class."""
+    alike: dict[object, list[str]] = {}
+    for name in counts:
+        alike.setdefault(_spelling(name), []).append(name)
+    for names in alike.values():
+        if len(names) > 1:
+            spellings = " and ".join(f"{excerpt(name)} ({counts[name]} {unit})" for name in names)
+            warnings.warn(
+                f"{path}: {spellings} are read as different classes, expected one spelling for "
+                "a class",
+                stacklevel=stacklevel,
+            )
+
+
+def is_invisible(text: str) -> bool:
+    """Returns whether a text has no visible character."""
+    return all(one.isspace() or unicodedata.category(one) == "Cf" for one in text)
+
+
+def _spelling(name: str) -> object:
+    """Normalizes a label, so that `1` and `1.0`, or `pos` and `Pos`, become equal.
+
+    Characters of Unicode's category Cf, such as a zero width space or a soft hyphen, are invisible.
+    """
+    if is_number(name):
+        return float(name)
+    visible = "".join(character for character in name if unicodedata.category(character) != "Cf")
+    return folded(visible)
+
+
+def _are_decimal_commas(names: Collection[str]) -> bool:
+    """Returns whether names are numbers, some of them with a decimal comma, as in `4,27`."""
+    have_commas = [bool(DECIMAL_COMMA.fullmatch(name)) for name in names]
+    return any(have_commas) and all(
+        has_comma or is_number(name) for name, has_comma in zip(names, have_commas, strict=True)
+    )
+
+
+def _are_fractions(names: Collection[str]) -> bool:
+    """Returns whether there are more than ten names, all numbers and most of them fractions."""
+    numbers = [float(name) for name in names if is_number(name)]
+    fractions = sum(not number.is_integer() for number in numbers)
+    return len(names) == len(numbers) > 10 and 2 * fractions > len(numbers)
+
+
+def _several_labels(counts: Mapping[str, int]) -> list[str]:
+    """Returns the labels such as `a,b` if each part also occurs in another label."""
+    parts = {name: set(LABEL_SEPARATORS.split(name.strip("[](){}'\" "))) for name in counts}
+    num_labels = Counter(part for of_name in parts.values() for part in of_name)
+    return [
+        name
+        for name, own in parts.items()
+        if len(own) > 1 and all(part and num_labels[part] > 1 for part in own)
+    ]
