@@ -89,4 +89,4 @@ for name, scores in {
 # ## Finish it
 #
 # Write your measurement into the file: the score with its interval over several seeds (`num_seeds=3`), the validation set, the time and the
-# hardware; or "not run here". `tests/training/recipes_test.py` checks the file.
+# hardware; or "not run here". `tests/training/paper/recipes_test.py` checks the file.

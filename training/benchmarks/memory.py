@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints the memory of pre-training steps by configuration, without running them.
 
-    KERAS_BACKEND=jax python -m training.benchmarks.memory
-    KERAS_BACKEND=jax python -m training.benchmarks.memory --models=bert_base_uncased --lengths=128
+    python -m training.benchmarks.memory
+    python -m training.benchmarks.memory --models=bert_base_uncased --lengths=128
 
 Each step is compiled for this machine's CPU by JAX, and the table is XLA's analysis of what it
 allocates: weights and the optimizer's state, and the results that exist at the same time. Neither
@@ -55,6 +55,7 @@ class MemoryConfig(ProgramConfig):
 def main(config: MemoryConfig) -> None:
     # Before JAX is imported. Optimized code would take several times as long to compile, and its
     # results are the same.
+    os.environ["KERAS_BACKEND"] = "jax"
     os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(_DEVICES))
     flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
