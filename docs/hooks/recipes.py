@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parent.parent.parent / "training" / "recipes"
+FOLDER = Path(__file__).resolve().parent.parent.parent / "training" / "paper" / "recipes"
 
 _COMMAND = re.compile(r"^ {4}(python -m training\.\w+.*(?:\n {8}.*)*)", re.M)
 _FACT = re.compile(r"^(?:(Published )?score|score|time|hardware|recorded)\b.*:", re.I)
