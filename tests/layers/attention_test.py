@@ -28,14 +28,6 @@ def expected(layer: Attention, mask):
     return numpy_bert.attention(X, numpy_bert.weights_of(layer), "attention", config, mask)
 
 
-def test_without_any_key_the_context_is_finite():
-    for return_scores in (False, True):
-        layer = attention(return_scores=return_scores)
-        outputs = layer(X, layout_of(padding_mask=np.zeros_like(MASK)))
-        context = outputs[0] if return_scores else outputs
-        assert np.isfinite(to_numpy(context)).all()
-
-
 def test_dropout_falls_on_the_probabilities_in_training_alone():
     layer = attention(dropout=0.5, return_scores=True)
     context, scores = layer(X, training=True)

@@ -5,10 +5,10 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert.ops import attention, attention_with_scores
+from keras_bert.ops import attention
 from tests.ops.attention.layouts import LAYOUTS
 from tests.ops.attention.layouts import arrays as layout_arrays
-from tests.ops.backend_gradients import as_tensors, to_numpy, value_and_gradients
+from tests.ops.backend_gradients import as_tensors, to_numpy
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="PyTorch's own")
 
@@ -40,34 +40,6 @@ def arrays(shape, key_value_heads=HEADS):
     random = np.random.default_rng(0)
     heads = (HEADS, key_value_heads, key_value_heads, HEADS)
     return [random.normal(size=(*shape, count, HEAD_DIM)) for count in heads]
-
-
-def check_agreement(function, mask, three, upstream):
-    value, gradients = value_and_gradients(lambda *x: function(x), three, upstream)
-    expected, expected_gradients = value_and_gradients(
-        lambda *x: attention_with_scores(x, mask)[0], three, upstream
-    )
-    np.testing.assert_allclose(value, expected, atol=1e-5)
-    for gradient, other in zip(gradients, expected_gradients, strict=True):
-        np.testing.assert_allclose(gradient, other, atol=1e-5)
-
-
-@pytest.mark.parametrize("masked", [None, "keys", "pairs"])
-def test_padded_rows_agree_with_the_definition(masked):
-    import torch
-
-    *three, upstream = as_tensors(arrays((BATCH, LENGTH)), "float32")
-    masks = {
-        None: None,
-        "keys": MASK[:, None, None],
-        "pairs": MASK[:, None, None] & MASK[:, None, :, None],
-    }
-    mask = masks[masked]
-    if mask is not None:
-        # What a token without keys gets has no meaning, nor has its gradient.
-        upstream = upstream * torch.tensor(mask.any(-1)[:, 0, :, None, None])
-        mask = torch.tensor(mask)
-    check_agreement(lambda x: padded(x, mask=mask), mask, three, upstream)
 
 
 def test_attention_is_part_of_a_compiled_function():
@@ -143,15 +115,6 @@ def test_the_gradient_sees_the_dropout():
             inputs[index] = inputs[index] + sign * 1e-5 * direction
         slope = (loss(moved[0]) - loss(moved[1])) / 2e-5
         torch.testing.assert_close((gradient * direction).sum(), slope, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_a_row_without_a_single_key_stays_finite(dtype):
-    import torch
-
-    *three, _ = as_tensors(arrays((BATCH, LENGTH)), dtype)
-    mask = torch.zeros((BATCH, 1, 1, LENGTH), dtype=torch.bool)
-    assert torch.isfinite(padded(three, mask=mask)).all()
 
 
 @pytest.mark.parametrize(
