@@ -77,7 +77,7 @@ INSTALLED = {
         python texts.py
         KERAS_BACKEND=jax JAX_NUM_CPU_DEVICES=2 keras-bert pretrain --input_files=corpus.txt \\
             --format=paragraphs --vocabulary_size=60 --num_layers=1 --hidden_dim=16 --num_heads=2 \\
-            --batch_size=4 --phases=16:1 --num_steps=4 --warmup_steps=1 --dev_batches=1 \\
+            --batch_size=4 --phases=16:1 --num_steps=4 --warmup_steps=1 \\
             --devices=2 --shard_optimizer --output_dir=divided
         ls divided/checkpoints/step_*/tensors/manifest.ocdbt
     """,
@@ -132,7 +132,7 @@ INSTALLED = {
         python texts.py
         keras-bert pretrain --input_files=corpus.txt --format=paragraphs --vocabulary_size=60 \\
             --num_layers=1 --hidden_dim=16 --num_heads=2 --batch_size=4 --phases=16:1 \\
-            --num_steps=4 --warmup_steps=1 --dev_batches=1
+            --num_steps=4 --warmup_steps=1
     """,
     "ranking": """
         python tiny.py && python texts.py

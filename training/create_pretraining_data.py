@@ -32,7 +32,7 @@ from keras_bert.data.file_systems import is_url
 from keras_bert.tables import of_records, text_table
 
 from .engine import output_folder, program
-from .engine.options import ProgramConfig, check_unset
+from .engine.options import ProgramConfig, UnusedFlags
 from .pretraining.record_config import PretrainingDataConfig
 
 _QUANTILES = {"5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95}
@@ -55,6 +55,12 @@ class CreatePretrainingDataConfig(ProgramConfig):
     runner: str = ""
     runner_options: tuple[str, ...] = ()
 
+    def unused_flags(self) -> UnusedFlags:
+        if not self.records.rows.static_masks:
+            yield ["max_predictions", "masked_lm_probability"], "there is no --static_masks"
+        if self.runner not in ("", "FnApiRunner"):
+            yield ["num_workers"], f"--runner={self.runner} has its own workers"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.runner and not self.records.rows.independent_shards:
@@ -68,9 +74,6 @@ class CreatePretrainingDataConfig(ProgramConfig):
                 f"{' '.join(self.runner_options)} are options of a runner of Apache Beam, expected "
                 "--runner with them"
             )
-        if not self.records.rows.static_masks:
-            names = ["max_predictions", "masked_lm_probability"]
-            check_unset(self.records.rows, names, "there is no --static_masks")
         output_dir = self.records.output_dir
         if is_url(output_dir) and not self.runner:
             raise ValueError(

@@ -131,7 +131,7 @@ def _job_of_file(config: EvaluateConfig) -> type[Job]:
     kind = config.kind
     if kind == "auto":
         kind = data_kind(task_of_file(Path(config.data_file), config.format, flag="--kind").name)
-    check_flags_of_kind(config, kind)
+    check_flags_of_kind(config, kind, config.data_file)
     return jobs_by_kind()[kind]
 
 
@@ -149,7 +149,7 @@ def _job_of_model(model: Any, config: EvaluateConfig) -> type[Job]:
     kind = next(kind for kind, its in jobs_by_kind().items() if its is job)
     if config.kind not in ("auto", kind):
         raise ValueError(f"{name}, which is scored with --kind={kind}, not {config.kind}")
-    check_flags_of_kind(config, kind)
+    check_flags_of_kind(config, kind, config.data_file)
     return job
 
 

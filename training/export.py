@@ -29,7 +29,14 @@ from keras_bert.export import FORMATS
 from keras_bert.export.own_files import check_replaceable
 
 from .engine import example_request, output_folder, program, run_report, saved_models
-from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, check_one_of, check_unset
+from .engine.options import (
+    NonNegativeInt,
+    PositiveInt,
+    ProgramConfig,
+    check_formats,
+    check_one_of,
+    check_unset,
+)
 from .readers.labeled_text import TextColumns, read_labeled_text
 
 _SAVED_MODEL, _HUGGING_FACE = "tf_saved_model", "hugging_face"
@@ -207,8 +214,7 @@ def _check(config: ExportConfig, files: Sequence[Path]) -> str:
             f"--model names {len(files)} models, but a folder in the format hugging_face has "
             f"one; an ensemble is exported as {', '.join(FORMATS)}"
         )
-    names = [name for name, formats in _FORMATS_OF.items() if format not in formats]
-    check_unset(config, names, f"the format is {format}")
+    check_formats(config, _FORMATS_OF, [format])
     if not config.calibration_file:
         names = ["text", "text_pair", "calibration_rows"]
         check_unset(config, names, "there is no --calibration_file")

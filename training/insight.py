@@ -17,6 +17,7 @@ Files written to `report_dir`: `index.html`, a page that needs no other file and
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import itertools
 import json
@@ -39,11 +40,14 @@ from .jobs.report_configs import InsightConfig, check_flags_of_kind
 from .jobs.tasks import jobs_by_kind, jobs_by_verb
 from .plots import page
 from .readers.data_files import FORMATS, TAGGING_SUFFIXES, data_suffix, exists
-from .readers.labeled_text import read_labeled_text
+from .readers.labeled_text import TextColumns, read_labeled_text
+from .readers.tagged_words import WordColumns
 
 _THIS, _OTHER = "this model", "other model"
 # Rows that are explained have at most so many words, if there are such rows
 _MAX_WORDS = 40
+# Flags of labels
+_OF_LABELS = ("label", "label_map", "skip_labels", "multi_label", "regression", "label_column")
 
 
 def main(config: InsightConfig) -> None:
@@ -92,9 +96,11 @@ def write_report(config: InsightConfig) -> Path:
         )
     job = _jobs()[model.verb]
     if model.verb != "classify" or model.multi_label:
-        check_unset(config, ["rows"], "the errors of classifiers with one label are counted")
+        names = ["rows", *([] if is_masked_lm else ["batch_size"])]
+        check_unset(config, names, "the errors of classifiers with one label are counted")
     kinds = (kind for kind, its in jobs_by_kind().items() if its is job)
-    check_flags_of_kind(config, next(kinds, "text"))
+    if kind := next(kinds, ""):
+        check_flags_of_kind(config, kind, config.data_file)
     rows = job.insight_rows(config, model)
     report = insight_report.Report(
         Path(config.report_dir), f"What {'/'.join(Path(config.model).parts[-3:])} has learned"
@@ -196,9 +202,17 @@ def _jobs() -> dict[str, Any]:
 def _plain_texts(config: InsightConfig, path: Path) -> list[str]:
     suffix = data_suffix(path)
     if config.format != "auto" or suffix in FORMATS or not path.is_file():
+        check_flags_of_kind(config, "text", config.data_file)
+        check_unset(config, _OF_LABELS, "a masked LM reads no labels")
         return read_labeled_text(config.data_file, config, labeled=False).texts
     if suffix in TAGGING_SUFFIXES:
+        check_flags_of_kind(config, "tagging", config.data_file)
+        check_unset(config, _OF_LABELS, "a masked LM reads no labels")
         return [" ".join(words) for words in config.read_words(config.data_file, False).words]
+    names = [
+        field.name for kind in (TextColumns, WordColumns) for field in dataclasses.fields(kind)
+    ]
+    check_unset(config, names, f"each line of {path} is a text")
     texts = [line.strip() for line in read_lines(path)]
     # In WikiText's files, lines with = are headings
     return [text for text in texts if text and not text.startswith("= ")]

@@ -40,7 +40,7 @@ from .readers.data_files import exists
 from .readers.data_inspection import Rows, Tokens
 from .readers.data_splits import Counts, counts_table, hold_out_tenth
 from .readers.labeled_text import TextColumns, read_labeled_text
-from .readers.question_files import DOCUMENT_WORDS, read_questions
+from .readers.question_files import read_questions
 from .readers.scripts import scripts
 from .readers.tagged_words import WordColumns, with_span_labels
 from .readers.task_files import KINDS, data_kind, task_of_file, task_of_kind
@@ -68,7 +68,7 @@ class InspectConfig(TextColumns, WordColumns):
         format: For text, tsv, csv, jsonl (JSON Lines or an array), arrow (Parquet, Arrow) or xlsx;
             for choices, swag, codah, jsonl, arrow or xlsx; auto infers it from the suffix.
         document_words: Of TriviaQA, number of words to read of a document, the first ones; 0 for
-            all.
+            all, 800 by default.
         baselines: Whether to score simple baselines on --dev_file, or on a tenth for validation.
         report_dir: Folder for report.html, and for malformed_rows.txt if there are any; empty for
             neither.
@@ -79,7 +79,7 @@ class InspectConfig(TextColumns, WordColumns):
     kind: str = "auto"
     preset: str = minilm.NAME
     sequence_length: Annotated[int, checks.Numbers(at_least=8, integer=True)] = 128
-    document_words: NonNegativeInt = DOCUMENT_WORDS
+    document_words: NonNegativeInt | None = None
     baselines: bool = True
     report_dir: str = ""
 
@@ -120,7 +120,7 @@ def inspect(config: InspectConfig) -> tuple[str, int]:
         kind = data_kind(task.name)
         if not config.text_pair:
             config = dataclasses.replace(config, **task.columns)
-    check_flags_of_kind(config, kind)
+    check_flags_of_kind(config, kind, *files.values())
     parts: dict[str, Any] = {}
     bad = {name: BadRows(collect=True) for name in files}
     for name, path in files.items():

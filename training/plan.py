@@ -38,8 +38,8 @@ from .engine.options import (
     PositiveFraction,
     PositiveInt,
     ProperFraction,
+    UnusedFlags,
     check_one_of,
-    check_unset,
 )
 from .pretraining.config import named_architecture
 
@@ -142,18 +142,19 @@ class PlanConfig(CostOptions):
     devices: PositiveInt = 1
     share_of_peak: Fraction = 0.0
 
+    def unused_flags(self) -> UnusedFlags:
+        yield from super().unused_flags()
+        if self.hardware == _THIS:
+            yield ["share_of_peak"], "the speed of this machine is measured"
+        if self.objective != _MASKED_LM:
+            yield ["masked", "next_sentence"], f"the objective is {self.objective}"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_of(self, hardware=(_THIS, *ACCELERATORS))
         check_one_of(self, objective=(_MASKED_LM, _CLASSIFICATION))
-        if self.next_sentence and self.objective != _MASKED_LM:
-            raise ValueError("--next_sentence is set, expected --objective=masked_lm with it")
         if self.hardware == _THIS and self.devices > 1:
             raise ValueError(f"--devices is {self.devices}, expected 1 with --hardware=this")
-        if self.hardware == _THIS:
-            check_unset(self, ["share_of_peak"], "the speed of this machine is measured")
-        if self.objective != _MASKED_LM:
-            check_unset(self, ["masked"], f"the objective is {self.objective}")
 
     def architecture(self) -> BertConfig:
         """Returns the encoder's config; pre-training adds positions up to `sequence_length`.

@@ -34,12 +34,19 @@ from keras_bert.atomic import atomic_path
 from keras_bert.data.text_files import decoded_lines, read_lines
 
 from .engine import output_folder, program, saved_models
-from .engine.options import PositiveInt, ProgramConfig, check_one_of, check_unset
+from .engine.options import (
+    PositiveInt,
+    ProgramConfig,
+    check_formats,
+    check_one_of,
+    check_unset,
+)
 from .readers import answer_files
 from .readers.choice_files import FORMATS as CHOICE_FORMATS
 from .readers.choice_files import choice_fields, read_choices
 from .readers.data_files import (
     FORMATS,
+    FORMATS_OF,
     TAGGING_SUFFIXES,
     Header,
     data_suffix,
@@ -63,8 +70,8 @@ Row = dict[str, Any]
 _WITH_FIELDS = ("auto", "tsv", "csv", "jsonl", "arrow", "xlsx")
 _FORMATS_OF = {
     **dict.fromkeys(("text", "text_pair"), _WITH_FIELDS),
-    "header": ("tsv", "csv", "xlsx"),
-    "quoting": ("tsv", "csv", "codah"),
+    **FORMATS_OF,
+    "quoting": ("tsv", "codah"),
     **dict.fromkeys(("word_column", "separator", "comments"), ("conll",)),
 }
 _FORMATS = dict.fromkeys(("auto", "lines", *FORMATS.values(), "squad", "conll", *CHOICE_FORMATS))
@@ -301,8 +308,7 @@ def _placed_rows(
 ) -> Iterator[tuple[str, Row]]:
     """Yields the place and the fields of each row, in any format."""
     format = _format(config, fields)
-    others = [flag for flag, formats in _FORMATS_OF.items() if format not in formats]
-    check_unset(config, others, f"the input has the format {format}")
+    check_formats(config, _FORMATS_OF, [format])
     if format in ("auto", "lines", "jsonl"):
         yield from _line_rows(config, fields, format, bad)
     elif config.input == "-":

@@ -21,7 +21,7 @@ from keras_bert.vocabularies.tokenizer_settings import ALL_FILES, SETTINGS_FILE
 from keras_bert.vocabularies.tokenizer_writer import write_tokenizer
 
 from .engine import output_folder, program
-from .engine.options import PositiveInt, ProgramConfig, check_one_of, check_unset
+from .engine.options import PositiveInt, ProgramConfig, UnusedFlags, check_one_of, check_unset
 from .pretraining.config import named_architecture
 from .pretraining.record_config import find_inputs
 
@@ -41,7 +41,7 @@ class TokenizerConfig(ProgramConfig):
             config: its kind of tokenizer, with the special tokens of its family.
         vocabulary_size: Size of the vocabulary, special tokens included.
         lowercase: Whether to lower-case text and, with `wordpiece`, to strip accents; not with
-            `byte_pair`, and ignored for XLM-RoBERTa. By default it is chosen by the text: scripts
+            `byte_pair` or for XLM-RoBERTa. By default it is chosen by the text: scripts
             without case, and those whose characters would be decomposed, such as Hangul, are not
             changed.
         max_sentences: Maximum number of lines that `sentence_piece` samples and holds in memory.
@@ -55,11 +55,13 @@ class TokenizerConfig(ProgramConfig):
     max_sentences: PositiveInt = 5_000_000
     model: str = ""
 
+    def unused_flags(self) -> UnusedFlags:
+        if self.model:
+            yield ["kind"], f"--model={self.model} has its own kind of tokenizer"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_of(self, kind=KINDS)
-        if self.model:
-            check_unset(self, ["kind"], f"--model={self.model} has its own kind of tokenizer")
 
     def paths(self) -> list[Path]:
         """Returns the files to read, in the order of `input_files`, those of a folder by name.
@@ -93,8 +95,6 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
     kind = architecture.tokenizer if architecture else config.kind
     if kind != "sentence_piece":
         check_unset(config, ["max_sentences"], f"the kind of the tokenizer is {kind}")
-    if kind == "byte_pair" and config.lowercase:
-        check_unset(config, ["lowercase"], f"the kind of the tokenizer is {kind}")
     tokenizer = make_tokenizer(
         kind,
         paths,

@@ -71,9 +71,10 @@ def test_labels_of_the_file_and_of_the_answers_are_read_as_others(tmp_path):
     is_entailment = [row["label"] == "entailment" for row in classifier.classify(["a", "b", "c"])]
     right = sum(one == two for one, two in zip(is_entailment, (True, False, False), strict=True))
     mapped = dataclasses.replace(mapped, answers="", model=str(tmp_path / "model.keras"))
-    for names in ((), mapped.class_names):
-        scores = evaluate(dataclasses.replace(mapped, class_names=names))
-        assert scores["accuracy"] == pytest.approx(100 * right / 3)
+    with pytest.raises(ValueError, match=r"--class_names=contradiction.* --model has its own"):
+        evaluate(mapped)
+    scores = evaluate(dataclasses.replace(mapped, class_names=()))
+    assert scores["accuracy"] == pytest.approx(100 * right / 3)
 
 
 @pytest.mark.parametrize("has_ids", [True, False])

@@ -159,7 +159,7 @@ def test_flags_of_predict(name, tmp_path, monkeypatch):
     config = PredictConfig("m.keras", name, "answers", label_map=("a:c",))
     # They matter for malformed rows, for tables whose header is in doubt, and for large inputs.
     skipped = {"model", "output", "skip_bad", "batch_size"}
-    skipped |= {"header", "quoting"} if name == "rows.csv" else set()
+    skipped |= {"header"} if name == "rows.csv" else set()
     assert without_effect(config, run, skipped) == []
 
 

@@ -69,14 +69,15 @@ folder = Path(sys.argv.pop(1))
 config_flags.define_flags(HostOptions)
 flags.FLAGS(sys.argv)
 answers = {}
-with hosts.joined(config_flags.configuration(HostOptions)):
+place = config_flags.configuration(HostOptions)
+with hosts.joined(place):
     pretrain(config(folder, "two"))
     with hosts.main_process_first():
         if hosts.is_main_process():
             keep_first_half(folder, "two", "two_twice")
             leave_broken_checkpoints(folder, "two", "two_twice")
     pretrain(config(folder, "two_twice"))
-    pretrain(config(folder, "one_then_two", shard_optimizer=True))
+    pretrain(config(folder, "one_then_two", shard_optimizer=True, **place.to_dict()))
     model, checkpoints = build(), RunCheckpoints(folder / "full")
     checkpoints.save(model, state(1))
     checkpoints.wait()

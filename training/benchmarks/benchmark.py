@@ -44,13 +44,14 @@ from ..engine.options import (
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
+    UnusedFlags,
     check_one_of,
 )
 from .library import Library
 from .report import Row, format_table, make_rows
 from .server import Server
 from .subject import Load, Subject
-from .workload import WORK, Workload, WorkOptions, standard_library_sentences
+from .workload import Workload, WorkOptions, standard_library_sentences
 
 MAX_TEXTS = 2000
 _MODELS = ("forward", "classify", "pretrain")
@@ -62,7 +63,11 @@ _FUNCTIONS = {
 }
 # Options that only some kinds of work have
 _OPTIONS_OF = {
-    "subjects": (*_MODELS, "serve"),
+    **dict.fromkeys(("subjects", "model", "precision", "device"), (*_MODELS, "serve")),
+    "sequence_length": (*_MODELS, "serve", "mask"),
+    "batch_size": (*_MODELS, "serve", "tokenize", "mask"),
+    "padding": _MODELS,
+    "clip_norm": ("classify", "pretrain"),
     "texts": ("forward", "classify", "serve", "tokenize"),
     "vocabulary": ("forward", "classify", "serve", "tokenize"),
     "clock": _MODELS,
@@ -71,6 +76,8 @@ _OPTIONS_OF = {
     "plot": ("serve",),
 }
 _OPTIONS_OF_SERVERS = ("rates", "signature", "expected", "tolerance", "seconds", "timeout")
+_OPTIONS_OF_LIBRARIES = ("model", "precision", "sequence_length", "steps", "vocabulary", "batching")
+_OPTIONS_OF_LIBRARIES += ("device",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,28 +149,27 @@ class BenchmarkConfig(WorkOptions):
     json: str = ""
     plot: str = ""
 
+    def unused_flags(self) -> UnusedFlags:
+        for name, work in _OPTIONS_OF.items():
+            if self.what not in work:
+                yield [name], f"it is an option of --what={' or '.join(work)}, not of {self.what}"
+        are_urls = [self.what == "serve" and is_url(name) for name in self.subjects]
+        if not any(are_urls):
+            yield _OPTIONS_OF_SERVERS, "there is no model on a server, a URL in --subjects"
+        elif all(are_urls):
+            yield _OPTIONS_OF_LIBRARIES, "all --subjects are models on servers"
+        if self.texts:
+            yield ["padding"], "it is an option of random ids, not of --texts"
+        elif self.what in _MODELS:
+            yield ["vocabulary"], "there are no --texts"
+        if not self.texts:
+            yield ["expected"], "there are no --texts, the lines that it has predictions for"
+        if not self.expected:
+            yield ["tolerance"], "there is no --expected"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_of(self, device=("cpu", "auto"))
-        flags = [
-            field.name
-            for field in dataclasses.fields(self)
-            if getattr(self, field.name) != field.default
-        ]
-        for name in flags:
-            if self.what not in _OPTIONS_OF.get(name, WORK):
-                raise ValueError(
-                    f"--{name} is an option of --what={' or '.join(_OPTIONS_OF[name])}, "
-                    f"received --what={self.what}"
-                )
-            if name in _OPTIONS_OF_SERVERS and not any(map(is_url, self.subjects)):
-                raise ValueError(
-                    f"--{name} is an option of models on servers, expected a URL in --subjects"
-                )
-        if self.texts and self.padding:
-            raise ValueError("--padding is an option of random ids, received --texts")
-        if self.expected and not self.texts:
-            raise ValueError("--expected requires --texts, the lines that it has predictions for")
 
     @property
     def loads(self) -> list[Load]:

@@ -31,6 +31,7 @@ from .options import (
     ProgramConfig,
     ProperFraction,
     Seed,
+    UnusedFlags,
 )
 
 # Rows of a batch when a job scores or predicts
@@ -94,6 +95,10 @@ class FineTuningConfig(ProgramConfig):
     compute: DeviceOptions = dataclasses.field(default_factory=DeviceOptions)
     costs: CostOptions = dataclasses.field(default_factory=CostOptions)
     hosts: HostOptions = dataclasses.field(default_factory=HostOptions)
+
+    def unused_flags(self) -> UnusedFlags:
+        if self.compute.devices == 1 and not self.hosts.coordinator:
+            yield ["shard_optimizer"], "there is only one device"
 
     def __post_init__(self) -> None:
         super().__post_init__()

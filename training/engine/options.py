@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import typing
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Self, TypeAlias
 
 from keras_bert import checks
@@ -24,6 +24,9 @@ NonNegativeFloat: TypeAlias = Annotated[float, checks.NON_NEGATIVE]
 ProperFraction: TypeAlias = Annotated[float, checks.PROPER_FRACTION]
 Fraction: TypeAlias = Annotated[float, checks.FRACTION]
 PositiveFraction: TypeAlias = Annotated[float, checks.POSITIVE_FRACTION]
+
+# Names of flags that have no effect, and the reason
+UnusedFlags: TypeAlias = Iterator[tuple[Collection[str], str]]
 
 # Value of `coordinator` that finds the processes of a run by the environment
 ALL_BY_ENVIRONMENT = "auto"
@@ -40,12 +43,22 @@ class ProgramConfig:
     `float` accepts all finite numbers. `None` is accepted if the type includes it.
 
     Raises:
+        UnusedFlagError: If a flag is given that the values of others leave without effect.
         ValueError: If a number is not accepted; the message names the flag.
     """
 
     def __post_init__(self) -> None:
         for name, numbers in _number_ranges(type(self)).items():
             numbers.check_given(**{f"--{name}": getattr(self, name)})
+        for names, reason in self.unused_flags():
+            check_unset(self, names, reason)
+
+    def unused_flags(self) -> UnusedFlags:
+        """Yields names of flags that have no effect because of other values, and the reason.
+
+        A config must not be made with another value of such a flag than its default.
+        """
+        yield from ()
 
     @classmethod
     def from_flags(cls, **options: Any) -> Self:
@@ -59,9 +72,22 @@ class ProgramConfig:
     def replace(self, **options: Any) -> Self:
         """Returns a copy with other values of some flags, in whatever group they are.
 
+        A value of this config that `options` leave without effect returns to its default. For
+        example, --vocabulary replaces the --vocabulary_size of a recipe.
+
         Raises:
             TypeError: If there is no such flag.
+            UnusedFlagError: If one of `options` has no effect.
         """
+        try:
+            return self._replaced(options)
+        except UnusedFlagError as error:
+            if error.flag in options:
+                raise
+            return self.replace(**options, **{error.flag: error.default})
+
+    def _replaced(self, options: dict[str, Any]) -> Self:
+        options = dict(options)
         groups = {}
         for name, group in self._groups().items():
             own = {option: options.pop(option) for option in group.to_dict() if option in options}
@@ -116,16 +142,48 @@ def check_one_of(config: Any, **allowed: tuple[str, ...]) -> None:
             )
 
 
-def check_unset(config: Any, names: Collection[str], reason: str) -> None:
-    """Raises a ValueError if a flag is given that has no effect, for a reason.
+class UnusedFlagError(ValueError):
+    """Raised if a flag is given that has no effect.
 
-    A flag that is given with its default value is not distinguished from one that is not.
+    Args:
+        message: The message.
+        flag: The name of the flag.
+        default: Its default.
+    """
+
+    def __init__(self, message: str, flag: str = "", default: Any = None) -> None:
+        super().__init__(message)
+        self.flag, self.default = flag, default
+
+
+def check_unset(config: Any, names: Collection[str], reason: str) -> None:
+    """Raises an UnusedFlagError if a flag is given that has no effect, for a reason.
+
+    Flags of groups are checked too. A flag that is given with its default value is not
+    distinguished from one that is not.
     """
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if field.name in names and value != field.default:
+        if isinstance(value, ProgramConfig):
+            check_unset(value, names, reason)
+        elif field.name in names and value != field.default:
             text = ",".join(value) if isinstance(value, tuple) else value
-            raise ValueError(f"--{field.name}={text} is given, but {reason}")
+            message = f"--{field.name}={text} is given, but {reason}"
+            raise UnusedFlagError(message, field.name, field.default)
+
+
+def check_formats(
+    config: Any, formats_of: Mapping[str, Collection[str]], formats: Collection[str]
+) -> None:
+    """Raises an UnusedFlagError if a flag is given that is for none of the formats of the files.
+
+    Args:
+        config: The config.
+        formats_of: The formats that have a flag, by the name of the flag.
+        formats: The format of each file.
+    """
+    names = [name for name, its in formats_of.items() if set(its).isdisjoint(formats)]
+    check_unset(config, names, f"the format is {' and '.join(sorted(set(formats)))}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,17 +205,17 @@ class HostOptions(ProgramConfig):
     process_id: NonNegativeInt | None = None
     host_timeout: PositiveInt = 60
 
+    def unused_flags(self) -> UnusedFlags:
+        if not self.coordinator:
+            yield HOST_OPTIONS, "there is no --coordinator"
+        elif self.coordinator == ALL_BY_ENVIRONMENT:
+            names = ["num_processes", "process_id"]
+            yield names, f"--coordinator={ALL_BY_ENVIRONMENT} takes it from the environment"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         number, total = self.process_id, self.num_processes
-        if not self.coordinator:
-            check_unset(self, ["host_timeout"], "there is no --coordinator")
         if self.coordinator in ("", ALL_BY_ENVIRONMENT):
-            if (number, total) != (None, None):
-                raise ValueError(
-                    f"--process_id is {number} and --num_processes {total}, expected "
-                    "--coordinator=host:port with them"
-                )
             return
         has_port = self.coordinator.rpartition(":")[2].isdigit()
         if not has_port or number is None or total is None or number >= total:
@@ -224,3 +282,7 @@ class CostOptions(ProgramConfig):
     measure_energy: bool = True
     country: str = "USA"
     price_per_hour: NonNegativeFloat = 0.0
+
+    def unused_flags(self) -> UnusedFlags:
+        if not self.measure_energy:
+            yield ["country"], "--nomeasure_energy is given, too"

@@ -32,6 +32,7 @@ from ..engine.options import (
     NonNegativeInt,
     PositiveInt,
     ProperFraction,
+    UnusedFlags,
     check_one_of,
     check_unset,
 )
@@ -83,14 +84,18 @@ class FinetuneConfig(TextColumns, LabeledFilesConfig):
     bilstm_units: NonNegativeInt | None = None
     bilstm_layers: PositiveInt = DEFAULT_BILSTM_LAYERS
 
+    def unused_flags(self) -> UnusedFlags:
+        yield from super().unused_flags()
+        if not self.bilstm_units:
+            yield ["bilstm_layers"], "there is no new BiLSTM: --bilstm_units adds one"
+        if self.task:
+            names = [field.name for field in dataclasses.fields(TextColumns)]
+            reason = f"--task={self.task} has its own files and labels"
+            yield ("train_file", "dev_file", "test_file", *names), reason
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_of(self, format=("auto", *sorted(set(FORMATS.values()))))
-        if self.bilstm_layers != DEFAULT_BILSTM_LAYERS and not self.bilstm_units:
-            raise ValueError(
-                f"--bilstm_layers is {self.bilstm_layers}, but there is no new BiLSTM: expected "
-                "--bilstm_units above 0 with it"
-            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,15 +118,6 @@ def read_data(config: FinetuneConfig) -> FinetuneData:
     """
     if not (config.task or config.train_file):
         raise ValueError("--train_file is empty, expected a file of labeled text, or a GLUE --task")
-    if config.task and config.train_file:
-        raise ValueError(
-            f"expected --train_file={config.train_file} or the GLUE task --task={config.task}, "
-            "received both"
-        )
-    if config.task:
-        names = [field.name for field in dataclasses.fields(TextColumns)]
-        reason = f"--task={config.task} has its own files and labels"
-        check_unset(config, ("dev_file", "test_file", *names), reason)
     data = _read_glue(config) if config.task else _read_files(config)
     train = data.train.rows(stratified_sample(data.train.strata, config.train_rows))
     dev = {
@@ -152,6 +148,8 @@ def _read_files(config: FinetuneConfig) -> FinetuneData:
         path = config.path(name, "a file of labeled text")
         return read_labeled_text(path, config, class_names, labeled=labeled)
 
+    files = filter(None, (config.train_file, config.dev_file, config.test_file))
+    config.check_text_files(*(config.path(name, "a file of labeled text") for name in files))
     train = read(config.train_file)
     if config.dev_file:
         dev = read(config.dev_file, train.class_names)
@@ -186,6 +184,8 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
 
     if model:
         check_pairs(model_files(config.model), config.text_pair)
+        _check_kind_of_labels(config, model)
+        check_unset(config, ["class_names"], "--model has its own")
     label_map = parse_label_map(config.label_map)
     class_names = config.class_names or (model.class_names if model else None)
     if class_names:
@@ -248,6 +248,14 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     )
 
 
+def _check_kind_of_labels(config: EvaluateConfig | InsightConfig, model: TextClassifier) -> None:
+    """Raises an UnusedFlagError if labels of another kind are given than the model predicts."""
+    kinds = {"regression": model.is_regression, "multi_label": model.multi_label}
+    others = [name for name, is_its_own in kinds.items() if not is_its_own]
+    others += ["skip_labels"] * model.multi_label
+    check_unset(config, others, f"--model={config.model} predicts labels of another kind")
+
+
 def _class_id(class_names: tuple[str, ...], row: dict[str, Any], config: EvaluateConfig) -> int:
     label = str(row.get("label"))
     if label not in class_names:
@@ -279,6 +287,9 @@ def _plot(
 def labeled_texts(config: InsightConfig, model: TextClassifier) -> InsightRows:
     """Reads texts and their labels; see `Job.insight_rows`."""
     check_pairs([Path(config.model)], config.text_pair)
+    _check_kind_of_labels(config, model)
+    if not config.label:
+        check_unset(config, ["label_map", "skip_labels"], "--label is empty")
     data = read_labeled_text(
         config.data_file,
         config,
@@ -394,14 +405,10 @@ class FewShotConfig(FinetuneConfig):
     learning_rate: NonNegativeFloat | None = 2e-5
     max_pairs: NonNegativeInt = 0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("regression", "text_pair", "bilstm_units", "dropout"):
-            if getattr(self, name):
-                raise ValueError(
-                    f"--{name} is {getattr(self, name)}, which --task=few_shot does not have: "
-                    "expected single texts with classes, and no other layers"
-                )
+    def unused_flags(self) -> UnusedFlags:
+        yield from super().unused_flags()
+        names = ["regression", "text_pair", "bilstm_units", "dropout"]
+        yield names, "--task=few_shot has single texts with classes, and no other layers"
 
 
 class FewShotJob(ClassificationJob):

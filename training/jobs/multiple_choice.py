@@ -22,7 +22,7 @@ from ..engine.job import (
     read_probabilities,
 )
 from ..engine.options import PositiveInt, ProperFraction, check_one_of
-from ..readers.choice_files import FORMATS, ChoiceRows, read_choices
+from ..readers.choice_files import FORMATS, ChoiceRows, check_choice_files, read_choices
 from ..readers.data_splits import hold_out_tenth, stratified_sample
 from ..readers.separated_values import Quoting
 from ..readers.values import required_labels
@@ -77,6 +77,8 @@ def read_data(config: ChoiceConfig) -> JobData:
     """
     if not config.train_file:
         raise ValueError("--train_file is empty, expected a file of texts with choices")
+    files = filter(None, (config.train_file, config.dev_file, config.test_file))
+    check_choice_files(config, *(config.path(name, "a file of choices") for name in files))
     train = _read(config, config.train_file, labeled=True)
     if config.dev_file:
         dev = _read(config, config.dev_file, labeled=True)

@@ -17,9 +17,9 @@ from keras_bert.data.squad import QuestionExample
 
 from ..engine.finetuning_config import SCORED_ROWS, LabeledFilesConfig
 from ..engine.job import DevScores, Evaluation, InsightRows, Job, JobData, Training, finite
-from ..engine.options import Fraction, NonNegativeInt, PositiveInt, check_one_of
+from ..engine.options import Fraction, NonNegativeInt, PositiveInt, check_one_of, check_unset
 from ..readers.data_splits import stratified_sample
-from ..readers.question_files import DOCUMENT_WORDS, QuestionFile, read_questions
+from ..readers.question_files import QuestionFile, read_questions
 from ..readers.triviaqa import DocumentQuestion
 from ..scores import question_scores, squad_scores
 from ..scores.question_scores import GoldAnswers
@@ -58,7 +58,7 @@ class SquadConfig(LabeledFilesConfig):
         skip_bad: Whether to skip and count malformed questions and missing documents, instead of
             raising an error.
         document_words: For TriviaQA, how many words to read from the start of a document; 0 for
-            all. Documents without an answer in these words are not trained on.
+            all, 800 by default. Documents without an answer in these words are not trained on.
         epochs: Number of passes over the training windows.
         batch_size: Windows in an optimizer step.
         sequence_length: Maximum length of a window in tokens, including the question.
@@ -78,7 +78,7 @@ class SquadConfig(LabeledFilesConfig):
     max_questions: NonNegativeInt = 0
     unanswerable: str = "auto"
     skip_bad: bool = False
-    document_words: NonNegativeInt = DOCUMENT_WORDS
+    document_words: NonNegativeInt | None = None
     epochs: PositiveInt = 3
     sequence_length: PositiveInt = 384
     doc_stride: PositiveInt = 128
@@ -219,6 +219,9 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
 
     golds = question_scores.read_gold(config.data_file)
     golds.log_rule()
+    reads_documents = config.model or config.plots_dir or config.report_dir
+    if golds.data_set != "triviaqa" or not reads_documents:
+        check_unset(config, ["document_words"], "no documents of TriviaQA are read")
     if config.null_odds and not (config.answers and golds.data_set == "squad_v2"):
         raise ValueError("--null_odds is for --answers to questions of SQuAD 2.0")
     odds = squad_scores.read_null_odds(config.null_odds) if config.null_odds else None

@@ -6,9 +6,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..engine.options import NonNegativeInt, PositiveInt, check_one_of, check_unset
+from ..engine.options import NonNegativeInt, PositiveInt, UnusedFlags, check_one_of, check_unset
+from ..readers.choice_files import check_choice_files
 from ..readers.labeled_text import TextColumns
-from ..readers.question_files import DOCUMENT_WORDS
 from ..readers.tagged_words import WordColumns
 from ..readers.task_files import KINDS
 
@@ -26,14 +26,20 @@ _FLAGS_OF_KINDS = {
 }
 
 
-def check_flags_of_kind(config: Any, kind: str) -> None:
-    """Checks that no flag is given that data of a kind do not have.
+def check_flags_of_kind(config: Any, kind: str, *files: str) -> None:
+    """Checks that no flag is given that data of a kind, in files of some formats, do not have.
 
     Raises:
         ValueError: If one is.
     """
     flags = {flag for own in _FLAGS_OF_KINDS.values() for flag in own}
     check_unset(config, flags.difference(_FLAGS_OF_KINDS[kind]), f"the data are of kind {kind}")
+    if kind == "text":
+        config.check_text_files(*files)
+    elif kind == "choice":
+        check_choice_files(config, *files)
+    elif kind == "tagging":
+        config.check_word_files(*files)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,9 +55,9 @@ class EvaluateConfig(TextColumns, WordColumns):
             export are scored with --answers. Give either --model or --answers.
         answers: The file of predictions to score. Give either --model or --answers.
         null_odds: For SQuAD 2.0, the file of null odds that belongs to --answers.
-        null_threshold: Null odds above which a question counts as unanswered.
+        null_threshold: Null odds above which a question counts as unanswered; only with null_odds.
         document_words: Of TriviaQA, number of words to read of a document, the first ones; 0 for
-            all. Take what the model was trained with.
+            all, 800 by default. Take what the model was trained with.
         format: For text, tsv, csv or jsonl (JSON Lines or an array); for choices, swag, codah or
             jsonl; auto infers it from the suffix.
         label_map: Labels to read as others, of the file as of the predictions: with
@@ -70,10 +76,15 @@ class EvaluateConfig(TextColumns, WordColumns):
     answers: str = ""
     null_odds: str = ""
     null_threshold: float = 1.0
-    document_words: NonNegativeInt = DOCUMENT_WORDS
+    document_words: NonNegativeInt | None = None
     class_names: tuple[str, ...] = ()
     plots_dir: str = ""
     report_dir: str = ""
+
+    def unused_flags(self) -> UnusedFlags:
+        yield from super().unused_flags()
+        if not self.null_odds:
+            yield ["null_threshold"], "there are no --null_odds"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -17,7 +17,7 @@ from keras_bert.tables import of_records, text_table
 from ..engine import program, run_presets, run_report
 from ..engine.finetuning_config import SCORED_ROWS, FineTuningConfig
 from ..engine.job import finite
-from ..engine.options import Fraction, PositiveInt, check_one_of, check_unset
+from ..engine.options import Fraction, PositiveInt, UnusedFlags, check_one_of, check_unset
 from ..engine.output_folder import NotFiniteError, content_of_folder
 from ..readers.data_splits import counts_table
 from ..readers.trec_files import (
@@ -81,11 +81,13 @@ class RerankConfig(FineTuningConfig):
     batch_size: PositiveInt = 16
     sequence_length: PositiveInt = 192
 
+    def unused_flags(self) -> UnusedFlags:
+        yield from super().unused_flags()
+        yield self.costs.to_dict(), "ranking does not measure its costs"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_of(self, loss=LOSSES)
-        names = [field.name for field in dataclasses.fields(self.costs)]
-        check_unset(self.costs, names, "ranking does not measure its costs")
 
 
 def run_program(config: RerankConfig) -> None:
@@ -102,6 +104,8 @@ def run_program(config: RerankConfig) -> None:
         collection = read_collection(
             Path(config.data_dir), config.documents, config.queries, config.qrels
         )
+        if collection.splits:
+            check_unset(config, ["test_every"], "the qrels have splits")
         program.import_quietly()
         with program.locked_by_main_process(config, "finetune"):
             scores = rerank(config, collection)

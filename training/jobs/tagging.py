@@ -17,7 +17,7 @@ from keras_bert.data.tagging_schemes import SCHEMES, Notation, detect_notation
 
 from ..engine.finetuning_config import SCORED_ROWS, LabeledFilesConfig
 from ..engine.job import DevScores, Evaluation, InsightRows, Job, JobData, Training, finite
-from ..engine.options import ProperFraction, check_one_of
+from ..engine.options import ProperFraction, check_one_of, check_unset
 from ..readers.label_warnings import warn_of_spellings
 from ..readers.tagged_words import (
     WordColumns,
@@ -102,6 +102,8 @@ def read_data(config: TaggedFilesConfig) -> TaggingData:
     """
     if not config.train_file:
         raise ValueError("--train_file is empty, expected a file of words and labels in columns")
+    files = filter(None, (config.train_file, config.dev_file, config.test_file))
+    config.check_word_files(*(config.path(name, "a file of words") for name in files))
     train = _read(config, config.train_file)
     notation = detect_notation(train.labels or ())
     train = _in_scheme(train, config, notation)
@@ -206,6 +208,7 @@ def _infer_scheme(class_names: Sequence[str]) -> Any:
 
 def sentences(config: InsightConfig, model: TokenClassifier) -> InsightRows:
     """Reads words; see `Job.insight_rows`."""
+    check_unset(config, ["label_column"], "the labels are not read")
     words = config.read_words(config.data_file, labeled=False).words
     return InsightRows(words, [" ".join(sentence) for sentence in words])
 

@@ -45,8 +45,8 @@ from ..engine.options import (
     PositiveFloat,
     PositiveInt,
     ProgramConfig,
+    UnusedFlags,
     check_one_of,
-    check_unset,
 )
 from ..plots.style import new_figure, save, style
 from .recipes import wikitext2_cpu
@@ -99,15 +99,17 @@ class AblationConfig(ProgramConfig):
     epochs: PositiveInt = 3
     learning_rate: NonNegativeFloat = 5e-4
 
+    def unused_flags(self) -> UnusedFlags:
+        others = ["sizes", "same_flops"] if self.of == _TASKS else ["bilstm_units"]
+        yield others, f"the encoders differ by --of={self.of}"
+        if not self.squad_dir:
+            yield ["squad_questions"], "there is no --squad_dir"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_of(self, of=(_TASKS, _SIZE))
         if not self.sizes or len(set(self.parsed_sizes())) < len(self.sizes):
             raise ValueError(f"--sizes is {','.join(self.sizes)}, expected distinct sizes")
-        others = ["sizes", "same_flops"] if self.of == _TASKS else ["bilstm_units"]
-        check_unset(self, others, f"the encoders differ by --of={self.of}")
-        if not self.squad_dir:
-            check_unset(self, ["squad_questions"], "there is no --squad_dir")
 
     @property
     def folder(self) -> Path:

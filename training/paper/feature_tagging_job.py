@@ -13,6 +13,7 @@ from ..engine.options import (
     NonNegativeFloat,
     PositiveInt,
     ProperFraction,
+    UnusedFlags,
     check_one_of,
 )
 from ..jobs.tagging import TaggedFilesConfig, TaggingData, TaggingJob
@@ -67,6 +68,10 @@ class FeatureTaggingConfig(TaggedFilesConfig):
     epochs: PositiveInt = 10
     learning_rate: NonNegativeFloat = 1e-3
     output_dir: str = "runs/feature_tagging"
+
+    def unused_flags(self) -> UnusedFlags:
+        yield from super().unused_flags()
+        yield ["rematerialize"], "the encoder is frozen"
 
     def __post_init__(self) -> None:
         super().__post_init__()

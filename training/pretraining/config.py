@@ -24,6 +24,7 @@ from ..engine.options import (
     PositiveInt,
     ProgramConfig,
     ProperFraction,
+    UnusedFlags,
     check_one_of,
 )
 from .optimization import Optimization
@@ -34,6 +35,16 @@ if TYPE_CHECKING:
     from keras_bert.text.tokenizer import Tokenizer
 
 OBJECTIVES = ("masked_lm", "replaced_token", "distillation")
+# Flags of records that a run makes; the format of text also matters for a new vocabulary
+_OF_NEW_RECORDS = (
+    *("document_ends", "field", "language", "short_seq_probability", "duplicate_factor"),
+    *("static_masks", "whole_words", "num_shards", "independent_shards", "num_workers"),
+    "keep_store",
+)
+# Flags of how masks are drawn during training, and of how many
+_OF_DYNAMIC_MASKS = ("masking_unit", "mask_token_rate", "random_token_rate")
+_OF_DYNAMIC_MASKS += ("random_special_tokens",)
+_OF_MASKS = ("masked_lm_probability", "max_predictions", "dev_masked_lm_probability")
 JIT = ("auto", "on", "off")
 
 
@@ -94,6 +105,24 @@ class TextOptions(ProgramConfig):
     file_groups: PositiveInt = 1
     corpus: CorpusOptions = dataclasses.field(default_factory=CorpusOptions)
     rows: RowOptions = dataclasses.field(default_factory=RowOptions)
+
+    def unused_flags(self) -> UnusedFlags:
+        if not (self.input_files or self.dev_files):
+            yield ["data_dir"], "there are no --input_files and --dev_files"
+        if not (self.dev_files or self.dev_records):
+            names = ["dev_batches", "dev_masked_lm_probability"]
+            yield names, "there are neither --dev_files nor --dev_records"
+        if self.dev_records:
+            yield ["dev_files"], "--dev_records are given"
+        if self.vocabulary:
+            yield ["vocabulary_size"], f"--vocabulary={self.vocabulary} has its own"
+        if not self.records:
+            return
+        if self.vocabulary:
+            yield ["input_files"], "--records and --vocabulary are given"
+        if not self.dev_files or self.dev_records:
+            names = [*_OF_NEW_RECORDS, *([] if self.input_files else ["format"])]
+            yield names, f"--records={self.records} are read as they are"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -285,6 +314,30 @@ class PretrainConfig(ProgramConfig):
     compute: ComputeOptions = dataclasses.field(default_factory=ComputeOptions)
     costs: CostOptions = dataclasses.field(default_factory=CostOptions)
     hosts: HostOptions = dataclasses.field(default_factory=HostOptions)
+
+    def unused_flags(self) -> UnusedFlags:
+        objective, encoder, rows = self.task.objective, self.encoder, self.text.rows
+        of_objectives = {
+            "replaced_token": ["generator_size", "discriminator_weight", "embedding_sharing"],
+            "distillation": ["temperature"],
+        }
+        for name, flags in of_objectives.items():
+            if objective != name:
+                yield flags, f"the objective is {objective}"
+        if encoder.init_preset:
+            reason = (
+                f"the model and the vocabulary are those of --init_preset={encoder.init_preset}"
+            )
+            yield ["model", "vocabulary", "vocabulary_size"], reason
+        elif self.task.teacher:
+            reason = f"the vocabulary is that of --teacher={self.task.teacher}"
+            yield ["vocabulary", "vocabulary_size"], reason
+        if encoder.causal:
+            yield (*_OF_MASKS, *_OF_DYNAMIC_MASKS), "--causal predicts every token, without masks"
+        if rows.static_masks:
+            yield _OF_DYNAMIC_MASKS, "--static_masks are drawn as in BERT's released code"
+        if self.compute.devices == 1 and not self.hosts.coordinator:
+            yield ["shard_optimizer"], "there is only one device"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -15,6 +15,7 @@ from ..engine.options import (
     PositiveInt,
     ProgramConfig,
     ProperFraction,
+    UnusedFlags,
     check_one_of,
 )
 
@@ -121,6 +122,10 @@ class Optimization(ProgramConfig):
     epsilon: NonNegativeFloat = 1e-6
     clip_norm: NonNegativeFloat = 1.0
 
+    def unused_flags(self) -> UnusedFlags:
+        if self.schedule != "trapezoidal":
+            yield ["decay", "decay_steps"], "there is no --schedule=trapezoidal"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_of(self, optimizer=tuple(OPTIMIZERS), schedule=("", *SCHEDULES), decay=DECAYS)
@@ -128,10 +133,6 @@ class Optimization(ProgramConfig):
             raise ValueError(
                 f"--warmup_steps is {self.warmup_steps}, expected 0 to --num_steps, "
                 f"{self.num_steps}"
-            )
-        if self.schedule != "trapezoidal" and self.decay_steps is not None:
-            raise ValueError(
-                f"--decay_steps is {self.decay_steps}, expected --schedule=trapezoidal with it"
             )
         if self.schedule == "trapezoidal" and (
             self.num_warmup_steps + self.num_decay_steps > self.num_steps

@@ -21,6 +21,7 @@ from ..engine.options import (
     PositiveInt,
     ProgramConfig,
     Seed,
+    UnusedFlags,
     check_one_of,
     num_cores,
 )
@@ -97,12 +98,12 @@ class RowOptions(ProgramConfig):
     num_workers: NonNegativeInt = 0
     keep_store: bool = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.whole_words and not self.static_masks:
-            raise ValueError(
-                "--whole_words is for --static_masks; masks that are drawn during training cover "
-                "whole words with --masking_unit=word"
+    def unused_flags(self) -> UnusedFlags:
+        if not self.static_masks:
+            yield (
+                ["whole_words"],
+                "there is no --static_masks; masks that are drawn during training cover whole "
+                "words with --masking_unit=word",
             )
 
     @property

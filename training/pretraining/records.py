@@ -18,6 +18,7 @@ from keras_bert.progress import bar
 from keras_bert.text.tokenizer import Tokenizer
 
 from ..engine import output_folder
+from ..engine.options import check_formats, check_unset
 from .record_config import (
     CorpusOptions,
     PretrainingDataConfig,
@@ -34,6 +35,12 @@ FIGURE_FILE = "lengths.png"
 _SETTINGS_FILE = ".work/settings.json"
 # Share of unknown tokens that a vocabulary of the text's own language should stay below
 _MANY_UNKNOWN = 0.05
+# The formats of the flags of a corpus that not all formats have
+_FORMATS_OF = {
+    "document_ends": ("sentences", "paragraphs"),
+    "field": ("jsonl", "parquet"),
+    "language": ("paragraphs", "jsonl", "parquet"),
+}
 # What separates documents, by `document_ends`
 _DOCUMENT_ENDS = {
     "blank_lines": "a blank line between two of them, or the end of a file",
@@ -43,9 +50,18 @@ _DOCUMENT_ENDS = {
 
 
 def create_records(
-    config: PretrainingDataConfig, runner: str = "", runner_options: Sequence[str] = ()
+    config: PretrainingDataConfig,
+    runner: str = "",
+    runner_options: Sequence[str] = (),
+    *,
+    is_checked: bool = False,
 ) -> dict[str, Any]:
     """Creates the records, or those whose files are missing.
+
+    Args:
+        config: The config.
+        runner, runner_options: A runner of Apache Beam, and its options.
+        is_checked: Whether `check_corpus` was called, such as for all files of a run together.
 
     Returns:
         The content of `summary.json`: the numbers of documents, sentences and tokens in the corpus,
@@ -55,6 +71,7 @@ def create_records(
 
     Raises:
         FileNotFoundError: If a file does not exist.
+        UnusedFlagError: If a flag of the corpus is for none of its files.
         ImportError: If paragraphs are to be split into sentences and `sentencex` is not installed.
         ValueError: If a file is malformed, if pairs need a second document and there is only one,
             or if the folder contains records of other settings.
@@ -71,6 +88,8 @@ def create_records(
     else:
         inputs = find_inputs(config.input_files)
         folder = RecordFolder(config.output_dir)
+    if not is_checked:
+        check_corpus(config.corpus, inputs, config.vocabulary)
     tokenizer = open_tokenizer(config.vocabulary, config.corpus.lowercase)
     _check_separators(config.rows.kind, tokenizer)
     # Whether text is lower-cased is the tokenizer's own.
@@ -135,6 +154,18 @@ class _OneMachine:
         """Writes the shards that do not exist yet, and returns the statistics of all."""
         with bar("writing", num_shards, "shard") as shown:
             return write_shards(self.config, self.tokenizer, self.work, num_shards, shown.update)
+
+
+def check_corpus(corpus: CorpusOptions, inputs: Sequence[InputFile], vocabulary: str) -> None:
+    """Checks that each flag of a corpus is for one of its files, or for its tokenizer.
+
+    Raises:
+        UnusedFlagError: If one is not.
+    """
+    formats = [resolve_format(file.path, corpus.format) for file in inputs]
+    check_formats(corpus, _FORMATS_OF, formats)
+    if Path(vocabulary).is_dir():
+        check_unset(corpus, ["lowercase"], f"the tokenizer in {vocabulary} has its own")
 
 
 def require_libraries(corpus: CorpusOptions, inputs: Sequence[InputFile]) -> None:

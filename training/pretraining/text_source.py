@@ -27,7 +27,13 @@ from ..engine.output_folder import OtherSettingsError
 from .config import PretrainConfig, TaskOptions, TextOptions, named_architecture
 from .optimization import Optimization, Phase
 from .record_config import RowOptions, content_of_inputs, find_inputs
-from .records import SUMMARY_FILE, create_records, require_libraries, warn_of_unknown_tokens
+from .records import (
+    SUMMARY_FILE,
+    check_corpus,
+    create_records,
+    require_libraries,
+    warn_of_unknown_tokens,
+)
 from .tokenizer_source import family_options, make_tokenizer, save_tokenizer
 
 VOCABULARY = "vocab.txt"
@@ -76,15 +82,22 @@ class TextSource:
         Raises:
             FileNotFoundError: If an entry of `input_files` or `dev_files` matches no file.
             ImportError: If the library that splits paragraphs into sentences is not installed.
+            UnusedFlagError: If a flag is for none of these files.
         """
+        inputs: list[InputFile] = []
+        some_are_made = False
         for name, files in (
             ("records", self.text.input_files),
             ("dev_records", self.text.dev_files),
         ):
             folders = [self.folder / f"{name}_{length}" for length in self.lengths]
-            are_made = all((folder / SUMMARY_FILE).exists() for folder in folders)
-            if files and not getattr(self.text, name) and not are_made:
-                require_libraries(self.text.corpus, self._inputs(files))
+            made = [(folder / SUMMARY_FILE).exists() for folder in folders]
+            some_are_made |= any(made)
+            if files and not getattr(self.text, name) and not all(made):
+                inputs += self._inputs(files)
+        require_libraries(self.text.corpus, inputs)
+        if inputs and not some_are_made:
+            check_corpus(self.text.corpus, inputs, self.text.vocabulary)
 
     def vocabulary(self) -> Path:
         """Returns the given vocabulary, or the checkpoint's, or else one trained on the text.
@@ -164,7 +177,8 @@ class TextSource:
             warn_of_unknown_tokens(folder)
             return os.fspath(folder / _RECORDS)
         folder = self.folder / f"{name}_{sequence_length}"
-        create_records(text.data_config(sequence_length, files, folder, vocabulary))
+        config = text.data_config(sequence_length, files, folder, vocabulary)
+        create_records(config, is_checked=True)
         return os.fspath(folder / "*.tfrecord")
 
     def _tokenizer_config(self) -> dict[str, Any]:

@@ -69,15 +69,21 @@ def make_tokenizer(
         kind: `wordpiece`, `byte_pair` or `sentence_piece`.
         paths: The text files.
         vocabulary_size: Size of the vocabulary, special tokens included.
-        lowercase: Whether to lower-case text; ignored by `byte_pair`, and where `options` say it.
-            `None` chooses by the text, and logs the choice and the reason.
+        lowercase: Whether to lower-case text; not by `byte_pair`, or where `options` say it. `None`
+            chooses by the text, and logs the choice and the reason.
         max_sentences: Maximum number of lines that `sentence_piece` samples.
         options: Other arguments of the tokenizer's class that a family has; see `family_options`.
 
     Raises:
-        ValueError: If there is no text, or too little.
+        ValueError: If there is no text, or too little, or `lowercase` has no effect.
     """
     options = options or {}
+    its_own = options.get("lowercase", False if kind == text.BytePairTokenizer.kind else lowercase)
+    if lowercase not in (None, its_own):
+        raise ValueError(
+            f"--lowercase must not differ from the rule of this {kind} tokenizer. Received: "
+            f"--lowercase={lowercase}, where it is {its_own}. Remove the flag"
+        )
     special_tokens = options.get("special_tokens")
     if kind == text.BytePairTokenizer.kind:
         of_words = {

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .data_files import infer_format, read_cells, read_records
+from ..engine.options import check_formats
+from .data_files import FORMATS_OF, infer_format, read_cells, read_records
 from .separated_values import Quoting
 from .values import BadRows, as_id, excerpt, row_error, row_ids
 
@@ -102,6 +103,12 @@ def telling_fields(record: Mapping[str, Any]) -> tuple[str, ...]:
     label = next((name for name in _LABELS if name in record), None)
     lists = [name for name in _LISTS if _are_strings(record.get(name))]
     return (lists[0], label) if lists and label else ()
+
+
+def check_choice_files(config: Any, *paths: str) -> None:
+    """Raises an UnusedFlagError if a flag is given that none of the files has."""
+    formats = (FORMATS.get(config.format) or infer_format(Path(path)) for path in paths)
+    check_formats(config, FORMATS_OF, list(formats))
 
 
 def read_choices(

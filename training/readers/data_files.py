@@ -46,6 +46,8 @@ TWO_FILES = (
 )
 # Formats with rows of cells, where the first row may be a header; other formats have fields
 _TABLES = ("tsv", "csv", "xlsx")
+# The formats of the flags that not all formats have
+FORMATS_OF = {"header": _TABLES, "quoting": ("tsv",)}
 # Suffixes of files with words in columns, which are not tables of texts
 TAGGING_SUFFIXES = (".conll", ".conllu", ".bio", ".iob")
 # Common names for columns of labels and of texts

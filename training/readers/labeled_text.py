@@ -16,8 +16,8 @@ from typing import get_args
 import numpy as np
 from absl import logging
 
-from ..engine.options import ProgramConfig, check_one_of
-from .data_files import LABELS, Header, Row, infer_format, read_columns, without_header
+from ..engine.options import ProgramConfig, UnusedFlags, check_formats, check_one_of
+from .data_files import FORMATS_OF, LABELS, Header, Row, infer_format, read_columns, without_header
 from .label_warnings import (
     DECIMAL_COMMA,
     LABEL_SEPARATORS,
@@ -175,12 +175,21 @@ class TextColumns(ProgramConfig):
     label_map: tuple[str, ...] = ()
     skip_labels: tuple[str, ...] = ()
 
+    def unused_flags(self) -> UnusedFlags:
+        yield from super().unused_flags()
+        if self.multi_label:
+            yield ["regression", "skip_labels"], "a row has any number of labels"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_of(self, header=get_args(Header), quoting=get_args(Quoting))
         parse_label_map(self.label_map)
-        if self.multi_label and (self.regression or self.skip_labels):
-            raise ValueError("--multi_label has neither --regression nor --skip_labels")
+
+    def check_text_files(self, *paths: str) -> None:
+        """Raises an UnusedFlagError if a flag is given that none of the files has."""
+        is_given = self.format != "auto"
+        formats = (self.format if is_given else infer_format(Path(path)) for path in paths)
+        check_formats(self, FORMATS_OF, list(formats))
 
 
 def parse_label_map(pairs: Sequence[str]) -> dict[str, str]:

@@ -59,7 +59,7 @@ def read_questions(
     *,
     labeled: bool = True,
     skip_bad: bool = False,
-    document_words: int = DOCUMENT_WORDS,
+    document_words: int | None = None,
 ) -> QuestionFile:
     """Reads questions on passages, in the format that the file has.
 
@@ -71,26 +71,30 @@ def read_questions(
         skip_bad: Whether to skip malformed parts, and list them in the result, instead of raising
             an error. A question is skipped if none of its answers can be read.
         document_words: Of TriviaQA, the number of words that are read of a document, the first
-            ones; 0 for all.
+            ones; 0 for all. By default `DOCUMENT_WORDS`.
 
     Raises:
         FileNotFoundError: If there is no such file.
         ValueError: If the file is malformed; the message names the question or the row, and the
-            field.
+            field. If `document_words` are given, and the file is not TriviaQA's.
     """
     path = Path(path)
     if not exists(path):
         raise FileNotFoundError(f"{path} does not exist, expected a file of questions")
     bad = BadRows(collect=skip_bad)
-    if has_rows(path):
+    content = None if has_rows(path) else load_json(path)
+    if document_words is not None and not triviaqa.is_triviaqa(content):
+        raise ValueError(
+            f"--document_words is for files of TriviaQA. Received: --document_words="
+            f"{document_words} for {path}. Remove the flag"
+        )
+    if content is None:
         rows = read_records(path, bad=bad)
         file = read_squad_rows(rows, path, labeled=labeled, skip_bad=skip_bad)
         return QuestionFile(file.examples, file.has_unanswerable, (*bad.messages, *file.skipped))
-    content = load_json(path)
     if triviaqa.is_triviaqa(content):
-        examples = triviaqa.read_documents(
-            content, path, labeled=labeled, bad=bad, max_words=document_words
-        )
+        words = DOCUMENT_WORDS if document_words is None else document_words
+        examples = triviaqa.read_documents(content, path, labeled=labeled, bad=bad, max_words=words)
         return QuestionFile(examples, False, tuple(bad.messages))
     file = parse_squad(content, path, labeled=labeled, skip_bad=skip_bad)
     return QuestionFile(file.examples, file.has_unanswerable, file.skipped)

@@ -26,8 +26,8 @@ from keras_bert.data.tagging_schemes import (
     misspelled_labels,
 )
 
-from ..engine.options import ProgramConfig, check_one_of
-from .data_files import data_suffix, has_records, read_records
+from ..engine.options import ProgramConfig, check_formats, check_one_of
+from .data_files import infer_format, read_records
 from .data_splits import hold_out_tenth, stratified_sample
 from .values import BadRows, excerpt, row_error
 
@@ -64,15 +64,21 @@ class WordColumns(ProgramConfig):
         super().__post_init__()
         check_one_of(self, separator=get_args(Separator))
 
+    def check_word_files(self, *paths: str) -> None:
+        """Raises an UnusedFlagError if a flag is given that none of the files has."""
+        names = [field.name for field in dataclasses.fields(WordColumns)]
+        check_formats(self, dict.fromkeys(names, ("conll",)), [_format(path) for path in paths])
+
     def read_words(self, path: str, labeled: bool = True, *, skip_bad: bool = False) -> TaggedText:
         """Reads the words of a file, with or without their labels.
 
         Rows of JSON, Parquet and Arrow have lists in the fields `WORDS` and `LABELS`. Rows of CSV
         and Excel files have a word and its label, in the columns `word_columns`.
         """
-        if has_records(Path(path)):
+        format = _format(path)
+        if format in ("jsonl", "arrow"):
             return _read_lists(Path(path), labeled, BadRows(collect=skip_bad))
-        if data_suffix(Path(path)) in (".csv", ".xlsx"):
+        if format in ("csv", "xlsx"):
             return _read_table(Path(path), labeled, BadRows(collect=skip_bad))
         return read_conll(
             path,
@@ -83,6 +89,15 @@ class WordColumns(ProgramConfig):
             labeled=labeled,
             skip_bad=skip_bad,
         )
+
+
+def _format(path: str) -> str:
+    """Returns the format of a file: that of its rows, or conll for words in columns."""
+    try:
+        format = infer_format(Path(path))
+    except ValueError:
+        format = "conll"
+    return "conll" if format == "tsv" else format
 
 
 def _read_lists(path: Path, labeled: bool, bad: BadRows) -> TaggedText:

@@ -168,7 +168,13 @@ def test_requests_are_joined_as_an_export_s_file_says(tmp_path, splits, sizes):
     ("fields", "message"),
     [
         ({"what": "serve", "subjects": ("keras_bert:jax",)}, "has 'keras_bert:jax', expected"),
-        ({"texts": "texts.txt", "padding": 0.5}, "--padding is an option of random ids"),
+        ({"texts": "texts.txt", "padding": 0.5}, "--padding=0.5 .* an option of random ids"),
+        ({"clip_norm": 0.5}, "--clip_norm=0.5 .* of --what=classify or pretrain, not of forward"),
+        ({"vocabulary": "vocab.txt"}, "--vocabulary=vocab.txt is given, but there are no --texts"),
+        (
+            {"what": "serve", "subjects": ("http://localhost:1/v1/models/m",)},
+            "--model=bert_tiny_uncased is given, but all --subjects are models on servers",
+        ),
     ],
 )
 def test_workloads_that_cannot_be_measured_are_refused(fields, message):

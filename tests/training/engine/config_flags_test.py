@@ -11,7 +11,7 @@ from training.engine.config_flags import (
     define_recipe_flag,
     given_flags,
 )
-from training.engine.options import ProgramConfig
+from training.engine.options import ProgramConfig, UnusedFlagError
 from training.jobs.classification import FinetuneConfig
 from training.pretraining.config import PretrainConfig
 
@@ -99,6 +99,12 @@ def test_flags_need_to_fit_the_recipe_alone():
     # Below the default number of warm-up updates, and above the recipe's
     values(["program", "--recipe=wikitext2_cpu", "--num_steps=600"])
     assert configuration(PretrainConfig, values).optimization.warmup_steps == 500
+    # It replaces the recipe's size of a vocabulary, and cannot have another one.
+    values(["program", "--recipe=wikitext2_cpu", "--vocabulary=vocab.txt"])
+    assert configuration(PretrainConfig, values).text.vocabulary_size == 30522
+    values(["program", "--vocabulary=vocab.txt", "--vocabulary_size=9"])
+    with pytest.raises(UnusedFlagError, match="--vocabulary_size=9 is given, but --vocabulary="):
+        configuration(PretrainConfig, values)
 
 
 def test_home_is_expanded_in_paths(monkeypatch):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ModernBERT base, pre-trained as in the paper: 30 % masked, growing batches, long rows last.
 
-    python -m training.pretrain --recipe=modernbert_base --input_files=DIR
+    python -m training.pretrain --recipe=modernbert_base --input_files=DIR \\
+        --dev_files=FILE --dev_masked_lm_probability=0.15
 
 The paper counts in tokens. At 4,608 rows of 1,024 tokens, its 1,719 billion tokens are 375,000
 updates, the first 50 billion of which have batches that grow from 768 rows, and the first 3 billion
@@ -32,7 +33,6 @@ CONFIG = PretrainConfig.from_flags(
     duplicate_factor=1,
     random_special_tokens=False,
     masked_lm_probability=0.3,
-    dev_masked_lm_probability=0.15,
     phases=("1024:0.855", "8192:0.145:batch_size=576:learning_rate=3e-4"),
     batch_size=4608,
     initial_batch_size=768,
