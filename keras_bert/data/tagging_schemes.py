@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tagging schemes, by which the labels of words encode spans: IOB1, IOB2 and BIOES.
 
-Two other notations are converted to them: brackets, `(PER*`, `*`, `*)`, as in CoNLL-2005 and
-CoNLL-2012 (OntoNotes); and IO, bare types, `PER`, as in Few-NERD.
+Three other notations are converted to them: brackets, `(PER*`, `*`, `*)`, as in CoNLL-2005 and
+CoNLL-2012 (OntoNotes); IO, bare types, `PER`, as in Few-NERD; and suffixes, `PER-B` or `PER_B`,
+with `O` or `-` outside of spans, as in Korean data sets.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from keras_bert.checks import check_choice
 
 Scheme = Literal["IOB1", "IOB2", "BIOES"]
 SCHEMES: tuple[Scheme, ...] = ("IOB1", "IOB2", "BIOES")
-Notation = Literal["brackets", "IO"]
+Notation = Literal["brackets", "IO", "suffixes"]
 
 OUTSIDE = "O"
 # The letters of BILOU, BMES and BMEWO that correspond to I, E and S of BIOES.
@@ -25,6 +26,9 @@ _SPAN_LABEL = re.compile(r"O|[BIESMLUW](-.+)?", re.DOTALL)
 # Labels that look like misspelled span labels, such as `B-`, `b-PER`, `B:PER` and `PER-B`.
 _TYPED_LABEL = re.compile(r"[BIESMLUW]-.+", re.DOTALL)
 _LIKE_A_SPAN_LABEL = re.compile(r"[BIESMLUW][-_:/].*|.+[-_:/](?-i:[BI])", re.DOTALL | re.IGNORECASE)
+# A label whose type is before its letter, and the labels that then are outside of spans
+_WITH_SUFFIX = re.compile(r"(?P<type>.+)[-_](?P<letter>[BIESMLUW])", re.DOTALL)
+_OUTSIDE = {OUTSIDE, "-"}
 # `*` is a word inside or outside of a span, `(PER*` begins a span, `*)` ends it, `(PER*)` is both;
 # the asterisk of brackets may be missing.
 _BRACKETS = re.compile(r"(?:\((?P<type>[^()*\s]+))?\*?(?P<end>\))?")
@@ -132,30 +136,42 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme | None:
 def detect_notation(sequences: Iterable[Sequence[str]]) -> Notation | None:
     """Returns in which notation other than a tagging scheme the labels of sentences encode spans.
 
-    It is `"brackets"` if words are labeled `*` or in brackets; `"IO"` if `O` is the most frequent
-    label, and no other label looks like a tagging scheme's; otherwise `None`.
+    It is `"brackets"` if words are labeled `*` or in brackets; `"suffixes"` if some are labeled `O`
+    or `-`, and all others like `PER-B`, or with `-` like `B-PER`; `"IO"` if `O` is the most
+    frequent label, and no other label looks like a tagging scheme's; otherwise `None`.
 
     Example:
 
     >>> detect_notation([["(PER*", "*)", "*"]])
     'brackets'
+    >>> detect_notation([["PER_B", "PER_I", "-"]])
+    'suffixes'
     >>> detect_notation([["person-actor", "O", "O"]])
     'IO'
     """
     counts = Counter(label for sequence in sequences for label in sequence)
     if any(map(_OPENING_BRACKET.match, counts)) and {"*", "*)"} & counts.keys():
         return "brackets"
+    inside = counts.keys() - _OUTSIDE
+    has_both = bool(inside) and inside < counts.keys()
+    if has_both and not are_span_labels(counts) and _are_like(inside, _WITH_SUFFIX, _TYPED_LABEL):
+        return "suffixes"
     others = counts.keys() - {OUTSIDE}
     if not others or counts[OUTSIDE] < max(counts[label] for label in others):
         return None
     return None if misspelled_labels(counts) or any(map(_SPAN_LABEL.fullmatch, others)) else "IO"
 
 
+def _are_like(labels: Iterable[str], *patterns: re.Pattern[str]) -> bool:
+    """Returns whether all labels match one of the patterns."""
+    return any(all(map(pattern.fullmatch, labels)) for pattern in patterns)
+
+
 def from_notation(labels: Sequence[str], notation: Notation) -> list[str]:
     """Converts the labels of a sentence to IOB2.
 
     In IO, adjacent words of the same type are one span. Brackets that are nested or not balanced
-    are a `ValueError`, with the label.
+    are a `ValueError`, with the label; so are other labels among suffixes.
 
     Example:
 
@@ -163,7 +179,11 @@ def from_notation(labels: Sequence[str], notation: Notation) -> list[str]:
     ['B-PER', 'I-PER', 'O', 'B-LOC']
     >>> from_notation(["person-actor", "person-actor", "O"], "IO")
     ['B-person-actor', 'I-person-actor', 'O']
+    >>> from_notation(["PER_B", "PER_I", "-"], "suffixes")
+    ['B-PER', 'I-PER', 'O']
     """
+    if notation == "suffixes":
+        return convert_labels(list(map(_from_suffix, labels)), "IOB2")
     if notation == "IO":
         inside = [label if label == OUTSIDE else f"I-{label}" for label in labels]
         return convert_labels(inside, "IOB2")
@@ -181,6 +201,15 @@ def from_notation(labels: Sequence[str], notation: Notation) -> list[str]:
     if open_type:
         raise ValueError(f"The span ({open_type}* does not end in its sentence.")
     return new_labels
+
+
+def _from_suffix(label: str) -> str:
+    """Returns a label with its letter before its type."""
+    if label in _OUTSIDE:
+        return OUTSIDE
+    if match := _WITH_SUFFIX.fullmatch(label):
+        return f"{match['letter']}-{match['type']}"
+    return label
 
 
 def entities(labels: Sequence[str], strict: Scheme | None = None) -> list[Entity]:

@@ -71,6 +71,9 @@ def test_labels_that_are_meant_to_spell_spans(labels, misspelled):
         ("(PER* *) (PER) * (LOC* * *) (PER*)", "brackets", SPELLED["IOB2"]),
         ("PER PER O O LOC LOC LOC PER", "IO", "B-PER I-PER O O B-LOC I-LOC I-LOC B-PER"),
         ("person-actor O O art-film", "IO", "B-person-actor O O B-art-film"),
+        ("PER_B PER_I PER_B - LOC_B LOC_I LOC_I PER_B", "suffixes", SPELLED["IOB2"]),
+        ("PER-B PER-I PER-B O LOC-B LOC-I LOC-I PER-B", "suffixes", SPELLED["IOB2"]),
+        ("B-PER I-PER B-PER - B-LOC I-LOC I-LOC B-PER", "suffixes", SPELLED["IOB2"]),
     ],
 )
 def test_other_notations_are_converted(labels, notation, converted):

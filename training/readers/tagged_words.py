@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from keras_bert.data.tagging_schemes import (
     from_notation,
     misspelled_labels,
 )
+from keras_bert.data.text_files import read_lines
 
 from ..engine.options import ProgramConfig, check_formats, check_one_of
 from .data_files import infer_format, read_records
@@ -37,8 +39,15 @@ LABELS = ("labels", "tags", "ner_tags", "pos_tags", "upos")
 # In lower case, the columns of a word, and of its label, in tables with a word in each row
 _WORD = ("word", "token")
 _LABEL = ("label", "tag", "ner_tag", "ner", "pos")
+# The notations whose labels may be wrong
+_DESCRIPTIONS = {
+    "brackets": "spans in brackets, such as (PER* *)",
+    "suffixes": "spans with the letter at the end, such as PER-B",
+}
 # What the name of the column begins with that tells the sentence of a word
 _SENTENCE = "sent"
+# Lines that tell whether each is a sentence
+_LINES_READ = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,13 +82,16 @@ class WordColumns(ProgramConfig):
         """Reads the words of a file, with or without their labels.
 
         Rows of JSON, Parquet and Arrow have lists in the fields `WORDS` and `LABELS`. Rows of CSV
-        and Excel files have a word and its label, in the columns `word_columns`.
+        and Excel files have a word and its label, in the columns `word_columns`. Other files have a
+        word on each line, or a sentence, a tab and its labels.
         """
         format = _format(path)
         if format in ("jsonl", "arrow"):
             return _read_lists(Path(path), labeled, BadRows(collect=skip_bad))
         if format in ("csv", "xlsx"):
             return _read_table(Path(path), labeled, BadRows(collect=skip_bad))
+        if format == "lines":
+            return _read_sentences(Path(path), labeled, BadRows(collect=skip_bad))
         return read_conll(
             path,
             word_column=self.word_column,
@@ -92,12 +104,42 @@ class WordColumns(ProgramConfig):
 
 
 def _format(path: str) -> str:
-    """Returns the format of a file: that of its rows, or conll for words in columns."""
+    """Returns the format of a file: that of its rows, conll for words, or lines for sentences."""
     try:
         format = infer_format(Path(path))
     except ValueError:
         format = "conll"
-    return "conll" if format == "tsv" else format
+    if format not in ("conll", "tsv"):
+        return format
+    lines = filter(str.strip, read_lines(Path(path)))
+    first = list(map(_sentence, itertools.islice(lines, _LINES_READ)))
+    longest = max((len(words) for words, _ in filter(None, first)), default=0)
+    return "lines" if None not in first and longest > 1 else "conll"
+
+
+def _sentence(line: str) -> tuple[list[str], list[str]] | None:
+    """Returns the words and the labels of a line `words TAB labels`; `None` for other lines."""
+    words, *labels = (cell.strip().split(" ") for cell in line.split("\t"))
+    if len(labels) != 1 or len(words) != len(labels[0]):
+        return None
+    return words, labels[0]
+
+
+def _read_sentences(path: Path, labeled: bool, bad: BadRows) -> TaggedText:
+    """Reads lines of a sentence, a tab and its labels, both separated by spaces."""
+    sentences = []
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
+        if sentence := _sentence(line):
+            sentences.append(sentence)
+        else:
+            message = f"expected words, a tab and as many labels. Received: {excerpt(line)}"
+            bad.add(row_error(path, f"line {number}", message))
+    words, labels = map(list, zip(*sentences, strict=True))
+    return TaggedText(
+        words, labels if labeled else None, path=str(path), skipped=tuple(bad.messages)
+    )
 
 
 def _read_lists(path: Path, labeled: bool, bad: BadRows) -> TaggedText:
@@ -302,7 +344,7 @@ def in_scheme(text: TaggedText, scheme: Scheme, notation: Notation | None = None
 def with_span_labels(
     text: TaggedText, notation: Notation | None = None, bad: BadRows | None = None
 ) -> TaggedText:
-    """Returns a text with labels in brackets, or of bare types beside `O`, converted to IOB2.
+    """Returns a text with labels of another notation than a tagging scheme's, converted to IOB2.
 
     Args:
         text: The words and labels.
@@ -327,7 +369,7 @@ def with_span_labels(
         except ValueError as error:
             message = (
                 f"{text.path}: in the sentence {excerpt(' '.join(words))}: {error} Labels are read "
-                "as spans in brackets, such as (PER* *); --scheme=keep reads them as they are"
+                f"as {_DESCRIPTIONS[notation]}; --scheme=keep reads them as they are"
             )
             bad.add(ValueError(message))
     if len(intact) < len(text):

@@ -39,7 +39,8 @@ _PAIRS = (
 _KINDS = {"questions": "squad", "tagging": "tagging", "choice": "choice"}
 # Values of the flag --kind
 KINDS = ("auto", "text", *_KINDS.values())
-_TAG = re.compile(r"O|[BIESLUM]-\S+")
+_OUTSIDE = ("O", "-")
+_TAG = re.compile(r"O|-|[BIESLUM]-\S+|\S+[-_][BIESLUM]")
 _LINES_READ = 1000
 
 
@@ -121,13 +122,18 @@ def task_of_file(
 
 
 def _tag(path: Path) -> str:
-    """Returns a tag if each of the first lines has words and a tag, empty otherwise."""
-    tag = ""
+    """Returns a tag if each of the first lines has words and a tag, empty otherwise.
+
+    Tags with the letter at the end, such as PER-B, are read only beside words outside of spans:
+    classes of texts may look like them.
+    """
+    tag, has_outside = "", False
     for line in itertools.islice(read_lines(path), _LINES_READ):
         cells = line.split()
         if not cells or cells[0].startswith(("#", "-DOCSTART-")):
             continue
         if len(cells) < 2 or not _TAG.fullmatch(cells[-1]):
             return ""
-        tag = tag or cells[-1].removeprefix("O")
-    return tag
+        has_outside |= cells[-1] in _OUTSIDE
+        tag = tag or cells[-1] * (cells[-1] not in _OUTSIDE)
+    return tag if has_outside or tag[1:2] == "-" else ""

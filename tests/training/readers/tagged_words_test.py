@@ -8,7 +8,7 @@ import pytest
 from pyarrow import parquet
 
 from keras_bert.data.conll import MissingLabelsError
-from training.readers.tagged_words import WordColumns
+from training.readers.tagged_words import WordColumns, in_scheme
 from training.readers.task_files import task_of_file
 
 pytestmark = pytest.mark.backend_independent
@@ -42,6 +42,20 @@ def test_read_words_from_a_table(tmp_path):
     path.write_text("Word,Tag\nAnn,B-PER\n")
     with pytest.raises(ValueError, match=r"must have the columns Sentence, Word and Tag.*\.conll"):
         WordColumns().read_words(str(path))
+
+
+def test_read_lines_of_a_sentence_and_tags(tmp_path):
+    path = tmp_path / "test.tsv"
+    path.write_text("비토리오 감독 이 왔다 .\tPER-B CVL-B O O O\n서울\tLOC-B\n", "utf-8")
+    text = WordColumns().read_words(str(path))
+    assert text.words == [["비토리오", "감독", "이", "왔다", "."], ["서울"]]
+    assert text.labels == [["PER-B", "CVL-B", "O", "O", "O"], ["LOC-B"]]
+    assert in_scheme(text, "IOB2").labels == [["B-PER", "B-CVL", "O", "O", "O"], ["B-LOC"]]
+    assert task_of_file(path).name == "tagging"
+    path.write_text("서울 은\tLOC_B -\n" * 100 + "은\t- -\n", "utf-8")
+    with pytest.raises(ValueError, match="line 101: expected words, a tab and as many labels"):
+        WordColumns().read_words(str(path))
+    assert len(WordColumns().read_words(str(path), skip_bad=True).skipped) == 1
 
 
 @pytest.mark.parametrize("is_wrapped", [False, True])
