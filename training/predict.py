@@ -37,6 +37,7 @@ from .engine import output_folder, program, saved_models
 from .engine.options import (
     PositiveInt,
     ProgramConfig,
+    UnusedFlags,
     check_formats,
     check_one_of,
     check_unset,
@@ -126,6 +127,7 @@ class PredictConfig(ProgramConfig):
         with_input: Whether to repeat the input in each prediction, under the names of the model's
             fields: text and text_pair, question and context, or text and choices.
         batch_size: Rows in a batch.
+        overwrite: Whether to replace an existing --output, if it begins like predictions.
     """
 
     model: str = ""
@@ -143,6 +145,11 @@ class PredictConfig(ProgramConfig):
     skip_bad: bool = False
     with_input: bool = False
     batch_size: PositiveInt = 64
+    overwrite: bool = False
+
+    def unused_flags(self) -> UnusedFlags:
+        if self.output == "-":
+            yield ["overwrite"], "there is no --output"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -194,7 +201,7 @@ def predict(config: PredictConfig) -> int:
             output.flush()
             count += len(batch)
     if not count:
-        logging.warning("%s has no rows", config.input)
+        logging.warning("%s has no rows", _input_name(config))
     if cut_rows is not None and (message := cut_rows.message()):
         logging.warning("%s: %s", _input_name(config), message)
     return count
@@ -206,6 +213,7 @@ def _check_other_file(config: PredictConfig) -> None:
         path = Path(getattr(config, flag))
         if path.is_file() and Path(config.output).is_file() and path.samefile(config.output):
             raise ValueError(f"--output must be another file than --{flag}. Received: {path}")
+    program.check_new_file("--output", config.output, config.overwrite)
 
 
 def _label_map(config: PredictConfig, model: Any) -> dict[str, str]:
@@ -404,6 +412,8 @@ def _line_rows(
     """Yields rows of plain lines or of JSON Lines. With `auto`, the first line decides."""
     name = _input_name(config)
     is_piped = config.input == "-"
+    if is_piped and sys.stdin.isatty():
+        logging.info("reading a text from each line that you type; Ctrl-D ends the input")
     lines = decoded_lines(sys.stdin.buffer, name) if is_piped else read_lines(name)
     first = next(lines, "")
     lines = itertools.chain([first], lines)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from keras_bert import TextClassifier
 
 _BATCH_SIZE = 16
+_MODEL = "model.keras"
 # What a server does, with TensorFlow and TF Text only. Texts and answers are lists in JSON.
 _EXPORT_ANSWERS = """
 import json, sys
@@ -76,15 +77,23 @@ class QuickstartConfig(ProgramConfig):
         epochs: Passes over the training names.
         seed: Seed of the choice of names, of the head's initial weights and of the order.
         output_dir: Folder for the rows, the model and the export.
+        overwrite: Whether to replace the model of an earlier quickstart in that folder.
     """
 
     epochs: PositiveInt = 8
     seed: Seed = 1
     output_dir: str = "runs/quickstart"
+    overwrite: bool = False
 
 
 def main(config: QuickstartConfig) -> None:
     start = time.perf_counter()
+    model = Path(config.output_dir, _MODEL)
+    if model.exists() and not config.overwrite:
+        raise FileExistsError(
+            f"--output_dir must have no model. Received: {config.output_dir}, which has {_MODEL}. "
+            "Choose another folder, or replace the model with --overwrite"
+        )
     # TensorFlow logs every file that it writes.
     logging.set_verbosity(logging.WARNING)
     minilm.resolve(minilm.NAME)  # an error before Keras is imported, which takes seconds
@@ -131,7 +140,7 @@ def quickstart(config: QuickstartConfig, preset: str) -> None:
     )
     _print_scores(classifier, train, test)
 
-    model = folder / "model.keras"
+    model = folder / _MODEL
     classifier.save(model)
     if finetuning.can_export():
         model = folder / "export" / "1"

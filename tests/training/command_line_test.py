@@ -109,10 +109,10 @@ def test_a_mistyped_command_is_answered_with_the_nearest(typed, meant, monkeypat
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
-        ("--train_fil=x", "Unknown command line flag 'train_fil'. Did you mean: train_file ?"),
+        ("--train_fil=x", "Unknown command line flag 'train_fil'. Did you mean --train_file?"),
         ("--max_seq_length=8", "Instead of max_seq_length, write sequence_length."),
         ("--num_labels=2", "The classes are those of the labels in the data."),
-        ("--epochs=many", "epochs"),
+        ("--epochs=many", "base 10: 'many'. `"),
     ],
 )
 def test_a_mistyped_flag_is_one_line(typed, message, monkeypatch, capsys):

@@ -156,9 +156,9 @@ def test_flags_of_predict(name, tmp_path, monkeypatch):
         predict.predict(config)
         return model.calls, (tmp_path / "answers").read_text()
 
-    config = PredictConfig("m.keras", name, "answers", label_map=("a:c",))
+    config = PredictConfig("m.keras", name, "answers", label_map=("a:c",), overwrite=True)
     # They matter for malformed rows, for tables whose header is in doubt, and for large inputs.
-    skipped = {"model", "output", "skip_bad", "batch_size"}
+    skipped = {"model", "output", "skip_bad", "batch_size", "overwrite"}
     skipped |= {"header"} if name == "rows.csv" else set()
     assert without_effect(config, run, skipped) == []
 

@@ -100,7 +100,7 @@ def test_predictions_with_their_input(models, tmp_path):
     source, target = tmp_path / "in.csv", tmp_path / "out.jsonl"
     source.write_text("id,review,other,stars\n7,a film,one,1\nx,,é,0\n")
     config = PredictConfig(
-        model=models["saved"], input=str(source), output=str(target), text="review", with_input=True
+        models["saved"], str(source), str(target), text="review", with_input=True, overwrite=True
     )
 
     def answers(**options):
@@ -120,7 +120,7 @@ def test_labels_are_written_as_others(models, tmp_path):
     source.write_text("a\nfilm\n")
     for label_map, expected in (((), {"bad", "good"}), (("bad:no", "good:no"), {"no"})):
         config = PredictConfig(
-            model=models["saved"], input=str(source), output=str(target), label_map=label_map
+            models["saved"], str(source), str(target), label_map=label_map, overwrite=True
         )
         predict(config)
         assert {json.loads(line)["label"] for line in target.read_text().splitlines()} <= expected
@@ -150,6 +150,17 @@ def test_input_and_pairs_are_not_lost(models, tmp_path, monkeypatch):
     for output in ("in.jsonl", models["saved"]):
         with pytest.raises(ValueError, match="--output must be another file than --"):
             predict(dataclasses.replace(config, model=models["saved"], output=output))
+    source.write_text('{"text": "a"}\n')
+    (tmp_path / "out").write_text("mine\n")
+    with pytest.raises(FileExistsError, match=r"--output must be a new file.*--overwrite"):
+        predict(config)
+    with pytest.raises(FileExistsError, match="must be a file that this command wrote"):
+        predict(dataclasses.replace(config, overwrite=True))
+    assert (tmp_path / "out").read_text() == "mine\n"
+    (tmp_path / "out").write_text('{"label": "bad", "score": 0.7}\n' * 2)
+    assert predict(dataclasses.replace(config, overwrite=True)) == 1
+    assert len((tmp_path / "out").read_text().splitlines()) == 1
+    source.write_text('{"text": "a", "text_pair": "b"}\n')
     assert source.read_text() == '{"text": "a", "text_pair": "b"}\n'
 
 
@@ -215,6 +226,7 @@ def test_an_exported_tagger_answers_as_its_task(classifier, tmp_path):
                 model=str(tmp_path / model),
                 input=str(tmp_path / name),
                 output=str(tmp_path / "out.jsonl"),
+                overwrite=True,
             )
             predict(config)
             lines = (tmp_path / "out.jsonl").read_text().splitlines()

@@ -8,7 +8,7 @@ from keras_bert.data import TextClassifierPreprocessor
 from tests.checkpoints.small_models import small_config
 from tests.text.small_tokenizers import of_tokens
 from training.engine.output_folder import is_own
-from training.quickstart import QuickstartConfig, quickstart
+from training.quickstart import QuickstartConfig, main, quickstart
 from training.readers.emoji import split_emoji
 
 # On JAX, a newcomer's session of nox runs the command before a release.
@@ -37,5 +37,7 @@ def test_it_trains_scores_and_asks_a_new_process(tmp_path, capsys):
     right = [line for line in answers if line.endswith("  right")]
     assert 1 <= len(right) <= 5
     assert len(wrong) == 3
+    with pytest.raises(FileExistsError, match=r"which has model\.keras.*--overwrite"):
+        main(settings)
     names = set(split_emoji(seed=1)[1].texts)
     assert all(any(line.startswith(f"{name}  ") for name in names) for line in answers)

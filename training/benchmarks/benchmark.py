@@ -130,6 +130,7 @@ class BenchmarkConfig(WorkOptions):
         clock: Wall, or cpu to measure a subject's processor seconds, on a machine with other load.
         json: File for the results as JSON; empty for none.
         plot: PNG file for a plot of the latency of requests; empty for none.
+        overwrite: Whether to replace an existing file of --json and --plot.
     """
 
     subjects: tuple[str, ...] = (
@@ -148,6 +149,7 @@ class BenchmarkConfig(WorkOptions):
     device: str = "auto"
     json: str = ""
     plot: str = ""
+    overwrite: bool = False
 
     def unused_flags(self) -> UnusedFlags:
         for name, work in _OPTIONS_OF.items():
@@ -166,6 +168,8 @@ class BenchmarkConfig(WorkOptions):
             yield ["expected"], "there are no --texts, the lines that it has predictions for"
         if not self.expected:
             yield ["tolerance"], "there is no --expected"
+        if not (self.json or self.plot):
+            yield ["overwrite"], "there is neither --json nor --plot"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -282,6 +286,8 @@ def _heading(config: BenchmarkConfig) -> str:
 def main(config: BenchmarkConfig) -> None:
     if config.plot:
         program.require(("matplotlib",), "training")
+    program.check_new_file("--json", config.json, config.overwrite)
+    program.check_new_file("--plot", config.plot, config.overwrite, b"\x89PNG")
     print(_heading(config), flush=True)
     rows = run(config)
     print(format_table(rows))

@@ -128,7 +128,10 @@ def _parse_flags(arguments: list[str]) -> list[str]:
         advice = ""
         if isinstance(error, flags.UnrecognizedFlagError):
             advice = aliases.suggestion([error.flagname], set(flags.FLAGS))
-        print(f"error: {error}{advice} `{command} --help` lists the flags.", file=sys.stderr)
+        # absl writes "Did you mean: train_file ?", and no full stop after a wrong value.
+        text = re.sub(r"Did you mean: (.*) \?", r"Did you mean --\1?", str(error))
+        stop = "" if text.endswith(("?", ".")) else "."
+        print(f"error: {text}{stop}{advice} `{command} --help` lists the flags.", file=sys.stderr)
         sys.exit(_WRONG_FLAG)
     return remaining
 
@@ -349,6 +352,33 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
         ):
             results = finetuning.run(job_class, config, data, meter)
         print(run_report.report(results, seconds, job_class.example_input, job_class.fields))
+
+
+def check_new_file(flag: str, path: str, overwrite: bool, beginning: bytes = b"{") -> None:
+    """Checks, before any work, that a file to write does not exist, or may be replaced.
+
+    An empty file, a device, and what is open in this process, such as `/dev/stdout`, may be written
+    to in any case. With `overwrite`, a file must begin as the command writes it: by default, with
+    a JSON object.
+
+    Raises:
+        FileExistsError: If it may not.
+    """
+    file = Path(path)
+    is_open = file.parent in (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
+    if not path or path == "-" or is_open or not (file.is_file() and file.stat().st_size):
+        return
+    if not overwrite:
+        raise FileExistsError(
+            f"{flag} must be a new file. Received: {path}, which exists. Choose another file, or "
+            "replace it with --overwrite"
+        )
+    with open(file, "rb") as content:
+        if content.read(len(beginning)) != beginning:
+            raise FileExistsError(
+                f"{flag} must be a file that this command wrote, to be replaced. Received: {path}, "
+                f"which does not begin with {beginning!r}. Choose another file, or remove it"
+            )
 
 
 def check_preset(preset: str) -> None:

@@ -70,7 +70,7 @@ def test_programs_take_several_models(run, tmp_path):
     )
     for path in (model, exported):
         output = tmp_path / "answers.jsonl"
-        predict.predict(predict.PredictConfig(model=path, input=str(data), output=str(output)))
+        predict.predict(predict.PredictConfig(path, str(data), str(output), overwrite=True))
         answers = [json.loads(line) for line in output.read_text().splitlines()]
         assert [answer["label"] for answer in answers] == [row["label"] for row in expected]
         received = [answer["score"] for answer in answers]
