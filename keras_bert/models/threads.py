@@ -25,6 +25,7 @@ from typing import Any
 import keras
 
 from keras_bert.layers.embeddings import TokenEmbedding
+from keras_bert.ops.context_variables import assigned
 from keras_bert.ops.dispatch import backend_steps
 
 _LOCKS: weakref.WeakKeyDictionary[keras.layers.Layer, tuple[int, Any]] = weakref.WeakKeyDictionary()
@@ -32,6 +33,8 @@ _LOCKS_ARE_CREATED = threading.Lock()
 _NUMBERS = itertools.count()
 # The thread that this one computes for, if it is another one
 _CALLER: contextvars.ContextVar[int | None] = contextvars.ContextVar("_CALLER", default=None)
+# The model that the caller evaluates on what this thread computes, if it evaluates any
+_EVALUATED: contextvars.ContextVar[Any] = contextvars.ContextVar("_EVALUATED", default=None)
 
 
 class _Turns:
@@ -58,13 +61,30 @@ class _Turns:
 
 
 @contextlib.contextmanager
-def computing_for(thread: int) -> Iterator[None]:
-    """Has this thread take part in the turns of another, which waits for it."""
-    token = _CALLER.set(thread)
-    try:
+def computing_for(thread: int, evaluated: Any = None) -> Iterator[None]:
+    """Has this thread take part in the turns of another, which waits for it.
+
+    `evaluated` is the model that the other thread evaluates on what this thread computes.
+    """
+    with assigned(_CALLER, thread), assigned(_EVALUATED, evaluated):
         yield
-    finally:
-        _CALLER.reset(token)
+
+
+def check_is_not_evaluated(model: keras.Model) -> None:
+    """Checks that this thread does not compute the batches that a model is evaluated on.
+
+    A second evaluation would reset the metrics of the first; on TensorFlow, both would wait for
+    each other.
+
+    Raises:
+        RuntimeError: If it does.
+    """
+    if _EVALUATED.get() is model:
+        raise RuntimeError(
+            "A model must not be evaluated by the data set that it is being evaluated on. "
+            "Received: a call of `evaluate` while `evaluate` or the validation of `fit` waits for "
+            "a batch. Compute what the batch needs before, or by `predict`."
+        )
 
 
 class _Process:

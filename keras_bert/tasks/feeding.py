@@ -41,6 +41,7 @@ class Feed(keras.callbacks.Callback):
         steps_per_epoch: The number of batches in each epoch, if it is given. No more are read of a
             source of unknown size, which may lose batches that are read ahead.
         with_targets: Whether to hand over labels and weights.
+        evaluated: The model that is evaluated on the data, if it is not trained on them.
     """
 
     # If a callback of batches is not, Keras waits for the result of each batch on JAX.
@@ -56,6 +57,7 @@ class Feed(keras.callbacks.Callback):
         read: int = 0,
         steps_per_epoch: int | None = None,
         with_targets: bool = True,
+        evaluated: Any = None,
     ) -> None:
         super().__init__()
         if first:
@@ -66,6 +68,7 @@ class Feed(keras.callbacks.Callback):
         self._read = read
         self._num_unread = None if steps_per_epoch is None else read + epochs * steps_per_epoch
         self._with_targets = with_targets
+        self._evaluated = evaluated
         self._error: Exception | None = None
         self._thread = threading.get_ident()
         self.targets: list[Any] = []
@@ -122,7 +125,7 @@ class Feed(keras.callbacks.Callback):
             raise
 
     def _next(self, batches: Iterator[Any]) -> Any:
-        with computing_for(self._thread):
+        with computing_for(self._thread, self._evaluated):
             return next(batches, None)
 
     def for_keras(self) -> Any:

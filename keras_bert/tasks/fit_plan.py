@@ -167,7 +167,7 @@ def plan_fit(
         read=skipped,
         steps_per_epoch=arguments.others.get("steps_per_epoch"),
     )
-    validation_feed = Feed(None if validation is None else validation.x)
+    validation_feed = Feed(None if validation is None else validation.x, evaluated=task)
     return FitPlan(train, validation, class_weight, micro_batches, skipped, feed, validation_feed)
 
 

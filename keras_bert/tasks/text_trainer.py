@@ -13,6 +13,7 @@ from keras_bert import checks
 from keras_bert.aliases import refuse_aliases
 from keras_bert.data.adapters.reading import Features, adapter_class
 from keras_bert.data.loader import Batches, BatchOptions, Loader
+from keras_bert.models.threads import check_is_not_evaluated
 from keras_bert.optimizers.fit_updates import steps_in_update, with_fit_updates
 from keras_bert.tasks import fit_plan
 from keras_bert.tasks.devices import process_shard
@@ -157,9 +158,10 @@ class TextTrainer(TextPredictor):
         Returns:
             The loss and the metrics; see `keras.Model.evaluate`.
         """
+        check_is_not_evaluated(self)
         options = fit_plan.evaluation_options(self, batch_size, kwargs.get("steps"))
         data = self._data(self._read_labeled(x, y, sample_weight, options), options)
-        feed = Feed(data.x, steps_per_epoch=kwargs.get("steps"))
+        feed = Feed(data.x, steps_per_epoch=kwargs.get("steps"), evaluated=self)
         with feed.raising_errors():
             self._build(feed)
             return super().evaluate(

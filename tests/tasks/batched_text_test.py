@@ -249,6 +249,20 @@ def test_batches_that_are_malformed_are_named(classifier):
         make_text_task("TokenClassifier", 2).predict(Sequence(TEXTS), verbose=0)
 
 
+def test_evaluation_by_its_own_data_is_rejected(classifier):
+    class Evaluating(Sequence):
+        def __getitem__(self, index):
+            if index:
+                classifier.evaluate(TEXTS, LABELS, verbose=0)
+            return super().__getitem__(index)
+
+    data = Evaluating(TEXTS, LABELS)
+    with pytest.raises(RuntimeError, match="by the data set that it is being evaluated on"):
+        classifier.evaluate(data, verbose=0)
+    with pytest.raises(RuntimeError, match="by the data set that it is being evaluated on"):
+        classifier.fit(TEXTS, LABELS, validation_data=data, verbose=0)
+
+
 # === Datasets of TensorFlow ===
 
 
