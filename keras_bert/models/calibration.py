@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from keras_bert import checks
 from keras_bert.layers.block import TransformerBlock
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.feed_forward import FeedForward
@@ -39,6 +40,11 @@ def quantize_statically(model: Any, rows: Any) -> None:
 
     with _recorded([*products, *seconds]) as largest:
         _eager_view(model).predict(rows, verbose=0)
+    if not largest:
+        raise ValueError(
+            "calibration must have rows, and be computed outside of `strategy.scope()`, whose "
+            f"threads are not observed. Received: {checks.shortened(rows)}"
+        )
     for layer in products:
         layer.quantize_statically(largest[layer.path])
     for layer in seconds:

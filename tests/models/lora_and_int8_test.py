@@ -168,8 +168,11 @@ def test_static_int8_is_near_and_is_loaded(tmp_path):
 def test_calibration_of_a_distributed_model():
     import tensorflow as tf
 
-    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
         backbone = Backbone(SMALL)
+        with pytest.raises(ValueError, match=r"be computed outside of `strategy\.scope"):
+            backbone.quantize("int8", calibration=features())
     backbone.quantize("int8", calibration=features())
     assert backbone.blocks[0].feed_forward.intermediate.int8_kernel is not None
 
