@@ -16,6 +16,7 @@ from keras_bert.layers.averaging import (
     mean_of_probabilities,
     mean_of_values,
 )
+from keras_bert.models.layer_states import restore_layer_states
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
 from keras_bert.tasks.multiple_choice import MultipleChoice
 from keras_bert.tasks.presets import shown, tokenizer_facts
@@ -228,15 +229,20 @@ class Ensemble(Task):
             "members": [serialize_keras_object(member) for member in self.members],
             "name": self.name,
             "options": {name: getattr(self, name) for name in names},
+            **self._layer_states(),
             **{name: getattr(self, name) for name in self.options},
         }
+
+    @property
+    def _parts_with_states(self) -> tuple[keras.Model, ...]:
+        return self.members
 
     @classmethod
     def from_config(
         cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
         config = dict(config)
-        options = config.pop("options")
+        options, states = config.pop("options"), config.pop("layer_states", {})
         config["members"] = [
             keras.saving.deserialize_keras_object(member, custom_objects=custom_objects)
             for member in config["members"]
@@ -244,6 +250,7 @@ class Ensemble(Task):
         ensemble: Self = cls(**config)
         for name, value in options.items():
             setattr(ensemble, name, tuple(value) if isinstance(value, list) else value)
+        restore_layer_states(ensemble, states, ensemble.members)
         return ensemble
 
 

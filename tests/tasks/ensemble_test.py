@@ -54,8 +54,10 @@ def test_outputs_are_means_and_stay_so_in_a_file(name, tmp_path):
         averaged,
         *single,
     )
+    ensemble.trainable = False
     ensemble.save(tmp_path / "ensemble.keras")
     loaded = keras_bert.load_model(tmp_path / "ensemble.keras")
+    assert not loaded.trainable
     assert loaded.get_config() == ensemble.get_config()
     check_alike(case.answers(loaded), case.answers(ensemble))
 
