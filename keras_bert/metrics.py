@@ -54,9 +54,42 @@ class ElementMean(keras.metrics.Mean):
         return super().update_state(ops.reshape(values, (-1,)), ops.reshape(weights, (-1,)))
 
 
+@keras.saving.register_keras_serializable(package="keras_bert")
+class ElementMetric(keras.metrics.MeanMetricWrapper, ElementMean):
+    """The weighted mean of a function of labels and outputs, over all elements of all batches.
+
+    `compile` of a task makes one of each function that is passed as a metric.
+
+    Args:
+        fn: The function of `y_true` and `y_pred`, which returns a value for each row or token.
+        name: The name of the metric.
+        dtype: The dtype of the sums. Defaults to Keras' float dtype.
+        **kwargs: Further arguments of the function.
+
+    Example:
+
+    >>> metric = keras_bert.metrics.ElementMetric(lambda y, x: x, name="mean")
+    >>> metric.update_state(np.array([[0]]), np.array([[4.0]]))
+    >>> metric.update_state(np.array([[0, 0]]), np.array([[1.0, 1.0]]))
+    >>> float(metric.result())
+    2.0
+    """
+
+    def __init__(
+        self, fn: Callable[..., Any], name: str | None = None, dtype: Any = None, **kwargs: Any
+    ) -> None:
+        keras.metrics.MeanMetricWrapper.__init__(self, fn, name=name, dtype=dtype, **kwargs)
+
+
 def weights_like(weights: Any, shape: Sequence[Any]) -> Any:
     """Repeats the weights of rows for all elements of the rows, values of a `shape`."""
     if len(weights.shape) > len(shape):
+        if weights.shape[-1] not in (1, None):
+            raise ValueError(
+                "A metric must have a value for each row or token, since padding does not count. "
+                f"Received: values {tuple(shape)} with weights {tuple(weights.shape)}. Return the "
+                "values instead of their mean."
+            )
         weights = ops.squeeze(weights, -1)
     for _ in range(len(shape) - len(weights.shape)):
         weights = ops.expand_dims(weights, -1)
@@ -254,7 +287,11 @@ def compiled_metric(
         )
     if not is_for_classes:
         is_keras = type(found).__module__.startswith("keras.") and (takes_ids or multi_label)
-        if not is_keras or type(found) is keras.metrics.MeanMetricWrapper:
+        if inspect.isfunction(found):
+            return ElementMetric(found, name=found.__name__)
+        if type(found) is keras.metrics.MeanMetricWrapper:
+            return ElementMetric(found._fn, found.name, found.dtype, **found._fn_kwargs)
+        if not is_keras:
             return metric
         raise ValueError(
             f"A metric of {'several labels' if multi_label else 'class ids'} must be for classes. "

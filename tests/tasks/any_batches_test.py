@@ -89,8 +89,12 @@ def test_evaluate_gives_one_result_whatever_the_batches(task):
 
 
 def test_the_loss_and_accuracy_are_those_of_numpy_over_tokens():
+    def is_right(y, logits):
+        return y == keras.ops.cast(keras.ops.argmax(logits, axis=-1), y.dtype)
+
     model = make_task(TokenClassifier)
-    model.compile(metrics=["accuracy"])
+    wrapper = keras.metrics.MeanMetricWrapper(is_right, name="wrapped")
+    model.compile(metrics=["accuracy", is_right, wrapper])
     rows = rows_of(TokenClassifier)
     result = model.evaluate(batched(rows, 3), verbose=0, return_dict=True)
     losses, right, weights = [], [], []
@@ -102,9 +106,12 @@ def test_the_loss_and_accuracy_are_those_of_numpy_over_tokens():
         weights += weight[0].tolist()
     expected = {
         "loss": np.average(losses, weights=weights),
-        "accuracy": np.average(right, weights=weights),
+        **dict.fromkeys(("accuracy", "is_right", "wrapped"), np.average(right, weights=weights)),
     }
     assert result == pytest.approx(expected, rel=1e-5)
+    model.compile(metrics=[lambda y, logits: keras.ops.mean(is_right(y, logits), axis=1)])
+    with pytest.raises(ValueError, match="must have a value for each row or token"):
+        model.evaluate(batched(rows, 3), verbose=0)
 
 
 @pytest.mark.on_tensorflow
