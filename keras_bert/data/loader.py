@@ -395,7 +395,9 @@ class Loader(Batches):
             else:
                 row_sizes = self._sizes[window.rows]
             order = None if seed is None else (seed, number, index)
-            batches = list(rows_of_batches(row_sizes[:, 0], size, order))
+            texts = window.columns.get("texts")
+            texts = None if texts is None else texts[window.rows]
+            batches = list(rows_of_batches(row_sizes[:, 0], size, order, texts))
             yield from self._batches_of_window(
                 window, sequences, row_sizes, batches[max(0, first - batches_before) :]
             )
@@ -593,19 +595,44 @@ def bucket_for(length: int, buckets: Sequence[int]) -> int:
 
 
 def rows_of_batches(
-    lengths: np.ndarray, batch_size: int, order: tuple[int, ...] | None
+    lengths: np.ndarray,
+    batch_size: int,
+    order: tuple[int, ...] | None,
+    texts: np.ndarray | None = None,
 ) -> Iterator[np.ndarray]:
     """Sorts the rows of a window by length, and yields the indices of the rows of each batch.
 
     `order` has the numbers that the random order of the batches depends on; `None` yields them from
-    the shortest rows to the longest.
+    the shortest rows to the longest. `texts` has numbers of the texts of each row: rows with a text
+    in common are in different batches, as far as the rows of the window allow it.
     """
     by_length = np.argsort(lengths, kind="stable")
+    if texts is not None:
+        by_length = _spread_equal_texts(by_length, texts, batch_size)
     starts = np.arange(0, len(by_length), batch_size)
     if order is not None:
         starts = starts[permutation(len(starts), *order)]
     for start in starts.tolist():
         yield by_length[start : start + batch_size]
+
+
+def _spread_equal_texts(rows: np.ndarray, texts: np.ndarray, batch_size: int) -> np.ndarray:
+    """Has each row wait for a batch that none of its texts is in, if there is one."""
+    unused, order = collections.deque(rows.tolist()), list[int]()
+    while unused:
+        end, in_batch, waiting = len(order) + batch_size, set[int](), list[int]()
+        while unused and len(order) < end:
+            row = unused.popleft()
+            own = set(texts[row].tolist())
+            if in_batch.isdisjoint(own):
+                order.append(row)
+                in_batch |= own
+            else:
+                waiting.append(row)
+        missing = end - len(order)
+        order += waiting[:missing]
+        unused.extendleft(reversed(waiting[missing:]))
+    return np.array(order, "int64")
 
 
 def permutation(size: int, *seed: int) -> np.ndarray[Any, Any]:

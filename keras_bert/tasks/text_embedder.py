@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import collections
+import itertools
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -55,9 +57,10 @@ class TextEmbedder(Task):
 
     `fit` takes pairs of texts that have the same meaning, or are question and answer, without
     labels: a list of (a, b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`. The
-    texts of the other pairs in a batch are the negatives, unless two pairs have a text in common.
-    `batch_size` counts pairs, and `sample_weight` has one weight per pair. For features, `y` is the
-    target of the loss; for `InBatchNegatives`, a number for the text or the pair of each row.
+    texts of the other pairs in a batch are the negatives. Pairs with a text in common are not
+    negatives of each other, and are in different batches where possible. `batch_size` counts pairs,
+    and `sample_weight` has one weight per pair. For features, `y` is the target of the loss; for
+    `InBatchNegatives`, a number for the text or the pair of each row.
 
     With `compile(loss=keras_bert.losses.CosineSimilarityLoss())`, `y` has the similarity of each
     pair, from -1 to 1. A text that is in several pairs of a batch is then encoded once, where that
@@ -267,7 +270,13 @@ class TextEmbedder(Task):
                 "others are a pair's negatives."
             )
         weights = np.ones(len(rows), "float32") if rows.weights is None else rows.weights
-        columns = given_columns(labels=rows.labels, weights=weights)
+        numbers = None
+        if rows.labels is None:  # The other pairs of a batch are negatives.
+            ids = collections.defaultdict[str, int](itertools.count().__next__)
+            numbers = np.array(
+                [[ids[text] for text in column] for column in rows.columns.values()]
+            ).T
+        columns = given_columns(labels=rows.labels, weights=weights, texts=numbers)
         source = RowsInMemory(TextPairExamples(rows.columns, self.preprocessor), columns)
         has_any_shape = not (options.compiles or options.fills_last_batch)
         finish = _distinct if rows.labels is not None and has_any_shape else _consecutive

@@ -17,6 +17,7 @@ from keras_bert.data.loader import (
     bucket_lengths,
     permutation,
     prefetch,
+    rows_of_batches,
     with_index,
 )
 from keras_bert.data.packing import Sequences
@@ -106,6 +107,18 @@ def test_rows_keep_their_ids_and_are_padded_to_the_shortest_bucket():
 def test_a_batch_holds_rows_of_like_length():
     spreads = [np.ptp(1 + np.array(index) % 13) for index in order(batches_of(200))]
     assert np.mean(spreads) < 1
+
+
+def test_equal_texts_are_in_different_batches():
+    # Of 60 pairs of a length, 12 have the first text, and 20 another one.
+    texts = np.arange(120).reshape(60, 2)
+    texts[::5, 0], texts[1::3, 1] = 1000, 1001
+    batches = list(rows_of_batches(np.full(60, 7), 3, (0,), texts))
+    assert sorted(np.concatenate(batches)) == list(range(60))
+    assert all(len(np.unique(texts[rows])) == 6 for rows in batches)
+    # More equal texts than batches
+    batches = list(rows_of_batches(np.arange(7), 3, None, np.zeros((7, 2), "int64")))
+    assert [rows.tolist() for rows in batches] == [[0, 1, 2], [3, 4, 5], [6]]
 
 
 def test_the_order_depends_on_seed_and_epoch_alone():
