@@ -50,6 +50,8 @@ _NAMED = re.compile(r"(?![A-Za-z]:[/\\])([^/.~\\=][^\\=]*)=(.*)", re.DOTALL)
 _LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
 # Batch size of a task on JAX, which compiles each number of rows before the server is ready
 _JAX_BATCH_SIZE = 8
+# The environment variable of the API key
+_API_KEY = "KERAS_BERT_API_KEY"
 # Seconds that running requests get to finish when the server is told to end
 _SECONDS_TO_END = 30
 
@@ -63,8 +65,11 @@ class ServeConfig(ProgramConfig):
             by wildcards as in seed_*/model.keras, are an ensemble. NAME=PATH gives the model a name
             in requests, and NAME=PATH,NAME=PATH serves several.
         host: The address to listen at; 0.0.0.0 is every interface of this machine. The server has
-            neither encryption nor authentication.
+            no encryption.
         port: The port; 0 takes a free one.
+        api_key: The bearer token that requests must have; by default the environment variable
+            KERAS_BERT_API_KEY, which other users of this machine do not see in the list of
+            processes. Empty for none.
         threads: Threads, each of which computes a batch at a time; by default one per core for an
             export, and one for a .keras file.
         batch_size: Maximum rows in a batch; by default 32, or 8 on JAX, which compiles each number.
@@ -76,6 +81,7 @@ class ServeConfig(ProgramConfig):
     model: str = ""
     host: str = example_request.DEFAULT_HOST
     port: NonNegativeInt = example_request.DEFAULT_PORT
+    api_key: str = dataclasses.field(default="", repr=False)
     threads: PositiveInt | None = None
     batch_size: PositiveInt | None = None
     max_rows: PositiveInt = 2048
@@ -131,7 +137,9 @@ def serve(config: ServeConfig, server: ModelServer, listener: socket.socket) -> 
 
     host, port = listener.getsockname()[:2]
     is_local = ipaddress.ip_address(host).is_loopback
-    http = connections.server(application(server, is_local=is_local), _SECONDS_TO_END)
+    api_key = config.api_key or os.environ.get(_API_KEY, "")
+    own = application(server, is_local=is_local, api_key=api_key)
+    http = connections.server(own, _SECONDS_TO_END)
     # From now on Ctrl-C and SIGTERM shut the server down in order, with exit status 0.
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
 import json
 import urllib.parse
@@ -23,14 +24,17 @@ from .server import JSON, ModelServer, RefusedError
 
 # In the order in which an address is looked for
 PROTOCOLS = (rest.PROTOCOL, openai.PROTOCOL, tei.PROTOCOL)
+# What load balancers and Prometheus ask for without a key, as in TEI
+_WITHOUT_KEY = {"/", "/health", "/ping", "/metrics", "/v2/health/live", "/v2/health/ready"}
 
 
-def application(server: ModelServer, *, is_local: bool = True) -> ASGIApp:
+def application(server: ModelServer, *, is_local: bool = True, api_key: str = "") -> ASGIApp:
     """Returns the ASGI application of a server.
 
     Args:
         server: The server.
         is_local: Whether it listens to this machine only.
+        api_key: The bearer token that requests must have; empty for none.
     """
 
     async def metrics(request: Request) -> Response:
@@ -48,11 +52,23 @@ def application(server: ModelServer, *, is_local: bool = True) -> ASGIApp:
     answer = Starlette(routes=routes, exception_handlers=handlers)
 
     async def answer_own_clients(scope: Scope, receive: Receive, send: Send) -> None:
-        reason = _reason_against_page(scope, is_local) if scope["type"] == "http" else ""
-        own = _write_error(scope["path"], RefusedError(403, reason)) if reason else answer
+        error = _refusal(scope, is_local, api_key) if scope["type"] == "http" else None
+        own = answer if error is None else _write_error(scope["path"], error)
         await own(scope, receive, send)
 
     return answer_own_clients
+
+
+def _refusal(scope: Scope, is_local: bool, api_key: str) -> RefusedError | None:
+    """Returns the error of a request from a page of another site, or without the key."""
+    if reason := _reason_against_page(scope, is_local):
+        return RefusedError(403, reason)
+    is_public = scope["method"] == "GET" and scope["path"] in _WITHOUT_KEY
+    received = Headers(scope=scope).get("authorization", "").encode()
+    if not api_key or is_public or hmac.compare_digest(received, f"Bearer {api_key}".encode()):
+        return None
+    message = "the request needs the header Authorization: Bearer, with the API key of this server"
+    return RefusedError(401, message, {"WWW-Authenticate": "Bearer"})
 
 
 def _reason_against_page(scope: Scope, is_local: bool) -> str:

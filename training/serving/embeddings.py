@@ -12,7 +12,14 @@ from starlette.requests import Request
 
 from keras_bert.text.tokenizer import Tokenizer
 
-from .fields import MAX_BYTES_OF_NUMBER, RequestError, check_number, described, read_text
+from .fields import (
+    MAX_BYTES_OF_NUMBER,
+    RequestError,
+    check_not_empty,
+    check_number,
+    described,
+    read_text,
+)
 from .models import OF_IDS, LoadedModel
 from .server import ModelServer
 
@@ -110,6 +117,7 @@ async def embed(
         RefusedError: As in `ModelServer.compute`, and if the answer may be too large.
     """
     inputs, field = options.inputs, options.field
+    check_not_empty([[one] for one in inputs], field)
     dimensions = options.dimensions or model.embedding_dim
     if dimensions > model.embedding_dim:
         raise RequestError(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -154,6 +154,17 @@ def one_of(*names: str) -> Callable[[Any, str], Any]:
         return value
 
     return read
+
+
+def check_not_empty(rows: Iterable[Iterable[Any]], name: str) -> None:
+    """Checks that each row has a text that is not empty, as OpenAI and TEI do.
+
+    Raises:
+        RequestError: If a row has none.
+    """
+    for index, row in enumerate(rows):
+        if not any(row):
+            raise RequestError(f"{name}[{index}] is empty; expected a text", name, is_empty=True)
 
 
 def check_number(number: int, max_rows: int, name: str) -> None:

@@ -29,6 +29,7 @@ from .embeddings import EmbeddingRequest, embed, read_inputs
 from .fields import (
     Field,
     RequestError,
+    check_not_empty,
     check_number,
     described,
     encoded,
@@ -244,6 +245,7 @@ class _Api:
         options = read_fields(payload, self._rerank_fields)
         _check_direction(options, model)
         query, texts = options["query"], options["texts"]
+        check_not_empty([(query, text) for text in texts], "texts")
         # The query is sent once, but read with each text.
         if len(query) * len(texts) > self._server.max_bytes:
             raise RequestError(
@@ -360,6 +362,7 @@ class _Api:
         self, request: Request, model: LoadedModel, rows: Sequence[Row], options: Row
     ) -> tuple[list[Any], list[int]]:
         """Returns the classes or the entities of each row, and the indices of the rows cut."""
+        check_not_empty([row.values() for row in rows], "inputs")
         for index, row in enumerate(rows):
             is_pair = TEXT_PAIR in row
             if is_pair != (model.text_pairs == "required") and model.text_pairs != "optional":

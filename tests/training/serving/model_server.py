@@ -21,14 +21,16 @@ from training.serving.server import ModelServer
 
 
 @contextlib.contextmanager
-def serving(models: Mapping[str, LoadedModel], max_rows: int, max_bytes: int) -> Iterator[int]:
+def serving(
+    models: Mapping[str, LoadedModel], max_rows: int, max_bytes: int, api_key: str = ""
+) -> Iterator[int]:
     """Serves models by their names.
 
     Yields:
         The port on this machine.
     """
     server = ModelServer(models, Metrics(), max_rows=max_rows, max_bytes=max_bytes)
-    uvicorn = connections.server(application(server), seconds_to_end=5)
+    uvicorn = connections.server(application(server, api_key=api_key), seconds_to_end=5)
     with listening("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=lambda: asyncio.run(uvicorn.serve(sockets=[listener])))
         thread.start()

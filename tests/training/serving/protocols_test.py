@@ -215,6 +215,28 @@ def test_pages_of_other_sites_are_refused(server, headers, status):
         assert (status == 200) != ("error" in content)
 
 
+@pytest.mark.parametrize(
+    ("path", "token", "status"),
+    [
+        ("/v1/models", "Bearer secret", 200),
+        ("/v1/models", "Bearer other", 401),
+        ("/v1/models", "secret", 401),
+        ("/v1/models", None, 401),
+        ("/none", None, 401),
+        ("/health", None, 200),
+        ("/v2/health/ready", None, 200),
+    ],
+)
+def test_api_key_is_required(path, token, status):
+    with serving({}, max_rows=16, max_bytes=9999, api_key="secret") as port:
+        headers = {} if token is None else {"Authorization": token}
+        own_status, answered, content = ask(port, path, headers=headers)
+        assert own_status == status
+        if status == 401:
+            assert answered["WWW-Authenticate"] == "Bearer"
+            assert "Authorization: Bearer" in str(content["error"])
+
+
 def test_the_header_of_cut_texts_is_bounded():
     response = asyncio.run(respond(lambda: b"[]", range(2048)))
     assert response.headers["X-Truncated-Inputs"].split(",") == list(map(str, range(100)))
@@ -476,6 +498,9 @@ OPENAI, EMBED, PREDICT = "/v1/embeddings", "/models/embedder/embed", "/models/ss
         (OPENAI, b'{"input": "' + b"a" * 20_000 + b'"}', 413, "more than 10000 bytes"),
         (OPENAI, b"{", 400, "which is not JSON"),
         (EMBED, {"inputs": []}, 400, "inputs is an empty list; expected a string, token ids"),
+        (OPENAI, {"model": "embedder", "input": ["a", ""]}, 400, "input[1] is empty; expected a"),
+        (EMBED, {"inputs": ""}, 400, "inputs[0] is empty; expected a text"),
+        ("/models/tagger/predict", {"inputs": [["a"], [""]]}, 400, "inputs[1] is empty; expect"),
         ("/models/embedder/tokenize", {"inputs": []}, 400, "inputs is an empty list; expected"),
         ("/models/embedder/decode", {"ids": [[]]}, 400, "ids[0] is an empty list; expected token"),
         ("/models/ranker/rerank", {"query": "a", "texts": []}, 400, "texts is an empty list"),
