@@ -13,7 +13,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -257,6 +257,38 @@ def make_folder(path: str | os.PathLike[str]) -> None:
     except (FileExistsError, NotADirectoryError):
         blocking = next(part for part in (folder, *folder.parents) if os.path.lexists(part))
         raise NotADirectoryError(f"{folder} cannot be a folder: {blocking} is a file.") from None
+
+
+def check_replaceable(
+    paths: Iterable[Path], is_own: Callable[[Path], bool], advice: str = ""
+) -> None:
+    """Checks that a command may replace what is at some paths: only what it has written itself.
+
+    An empty folder may always be replaced.
+
+    Args:
+        paths: The paths of files and folders, which need not exist.
+        is_own: Whether the command has written what is at a path.
+        advice: What the user can do if its own files must not be replaced either, such as `pass
+            overwrite=True to replace it`; empty if they may be.
+
+    Raises:
+        FileExistsError: If it may not.
+    """
+    taken = [
+        path
+        for path in paths
+        if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir()))
+    ]
+    foreign = [path for path in taken if not is_own(path)]
+    if foreign:
+        deepest = min(foreign, key=lambda path: (-len(path.parts), path))
+        raise FileExistsError(
+            "What exists must have been written by the same command to be replaced. Received: "
+            f"{deepest}. Choose another path, or move that file."
+        )
+    if taken and advice:
+        raise FileExistsError(f"{taken[0]} exists already; {advice}.")
 
 
 def check_parent_exists(path: str | os.PathLike[str]) -> None:

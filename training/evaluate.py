@@ -79,7 +79,11 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
             raise FileNotFoundError(f"{path} does not exist, expected a file")
     if not config.data_file:
         raise ValueError("--data_file is empty, expected a labeled file")
-    output_folder.claim_report_folders(config)
+    with output_folder.report_folders(config):
+        return _evaluate(config, files)
+
+
+def _evaluate(config: EvaluateConfig, files: Sequence[Path]) -> dict[str, Any]:
     model = saved_models.load_task(files) if files else None
     job = _job_of_file(config) if model is None else _job_of_model(model, config)
     has_plots = job.verb == "classify" or (job.verb == "answer" and config.model)

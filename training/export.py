@@ -18,15 +18,15 @@ written from the results.json of the training.
 from __future__ import annotations
 
 import dataclasses
-import os
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_bert.atomic import check_replaceable
 from keras_bert.export import FORMATS
-from keras_bert.export.own_files import check_replaceable
+from keras_bert.export.own_files import check_exports
 
 from .engine import example_request, output_folder, program, run_report, saved_models
 from .engine.options import (
@@ -262,29 +262,14 @@ def _check_destinations(config: ExportConfig, format: str) -> None:
             )
     suffixes = FORMATS[format].suffixes[1:] if format in FORMATS else ()
     files = [output, *map(output.with_suffix, suffixes)] if config.output else []
-    if format in FORMATS:
-        check_replaceable(files, format)
+    advice = "" if config.overwrite else "pass --overwrite to replace it"
+    if format in FORMATS and files:
+        check_exports(files, format, advice)
     elif files:
-        _check_has_card(output)
-    existing = [file for file in files if os.path.lexists(file)]
-    if existing and not config.overwrite:
-        raise FileExistsError(f"{existing[0]} exists; --overwrite replaces it")
+        program.import_quietly()
+        from keras_bert.checkpoints.model_card import has_card
 
-
-def _check_has_card(folder: Path) -> None:
-    """Checks that a folder, if it is not empty, has the card of an export, by its tag."""
-    program.import_quietly()
-    from keras_bert.checkpoints.model_card import CARD_FILE, CARD_TAG
-
-    file = folder / CARD_FILE
-    text = file.read_text("utf-8", "replace") if file.is_file() else ""
-    front_matter = text.split("---\n")[1].splitlines() if text.startswith("---\n") else ()
-    is_empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
-    if not is_empty and f"- {CARD_TAG}" not in map(str.strip, front_matter):
-        raise FileExistsError(
-            f"--output must be a folder that export wrote, with its {CARD_FILE}, to be replaced. "
-            f"Received: {folder}"
-        )
+        check_replaceable(files, has_card, advice)
 
 
 def calibration_texts(config: ExportConfig) -> list[str] | list[tuple[str, str]] | None:

@@ -72,7 +72,12 @@ def write_report(config: InsightConfig) -> Path:
             raise FileNotFoundError(f"{path} does not exist, expected a file")
     if bool(config.winobias_pro) != bool(config.winobias_anti):
         raise ValueError("expected both --winobias_pro and --winobias_anti, or neither")
-    output_folder.claim_report_folders(config)
+    with output_folder.report_folders(config):
+        return _write_report(config)
+
+
+def _write_report(config: InsightConfig) -> Path:
+    files = (config.crows_pairs, config.winobias_pro, config.stereoset)
     import matplotlib
 
     matplotlib.use("agg")

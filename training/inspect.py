@@ -112,7 +112,11 @@ def inspect(config: InspectConfig) -> tuple[str, int]:
     for path in files.values():
         if not exists(Path(path)):
             raise FileNotFoundError(f"{path} does not exist, expected a data file")
-    output_folder.claim_report_folders(config)
+    with output_folder.report_folders(config):
+        return _inspect(config, files)
+
+
+def _inspect(config: InspectConfig, files: Mapping[str, str]) -> tuple[str, int]:
     kind = config.kind
     if kind == "auto":
         path, text = Path(config.data_file), None if config.text == "text" else config.text

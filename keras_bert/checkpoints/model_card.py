@@ -36,6 +36,14 @@ _SETTINGS = (
 _FILES = ("train_file", "dev_file", "test_file")
 
 
+def has_card(folder: Path) -> bool:
+    """Returns whether a folder has a card that `model_card` wrote, by its tag."""
+    file = folder / CARD_FILE
+    text = file.read_text("utf-8", "replace") if file.is_file() else ""
+    front_matter = text.split("---\n")[1] if text.startswith("---\n") else ""
+    return f"- {CARD_TAG}" in map(str.strip, front_matter.splitlines())
+
+
 def model_card(
     title: str,
     *,

@@ -19,7 +19,7 @@ from keras_bert.atomic import exchange, make_folder, scratch_folder
 from keras_bert.export.formats import FORMATS
 from keras_bert.export.job import NEW_FOLDER, run_job, run_job_in_child_process, write_job
 from keras_bert.export.options import ExportError, ExportOptions
-from keras_bert.export.own_files import check_replaceable
+from keras_bert.export.own_files import check_exports
 
 
 def export_task(
@@ -130,9 +130,8 @@ def export_task(
         part_tokens=part_tokens,
         padded_batches=padded_batches,
     )
-    if overwrite:
-        check_replaceable(paths, format)
-    with new_destination(paths, overwrite=overwrite) as folder:
+    check_exports(paths, format, "" if overwrite else "pass overwrite=True to replace it")
+    with new_destination(paths) as folder:
         write_job(task, options, folder)
         # The other converters change TensorFlow's global state, so they run in a child process.
         if keras.backend.backend() == "tensorflow" and format == "tf_saved_model":
@@ -279,15 +278,14 @@ def _is_warmed_up(warm_up: bool | None) -> bool:
 
 
 @contextlib.contextmanager
-def new_destination(paths: Sequence[Path], *, overwrite: bool = False) -> Iterator[Path]:
+def new_destination(paths: Sequence[Path]) -> Iterator[Path]:
     """Creates a working folder; files in its folder `new` replace `paths` at the end.
 
-    The paths are in the same folder, and must not exist without `overwrite`. The working folder is
-    on the same disk, and is removed afterwards.
+    The paths are in the same folder. The working folder is on the same disk, and is removed
+    afterwards. Each path is replaced in one step, but not the two files of OpenVINO together: they
+    are in a folder of the user, whose other files must stay.
     """
     existing = [path for path in paths if os.path.lexists(path)]
-    if existing and not overwrite:
-        raise FileExistsError(f"{existing[0]} exists already; pass overwrite=True to replace it.")
     parent = paths[0].absolute().parent
     make_folder(parent)
     with scratch_folder(parent, paths[0].name) as folder:

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files an export wrote itself: only these are replaced."""
+"""Which files an export wrote: only these are replaced."""
 
 from __future__ import annotations
 
 import contextlib
 import mmap
-import os
 import re
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
+from keras_bert.atomic import check_replaceable
 from keras_bert.export.description import (
     DESCRIPTION_FILE,
     METADATA_NAME,
@@ -20,38 +20,33 @@ from keras_bert.export.description import (
 )
 from keras_bert.export.formats import FORMATS
 
-# The files and folders of an exported SavedModel
-_FILES = (
-    *map(re.escape, ("saved_model.pb", "fingerprint.pb", "batching_params.pbtxt", "assets")),
-    *map(re.escape, ("assets.extra", DESCRIPTION_FILE, TOKENIZER_FILE)),
-    r"assets\.extra/tf_serving_warmup_requests",
-    r"variables(/variables\.(index|data-\d+-of-\d+))?",
+# The files and folders of an exported SavedModel, and itself
+_NAMES = re.compile(
+    r"\.|(saved_model|fingerprint)\.pb|batching_params\.pbtxt|assets|assets\.extra|"
+    rf"{re.escape(DESCRIPTION_FILE)}|{re.escape(TOKENIZER_FILE)}|"
+    r"assets\.extra/tf_serving_warmup_requests|variables(/variables\.(index|data-\d+-of-\d+))?"
 )
 # A property's key in ONNX' serialized form, and the tag of the value behind it
 _ONNX_KEY = b"\n" + bytes([len(METADATA_NAME)]) + METADATA_NAME.encode() + b"\x12"
 
 
-def check_replaceable(paths: Sequence[Path], format: str) -> None:
-    """Checks that what exists at the paths of an export is an earlier export.
+def check_exports(paths: Sequence[Path], format: str, advice: str = "") -> None:
+    """Checks that an export may replace what is at its paths, see `check_replaceable`.
 
-    Raises:
-        FileExistsError: If it is something else, or a folder with a file that no export has.
+    It may replace an earlier export, but no folder with a file that no export has.
     """
-    if not any(map(os.path.lexists, paths)):
-        return
     main = paths[0]
     if main.is_dir():
-        files = {path.relative_to(main).as_posix(): path for path in main.rglob("*")}
-        own = "|".join(_FILES) if DESCRIPTION_FILE in files else ""
-        foreign = [path for name, path in files.items() if not re.fullmatch(own, name)]
-    else:
-        is_export = FORMATS[format].suffixes[0] and _has_mark(main)
-        foreign = [] if is_export else [path for path in paths if os.path.lexists(path)]
-    if foreign:
-        raise FileExistsError(
-            f"{main} is no export that can be replaced: export did not write {min(foreign)}. "
-            "Choose another path, or move that file."
+        is_own = (main / DESCRIPTION_FILE).exists()
+        paths = [main, *main.rglob("*")]
+        check_replaceable(
+            paths,
+            lambda path: is_own and bool(_NAMES.fullmatch(path.relative_to(main).as_posix())),
+            advice,
         )
+    else:
+        is_own = bool(FORMATS[format].suffixes[0]) and _has_mark(main)
+        check_replaceable(paths, lambda _: is_own, advice)
 
 
 def _has_mark(path: Path) -> bool:

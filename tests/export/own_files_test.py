@@ -6,7 +6,7 @@ import zipfile
 import pytest
 
 from keras_bert.export.description import DESCRIPTION_FILE
-from keras_bert.export.own_files import check_replaceable
+from keras_bert.export.own_files import check_exports
 
 pytestmark = pytest.mark.backend_independent
 
@@ -30,13 +30,15 @@ def test_only_exports_are_replaced(tmp_path):
         save_export(folder)
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
-        with pytest.raises(FileExistsError, match="export did not write"):
-            check_replaceable([folder], "tf_saved_model")
+        with pytest.raises(FileExistsError, match="by the same command"):
+            check_exports([folder], "tf_saved_model")
     for foreign in (tmp_path, tmp_path / "models", tmp_path / "noted", tmp_path / "saved_model.pb"):
-        with pytest.raises(FileExistsError, match="export did not write"):
-            check_replaceable([foreign], "tf_saved_model")
+        with pytest.raises(FileExistsError, match="by the same command"):
+            check_exports([foreign], "tf_saved_model")
     for path in own:
-        check_replaceable([path], "tf_saved_model")
+        check_exports([path], "tf_saved_model")
+    with pytest.raises(FileExistsError, match=r"models/1 exists already; pass overwrite=True"):
+        check_exports([own[-1]], "tf_saved_model", "pass overwrite=True to replace it")
     (tmp_path / "x.bin").touch()
     (tmp_path / "model.keras").write_text("keras_bert")
     (tmp_path / "x.xml").write_text("<net>made with keras_bert: task.json <keras_bert/></net>")
@@ -48,12 +50,12 @@ def test_only_exports_are_replaced(tmp_path):
         (["x.onnx"], "onnx"),
         (["x.tflite"], "litert"),
     ):
-        with pytest.raises(FileExistsError, match=f"export did not write .*{names[-1]}"):
-            check_replaceable([tmp_path / name for name in names], format)
+        with pytest.raises(FileExistsError, match=f"Received: .*{min(names)}"):
+            check_exports([tmp_path / name for name in names], format)
     (tmp_path / "x.xml").write_text("<net><rt_info><keras_bert value=''/></rt_info></net>")
-    check_replaceable([tmp_path / "x.xml", tmp_path / "x.bin"], "openvino")
+    check_exports([tmp_path / "x.xml", tmp_path / "x.bin"], "openvino")
     with zipfile.ZipFile(tmp_path / "x.tflite", "a") as archive:
         archive.writestr("task.json", "{}")
-    check_replaceable([tmp_path / "x.tflite"], "litert")
+    check_exports([tmp_path / "x.tflite"], "litert")
     (tmp_path / "x.onnx").write_bytes(b"\x08\x08r\x0e\n\nkeras_bert\x12\x02{}")
-    check_replaceable([tmp_path / "x.onnx"], "onnx")
+    check_exports([tmp_path / "x.onnx"], "onnx")

@@ -63,14 +63,14 @@ def test_a_folder_for_the_hub_has_a_card(config, tmp_path):
     )
     assert "card     " in export(asked)
     assert "| train file | reviews.csv |" in (tmp_path / "folder" / "README.md").read_text()
-    with pytest.raises(FileExistsError, match="--overwrite replaces it"):
+    with pytest.raises(FileExistsError, match="pass --overwrite to replace it"):
         export(asked)
     export(dataclasses.replace(asked, overwrite=True))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "README.md").write_text("---\ntags:\n- x\n---\n- keras-bert")
     for overwrite in (False, True):
         other = dataclasses.replace(asked, output=str(tmp_path / "other"), overwrite=overwrite)
-        with pytest.raises(FileExistsError, match="a folder that export wrote"):
+        with pytest.raises(FileExistsError, match=r"to be replaced\. Received: .*other\."):
             export(other)
     with pytest.raises(FileNotFoundError, match=r"--results=none\.json does not exist"):
         export(dataclasses.replace(asked, results="none.json", overwrite=True))
@@ -123,11 +123,11 @@ def test_errors_name_the_flags(config, tmp_path):
         with pytest.raises(error, match=match):
             export(dataclasses.replace(config, **asked))
 
-    refused(FileExistsError, r"no export that can be replaced: .*taken\.bin", "taken.xml")
+    refused(FileExistsError, r"to be replaced\. Received: .*taken\.bin", "taken.xml")
     (tmp_path / "taken.xml").write_text("<net><rt_info><keras_bert/></rt_info></net>")
-    refused(FileExistsError, r"taken\.xml exists; --overwrite replaces it", "taken.xml")
+    refused(FileExistsError, r"taken\.xml exists already; pass --overwrite to", "taken.xml")
     (tmp_path / "taken.xml").unlink()
-    refused(FileExistsError, r"no export that can be replaced: .*taken\.bin", "taken.xml")
+    refused(FileExistsError, r"to be replaced\. Received: .*taken\.bin", "taken.xml")
     refused(ValueError, "in openvino needs --calibration_file", "x.xml", dtype="int8")
     refused(
         ValueError,

@@ -21,7 +21,7 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
-from keras_bert.export.own_files import check_replaceable
+from keras_bert.export.own_files import check_exports
 from keras_bert.ops.lazy_tensorflow import set_random_seed
 from keras_bert.optimizers import AdamW
 
@@ -275,7 +275,7 @@ def train(
         NotFiniteError: If the training diverges.
     """
     if job.config.export:
-        check_replaceable([Path(job.config.output_dir, "export", "1")], "tf_saved_model")
+        check_exports([Path(job.config.output_dir, "export", "1")], "tf_saved_model")
     with devices.shared_by(job.config.compute.devices) as scope:
         set_random_seed(seed_run.seed)
         with scope():

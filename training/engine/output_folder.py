@@ -24,10 +24,13 @@ try:
 except ImportError:  # not available on Windows
     fcntl = None  # type: ignore[assignment]
 
-# The process that writes into the folder, and the commands that have written into it
-_LOCK_FILE, _COMMANDS_FILE = ".keras_bert.lock", ".keras_bert.commands"
+# The process that writes into the folder, and which names each command has written there. The
+# record is not hidden, so that it is copied with the folder.
+_LOCK_FILE, _RECORD_FILE = ".keras_bert.lock", "written_files.json"
 # The settings of the run in the folder, to say in which of them another differs
 _SETTINGS_FILE = "settings.json"
+_OF_FOLDER = (_LOCK_FILE, _RECORD_FILE)
+_ALL = "*"
 _CHECKSUM = "checksum"
 # What a run goes on from
 _RESULTS = (
@@ -37,7 +40,7 @@ _RESULTS = (
     "**/checkpoints/step_*[0-9]",
     "**/pretraining-*-of-*.tfrecord",
 )
-# What each command writes into its folder, and may replace or remove there
+# What each command writes into its folder
 _RUN = ("seed_[0-9]*", "results.json", "precision.json", "checkpoints")
 _WRITTEN = {
     "finetune": (
@@ -98,9 +101,9 @@ def locked(
 ) -> Iterator[Path]:
     """Creates the folder and locks it against other processes.
 
-    A folder may have other files, but none of a name that the command writes, unless the command
-    has written into the folder before: it has noted that there, or there are its settings and a
-    result.
+    A folder may have other files, but of the names that the command writes, only those that it has
+    written itself. It records them at the end; the record of a command that is killed has all names
+    of that kind.
 
     The lock is the operating system's, and is released when the process ends for any reason. On
     systems without such locks (Windows), the folder is not locked.
@@ -119,9 +122,15 @@ def locked(
         OSError: If the folder cannot be created or written to.
     """
     path = Path(output_dir)
-    owners = _owners(path)
-    if command and (once or not (command in owners or _has_run_of(path, settings))):
-        _check_free(path, command, f"--{flag}")
+    resumes = command != "report"  # Reports are made again from the beginning.
+    if command:
+        written = _read_record(path).get(command, ())
+        names = sorted(os.listdir(path)) if path.is_dir() else []
+        atomic.check_replaceable(
+            [path / name for name in names if is_own(name, command) and name not in _OF_FOLDER],
+            lambda file: file.name in written or _ALL in written,
+            f"choose another --{flag}" if once else "",
+        )
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = open(  # noqa: SIM115
@@ -132,15 +141,15 @@ def locked(
         raise OSError(f"--{flag}={path} cannot be written to: {reason}") from error
     with lock:
         _lock(lock, path, f"--{flag}")
-        if command and command not in owners:
-            with atomic.atomic_path(path / _COMMANDS_FILE, sync=True) as temporary:
-                temporary.write_text(" ".join((*owners, command)), "utf-8")
+        if command:
+            _record(path, command, [_ALL])
         for folder in (path, *path.glob("seed_*")):
             atomic.remove_abandoned(folder)
-        _locked.append(path)
         file = path / _SETTINGS_FILE
         if settings is not None and not (file.exists() and _has_results(path)):
             atomic.write_json(file, settings)
+        if resumes:
+            _locked.append(path)
         try:
             yield path
         except OtherSettingsError as error:
@@ -149,11 +158,15 @@ def locked(
                 error.add_note(_differences(file, settings))
             raise
         except BaseException as error:
-            if _has_results(path) or not isinstance(error, Exception):
+            if resumes and (_has_results(path) or not isinstance(error, Exception)):
                 error.add_note(resume_note(path))
             raise
         finally:
-            _locked.remove(path)
+            if resumes:
+                _locked.remove(path)
+            if command:
+                with contextlib.suppress(OSError):  # For example, when the disk is full.
+                    _record(path, command, [n for n in os.listdir(path) if is_own(n, command)])
 
 
 def check_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
@@ -179,34 +192,38 @@ def check_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
 
 def is_own(name: str, command: str) -> bool:
     """Returns whether a command may write, replace and remove a file or folder of a name."""
-    names = (*_WRITTEN[command], _LOCK_FILE, _COMMANDS_FILE, _SETTINGS_FILE)
+    names = (*_WRITTEN[command], *_OF_FOLDER, _SETTINGS_FILE)
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in names)
 
 
-def claim_report_folders(config: Any) -> None:
-    """Checks that the folders of a report can be written, and are not somebody else's."""
-    for flag in ("report_dir", "plots_dir"):
-        if folder := getattr(config, flag, ""):
-            with locked(folder, command="report", flag=flag):
-                pass
+@contextlib.contextmanager
+def report_folders(config: Any) -> Iterator[None]:
+    """Locks the folders of a report, see `locked`."""
+    with contextlib.ExitStack() as stack:
+        for flag in ("report_dir", "plots_dir"):
+            if folder := getattr(config, flag, ""):
+                stack.enter_context(locked(folder, command="report", flag=flag))
+        yield
 
 
-def _owners(folder: Path) -> tuple[str, ...]:
-    """Returns the commands that have noted that they write into a folder."""
+def _read_record(folder: Path) -> dict[str, list[str]]:
+    """Returns the names that each command has written into a folder."""
     try:
-        return tuple((folder / _COMMANDS_FILE).read_text("utf-8", "replace").split())
-    except OSError:
-        return ()
+        record = json.loads((folder / _RECORD_FILE).read_text("utf-8"))
+        return {command: [*map(str, names)] for command, names in record.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
 
 
-def _has_run_of(folder: Path, settings: Mapping[str, Any] | None) -> bool:
-    """Returns whether a folder has results, and settings of the same names."""
-    try:
-        before = _read_settings(folder / _SETTINGS_FILE)
-    except (OSError, ValueError):
-        return False
-    names = (settings or {}).keys()
-    return bool(names) and before.keys() == names and _has_results(folder)
+def _record(folder: Path, command: str, names: Sequence[str]) -> None:
+    """Records which names of a folder a command has written."""
+    record = _read_record(folder) | {command: sorted({*names} - {*_OF_FOLDER})}
+    record = {command: names for command, names in record.items() if names}
+    if not record:
+        (folder / _RECORD_FILE).unlink(missing_ok=True)
+        return
+    with atomic.atomic_path(folder / _RECORD_FILE, sync=True) as temporary:
+        temporary.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
 
 
 def _read_settings(file: Path) -> dict[str, Any]:
@@ -222,17 +239,6 @@ def _read_settings(file: Path) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise ValueError(f"{file} must be a JSON object, as it was written. Remove it to go on")
     return settings
-
-
-def _check_free(folder: Path, command: str, flag: str) -> None:
-    """Raises an error if a folder has a file of a name that a command writes."""
-    names = os.listdir(folder) if folder.is_dir() else ()
-    for name in sorted(names):
-        if is_own(name, command) and name not in (_LOCK_FILE, _COMMANDS_FILE):
-            raise FileExistsError(
-                f"{flag} must have no file that this command may not replace. Received: "
-                f"{folder}, which has {name}. Choose another {flag}, or move that file"
-            )
 
 
 def _differences(file: Path, settings: Mapping[str, Any]) -> str:

@@ -44,5 +44,5 @@ def test_a_file_in_the_export_is_found_before_training(tmp_path):
     note.parent.mkdir(parents=True)
     note.touch()
     job = SimpleNamespace(config=SimpleNamespace(export=True, output_dir=str(tmp_path)))
-    with pytest.raises(FileExistsError, match=r"export did not write .*note\.txt"):
+    with pytest.raises(FileExistsError, match=r"to be replaced\. Received: .*note\.txt"):
         finetuning.train(job, None)

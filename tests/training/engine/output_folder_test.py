@@ -43,19 +43,13 @@ def test_a_run_is_resumed_without_hidden_files(tmp_path):
             )
 
     start(**settings)
-    for changed in (
-        lambda: (tmp_path / ".keras_bert.lock").write_text(""),
-        lambda: [path.unlink() for path in tmp_path.glob(".keras*")],
-    ):
-        changed()
-        start(**settings | {"seed": 2})
     for path in tmp_path.glob(".keras*"):
         path.unlink()
-    with pytest.raises(FileExistsError, match=r"has seed_1\."):
-        start(steps=3)
-    (tmp_path / "settings.json").write_text("[")
-    with pytest.raises(FileExistsError, match=r"has seed_1\."):
+    start(**settings | {"seed": 2})
+    (tmp_path / "answers.tsv").write_text("of somebody else")
+    with pytest.raises(FileExistsError, match=r"Received: .*answers\.tsv\. Choose"):
         start(**settings)
+    (tmp_path / "settings.json").write_text("[")
     with pytest.raises(ValueError, match=r"settings\.json must be a JSON object"):
         output_folder.check_same_settings(tmp_path, settings)
 
@@ -65,5 +59,19 @@ def test_reports_own_only_their_figures(tmp_path):
         (tmp_path / name).touch()
     with output_folder.locked(tmp_path, command="report", flag="report_dir"):
         pass
+    (tmp_path / "report.html").touch()  # by somebody else, since the command wrote nothing
+    with (
+        pytest.raises(FileExistsError, match=r"Received: .*report\.html"),
+        output_folder.locked(tmp_path, command="report", flag="report_dir"),
+    ):
+        pass
     names = ("null_odds.json", "predictions.json", "head_next.png", "confusion.png")
     assert all(output_folder.is_own(name, "report") for name in names)
+
+
+def test_killed_command_owns_what_it_wrote(tmp_path):
+    killed = output_folder.locked(tmp_path, command="finetune")
+    killed.__enter__()
+    (tmp_path / "answers.tsv").touch()
+    with output_folder.locked(tmp_path, command="finetune"):
+        pass
