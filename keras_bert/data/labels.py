@@ -83,15 +83,24 @@ class LabelRules:
     def best_constant(self, labels: Any, weights: Any = None) -> np.ndarray[Any, Any] | None:
         """Returns the outputs with the lowest loss among those that are equal for all rows.
 
-        They are the mean of scores; `None` for classes, whose heads start at 0.
+        They are the mean of scores, and the log frequencies of classes. These are shifted to a mean
+        of 0, and each class has half a row more.
 
         Args:
-            labels: Targets, as from `read`.
-            weights: The sample weights, or `None`.
+            labels: Targets, as from `read`, of rows or of tokens.
+            weights: A weight for each target, or `None`.
+
+        Returns:
+            A value for each output, float32; `None` if labels are neither scores nor class ids.
         """
-        if not self.is_score:
-            return None
         labels, weights = labels.reshape(-1), _row_weights(labels, weights)
+        if not self.is_score:
+            if self.num_ids is None or len(labels) != len(weights):
+                return None
+            counted = (labels >= 0) & (labels != self.ignored)
+            ids = labels[counted].astype("int64")
+            logs = np.log(np.bincount(ids, weights[counted], self.num_ids) + 0.5)
+            return np.asarray(logs - logs.mean(), "float32")
         weights = np.where(np.isfinite(labels), weights, 0.0)
         mean = np.average(np.nan_to_num(labels), weights=weights) if weights.any() else 0.0
         return np.array([mean], "float32")

@@ -336,6 +336,7 @@ class Loader(Batches):
     depends on the seed and the epoch alone.
 
     `finish` converts a `Batch` to a batch for Keras, such as `(features, labels, weights)`.
+    `targets` are the labels and weights of all rows, if they are not columns of the source.
     """
 
     def __init__(
@@ -346,10 +347,12 @@ class Loader(Batches):
         finish: Callable[[Batch], Any] | None = None,
         *,
         targets_have_length: bool = False,
+        targets: tuple[Any, Any] = (None, None),
     ) -> None:
         super().__init__()
         self.source = source
         self.options = options
+        self._targets = targets
         self.targets_have_length = targets_have_length
         if options.fills_last_batch:
             self.rows_in_batch = options.rows_in_batch // options.shard[1]
@@ -379,7 +382,9 @@ class Loader(Batches):
     def first_targets(self) -> tuple[Any, Any]:
         window = self.source.example()
         columns = {} if window is None else window.columns
-        return columns.get("labels"), columns.get("weights")
+        if "labels" not in columns:
+            return self._targets
+        return columns["labels"], columns.get("weights")
 
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
         options = self.options

@@ -88,10 +88,10 @@ class TextTrainer(TextPredictor):
                 and in a validation with `validation_steps`: the first rows are used, and not the
                 shortest.
 
-        The bias of a new head, which is 0, is first set to the log odds of each label (with several
-        labels) or to the mean score: AdamW would need hundreds of steps to move it that far. They
-        are counted over all rows in memory, over the first 1,024 of a `tf.data.Dataset` of single
-        texts, or over the first of other batches; not in datasets and generators of features.
+        The bias of a new head, which is 0, is first set to the log frequency of each class, to the
+        log odds of each label (with several labels) or to the mean score. They are counted over all
+        rows in memory, over the first 1,024 of a `tf.data.Dataset` of single texts, or over the
+        first of other batches; not in datasets and generators of features.
 
         With gradient accumulation, an update is the same as for one batch of all rows or tokens of
         its micro-batches, except that in-batch negatives come from one micro-batch. The
@@ -284,9 +284,10 @@ class TextTrainer(TextPredictor):
             labels, weights = data.x.first_targets()
         if labels is None or isinstance(labels, Mapping):
             return
-        labels, weights = (
-            None if part is None else ops.convert_to_numpy(part) for part in (labels, weights)
-        )
+        labels = ops.convert_to_numpy(labels)
+        _, _, weights = self._compared(data.x, labels, None, weights, training=True)
+        weights = self._weighted_by_class(labels, weights)
+        weights = None if weights is None else ops.convert_to_numpy(weights)
         value = self._label_rules(options).best_constant(labels, weights)
         if value is not None and value.shape == bias.shape:
             bias.assign(value)

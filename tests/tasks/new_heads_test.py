@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert import Backbone, TextClassifier, load_model
+from keras_bert import Backbone, TextClassifier, TokenClassifier, load_model
 from tests.small_tasks import CONFIG, make_text_task
 
 IDS = np.ones((8, 3), "int32")
@@ -17,6 +17,11 @@ CLASSES = np.array([0, 0, 0, 0, 0, 2, 2, 1])
 
 def log_odds(positive, negative):
     return np.log((np.array(positive) + 0.5) / (np.array(negative) + 0.5))
+
+
+def log_frequencies(counts):
+    logs = np.log(np.array(counts) + 0.5)
+    return logs - logs.mean()
 
 
 def start(task, labels, weights=None, **options):
@@ -33,13 +38,35 @@ def start(task, labels, weights=None, **options):
         (RARE, WEIGHTS, log_odds([7, 28, 0], [29, 8, 36])),
         (SCORES, None, [350.0]),
         (SCORES, WEIGHTS, [100 * np.sum(np.arange(8) * WEIGHTS) / 36]),
-        (CLASSES, None, [0.0, 0.0, 0.0]),
+        (CLASSES, None, log_frequencies([5, 1, 2])),
+        (CLASSES, WEIGHTS, log_frequencies([15, 8, 13])),
     ],
 )
 def test_new_head_starts_at_label_frequencies(labels, weights, expected):
     options = {"num_classes": len(expected), "multi_label": labels is RARE}
     task = TextClassifier(Backbone(CONFIG), **options)
     np.testing.assert_allclose(start(task, labels, weights), expected, rtol=1e-5)
+
+
+def test_class_weights_count_in_a_new_head():
+    task = TextClassifier(Backbone(CONFIG), num_classes=3)
+    bias = start(task, CLASSES, class_weight={0: 0.2})
+    np.testing.assert_allclose(bias, log_frequencies([1, 1, 2]), rtol=1e-5)
+
+
+@pytest.mark.on_tensorflow
+def test_tags_start_a_head_as_words_and_ids():
+    tagger = make_text_task("TokenClassifier", 3)
+    tagger.compile(keras.optimizers.SGD(0.0))
+    tagger.fit([["a", "b"], ["a", "b", "b"]], [[0, 0], [1, -1, 0]], verbose=0)
+    bias = keras.ops.convert_to_numpy(tagger.head.dense.bias)
+    np.testing.assert_allclose(bias, log_frequencies([3, 1, 0]), rtol=1e-5)
+    ids = {"token_ids": np.ones((2, 3), "int32"), "padding_mask": np.array([[1, 1, 0], [1, 1, 1]])}
+    tagger = TokenClassifier(Backbone(CONFIG), num_classes=3)
+    tagger.compile(keras.optimizers.SGD(0.0))
+    tagger.fit(ids, np.array([[0, 0, 2], [1, -1, 0]]), verbose=0)
+    bias = keras.ops.convert_to_numpy(tagger.head.dense.bias)
+    np.testing.assert_allclose(bias, log_frequencies([3, 1, 0]), rtol=1e-5)
 
 
 @pytest.mark.on_tensorflow

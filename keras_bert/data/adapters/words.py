@@ -123,7 +123,10 @@ class WordsAdapter(InputAdapter):
         features = windows.sequences.features
         features |= {name: windows.scatter(getattr(self, name)) for name in ("labels", "weights")}
         source = RowsInMemory(InMemory(Sequences(features)))
-        return Loader(source, preprocessor, options, _with_tags, targets_have_length=True)
+        targets = self.labels, self.weights
+        return Loader(
+            source, preprocessor, options, _with_tags, targets_have_length=True, targets=targets
+        )
 
     def prediction_batches(
         self, preprocessor: Any, options: BatchOptions
