@@ -19,6 +19,7 @@ class ExportFormat:
 
     Args:
         write: Writes a task, which is on the TensorFlow backend, to a path.
+        is_export: Returns whether a file, which is not empty, has the description of an export.
         suffixes: The suffixes of its files, first the given path's; `""` for a folder.
         dtypes: The precisions that it can be exported in.
         packages: The packages that it needs besides TensorFlow.
@@ -29,6 +30,7 @@ class ExportFormat:
     """
 
     write: Callable[[Servable, Path, ExportOptions], None]
+    is_export: Callable[[Path], bool]
     suffixes: tuple[str, ...]
     dtypes: tuple[str, ...]
     packages: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import zipfile
 from pathlib import Path
@@ -31,6 +32,16 @@ def _write(task: Servable, path: Path, options: ExportOptions) -> None:
         archive.writestr(PACKED_FILE, ExportDescription.of_task(task, options).to_json())
 
 
+def _is_export(path: Path) -> bool:
+    with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+        return PACKED_FILE in archive.namelist()
+    return False
+
+
 LITERT = ExportFormat(
-    write=_write, suffixes=(".tflite",), dtypes=("float32", "int8"), has_fixed_length=True
+    write=_write,
+    is_export=_is_export,
+    suffixes=(".tflite",),
+    dtypes=("float32", "int8"),
+    has_fixed_length=True,
 )

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import mmap
 from pathlib import Path
 
 from keras_bert.export.description import METADATA_NAME, ExportDescription
 from keras_bert.export.options import ExportFormat, ExportOptions, Servable
 
 _OPSET = 18
+# A property's key in ONNX' serialized form, and the tag of the value behind it
+_KEY = b"\n" + bytes([len(METADATA_NAME)]) + METADATA_NAME.encode() + b"\x12"
 # The names of the axes of the inputs, by their number
 _AXES = {2: ("batch", "length"), 3: ("batch", "choices", "length")}
 
@@ -36,8 +39,17 @@ def _write(task: Servable, path: Path, options: ExportOptions) -> None:
         path.write_bytes(model.SerializeToString())
 
 
+def _is_export(path: Path) -> bool:
+    with (
+        open(path, "rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        return content.rfind(_KEY) >= 0
+
+
 ONNX = ExportFormat(
     write=_write,
+    is_export=_is_export,
     suffixes=(".onnx",),
     dtypes=("float32", "int8"),
     packages=("tf2onnx",),

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from keras_bert.export.description import METADATA_NAME, ExportDescription
 from keras_bert.export.options import ExportFormat, ExportOptions, Servable
@@ -64,8 +66,15 @@ def _quantize(model: Any, task: Servable, calibration: Sequence[Sequence[str]]) 
     )
 
 
+def _is_export(path: Path) -> bool:
+    with contextlib.suppress(ElementTree.ParseError):
+        return ElementTree.parse(path).find(f"rt_info/{METADATA_NAME}") is not None
+    return False
+
+
 OPENVINO = ExportFormat(
     write=_write,
+    is_export=_is_export,
     suffixes=(".xml", ".bin"),
     dtypes=("float32", "int8"),
     packages=("openvino",),

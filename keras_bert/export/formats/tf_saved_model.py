@@ -21,6 +21,7 @@ def _write(task: Any, path: Path, options: ExportOptions) -> None:
 
 TF_SAVED_MODEL = ExportFormat(
     write=_write,
+    is_export=lambda path: False,  # It is a folder.
     suffixes=("",),
     dtypes=("float32", "bfloat16", "int8"),
     packages=("tensorflow_text",),
