@@ -248,7 +248,7 @@ MODES = {
             {"input_files": ("corpus.txt",), "kind": kind, "vocabulary_size": size},
             tokenizer.main,
         )
-        for kind, size in (("wordpiece", 40), ("byte_pair", 300), ("sentence_piece", 30))
+        for kind, size in (("wordpiece", 40), ("byte_pair", 300), ("sentence_piece", 25))
     },
     **{
         f"evaluate, {file}": lambda file=file, own=own: (
