@@ -80,7 +80,7 @@ DISTILBERT = Family(
             6, 768, vocabulary_size=MULTILINGUAL_CASED
         ),
     },
-    tokenizer_class="BertTokenizer",
+    tokenizer_class="DistilBertTokenizer",
     poolers={
         "ForSequenceClassification": "pre_classifier",
         "ForMultipleChoice": "pre_classifier",

@@ -68,7 +68,7 @@ ELECTRA = Family(
         "electra_base_generator": shared.size(12, 256, embedding_dim=768),
         "electra_large_generator": shared.size(24, 256, embedding_dim=1024),
     },
-    tokenizer_class="BertTokenizer",
+    tokenizer_class="ElectraTokenizer",
     poolers={
         "ForSequenceClassification": "classifier.dense",
         "ForMultipleChoice": "sequence_summary.summary",

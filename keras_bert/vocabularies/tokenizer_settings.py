@@ -62,30 +62,39 @@ SAME_ROLES = {"cls": "bos", "sep": "eos"}
 """The names of the tokens at the beginning and the end of a text in the transformers library."""
 
 ALBERT, XLM_ROBERTA, CAMEMBERT = "AlbertTokenizer", "XLMRobertaTokenizer", "CamembertTokenizer"
-ROBERTA, MPNET, DEBERTA_V2 = "RobertaTokenizer", "MPNetTokenizer", "DebertaV2Tokenizer"
-KINDS = {
-    **{
-        f"{family}Tokenizer": WORDPIECE
-        for family in ("Bert", "ConvBert", "DistilBert", "Electra", "LayoutLM", "MobileBert")
-    },
-    MPNET: WORDPIECE,
-    ROBERTA: BYTE_PAIR,
-    **dict.fromkeys((ALBERT, XLM_ROBERTA, CAMEMBERT, DEBERTA_V2), SENTENCE_PIECE),
-}
-"""The kinds of the classes of `transformers` that take a vocabulary alone from `tokenizer.json`."""
+MPNET, DEBERTA_V2 = "MPNetTokenizer", "DebertaV2Tokenizer"
 DEFINED_BY_FILE = ("PreTrainedTokenizer", "TokenizersBackend")
-"""Its classes for tokenizers that are completely defined by a `tokenizer.json`."""
-_TOKENS_OF_CLASSES = {
-    ALBERT: ALBERT_TOKENS,
-    DEBERTA_V2: WORDPIECE_TOKENS,
-    MPNET: MPNET_TOKENS,
-    **dict.fromkeys((ROBERTA, XLM_ROBERTA, CAMEMBERT), ROBERTA_TOKENS),
+"""The classes of `transformers` for tokenizers that a `tokenizer.json` defines completely."""
+# Models that this package does not have, but their tokenizers
+_OTHER_MODELS = {
+    "convbert": "ConvBertTokenizer",
+    "layoutlm": "LayoutLMTokenizer",
+    "mobilebert": "MobileBertTokenizer",
 }
 # The classes of folders that do not name one, by the model_type of their config.json
 _CLASSES_OF_MODELS = {
     **{family.name: family.tokenizer_class for family in FAMILIES.values()},
-    # Models that this package does not have, but their tokenizers
-    **dict.fromkeys(("convbert", "layoutlm", "mobilebert"), "BertTokenizer"),
+    **_OTHER_MODELS,
+}
+_FAMILIES = {
+    family.tokenizer_class: family
+    for family in FAMILIES.values()
+    if family.tokenizer_class and family.tokenizer_class not in DEFINED_BY_FILE
+}
+KINDS: dict[str, str] = {
+    **{name: family.values.get("tokenizer", WORDPIECE) for name, family in _FAMILIES.items()},
+    **dict.fromkeys(_OTHER_MODELS.values(), WORDPIECE),
+}
+"""The kinds of the classes of `transformers` that take a vocabulary alone from `tokenizer.json`."""
+USUAL_TOKENS = {
+    WORDPIECE: WORDPIECE_TOKENS,
+    BYTE_PAIR: ROBERTA_TOKENS,
+    SENTENCE_PIECE: ALBERT_TOKENS,
+}
+"""The special tokens of each kind without names of its own."""
+_TOKENS_OF_CLASSES = {
+    name: family.tokenizer.get("special_tokens", USUAL_TOKENS[KINDS[name]])
+    for name, family in _FAMILIES.items()
 }
 
 # Fields that change ids in `transformers`, and the values with which they do not

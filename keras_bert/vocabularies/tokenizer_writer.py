@@ -48,6 +48,7 @@ from keras_bert.vocabularies.tokenizer_settings import (
     MPNET_TOKENS,
     SETTINGS_FILE,
     SPECIAL_IN_TEXT_FIELD,
+    USUAL_TOKENS,
     VOCABULARY_FILE,
     WORD_LENGTH_FIELD,
     XLM_ROBERTA,
@@ -63,12 +64,6 @@ _PLAIN = {"lowercase": False, "keep_accents": True, "albert_rules": False}
 _XLM_ROBERTA_FIELDS = {**_PLAIN, "compose": False, "pair_separators": 2, "num_segments": 1}
 _DEBERTA_FIELDS = {**_PLAIN, "compose": True, "pair_separators": 1}
 _ALBERT_FIELDS = {"albert_rules": True, "compose": False, "pair_separators": 1}
-# The special tokens of each kind without names of its own
-_USUAL_NAMES = {
-    WORDPIECE: WORDPIECE_TOKENS,
-    BYTE_PAIR: ROBERTA_TOKENS,
-    SENTENCE_PIECE: ALBERT_TOKENS,
-}
 
 
 def write_tokenizer(
@@ -140,7 +135,7 @@ def _effects(tokenizer: Mapping[str, Any]) -> dict[str, Any]:
 
 def _names(tokenizer: Mapping[str, Any]) -> dict[str, str]:
     """Returns the special tokens of a tokenizer's config by their roles."""
-    usual = _USUAL_NAMES[tokenizer.get("kind", WORDPIECE)]
+    usual = USUAL_TOKENS[tokenizer.get("kind", WORDPIECE)]
     return {**usual, **(tokenizer.get("special_tokens") or {})}
 
 
