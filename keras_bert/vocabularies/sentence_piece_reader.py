@@ -70,19 +70,7 @@ def read_sentence_piece_files(
     name = settings.tokenizer_class
     if name is None and path is not None:
         name = MODEL_FILES[path.name]
-    model = None if path is None else _released_model(path, name)
-    if file is not None:
-        of_file = _unigram_model(file)
-        if model is None:
-            model = of_file
-        elif not _are_same_models(model, of_file, name == DEBERTA_V2 or _composes(file)):
-            raise ValueError(
-                f"{file.path}: model.vocab or the Precompiled normalizer differs from {path}; "
-                "expected the same pieces, or one of the files."
-            )
-    if model is None:
-        raise ValueError(f"{folder} has no SentencePiece model.")
-    model = _with_added_pieces(model, settings)
+    model = _with_added_pieces(_model_of_files(folder, path, name, file), settings)
     if name == DEBERTA_V2:
         model = _with_mask(model)
     where = file.path if path is None and file is not None else path or folder
@@ -131,6 +119,25 @@ def read_sentence_piece_files(
         "compose": options.pop("compose"),
     }
     return _sentence_piece(model, where, names, **options) | without_defaults(SENTENCE_PIECE, rows)
+
+
+def _model_of_files(
+    folder: Path, path: Path | None, name: str | None, file: TokenizerJson | None
+) -> bytes:
+    """Reads the model at `path`, or else creates it from the pieces of a `tokenizer.json`."""
+    if path is None:
+        if file is None:
+            raise ValueError(f"{folder} has no SentencePiece model.")
+        return _unigram_model(file)
+    model = _released_model(path, name)
+    if file is not None and not _are_same_models(
+        model, _unigram_model(file), name == DEBERTA_V2 or _composes(file)
+    ):
+        raise ValueError(
+            f"{file.path}: model.vocab or the Precompiled normalizer differs from {path}; "
+            "expected the same pieces, or one of the files."
+        )
+    return model
 
 
 def _released_model(path: Path, name: str | None) -> bytes:
