@@ -92,7 +92,7 @@ USUAL_TOKENS = {
     SENTENCE_PIECE: ALBERT_TOKENS,
 }
 """The special tokens of each kind without names of its own."""
-_TOKENS_OF_CLASSES = {
+_TOKENS_OF_CLASSES: dict[str, Mapping[str, str]] = {
     name: family.tokenizer.get("special_tokens", USUAL_TOKENS[KINDS[name]])
     for name, family in _FAMILIES.items()
 }

@@ -425,7 +425,7 @@ def _collect_tensors(
     heads: Mapping[str, weights.Head] | None,
     ending: str,
 ) -> dict[str, np.ndarray[Any, Any]]:
-    scope = "" if ending == "Model" else family.scope
+    scope = family.scope if family.classes[ending] else ""
     layout = backbone_layout(family.hugging_face, backbone.config)
     tensors: dict[str, np.ndarray[Any, Any]] = {}
     for ours, weight in weights.backbone_weights(backbone).items():
