@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-from keras_bert.ops.keras_private import lazy_module
+from keras_bert.ops.keras_private import module_utils
 
 
 @contextlib.contextmanager
@@ -20,16 +20,17 @@ def without_tensorflow_import() -> Iterator[None]:
     Keras imports it to seed it, and to ask whether an object is of one of its types. A library
     that nothing has imported needs no seed, and no object has its types.
     """
+    module = module_utils.tensorflow
     # Whether it is installed, `None` until Keras looks; `False` within another such context too
-    is_available = vars(lazy_module).get("_available", False)
+    is_available = vars(module).get("_available", False)
     if "tensorflow" in sys.modules or is_available is False:
         yield
         return
-    lazy_module._available = False
+    module._available = False
     try:
         yield
     finally:
-        lazy_module._available = None  # Keras will look for it again.
+        module._available = None  # Keras will look for it again.
 
 
 def set_random_seed(seed: int) -> None:

@@ -8,10 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_bert.insight.likelihood import (
-    candidate_log_probabilities,
-    tokens_of_spans,
-)
+from keras_bert.insight.likelihood import candidate_log_probabilities, tokens_of_spans
 from keras_bert.insight.states import require_masked_lm
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.pretrainer import Pretrainer

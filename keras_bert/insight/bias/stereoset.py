@@ -13,17 +13,8 @@ import numpy as np
 
 from keras_bert.checks import shortened
 from keras_bert.data.text_files import read_lines
-from keras_bert.insight.bias.measures import (
-    ALL,
-    Result,
-    UnitValues,
-    mean,
-)
-from keras_bert.insight.likelihood import (
-    BATCH_SIZE,
-    candidate_log_probabilities,
-    tokens_of_spans,
-)
+from keras_bert.insight.bias.measures import ALL, Result, UnitValues, mean
+from keras_bert.insight.likelihood import BATCH_SIZE, candidate_log_probabilities, tokens_of_spans
 from keras_bert.insight.states import require_masked_lm
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.pretrainer import Pretrainer

@@ -11,17 +11,10 @@ from typing import Any
 import numpy as np
 
 from keras_bert.checks import shortened
-from keras_bert.insight.bias.measures import (
-    ALL,
-    Result,
-    UnitValues,
-    mean,
-)
+from keras_bert.insight.bias.measures import ALL, Result, UnitValues, mean
 from keras_bert.insight.bias.slots import Slot, slot_log_probabilities
 from keras_bert.insight.bias.word_lists import word_list
-from keras_bert.insight.likelihood import (
-    BATCH_SIZE,
-)
+from keras_bert.insight.likelihood import BATCH_SIZE
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.pretrainer import Pretrainer
 

@@ -13,17 +13,9 @@ import numpy as np
 
 from keras_bert.checks import shortened
 from keras_bert.data.text_files import read_lines
-from keras_bert.insight.bias.measures import (
-    Result,
-    UnitValues,
-    mean,
-    members_of_groups,
-    share,
-)
+from keras_bert.insight.bias.measures import Result, UnitValues, mean, members_of_groups, share
 from keras_bert.insight.bias.slots import Slot, Span, slot_log_probabilities
-from keras_bert.insight.likelihood import (
-    BATCH_SIZE,
-)
+from keras_bert.insight.likelihood import BATCH_SIZE
 from keras_bert.insight.states import require_masked_lm
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.pretrainer import Pretrainer
