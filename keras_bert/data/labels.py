@@ -83,24 +83,15 @@ class LabelRules:
     def best_constant(self, labels: Any, weights: Any = None) -> np.ndarray[Any, Any] | None:
         """Returns the outputs with the lowest loss among those that are equal for all rows.
 
-        They are the mean of scores, and the log frequencies of classes. These are shifted to a mean
-        of 0, and each class has half a row more.
+        They are the mean of scores; `None` for classes, whose heads start at 0.
 
         Args:
-            labels: Targets, as from `read`, of rows or of tokens.
-            weights: A weight for each target, or `None`.
-
-        Returns:
-            A value for each output, float32; `None` if labels are neither scores nor class ids.
+            labels: Targets, as from `read`.
+            weights: The sample weights, or `None`.
         """
-        labels, weights = labels.reshape(-1), _row_weights(labels, weights)
         if not self.is_score:
-            if self.num_ids is None or len(labels) != len(weights):
-                return None
-            counted = (labels >= 0) & (labels != self.ignored)
-            ids = labels[counted].astype("int64")
-            logs = np.log(np.bincount(ids, weights[counted], self.num_ids) + 0.5)
-            return np.asarray(logs - logs.mean(), "float32")
+            return None
+        labels, weights = labels.reshape(-1), _row_weights(labels, weights)
         weights = np.where(np.isfinite(labels), weights, 0.0)
         mean = np.average(np.nan_to_num(labels), weights=weights) if weights.any() else 0.0
         return np.array([mean], "float32")
@@ -150,6 +141,24 @@ class MultiLabelRules(LabelRules):
         weights = _row_weights(labels, weights)
         counts = weights @ labels
         return np.asarray(np.log(counts + 0.5) - np.log(weights.sum() - counts + 0.5), "float32")
+
+
+@dataclasses.dataclass(frozen=True)
+class TagRules(LabelRules):
+    """A class id for each word. Most words usually have one class, such as `O`."""
+
+    def best_constant(self, labels: Any, weights: Any = None) -> np.ndarray[Any, Any] | None:
+        """Returns the log frequency of each class, float32 `(classes,)`, shifted to a mean of 0.
+
+        Half a word more has each class. If labels are not class ids, it is `None`.
+        """
+        ids, weights = labels.reshape(-1), _row_weights(labels, weights)
+        if len(ids) != len(weights):
+            return None
+        counted = (ids >= 0) & (ids != self.ignored)
+        counts = np.bincount(ids[counted].astype("int64"), weights[counted], self.num_ids or 0)
+        logs = np.log(counts + 0.5)
+        return np.asarray(logs - logs.mean(), "float32")
 
 
 def _row_weights(labels: np.ndarray[Any, Any], weights: Any) -> np.ndarray[Any, Any]:

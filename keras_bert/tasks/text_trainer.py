@@ -88,7 +88,7 @@ class TextTrainer(TextPredictor):
                 and in a validation with `validation_steps`: the first rows are used, and not the
                 shortest.
 
-        The bias of a new head, which is 0, is first set to the log frequency of each class, to the
+        The bias of a new head, which is 0, is first set to the log frequency of each tag, to the
         log odds of each label (with several labels) or to the mean score. They are counted over all
         rows in memory, over the first 1,024 of a `tf.data.Dataset` of single texts, or over the
         first of other batches; not in datasets and generators of features.

@@ -14,7 +14,7 @@ from keras_bert.checks import shortened
 from keras_bert.data.adapters.reading import read_input
 from keras_bert.data.adapters.words import WordsAdapter
 from keras_bert.data.columns import as_string, listed
-from keras_bert.data.labels import LabelRules, checked_num_classes, softmax
+from keras_bert.data.labels import TagRules, checked_num_classes, softmax
 from keras_bert.data.loader import BatchOptions
 from keras_bert.data.tagging_schemes import OUTSIDE, are_span_labels, entities, typed_labels
 from keras_bert.data.words import TokenClassifierPreprocessor
@@ -251,8 +251,8 @@ class TokenClassifier(Task):
             for word, label, row in zip(words, best, scores, strict=True)
         ]
 
-    def _label_rules(self, options: BatchOptions) -> LabelRules:
-        return LabelRules(
+    def _label_rules(self, options: BatchOptions) -> TagRules:
+        return TagRules(
             self.num_classes, self.class_names, lowest=None, ignored=self._ignored_class()
         )
 

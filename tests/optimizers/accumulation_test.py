@@ -98,7 +98,7 @@ def trained(task, batches, in_update=None, loss=None, **arguments):
     model = make_task(task, CONFIG.replace(dropout=0.0, attention_dropout=0.0))
     optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=in_update)
     model.compile(optimizer, loss, metrics=[] if loss else None)
-    if hasattr(model, "head"):  # `fit` starts a head with a bias of 0 at the labels of arrays only.
+    if hasattr(model, "head"):  # `fit` starts a tagger's bias of 0 at the tags of arrays only.
         model.head.dense.bias.assign(ops.ones_like(model.head.dense.bias))
     x = (batch for batch in batches) if isinstance(batches, list) else batches[0]
     y, weights = (None, None) if isinstance(batches, list) else batches[1:]
