@@ -103,9 +103,9 @@ def folder(tmp_path_factory):
     for name, content in FILES.items():
         (path / name).parent.mkdir(exist_ok=True, parents=True)
         (path / name).write_text(content)
-    backbone = Backbone(
-        small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=32)
-    )
+    config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=32)
+    (path / "model.json").write_text(json.dumps(config.to_dict()))
+    backbone = Backbone(config)
     words = of_tokens(*TOKENS)
     preprocessor = packing.TextClassifierPreprocessor(words, sequence_length=16)
     MaskedLM(backbone, preprocessor).save_to_preset(path / "preset")
@@ -165,10 +165,10 @@ TUNING = {
 }
 PRETRAINING = {
     "vocabulary": "preset/vocab.txt",
-    "model": "bert_tiny_uncased",
+    "model": "model.json",
     "num_layers": 1,
     "hidden_dim": 8,
-    "num_heads": 1,
+    "num_heads": 2,
     "phases": ("16:1",),
     "batch_size": 4,
     "num_steps": 2,
@@ -230,7 +230,7 @@ MODES = {
     "causal": lambda: pretraining(causal=True, dev_files=()),
     "replaced_token": lambda: pretraining(objective="replaced_token", dev_files=()),
     "distillation": lambda: pretraining(
-        objective="distillation", teacher="preset", vocabulary=None, hidden_dim=16, dev_files=()
+        objective="distillation", teacher="preset", vocabulary=None, dev_files=()
     ),
     "init_preset": lambda: pretraining(
         init_preset="preset",
