@@ -10,7 +10,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.ops.annotations import LARGEST, Int8Kernel, Tensor
+from keras_bert.ops.annotations import LARGEST, LARGEST_IN_KERNEL, Int8Kernel, Tensor
 from keras_bert.ops.int8 import int8_product
 from keras_bert.ops.object_variables import ObjectVariable
 
@@ -81,6 +81,7 @@ class Dense(keras.layers.Dense):
         steps = channels * ops.max(largest / channels) / LARGEST
         kernel = kernel * steps[:, None]
         kernel_range = ops.maximum(ops.max(ops.abs(kernel), axis=0), _TINY)
+        kernel_range *= LARGEST / LARGEST_IN_KERNEL
         self.quantize("int8")
         self._kernel.assign(ops.cast(ops.round(kernel / kernel_range * LARGEST), "int8"))
         self.add_static_scales()

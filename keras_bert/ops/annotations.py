@@ -13,13 +13,16 @@ Shape: TypeAlias = Any
 
 # Integers are symmetric, so that 0 is 0.
 LARGEST = 127
+# Of a kernel, which has 7 bits: without VNNI, x86 CPUs add each two products of an unsigned and a
+# signed byte in 16 bits, which saturate. ONNX Runtime's `reduce_range` is the same.
+LARGEST_IN_KERNEL = 64
 
 
 class Int8Kernel(NamedTuple):
     """A matrix of 8-bit integers with its scales.
 
     Attributes:
-        kernel: int8 `(in, out)`.
+        kernel: int8 `(in, out)`, at most 64.
         input_scale: float32 `(in,)`: an input is rounded to an integer after this factor.
         kernel_range: float32 `(out,)`: what the integer 127 of each column stands for.
     """

@@ -64,14 +64,13 @@ def fused(portable: _Operation) -> _Operation:
 def tensorflow_int8() -> ModuleType | None:
     """Returns the module of oneDNN's 8-bit products in TensorFlow, or `None` where there are none.
 
-    There are none in builds for other processors, nor with an accelerator or XLA, and none are
-    used on a CPU on which they are not exact.
+    There are none in builds for other processors, nor with an accelerator or XLA.
     """
     if not is_tensorflow_on_cpu():
         return None
     from keras_bert.ops import tensorflow_int8, tensorflow_plain
 
-    if tensorflow_plain.is_compiled_as_a_whole() or not tensorflow_int8.has_exact_kernel():
+    if tensorflow_plain.is_compiled_as_a_whole() or not tensorflow_int8.has_kernel():
         return None
     return tensorflow_int8
 

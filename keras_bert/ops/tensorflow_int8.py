@@ -26,19 +26,9 @@ _kernels_are_constant = contextvars.ContextVar("_kernels_are_constant", default=
 
 
 @functools.cache
-def has_exact_kernel() -> bool:
-    """Returns whether TensorFlow has the operation for a CPU, and this CPU computes it exactly.
-
-    Without VNNI, oneDNN adds each two products in 16 bits, which saturate: most products of AVX2
-    (such as of AMD's Zen 3) are then wrong, by up to a fifth of the largest.
-    """
-    if not get_registered_kernels_for_op(_OPERATION).kernel:
-        return False
-    with tf.init_scope():
-        largest = tf.fill((64, 16), tf.constant(LARGEST, tf.int8))
-        one = Int8Kernel(largest, tf.ones(64), tf.Variable(tf.fill([16], float(LARGEST))))
-        sums = product(tf.fill((1, 64), float(LARGEST)), one, None)
-        return bool(tf.reduce_all(tf.abs(sums - 64 * LARGEST**2) < 1))
+def has_kernel() -> bool:
+    """Returns whether this build of TensorFlow has the operation for a CPU."""
+    return bool(get_registered_kernels_for_op(_OPERATION).kernel)
 
 
 def constant_kernels() -> contextlib.AbstractContextManager[None]:

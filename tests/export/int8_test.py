@@ -7,7 +7,7 @@ Those of one classifier without more are in `formats_test`.
 import numpy as np
 import pytest
 
-from tests.export.small_classifier import exact_int8, make_answerer, make_classifier
+from tests.export.small_classifier import make_answerer, make_classifier
 
 tf = pytest.importorskip("tensorflow")
 
@@ -30,7 +30,6 @@ def ids_of(classifier, texts):
     return {name: tf.cast(values, tf.int32).numpy() for name, values in features.items()}
 
 
-@exact_int8
 def test_onnx_with_an_outlier_channel(tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("tf2onnx")
@@ -85,7 +84,6 @@ def test_scaled_channels_leave_the_product_as_it_was():
     np.testing.assert_allclose(outputs[1], features["y"] @ kernel, atol=1e-4)
 
 
-@exact_int8
 def test_a_saved_model_answers_as_the_calibrated_task(classifier, tmp_path):
     folder = tmp_path / "1"
     classifier.export(folder, dtype="int8", pair=True, calibration=PAIRS)
@@ -102,7 +100,6 @@ def test_a_saved_model_answers_as_the_calibrated_task(classifier, tmp_path):
     np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
 
 
-@exact_int8
 def test_openvino_takes_pairs_of_texts(classifier, tmp_path):
     openvino = pytest.importorskip("openvino")
     pytest.importorskip("nncf")

@@ -1,30 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small classifier and a small question answerer whose weights affect their predictions."""
 
-import functools
 import string
-from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
-import pytest
 
 import keras_bert
-
-
-def exact_int8(test: Callable[..., None]) -> Callable[..., None]:
-    """Skips a test of 8-bit products where oneDNN's saturate, and so do those of other runtimes."""
-
-    @functools.wraps(test)
-    def run(*arguments: Any, **kwargs: Any) -> None:
-        from keras_bert.ops.tensorflow_int8 import has_exact_kernel
-
-        if not has_exact_kernel():
-            pytest.skip("This CPU has no VNNI: sums of 8-bit products saturate.")
-        test(*arguments, **kwargs)
-
-    return run
 
 
 def vocabulary() -> list[str]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_bert.ops import dispatch
-from keras_bert.ops.annotations import Int8Kernel
+from keras_bert.ops.annotations import LARGEST_IN_KERNEL, Int8Kernel
 from keras_bert.ops.int8 import int8_feed_forward, int8_product
 from tests.models.small_backbone import to_numpy
 
@@ -16,7 +16,7 @@ BIAS = RANDOM.normal(size=24).astype("float32")
 
 
 def new_kernel(inputs: int, outputs: int, input_scale: np.ndarray) -> Int8Kernel:
-    kernel = RANDOM.integers(-127, 128, (inputs, outputs)).astype("int8")
+    kernel = RANDOM.integers(-64, 65, (inputs, outputs)).astype("int8")
     scales = input_scale, 127 * RANDOM.uniform(1e-4, 3e-4, outputs)
     floats = (keras.ops.convert_to_tensor(scale.astype("float32")) for scale in scales)
     return Int8Kernel(keras.ops.convert_to_tensor(kernel), *floats)
@@ -39,6 +39,14 @@ def test_a_product_is_one_of_rounded_and_clipped_integers():
     assert abs(integers).max() == 127
     expected = integers @ kernel.astype("float32") * (kernel_range / 127) + BIAS
     np.testing.assert_allclose(product, expected, atol=1e-4)
+
+
+def test_largest_integers_do_not_saturate():
+    # Sums of two products of 16 bits would, with kernels of 8 bits on a CPU without VNNI.
+    kernel = keras.ops.full((16, 24), LARGEST_IN_KERNEL, "int8")
+    ones, limits = keras.ops.ones((16,)), keras.ops.full((24,), 127.0)
+    product = int8_product(keras.ops.full((2, 16), 127.0), Int8Kernel(kernel, ones, limits))
+    np.testing.assert_allclose(to_numpy(product), 16 * 127 * 64, rtol=1e-6)
 
 
 @pytest.mark.parametrize("activation", ["gelu_erf", "gelu_tanh", "relu", "silu"])

@@ -59,6 +59,10 @@ def _quantize(model: Any, task: Servable, calibration: Sequence[Sequence[str]]) 
         nncf.Dataset(list(enumerate(calibration)), features),
         model_type=nncf.ModelType.TRANSFORMER,
         subset_size=len(calibration),
+        # Weights of 7 bits, since 8 saturate without VNNI, see `LARGEST_IN_KERNEL`
+        advanced_parameters=nncf.AdvancedQuantizationParameters(
+            overflow_fix=nncf.OverflowFix.ENABLE
+        ),
         # Names contain layers, such as .../pooler_1/dense_1/MatMul. Not all tasks have both.
         ignored_scope=nncf.IgnoredScope(
             patterns=[rf".*/{name}(_\d+)?/.*MatMul" for name in ("pooler", *heads)], validate=False
