@@ -72,13 +72,6 @@ def test_buckets_end_with_the_longest_row_and_grow_by_about_an_eighth():
     assert bucket_lengths(5) == (5,)
 
 
-def test_a_window_of_one_batch_leaves_rows_where_they_are():
-    for start, index in zip(
-        range(0, 50, 4), order(batches_of(50, bucketing_window=1)), strict=True
-    ):
-        assert sorted(index) == list(range(start, min(start + 4, 50)))
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packed inputs in the format of each tokenizer's family, in every preprocessor."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -176,24 +174,6 @@ def test_a_graph_packs_as_numpy_does(make, kind):
         for tensor, array in zip(in_graph, expected, strict=True):
             assert tensor.dtype == array.dtype
             np.testing.assert_array_equal(tensor, array)
-
-
-@pytest.mark.parametrize(
-    ("make", "options"),
-    [
-        (MultipleChoicePreprocessor, {}),
-        (QuestionAnswererPreprocessor, {"doc_stride": 9, "max_query_length": 7}),
-        (TextClassifierPreprocessor, {}),
-        (TokenClassifierPreprocessor, {"overlap": 5}),
-    ],
-)
-def test_configs_are_json_and_make_the_same_preprocessor(make, options, tokenizer):
-    preprocessor = make(tokenizer, 80, **options)
-    config = json.loads(json.dumps(preprocessor.get_config()))
-    assert config == {"tokenizer": tokenizer.get_config(), "sequence_length": 80, **options}
-    again = make.from_config(config)
-    assert again.get_config() == config
-    assert type(again.tokenizer) is type(tokenizer)
 
 
 def masked(tokenizer, text, **options):

@@ -31,22 +31,6 @@ def rows(features, name="token_ids"):
     return [list(row[keep]) for row, keep in zip(features[name], mask, strict=True)]
 
 
-def test_a_single_text(preprocessor):
-    features = preprocessor(["a b", "c"])
-    assert rows(features) == [[CLS, *ids("ab"), SEP], [CLS, *ids("c"), SEP]]
-    assert features["token_ids"].shape == (2, 4)
-    assert not features["segment_ids"].any()
-
-
-def test_a_pair(preprocessor):
-    features = preprocessor(["a b", "c"], ["d", "e f"])
-    assert rows(features) == [
-        [CLS, *ids("ab"), SEP, *ids("d"), SEP],
-        [CLS, *ids("c"), SEP, *ids("ef"), SEP],
-    ]
-    assert rows(features, "segment_ids") == [[0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1]]
-
-
 def test_a_long_text_is_cut_at_the_end(preprocessor):
     assert rows(preprocessor(["a b c d e f g h a b c"])) == [[CLS, *ids("abcdefgh"), SEP]]
 

@@ -9,6 +9,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
 
+from keras_bert import QuestionAnswerer, TokenClassifier  # noqa: E402
 from tests.export.batching_session import (  # noqa: E402
     check_same,
     run_alone,
@@ -16,7 +17,7 @@ from tests.export.batching_session import (  # noqa: E402
     run_scheduled,
     run_together,
 )
-from tests.export.served_tasks import FORMS_OF_ROWS, strings  # noqa: E402
+from tests.export.served_tasks import FORMS_OF_ROWS, make, strings  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
@@ -175,15 +176,40 @@ def test_equal_choices_are_choices(served_chooser, pads):
     np.testing.assert_allclose(row, [[0.5, 0.5, 0.0] if pads else [0.5, 0.5]], atol=1e-5)
 
 
-def test_counted_words_get_the_tags_of_the_task(served_tagger):
-    for request in served_tagger.requests["serve_counted_words"]:
-        received = run_alone(served_tagger.signatures["serve_counted_words"], request)
-        rows = [
-            [word.decode() for word in row[:count]]
-            for row, count in zip(request["words"], request["num_words"], strict=True)
-        ]
-        for labels, tags in zip(received["labels"], served_tagger.task.tag(rows), strict=True):
-            assert [x.decode() for x in labels if x] == [tag["label"] for tag in tags]
+def test_ids_get_the_outputs_of_predict(served):
+    task, signature = served.task, served.signatures["serve_ids"]
+    has_tokens = isinstance(task, TokenClassifier | QuestionAnswerer)
+    for request in served.requests["serve_ids"]:
+        mask = request["token_ids"] != task.preprocessor.tokenizer.pad_token_id
+        expected = task.predict({**request, "padding_mask": mask}, verbose=0)
+        real = mask if has_tokens else mask[..., 0]  # of choices, those that there are
+        received = run_alone(signature, request)
+        for name, values in (
+            expected if isinstance(expected, dict) else {task.output_name: expected}
+        ).items():
+            own = received[name][tuple(map(slice, real.shape))]
+            np.testing.assert_allclose(own[real], values[real], atol=1e-4)
+            if isinstance(task, QuestionAnswerer):  # as wide as the model has positions
+                assert received[name].shape[1] == task.config.max_sequence_length
+                assert (own[~real] == -1e6).all()
+            if isinstance(task, TokenClassifier):
+                labels = [x.decode() for x in received["labels"][real]]
+                assert labels == [task.class_names[best] for best in values[real].argmax(-1)]
+
+
+@pytest.mark.parametrize("counts", [{}, {"num_words": np.array([3, 5, 0], "int32")}])
+def test_words_get_the_tags_of_the_task(served_tagger, counts):
+    words = [["the cat", "", "?", "", ""], ["a", "b", "a", "a", "mat"], [""] * 5]
+    name = "serve_counted_words" if counts else "serve_words"
+    outputs = run_alone(served_tagger.signatures[name], {"words": strings(words), **counts})
+    tags = served_tagger.task.tag([words[0][:3], words[1], []])
+    for row, labels, scores in zip(tags, outputs["labels"], outputs["scores"], strict=True):
+        padding = [0.0] * (5 - len(row))
+        assert [x.decode() for x in labels] == [*(t["label"] for t in row), *("" for _ in padding)]
+        np.testing.assert_allclose(scores, [*(t["score"] for t in row), *padding], atol=1e-4)
+    if not counts:
+        nothing = {"words": np.zeros([2, 0], "S1")}
+        assert run_alone(served_tagger.signatures[name], nothing)["labels"].shape == (2, 0)
 
 
 def test_counted_choices_get_the_scores_of_the_task(served_chooser):
@@ -205,6 +231,9 @@ def test_empty_rows_are_refused_by_name(served_chooser, served_tagger):
         )
     with pytest.raises(tf.errors.InvalidArgumentError, match="token_ids: a row is empty"):
         run_alone(served_tagger.signatures["serve_ids"], {"token_ids": np.zeros([1, 0], "int32")})
+    pairs = {"text": strings(["a", "b"]), "text_pair": strings(["one"])}
+    with pytest.raises(tf.errors.InvalidArgumentError, match="differ in number"):
+        run_alone(make("pairs").signatures["serving_default"], pairs)
 
 
 def test_ids_without_a_first_token_are_an_error_where_they_may_be_padding(served_tagger):

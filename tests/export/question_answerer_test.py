@@ -90,17 +90,3 @@ def test_invalid_bytes_are_left_out_of_the_count(signatures):
     strange = serve(signatures, [b"c\xffat?"], [b"\xfethe ca\xfft sat"])
     for name, value in plain.items():
         np.testing.assert_array_equal(strange[name], value)
-
-
-def test_ids_give_the_logits_of_predict(answerer, signatures):
-    windows = answerer.preprocessor(list(QUESTIONS[:2]), list(CONTEXTS[:2]))
-    features = answerer.preprocessor.padded(windows)
-    mask = features.pop("padding_mask")
-    received = signatures["serve_ids"](**{name: tf.constant(v) for name, v in features.items()})
-    expected = answerer.predict({**features, "padding_mask": mask}, verbose=0)
-    for name in ("start_logits", "end_logits"):
-        # As wide as the model has positions, whatever the request
-        assert received[name].shape == (len(mask), 64)
-        own = received[name].numpy()[:, : mask.shape[1]]
-        np.testing.assert_allclose(own[mask], expected[name][mask], atol=1e-4)
-        assert (own[~mask] == -1e6).all()

@@ -115,21 +115,6 @@ def test_ids_give_the_same_numbers_however_a_server_pads_them(exported, serve_id
     assert answers["label"].dtype == object
 
 
-@pytest.mark.parametrize(
-    ("ids", "message"),
-    [
-        ([[2, 9999, 3]], "token_ids must be at least 0 and below 73"),
-        ([[2, -1, 3]], "token_ids must be at least 0 and below 73"),
-        ([[2, *[9] * 64]], "token_ids are longer than the 64 positions of the model"),
-    ],
-)
-def test_ids_that_the_model_cannot_take_are_an_error_of_their_row(serve_ids, ids, message):
-    answers = serve_ids(ids)
-    assert answers["error"].tolist() == [message.encode()]
-    assert answers["label"].tolist() == [b""]
-    assert (answers["logits"] == -1e6).all()
-
-
 def test_weights_are_stored_once_and_exactly(exported):
     reader = tf.train.load_checkpoint(str(exported.folder / "variables" / "variables"))
     names = [name for name in reader.get_variable_to_shape_map() if name.startswith("weights/")]

@@ -11,35 +11,10 @@ tf = pytest.importorskip("tensorflow")
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 FIRST = ["the cat", "", "many words " * 60, "a"]
-SECOND = ["sat on the mat", "a", "unbelievable " * 9, ""]
 
 
 def size_of_weights(folder):
     return sum(path.stat().st_size for path in (folder / "variables").glob("variables.data-*"))
-
-
-def test_pairs_and_a_regression(tmp_path):
-    regression = make_classifier(num_classes=1)
-    regression.export(tmp_path / "1", pair=True, padded_batches=True)
-    parameters = (tmp_path / "1" / "batching_params.pbtxt").read_text()
-    assert "pad_variable_length_inputs: true" in parameters
-    signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
-
-    answers = signatures["serving_default"](text=tf.constant(FIRST), text_pair=tf.constant(SECOND))
-    expected = regression.predict((FIRST, SECOND), verbose=0)[:, 0]
-    assert np.ptp(expected) > 0.1
-    assert answers.keys() == {"score"}
-    np.testing.assert_allclose(answers["score"], expected, atol=1e-5)
-
-    features = regression.preprocessor(FIRST, SECOND)
-    answers = signatures["serve_ids"](
-        token_ids=features["token_ids"], segment_ids=features["segment_ids"]
-    )
-    assert answers.keys() == {"score", "logits", "error"}
-    np.testing.assert_allclose(answers["score"], expected, atol=1e-5)
-
-    with pytest.raises(tf.errors.InvalidArgumentError, match="differ in number"):
-        signatures["serving_default"](text=tf.constant(FIRST), text_pair=tf.constant(["one"]))
 
 
 def test_bfloat16_is_close_at_half_the_size(exported, tmp_path):

@@ -42,34 +42,11 @@ def test_an_argument_overrides_the_config():
     assert "hidden_states" not in Backbone(EVERYTHING, output_hidden_states=False).output
 
 
-def test_attention_rows_are_probabilities_that_leave_padding_out():
-    inputs = features()
-    for scores in Backbone(SMALL, output_attention_scores=True)(inputs)["attention_scores"]:
-        rows = to_numpy(scores)
-        np.testing.assert_allclose(rows.sum(-1), 1, rtol=1e-5)
-        padding = np.broadcast_to(~inputs["padding_mask"][:, None, None], rows.shape)
-        assert (rows[padding] == 0).all()
-        assert (rows[~padding] > 0).all()
-
-
 def assert_same(outputs, expected, rows=slice(None), atol=1e-5):
     for name in ("sequence_output", "pooled_output"):
         np.testing.assert_allclose(
             to_numpy(outputs[name])[rows], to_numpy(expected[name])[rows], atol=atol
         )
-
-
-def test_inputs_left_out_are_zeros_and_ones(backbone):
-    ids = token_ids()
-    explicit = {
-        "token_ids": ids,
-        "segment_ids": np.zeros_like(ids),
-        "padding_mask": np.ones_like(ids),
-    }
-    expected = backbone(explicit)
-    assert_same(backbone({"token_ids": ids}), expected)
-    assert_same(backbone({"token_ids": ids, "segment_ids": None}), expected)
-    assert_same(backbone({"token_ids": ids, "padding_mask": np.ones(ids.shape, "bool")}), expected)
 
 
 def test_token_ids_alone_may_be_an_array_a_list_or_a_tensor(backbone):

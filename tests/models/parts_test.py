@@ -111,21 +111,6 @@ def test_packed_rows_are_rows_of_their_own(variant):
 
 
 @pytest.mark.on_tensorflow
-@pytest.mark.parametrize("variant", ALL_VARIANTS)
-def test_outputs_at_some_positions(variant):
-    backbone, inputs = backbone_of(variant), features()
-    symbolic = {name: keras.Input((None,), dtype=str(x.dtype)) for name, x in inputs.items()}
-    positions = keras.Input((None,), dtype="int32")
-    outputs = backbone.encode(symbolic, positions)["sequence_output"]
-    model = keras.Model([symbolic, positions], outputs)
-    at = np.array([[0, 2], [1, 0], [0, 1]], "int32")
-    whole = to_numpy(backbone(inputs)["sequence_output"])
-    expected = np.take_along_axis(whole, at[:, :, None], axis=1)
-    received = to_numpy(model([inputs, at]))
-    np.testing.assert_allclose(received, expected, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.on_tensorflow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -141,18 +126,3 @@ def test_the_names_and_shapes_of_all_weights_are_known_beforehand(changes):
     }
     assert shapes == weights.backbone_weight_shapes(backbone.config)
     assert sum(map(np.prod, shapes.values())) == backbone.count_params()
-
-
-@pytest.mark.on_tensorflow
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_a_saved_model_gives_the_same(variant, tmp_path):
-    backbone, inputs = backbone_of(variant), features()
-    backbone.save(tmp_path / "model.keras")
-    backbone.save_to_preset(tmp_path / "preset")
-    expected = to_numpy(backbone(inputs)["sequence_output"])
-    for loaded in (
-        keras.models.load_model(tmp_path / "model.keras"),
-        Backbone.from_preset(tmp_path / "preset"),
-    ):
-        assert loaded.config == backbone.config
-        np.testing.assert_array_equal(to_numpy(loaded(inputs)["sequence_output"]), expected)

@@ -10,7 +10,7 @@ import pytest
 
 from keras_bert.checkpoints import save_hugging_face
 from keras_bert.models import Backbone
-from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, features, random_weights, to_numpy
+from tests.models.small_backbone import SMALL, features, random_weights, to_numpy
 from tests.small_tasks import CONFIG, TASKS, make_task
 
 
@@ -24,12 +24,14 @@ def assert_same_outputs(loaded: Backbone, backbone: Backbone) -> None:
 def test_keras_file_round_trip(policy, tmp_path):
     backbone = Backbone(SMALL.replace(activation="gelu_tanh"), dtype=policy, name="encoder")
     random_weights(backbone)
+    backbone.blocks[0].trainable = False
     backbone.save(tmp_path / "encoder.keras")
     loaded = keras.saving.load_model(tmp_path / "encoder.keras")
     assert type(loaded) is Backbone
     assert (loaded.name, loaded.config) == ("encoder", backbone.config)
     assert loaded.dtype_policy.name == policy
     assert {block.dtype_policy.name for block in loaded.blocks} == {policy}
+    assert len(loaded.trainable_variables) == len(backbone.trainable_variables)
     assert_same_outputs(loaded, backbone)
 
 
@@ -106,20 +108,6 @@ def test_a_file_needs_its_folder_and_a_preset_creates_it(tmp_path):
         backbone.save(tmp_path / "file" / "x.keras")
     backbone.save_to_preset(folder)
     assert Backbone.from_preset(folder).config == SMALL
-
-
-def test_training_goes_on_after_a_reload(tmp_path):
-    targets = {"pooled_output": np.ones((3, 16), "float32")}
-    backbone = Backbone(WITHOUT_DROPOUT.replace(num_layers=1))
-    backbone.compile(keras.optimizers.Adam(1e-3), loss={"pooled_output": "mse"})
-    backbone.train_on_batch(features(), targets)
-    backbone.save(tmp_path / "encoder.keras")
-    loaded = keras.saving.load_model(tmp_path / "encoder.keras")
-    losses = [
-        [model.train_on_batch(features(), targets) for _ in range(3)]
-        for model in (backbone, loaded)
-    ]
-    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
 
 
 @pytest.mark.on_tensorflow

@@ -145,27 +145,6 @@ def test_adamw_is_the_formula(clip):
     assert_close(trained, adamw_reference(clip))
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="PyTorch takes long to import")
-def test_adamw_is_pytorchs():
-    import torch
-
-    weights = {
-        name: torch.nn.Parameter(torch.tensor(value, dtype=torch.float32))
-        for name, value in initial_weights().items()
-    }
-    decayed = [weight for name, weight in weights.items() if name not in UNDECAYED]
-    others = [weight for name, weight in weights.items() if name in UNDECAYED]
-    groups = [{"params": decayed, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}]
-    reference = torch.optim.AdamW(groups, lr=1e-3)
-    for step in gradients():
-        for name, value in step.items():
-            weights[name].grad = torch.tensor(value, dtype=torch.float32)
-        torch.nn.utils.clip_grad_norm_(list(weights.values()), CLIP)
-        reference.step()
-    expected = {name: weight.detach().numpy() for name, weight in weights.items()}
-    assert_close(train(AdamW(1e-3)), expected)
-
-
 @pytest.mark.parametrize("clip", [CLIP, None])
 def test_stable_adamw_is_the_papers(clip):
     trained = train(StableAdamW(PEAK, STEPS, WARMUP, global_clipnorm=clip))

@@ -204,15 +204,6 @@ def _noting(seen, function):
     return noted
 
 
-def test_training_resumes_in_the_middle_of_a_sequence(trained, classifier):
-    options = {"batch_size": 2, "bucketing_window": 1, "shuffle": False}
-    expected = trained(TEXTS, LABELS, initial_batch=2, **options)
-    for form in (Sequence, data_loader):
-        assert trained(form(TEXTS, LABELS), initial_batch=2, shuffle=False) == pytest.approx(
-            expected, rel=1e-5
-        )
-
-
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 @pytest.mark.backend_independent
 def test_batches_that_are_malformed_are_named(classifier):

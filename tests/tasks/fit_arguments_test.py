@@ -167,27 +167,6 @@ def test_evaluate_arguments_match_features(name, argument):
     assert results[0] == pytest.approx(results[1], rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("method", "arguments"),
-    [
-        ("fit", {"shuffle": "batch"}),
-        ("fit", {"initial_batch": 9}),
-        ("fit", {"validation_split": 1.0}),
-        ("fit", {"validation_data": TEXTS}),
-        ("fit", {"class_weight": {2: 1.0}}),
-        ("fit", {"sample_weight": WEIGHTS[:3]}),
-        ("predict", {"steps": 1}),
-    ],
-)
-def test_arguments_are_rejected_by_name(method, arguments):
-    task, (x, y, _), *_ = task_with_features("TextClassifier")
-    labels = {} if method == "predict" else {"y": y}
-    (name,) = arguments
-    message = "texts and labels or weights" if name == "sample_weight" else name
-    with pytest.raises(ValueError, match=message):
-        getattr(task, method)(x, **labels, batch_size=SIZE, **arguments)
-
-
 def test_positional_arguments_have_the_order_of_keras():
     for method in ("fit", "evaluate", "predict"):
         own, of_keras = (

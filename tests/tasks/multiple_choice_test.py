@@ -8,7 +8,7 @@ pytestmark = pytest.mark.on_tensorflow
 
 pandas = pytest.importorskip("pandas")
 
-from keras_bert import Backbone, BertConfig, MultipleChoice, checkpoints  # noqa: E402
+from keras_bert import Backbone, BertConfig, MultipleChoice  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from keras_bert.data.adapters.choices import choice_columns, is_choices  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
@@ -91,29 +91,6 @@ def test_choices_are_ranked(task):
     single = task.choose(ROWS[0])
     assert [ranked["choice"] for ranked in single] == [ranked["choice"] for ranked in answers[0]]
     assert task.choose([]) == []
-
-
-@pytest.mark.on_each_backend
-def test_logits_equal_those_of_transformers(task, tmp_path):
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    checkpoints.save_hugging_face(
-        task.backbone, tmp_path, heads=task.heads, tokenizer={"vocabulary": TOKENS}
-    )
-    theirs, loading = transformers.BertForMultipleChoice.from_pretrained(
-        tmp_path, output_loading_info=True
-    )
-    assert not any(loading.values())
-    texts, choices = ["a film", "c b"], [["good", "bad film"], ["bad", "a good film"]]
-    features = task.preprocessor(texts, choices)
-    with torch.no_grad():
-        expected = theirs.eval()(
-            input_ids=torch.tensor(features["token_ids"].astype("int64")),
-            token_type_ids=torch.tensor(features["segment_ids"].astype("int64")),
-            attention_mask=torch.tensor(features["padding_mask"].astype("int64")),
-        ).logits
-    for same in (task, MultipleChoice.from_preset(tmp_path)):
-        np.testing.assert_allclose(logits_of(same, texts, choices), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from keras_bert.data import (
 )
 from keras_bert.models import Backbone
 from keras_bert.tasks import Pretrainer
-from tests.models import numpy_bert
-from tests.models.small_backbone import WITHOUT_DROPOUT, features, random_weights, to_numpy
+from tests.models.small_backbone import WITHOUT_DROPOUT, features, random_weights
 
 POSITIONS = np.array([[0, 6, 3], [1, 2, 0], [1, 0, 0]], "int32")
 
@@ -36,22 +35,6 @@ def model() -> Pretrainer:
     return model_with_random_weights()
 
 
-@pytest.mark.parametrize("activation", ["gelu_erf", "gelu_tanh"])
-def test_agrees_with_numpy(activation):
-    config = WITHOUT_DROPOUT.replace(activation=activation)
-    model = model_with_random_weights(config)
-    weights, x = numpy_bert.weights_of(model), inputs()
-    encoded = numpy_bert.encoder(weights, config, x)
-    expected = {
-        "masked_lm_logits": numpy_bert.masked_lm_logits(
-            weights, config, encoded["sequence_output"], POSITIONS
-        ),
-        "next_sentence_logits": numpy_bert.next_sentence_logits(weights, encoded["pooled_output"]),
-    }
-    for name, logits in model(x).items():
-        np.testing.assert_allclose(to_numpy(logits), expected[name], atol=5e-5, rtol=1e-5)
-
-
 def test_the_gradient_reaches_the_table_from_both_sides():
     used = set(inputs()["token_ids"][inputs()["padding_mask"]])
     predicted, *others = sorted(set(range(1, 50)) - used)
@@ -68,31 +51,6 @@ def test_the_gradient_reaches_the_table_from_both_sides():
     assert update[predicted] > 1e-4  # as an output
     assert all(update[row] > 1e-6 for row in used)  # as inputs
     assert (update[others] == 0).all()
-
-
-@pytest.mark.on_tensorflow
-@pytest.mark.parametrize("next_sentence", [True, False])
-def test_keras_file_round_trip(next_sentence, tmp_path):
-    model = model_with_random_weights(next_sentence=next_sentence)
-    model.backbone.blocks[0].trainable = False
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    assert isinstance(loaded, Pretrainer)
-    assert loaded.get_config() == model.get_config()
-    assert len(loaded.trainable_variables) == len(model.trainable_variables)
-    # Tied again: one table, and the head's product goes through it
-    assert loaded.get_layer("token_embedding") is loaded.backbone.token_embedding
-    assert loaded.count_params() == model.count_params()
-    expected, outputs = model(inputs()), loaded(inputs())
-    for name in expected:
-        np.testing.assert_array_equal(to_numpy(outputs[name]), to_numpy(expected[name]))
-
-
-@pytest.mark.on_tensorflow
-@pytest.mark.parametrize("call", ["fit", "evaluate", "predict"])
-def test_text_is_refused_with_what_to_do(model, call):
-    with pytest.raises(ValueError, match=r"create-pretraining-data.*pretraining_batches"):
-        getattr(model, call)(["A text.", "Another one."])
 
 
 @pytest.mark.on_tensorflow

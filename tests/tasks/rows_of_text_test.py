@@ -53,20 +53,6 @@ def test_a_generator_of_features_is_read_by_keras_alone():
     assert tagger.predict(endless, steps=3, verbose=0).shape[0] == 12
 
 
-@pytest.mark.on_each_backend
-def test_class_weights_of_text_are_weights_of_its_rows():
-    """On JAX, which compiles each shape, the last batch has rows of weight 0."""
-    labels = np.array([0, 1, 1, 0, 1])
-    losses = []
-    for weights in ({"class_weight": {0: 3.0}}, {"sample_weight": np.array([3, 1, 1, 3, 1.0])}):
-        keras.utils.set_random_seed(0)
-        classifier = make_text_task("TextClassifier", 2)
-        classifier.compile("sgd")
-        history = classifier.fit(TEXTS, labels, batch_size=2, epochs=2, verbose=0, **weights)
-        losses.append(history.history["loss"])
-    np.testing.assert_allclose(*losses, rtol=1e-6)
-
-
 @pytest.mark.needs_tensorflow
 @pytest.mark.on_each_backend
 def test_class_weights_weigh_the_loss_and_not_the_metrics(classifier):
@@ -143,15 +129,6 @@ def test_evaluation_batches_are_what_evaluate_computes():
         classifier.evaluation_batches(ids)
 
 
-def test_labels_of_a_dataset_are_checked():
-    tf = pytest.importorskip("tensorflow")
-    classifier = make_text_task("TextClassifier", 2)
-    classifier.compile()
-    rows = tf.data.Dataset.from_tensor_slices((TEXTS, [0, 1, 1, 2, 1]))
-    with pytest.raises(Exception, match=r"label in row 3 is 2; expected an id from 0 to 1"):
-        classifier.evaluate(rows, verbose=0)
-
-
 def test_weights_beside_a_dataset_are_refused():
     tf = pytest.importorskip("tensorflow")
     classifier = make_text_task("TextClassifier", 2)
@@ -160,22 +137,6 @@ def test_weights_beside_a_dataset_are_refused():
     for method in (classifier.fit, classifier.evaluate):
         with pytest.raises(ValueError, match="a dataset of text contains its labels and weights"):
             method(rows, sample_weight=np.ones(5), verbose=0)
-
-
-def test_validation_text_is_batched_as_training_text():
-    steps = []
-    counted = keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: steps.append(epoch), on_train_batch_end=None
-    )
-    counted.on_test_batch_end = lambda batch, logs=None: steps.append("validation")
-    classifier = make_text_task("TextClassifier", 2)
-    classifier.compile("sgd")
-    labels = [0, 1, 1, 0, 1]
-    data = {"validation_data": (TEXTS, labels), "callbacks": [counted], "verbose": 0}
-    classifier.fit(TEXTS, labels, batch_size=2, **data)
-    assert steps.count("validation") == 3
-    classifier.fit(TEXTS, labels, batch_size=2, validation_batch_size=5, **data)
-    assert steps.count("validation") == 4
 
 
 @pytest.mark.parametrize("task", ["MaskedLM", "ReplacedTokenDetector"])

@@ -48,63 +48,7 @@ def reviews(count=70):
     return texts, labels
 
 
-@pytest.fixture(scope="module")
-def trained():
-    keras.utils.set_random_seed(1)
-    classifier = make_classifier()
-    classifier.compile(AdamW(1e-2))
-    texts, labels = reviews()
-    # One epoch of repeated rows, because each epoch sets up a pipeline.
-    history = classifier.fit(
-        texts * 25, np.tile(labels, 25), batch_size=16, validation_split=0.2, verbose=0
-    )
-    return classifier, history.history
-
-
-@pytest.mark.needs_tensorflow
-@pytest.mark.on_each_backend
-def test_predict_keeps_the_order_and_ignores_the_neighbors(trained):
-    tf = pytest.importorskip("tensorflow")
-    classifier, _ = trained
-    texts, _ = reviews(37)
-    together = classifier.predict(texts, batch_size=8, verbose=0)
-    assert together.dtype == np.float32
-    alone = np.concatenate([classifier.predict([text], verbose=0) for text in texts[:2]])
-    np.testing.assert_allclose(together[:2], alone, atol=1e-5)
-    dataset = tf.data.Dataset.from_tensor_slices(texts)
-    labeled = tf.data.Dataset.from_tensor_slices((texts, np.zeros(37, int)))
-    for same in (dataset.batch(5), labeled, np.array(texts)):
-        np.testing.assert_allclose(classifier.predict(same, verbose=0), together, atol=1e-5)
-
-
-def test_classify_answers_with_names_and_probabilities(trained):
-    classifier, _ = trained
-    answers = classifier.classify(["a very good film", "bad"])
-    assert [answer["label"] for answer in answers] == ["positive", "negative"]
-    assert all(0.5 < answer["score"] <= 1 for answer in answers)
-    assert classifier.classify("bad") == pytest.approx(answers[1], abs=1e-5)
-
-
-def test_top_k_classes(trained):
-    classifier, _ = trained
-    texts = ["a very good film", "bad"]
-    best = classifier.classify(texts)
-    assert classifier.classify(texts, top_k=1) == [[answer] for answer in best]
-    for answer, ranked in zip(best, classifier.classify(texts, top_k=5), strict=True):
-        assert ranked[0] == answer
-        assert {answer["label"] for answer in ranked} == {"negative", "positive"}
-        assert sum(answer["score"] for answer in ranked) == pytest.approx(1)
-    assert [answer["label"] for answer in classifier.classify("bad", top_k=2)] == [
-        "negative",
-        "positive",
-    ]
-    assert classifier.classify([], top_k=2) == []
-    ids = make_classifier(class_names=None, num_classes=3).classify("bad", top_k=3)
-    assert sorted(answer["label"] for answer in ids) == [0, 1, 2]
-
-
-def test_the_encoder_of_a_preset_may_drop_more(trained, tmp_path):
-    classifier, _ = trained
+def test_the_encoder_of_a_preset_may_drop_more(classifier, tmp_path):
     classifier.save_to_preset(tmp_path / "preset")
     same = TextClassifier.from_preset(tmp_path / "preset", encoder_dropout=0.3)
     assert (same.config.dropout, same.config.attention_dropout) == (0.3, 0.3)
@@ -115,8 +59,8 @@ def test_the_encoder_of_a_preset_may_drop_more(trained, tmp_path):
     )
 
 
-def test_another_number_of_classes_warns_and_starts_a_fresh_head(trained, tmp_path):
-    trained[0].save_to_preset(tmp_path / "preset")
+def test_another_number_of_classes_warns_and_starts_a_fresh_head(classifier, tmp_path):
+    classifier.save_to_preset(tmp_path / "preset")
     with pytest.warns(UserWarning, match="for 2 classes, but expected 3"):
         other = TextClassifier.from_preset(tmp_path / "preset", num_classes=3)
     assert other.predict(["good"], verbose=0).shape == (1, 3)
@@ -125,10 +69,8 @@ def test_another_number_of_classes_warns_and_starts_a_fresh_head(trained, tmp_pa
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda c: c.fit(["good"], [0, 1]), r"1 texts and labels or weights of shape \(2,\)"),
         (lambda c: c.fit(np.array([[99]]), np.array([0])), "token_ids holds 99"),
         (lambda c: c.predict(np.array([[99]])), "token_ids holds 99"),
-        (lambda c: c.fit(["good"], [0], validation_data=["bad"]), "validation_data must be"),
         (
             lambda c: c.predict(
                 pytest.importorskip("tensorflow").data.Dataset.from_tensor_slices((["a"], ["b"]))
@@ -145,19 +87,6 @@ def test_another_number_of_classes_warns_and_starts_a_fresh_head(trained, tmp_pa
 def test_misuse_is_explained(classifier, call, message):
     with pytest.raises(ValueError, match=message):
         call(classifier)
-
-
-def test_training_goes_on_in_the_middle_of_an_epoch(classifier):
-    texts, labels = reviews(10)
-    options = {"batch_size": 2, "initial_epoch": 1, "initial_batch": 3, "verbose": 0}
-    steps = []
-    count = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: steps.append(batch)
-    )
-    classifier.fit(texts, labels, epochs=2, callbacks=[count], **options)
-    assert steps == [0, 1]
-    with pytest.raises(ValueError, match=r"Received: 3, with 2 epochs"):
-        classifier.fit(texts, labels, epochs=3, **options)
 
 
 @pytest.mark.parametrize(

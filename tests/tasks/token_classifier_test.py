@@ -114,17 +114,6 @@ def test_entities_join_words(monkeypatch):
             make_tagger(num_classes=3, class_names=names).entities("a")
 
 
-def test_entities_are_those_of_the_tags(trained):
-    tagger = trained[0]
-    text = "ann in romes bos"
-    tags = {tag["start"]: tag for tag in tagger.tag(text)}
-    entities = tagger.entities(text)
-    assert [entity["text"] for entity in entities] == ["ann", "romes", "bos"]
-    for entity in entities:
-        tag = tags[entity["start"]]
-        assert (tag["label"], tag["score"]) == ("B-" + entity["type"], entity["score"])
-
-
 def test_documents_are_context(trained):
     tagger, _ = trained
     (alone,) = tagger.predict([["in"]], verbose=0)
@@ -152,15 +141,6 @@ def test_words_may_come_as_tensors_or_arrays(trained):
         assert tagger.tag(form) == expected
         tagger.evaluate(form, np.array([[1, 0], [2, 0]]), verbose=0)
     assert tagger.tag(np.array(["ann in"])) == [tagger.tag("ann in")]
-
-
-def test_ids_without_weights_leave_out_padding_and_negative_labels(trained):
-    tagger, _ = trained
-    ids = np.array([[2, 4, 6, 3, 0, 0]], "int32")
-    features = {"token_ids": ids, "padding_mask": ids > 0}
-    received = tagger.evaluate(features, np.array([[-100, 1, 0, -100, 0, 0]]), verbose=0)
-    expected = tagger.evaluate([["ann", "in"]], [[1, 0]], verbose=0)
-    assert received == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize(

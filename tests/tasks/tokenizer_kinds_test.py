@@ -83,16 +83,3 @@ def test_masks_are_filled(tokenizer):
         masked_lm.compile("sgd")
         losses = masked_lm.fit(TEXTS[:3], epochs=1, batch_size=2, verbose=0).history["loss"]
         assert np.isfinite(losses).all()
-
-
-def test_answers_are_places_in_the_text(tokenizer):
-    answerer = shaken(
-        keras_bert.QuestionAnswerer(
-            backbone_for(tokenizer),
-            preprocessor={**config_for(tokenizer), "doc_stride": 8, "max_query_length": 8},
-        )
-    )
-    passage = "Größe «été»: the  test\nfails, if it's skipped; or the case is closed."
-    answer = answerer.answer(question="what fails?", context=passage)
-    assert answer["answer"]
-    assert passage[answer["start"] : answer["end"]] == answer["answer"]

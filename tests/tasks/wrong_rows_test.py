@@ -174,8 +174,6 @@ def test_labels_are_needed(tasks, method):
     task.compile()
     with pytest.raises(ValueError, match="There are no labels, with which a TextClassifier is"):
         getattr(task, method)(["a", "b"], verbose=0)
-    with pytest.raises(ValueError, match="There are no texts to train on, or to evaluate"):
-        getattr(task, method)([], [], verbose=0)
     with pytest.raises(ValueError, match="batch_size is 0; it must be an integer above 0"):
         getattr(task, method)(["a"], [1], batch_size=0, verbose=0)
 
@@ -297,6 +295,8 @@ def test_labels_and_weights_in_other_forms(tasks):
 
 
 def test_arguments_that_predict_does_not_take_with_text(tasks):
+    with pytest.raises(ValueError, match="shuffle"):
+        tasks["TextClassifier"].fit(["a"], [0], shuffle="batch", verbose=0)
     with pytest.raises(ValueError, match="With text, `predict` does not take steps"):
         tasks["TextClassifier"].predict(["a"] * 40, steps=1, verbose=0)
     with pytest.raises(ValueError, match="With text, `predict` does not take callbacks"):

@@ -128,11 +128,9 @@ def test_detokenize_puts_bytes_together():
     assert tokenizer.token_text(tokenizer.token_to_id("Ġthe")) == " the"
 
 
-def test_files_and_lists_make_the_same_tokenizer(tmp_path):
+def test_malformed_files_are_named(tmp_path):
     tokenizer = small_tokenizers.make("byte_pair")
     tokenizer.save_vocabulary(tmp_path)
-    again = BytePairTokenizer(tmp_path / "vocab.json", str(tmp_path / "merges.txt"))
-    assert again.get_config() == tokenizer.get_config()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["merges.txt", "vocab.json"]
     (tmp_path / "merges.txt").write_text("#version: 0.2\nĠ t\nbroken\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"merges\.txt, line 3 is 'broken'; expected two tokens"):
@@ -140,8 +138,6 @@ def test_files_and_lists_make_the_same_tokenizer(tmp_path):
     (tmp_path / "vocab.json").write_text(json.dumps({"a": 0, "b": 2}))
     with pytest.raises(ValueError, match=r"vocab\.json: the file must give the ids 0, 1, 2"):
         BytePairTokenizer(tmp_path / "vocab.json", [])
-    with pytest.raises(FileNotFoundError, match=r"none\.json does not exist"):
-        BytePairTokenizer(tmp_path / "none.json", [])
 
 
 @pytest.mark.parametrize(

@@ -129,16 +129,6 @@ def test_places_of_quotes_accents_and_spaces():
     assert [place for _, place in places(tokenizer, "\u3000 the  ")] == ["the"]
 
 
-def test_a_file_and_bytes_make_the_same_tokenizer(tmp_path):
-    tokenizer = small_tokenizers.make("sentence_piece")
-    path = tmp_path / "spiece.model"
-    tokenizer.save_vocabulary(path)
-    assert SentencePieceTokenizer(path).get_config() == tokenizer.get_config()
-    assert SentencePieceTokenizer(str(path)).vocabulary == tokenizer.vocabulary
-    with pytest.raises(FileNotFoundError, match=r"none\.model does not exist"):
-        SentencePieceTokenizer(tmp_path / "none.model")
-
-
 def test_files_that_are_no_model_are_refused():
     with pytest.raises(ValueError, match="of 4 bytes is not a SentencePiece model"):
         SentencePieceTokenizer(b"text")

@@ -246,7 +246,11 @@ def test_a_file_is_an_argument_of_the_class_and_never_of_a_config(kind, field, f
         with pytest.raises(ValueError, match=expected):
             make(arguments)
     arguments = {name: value for name, value in arguments.items() if name != "kind"}
-    assert type(tokenizer)(**arguments).get_config() == tokenizer.get_config()
+    for path in (tmp_path / file, os.fspath(tmp_path / file)):
+        same = type(tokenizer)(**{**arguments, field: path})
+        assert same.get_config() == tokenizer.get_config()
+    with pytest.raises(FileNotFoundError, match="none does not exist"):
+        type(tokenizer)(**{**arguments, field: tmp_path / "none"})
 
 
 def test_a_saved_model_needs_no_files_and_no_python(tmp_path):

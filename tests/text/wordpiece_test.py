@@ -67,19 +67,6 @@ def test_invalid_bytes_are_dropped_as_python_drops_them(tokenizer):
     assert tokenizer.tokenize_with_offsets(texts) == tokenizer.tokenize_with_offsets(valid)
 
 
-def test_typed_special_tokens_are_text_unless_asked_for(tokenizer, executor):
-    text = "The[MASK] sat [SEP][mask] [ MASK]"
-    assert tokens_of(tokenizer, tokenizer("[MASK]!")) == ["[", "mask", "]", "!"]
-    typed = run_by(WordPieceTokenizer(TOKENS, special_tokens_in_text=True), executor)
-    ids, starts, ends = typed.tokenize_with_offsets([text, "sat", "é [PAD]"])
-    expected = ["the", "[MASK]", "sat", "[SEP]", "[", "mask", "]", "[", "mask", "]"]
-    assert tokens_of(typed, ids[0]) == expected
-    assert ids == typed([text, "sat", "é [PAD]"])
-    spans = zip(starts[0], ends[0], strict=True)
-    assert [text[start:end].lower() for start, end in spans] == [item.lower() for item in expected]
-    assert (starts[2], ends[2]) == ([0, 2], [1, 7])
-
-
 def test_special_tokens_cannot_be_smuggled_in(executor):
     typed = run_by(WordPieceTokenizer(TOKENS, special_tokens_in_text=True), executor)
     unassigned = "".join(chr(code) for code in range(0xFAE0, 0xFB00))
@@ -150,15 +137,6 @@ def test_detokenize_refuses_what_is_no_token():
             tokenizer.detokenize(wrong)
     with pytest.raises(ValueError, match=r"shape \(\); expected \(tokens,\)"):
         tokenizer.detokenize(tf.constant(5))
-
-
-def test_a_file_and_a_list_make_the_same_tokenizer(tmp_path, tokenizer):
-    path = tmp_path / "vocab.txt"
-    tokenizer.save_vocabulary(path)
-    assert WordPieceTokenizer(path).vocabulary == tokenizer.vocabulary
-    assert WordPieceTokenizer(str(path)).vocabulary == tokenizer.vocabulary
-    with pytest.raises(FileNotFoundError, match=r"none\.txt does not exist; expected a file"):
-        WordPieceTokenizer(tmp_path / "none.txt")
 
 
 @pytest.mark.parametrize(

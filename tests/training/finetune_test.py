@@ -58,7 +58,20 @@ def reviews(tmp_path):
     return path
 
 
-def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path, monkeypatch):
+@pytest.fixture
+def configured(preset, reviews, tmp_path):
+    """A function that makes a config of a small run on the reviews."""
+
+    def make(**changes):
+        columns = {"train_file": str(reviews), "text": "review", "label": "stars"}
+        options = {"sequence_length": 16, "precision": "float32", "preset": str(preset)}
+        options["output_dir"] = str(tmp_path / "run")
+        return FinetuneConfig.from_flags(**{**columns, **options, **changes})
+
+    return make
+
+
+def test_from_a_file_to_an_exported_model(configured, preset, reviews, tmp_path, monkeypatch):
     predicted = []
     predict = TextClassifier.predict
 
@@ -67,20 +80,7 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path, monkeypatch
         return predict(self, x, *arguments, **options)
 
     monkeypatch.setattr(TextClassifier, "predict", counted_predict)
-    config = FinetuneConfig.from_flags(
-        train_file=str(reviews),
-        test_file=str(reviews),
-        text="review",
-        label="stars",
-        preset=str(preset),
-        epochs=2,
-        batch_size=8,
-        accumulation=2,
-        num_seeds=2,
-        sequence_length=16,
-        precision="float32",
-        output_dir=str(tmp_path / "run"),
-    )
+    config = configured(test_file=str(reviews), epochs=2, batch_size=8, accumulation=2, num_seeds=2)
     config_data = read_data(config)
     results = finetuning.run(ClassificationJob, config, config_data)
     folder = tmp_path / "run"
@@ -157,20 +157,8 @@ class Diverging(ClassificationJob):
         return training
 
 
-def test_a_seed_that_diverges_is_told_and_leaves_the_others_as_they_are(preset, reviews, tmp_path):
-    config = FinetuneConfig.from_flags(
-        train_file=str(reviews),
-        text="review",
-        label="stars",
-        preset=str(preset),
-        epochs=1,
-        num_seeds=3,
-        sequence_length=16,
-        learning_rate=1e-3,
-        precision="float32",
-        output_dir=str(tmp_path / "run"),
-        export=False,
-    )
+def test_a_seed_that_diverges_is_told_and_leaves_the_others_as_they_are(configured, tmp_path):
+    config = configured(epochs=1, num_seeds=3, learning_rate=1e-3, export=False)
     data = read_data(config)
     # There is one batch, whose loss is finite: it is computed before the weights are updated.
     results = finetuning.run(Diverging, config, data)
@@ -241,33 +229,15 @@ def test_a_run_without_a_terminal_prints_plain_lines_and_the_next_command(
 
 
 @pytest.mark.backend_independent
-def test_a_preset_that_is_not_there_is_told_in_a_line(reviews, tmp_path):
-    config = FinetuneConfig.from_flags(
-        train_file=str(reviews),
-        text="review",
-        label="stars",
-        preset=str(tmp_path / "nowhere"),
-        output_dir=str(tmp_path / "run"),
-    )
+def test_a_preset_that_is_not_there_is_told_in_a_line(configured, tmp_path):
+    config = configured(preset=str(tmp_path / "nowhere"))
     data = read_data(config)
     with pytest.raises(SystemExit, match=r"^error: There is no checkpoint "), plain_errors():
         finetuning.run(ClassificationJob, config, data)
 
 
-def test_patience_stops_a_run_that_does_not_improve(preset, reviews, tmp_path):
-    config = FinetuneConfig.from_flags(
-        train_file=str(reviews),
-        text="review",
-        label="stars",
-        preset=str(preset),
-        epochs=30,
-        sequence_length=16,
-        learning_rate=0.0,
-        patience=1,
-        precision="float32",
-        output_dir=str(tmp_path / "run"),
-        export=False,
-    )
+def test_patience_stops_a_run_that_does_not_improve(configured):
+    config = configured(epochs=30, learning_rate=0.0, patience=1, export=False)
     (run,) = finetuning.run(ClassificationJob, config, read_data(config))["runs"]
     assert len(run["evaluations"]) == 2
     assert run["best_epoch"] == 1
@@ -368,14 +338,8 @@ def test_an_unlabeled_test_file_is_read_with_a_warning(reviews, tmp_path, caplog
     assert "no column 'stars' for label (did you mean 'Stars'?)" in caplog.text
 
 
-def test_rematerialize_is_of_the_encoder(preset, reviews):
-    config = FinetuneConfig.from_flags(
-        train_file=str(reviews),
-        text="review",
-        label="stars",
-        sequence_length=16,
-        rematerialize=True,
-    )
+def test_rematerialize_is_of_the_encoder(configured, preset):
+    config = configured(rematerialize=True)
     training = ClassificationJob(config, read_data(config), str(preset)).build(1)
     assert training.model.backbone.rematerialize
 

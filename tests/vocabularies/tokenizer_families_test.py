@@ -11,12 +11,10 @@ pytest.importorskip("tensorflow")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("sentencepiece")
 
-from keras_bert import checkpoints  # noqa: E402
-from keras_bert.text import Tokenizer, tokenizer_from_config  # noqa: E402
+from keras_bert.text import tokenizer_from_config  # noqa: E402
 from keras_bert.vocabularies.tokenizer_config import list_tokens  # noqa: E402
 from keras_bert.vocabularies.tokenizer_reader import read_tokenizer  # noqa: E402
 from keras_bert.vocabularies.tokenizer_writer import write_tokenizer  # noqa: E402
-from tests.checkpoints.small_models import small_backbone  # noqa: E402
 from tests.text import families, small_tokenizers  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
@@ -114,20 +112,6 @@ def test_options_of_deberta_that_change_ids_are_refused_by_name(option, tmp_path
         read_tokenizer(tmp_path)
 
 
-@pytest.mark.parametrize("family", CONFIGS)
-def test_a_preset_has_it(family, tmp_path):
-    config = config_of(family)
-    backbone = small_backbone(vocabulary_size=len(list_tokens(config)))
-    checkpoints.save_preset(backbone, tmp_path, tokenizer=config)
-    assert checkpoints.open_checkpoint(tmp_path).require_tokenizer() == config
-    assert Tokenizer.from_preset(tmp_path).get_config() == config
-    # Another tokenizer takes its place.
-    other = config_of("modernbert" if family != "modernbert" else "xlm_roberta")
-    backbone = small_backbone(vocabulary_size=len(list_tokens(other)))
-    checkpoints.save_preset(backbone, tmp_path, tokenizer=other)
-    assert checkpoints.open_checkpoint(tmp_path).require_tokenizer() == other
-
-
 def written(family, tmp_path):
     """The content of a `tokenizer.json`, and a function that writes it with nothing beside it."""
     (tmp_path / "all").mkdir()
@@ -216,9 +200,6 @@ def test_other_tokenizers_are_refused_by_name(family, changes, message, tmp_path
     with pytest.raises(ValueError, match=message.replace("|", r"\|")) as raised:
         read_tokenizer(folder)
     assert str(folder / "tokenizer.json") in str(raised.value)
-
-
-SPACES = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
 
 
 @pytest.mark.parametrize(

@@ -20,14 +20,6 @@ VOCABULARY = [*SPECIAL, "film", "##s", "\u2028", "é"]
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_a_tokenizer_is_written_and_read(lowercase, tmp_path):
-    write_tokenizer(tmp_path, {"vocabulary": VOCABULARY, "lowercase": lowercase}, 12)
-    tokenizer = read_tokenizer(tmp_path)
-    assert tokenizer["vocabulary"] == VOCABULARY
-    assert tokenizer["lowercase"] is lowercase
-
-
-@pytest.mark.parametrize("lowercase", [True, False])
 def test_a_tokenizer_of_transformers_is_read_without_vocab_txt(lowercase, tmp_path):
     vocabulary = [piece for piece in VOCABULARY if piece != "\u2028"]  # which it splits lines at
     (tmp_path / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
@@ -56,20 +48,6 @@ def test_a_file_is_read_as_the_tokenizer_reads_it(settings, tmp_path):
     vocabulary = read_tokenizer(tmp_path)["vocabulary"]
     assert vocabulary == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "film", "##s"]
     assert tuple(vocabulary) == load_vocabulary(tmp_path / "vocab.txt")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", r"vocab\.txt \(0 tokens\) lacks \[PAD\]"),
-        (b"[PAD]\n[UNK]\n[CLS]\n", r"vocab\.txt \(3 tokens\) lacks \[SEP\]"),
-        (b"[PAD]\n\xff\n", r"vocab\.txt, line 2 is not UTF-8"),
-    ],
-)
-def test_a_malformed_vocabulary_names_the_file(content, message, tmp_path):
-    (tmp_path / "vocab.txt").write_bytes(content)
-    with pytest.raises(ValueError, match=message):
-        read_tokenizer(tmp_path)
 
 
 def test_a_tokenizer_json_without_special_tokens_is_an_error(tmp_path):

@@ -142,11 +142,6 @@ def test_albert_is_written_and_read_again(tmp_path):
     )
 
 
-def test_an_architecture_that_no_release_has_is_an_error(tmp_path):
-    with pytest.raises(CheckpointError, match=r"bert_config.json needs activation=.*pooler=True"):
-        checkpoints.save_google_tf1(Backbone(small_config(pooler=False)), tmp_path)
-
-
 def test_electra_is_known_by_its_variables(tmp_path):
     config = transformers.ElectraConfig(
         vocab_size=20,

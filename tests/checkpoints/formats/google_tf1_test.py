@@ -237,6 +237,7 @@ def test_words_for_activations(word, activation, tmp_path):
         ({"activation": "gelu_erf"}, "bert_config.json needs activation='gelu_tanh' or"),
         ({**TANH, "layer_norm_epsilon": 1e-5}, "layer_norm_epsilon of the .* Received: 1e-05"),
         ({**TANH, "causal": True}, "causal of the .* Received: True"),
+        ({"pooler": False}, "bert_config.json needs activation=.*pooler=True"),
     ],
 )
 def test_models_that_the_released_code_computes_otherwise_are_not_written(

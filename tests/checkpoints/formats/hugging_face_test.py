@@ -13,7 +13,7 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
-from keras_bert import checkpoints, minilm
+from keras_bert import checkpoints
 from keras_bert.checkpoints import CheckpointError, CheckpointWarning
 from keras_bert.checkpoints.weights import head_weights, to_numpy
 from keras_bert.models import Backbone
@@ -70,26 +70,6 @@ def rewrite(folder: Path, change) -> dict[str, np.ndarray]:
     tensors = dict(change(name, tensor) for name, tensor in load_file(path).items())
     save_file(tensors, path)
     return tensors
-
-
-def test_the_real_weights_of_minilm_give_what_transformers_computes():
-    folder = minilm.folder()
-    checkpoint = checkpoints.open_checkpoint(folder)
-    backbone = Backbone(checkpoint.config, output_hidden_states=True)
-    checkpoint.load_into(backbone)
-    assert checkpoint.unused() == []
-    assert backbone.count_params() == 22_713_216
-    assert checkpoint.tokenizer["lowercase"] is True
-    assert checkpoint.vocabulary[101] == "[CLS]"
-    assert len(checkpoint.vocabulary) == 30522
-
-    inputs = random_inputs(checkpoint.config, batch=2, length=24)
-    ours = outputs_of(backbone, inputs)
-    model = transformers.BertModel.from_pretrained(folder).eval()
-    theirs = reference_outputs(model, inputs, output_hidden_states=True)
-    for mine, other in zip(ours["hidden_states"], theirs.hidden_states, strict=True):
-        np.testing.assert_allclose(mine, other, atol=1e-5)
-    np.testing.assert_allclose(ours["pooled_output"], theirs.pooler_output, atol=1e-5)
 
 
 def test_the_config_file_decides_everything(tmp_path):

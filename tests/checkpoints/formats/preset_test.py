@@ -101,14 +101,6 @@ def test_loras_update_is_saved_with_its_kernel(tmp_path):
         checkpoints.open_checkpoint(tmp_path).load_into(backbone)
 
 
-def test_a_quantized_encoder_is_not_saved(tmp_path):
-    backbone = small_backbone()
-    backbone.blocks[0].feed_forward.intermediate.quantize("int8")
-    with pytest.raises(CheckpointError, match=r"quantized: .*Save before quantizing"):
-        backbone.save_to_preset(tmp_path / "new")
-    assert not (tmp_path / "new").exists()
-
-
 def test_a_save_replaces_the_files_of_the_one_before(tmp_path):
     heads = {"classifier": classification_head(8, 2)}
     checkpoints.save_preset(

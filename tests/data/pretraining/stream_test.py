@@ -77,22 +77,6 @@ def originals(batch):
     return ids
 
 
-@pytest.mark.parametrize(
-    ("options", "batches_per_epoch"),
-    [({}, 13), ({"packed": True}, 10), ({"file_groups": 2}, 9)],
-    ids=["padded", "packed", "groups"],
-)
-def test_entered_anywhere_it_gives_what_it_would_have_given(files, options, batches_per_epoch):
-    one = stream(files, **options)
-    # The smaller of two groups has the 18 rows of one file of three.
-    assert one.batches_per_epoch == batches_per_epoch
-    expected = take(one.from_batch(), 31)
-    # In the first epoch, at the start of one, and in the last one
-    for first in (1, batches_per_epoch, 29):
-        batches = take(stream(files, **options).from_batch(first), 31 - first)
-        assert_same(batches, expected[first:])
-
-
 @pytest.mark.parametrize("packed", [False, True])
 def test_batches_of_another_size_have_the_rows_that_follow(files, packed):
     one = stream(files, packed=packed, batch_size=2)
@@ -152,7 +136,9 @@ def test_each_row_comes_once_from_any_batch(tmp_path, monkeypatch, options):
             rows = [row for batch in epoch for row in sequences(batch)]
             assert sorted(rows) == list(range(num_rows)), rows
         for first in {1, count - 1, count, 2 * count - 1}:
-            assert_same(take(one.from_batch(first), 1), batches[first : first + 1])
+            following = take(stream(files, **{"batch_size": 1, **options}).from_batch(first), 3)
+            known = batches[first : first + 3]
+            assert_same(following[: len(known)], known)
 
 
 def test_masks_change_from_epoch_to_epoch_and_not_from_run_to_run(files):
