@@ -154,7 +154,9 @@ def _read_files(config: FinetuneConfig) -> FinetuneData:
     if config.dev_file:
         dev = read(config.dev_file, train.class_names)
     else:
-        train, dev = map(train.rows, hold_out_tenth(train.strata, train.path))
+        accept_few = isinstance(config, FewShotConfig)
+        parts = hold_out_tenth(train.strata, train.path, accept_few=accept_few)
+        train, dev = map(train.rows, parts)
     test = None
     if config.test_file:
         try:

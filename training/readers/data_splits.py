@@ -46,9 +46,14 @@ def stratified_sample(strata: Sequence[Hashable], count: int) -> list[int]:
 
 
 def hold_out_tenth(
-    strata: Sequence[Hashable], path: str, unit: str = "rows", least: int = 2
+    strata: Sequence[Hashable],
+    path: str,
+    unit: str = "rows",
+    least: int = 2,
+    *,
+    accept_few: bool = False,
 ) -> tuple[list[int], list[int]]:
-    """Holds out a random stratified tenth.
+    """Holds out a random stratified tenth, or `least` rows if `accept_few` and a tenth is fewer.
 
     The same rows are held out for every seed of a run, so that runs can be compared. The row of a
     stratum with a single row is never held out.
@@ -61,7 +66,8 @@ def hold_out_tenth(
     """
     counts = Counter(strata)
     divisible = [index for index, stratum in enumerate(strata) if counts[stratum] > 1]
-    count = min(len(strata) // 10, len(divisible) // 2)
+    tenth = len(strata) // 10
+    count = min(max(tenth, least) if accept_few else tenth, len(divisible) // 2)
     if count < least:
         raise ValueError(
             f"{path}: {len(strata)} {unit} are too few to hold out a tenth, expected at least "

@@ -33,6 +33,14 @@ def test_a_class_of_one_row_stays_in_training_and_nothing_is_lost():
         hold_out_tenth(strata[5:], "a.tsv")
 
 
+def test_few_rows_are_held_out_if_accepted():
+    rows = ["good", "bad"] * 8
+    _, dev = hold_out_tenth(rows, "a.tsv", accept_few=True)
+    assert sorted(rows[index] for index in dev) == ["bad", "good"]
+    with pytest.raises(ValueError, match="16 rows are too few"):
+        hold_out_tenth(rows, "a.tsv")
+
+
 def test_a_table_of_many_classes_is_cut():
     counts = {
         name: {str(index): index for index in range(150)} for name in ("train", "dev_matched")
