@@ -33,7 +33,7 @@ pytestmark = pytest.mark.on_tensorflow
 LENGTH, MAX_ROWS = 16, 8
 TOKENIZER = of_tokens(*LETTER_TOKENS)
 LONG = "film plot " * LENGTH
-TEXTS = ["a film", "", "naïve é"]
+TEXTS = ["a film", "b", "naïve é"]
 NON_ASCII = [
     "héé 東京 test",
     "한국어 b",
