@@ -86,9 +86,9 @@ def weights_like(weights: Any, shape: Sequence[Any]) -> Any:
     if len(weights.shape) > len(shape):
         if weights.shape[-1] not in (1, None):
             raise ValueError(
-                "A metric must have a value for each row or token, since padding does not count. "
-                f"Received: values {tuple(shape)} with weights {tuple(weights.shape)}. Return the "
-                "values instead of their mean."
+                "A loss or metric must have a value for each row or token, and weights no further "
+                f"axes. Received: values {tuple(shape)} with weights {tuple(weights.shape)}. "
+                "Return values instead of their mean, and pass one weight for each."
             )
         weights = ops.squeeze(weights, -1)
     for _ in range(len(shape) - len(weights.shape)):
@@ -286,12 +286,11 @@ def compiled_metric(
             "classes num_classes=2 to the class."
         )
     if not is_for_classes:
-        is_keras = type(found).__module__.startswith("keras.") and (takes_ids or multi_label)
         if inspect.isfunction(found):
             return ElementMetric(found, name=found.__name__)
         if type(found) is keras.metrics.MeanMetricWrapper:
             return ElementMetric(found._fn, found.name, found.dtype, **found._fn_kwargs)
-        if not is_keras:
+        if not (takes_ids or multi_label) or not type(found).__module__.startswith("keras."):
             return metric
         raise ValueError(
             f"A metric of {'several labels' if multi_label else 'class ids'} must be for classes. "
