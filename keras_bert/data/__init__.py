@@ -9,14 +9,13 @@ from keras_bert.data.pretraining.instances import Instance, InstanceMaker
 from keras_bert.data.pretraining.masking import MaskedLMMasker
 from keras_bert.data.pretraining.next_tokens import NextTokenTargets
 from keras_bert.data.pretraining.packing import pack_sequences, packed_batches
-from keras_bert.data.pretraining.records import (
-    InstanceEncoder,
-    check_record_files,
+from keras_bert.data.pretraining.record_batches import (
     has_masks,
     pretraining_batches,
     ragged_pretraining_batches,
-    write_records,
 )
+from keras_bert.data.pretraining.record_files import check_record_files
+from keras_bert.data.pretraining.record_writing import InstanceEncoder, write_records
 from keras_bert.data.pretraining.static_masking import StaticMasker
 from keras_bert.data.pretraining.stream import PretrainingStream, pretraining_examples
 from keras_bert.data.pretraining.token_store import TokenStore, TokenStoreWriter

@@ -17,7 +17,7 @@ from keras_bert import atomic, checkpoints
 from keras_bert.data import MaskedLMMasker, NextTokenTargets, PretrainingStream, has_masks
 from keras_bert.data.file_systems import InputFile, is_url
 from keras_bert.data.pretraining.corpus import resolve_format
-from keras_bert.data.pretraining.records import record_paths
+from keras_bert.data.pretraining.record_files import record_paths
 from keras_bert.data.pretraining.stream import grouped
 from keras_bert.text import WordPieceTokenizer, save_vocabulary
 from keras_bert.text.tokenizer import Tokenizer

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert.data import PretrainingStream, pretraining_batches
-from keras_bert.data.pretraining.records import record_paths
+from keras_bert.data.pretraining.record_files import record_paths
 from keras_bert.text.tokenizer import Tokenizer
 
 # Training tokens that the baseline is counted on; to read them takes two seconds of a busy core

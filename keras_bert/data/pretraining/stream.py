@@ -16,16 +16,15 @@ from keras_bert.data.loader import Batches, MappedBatches, check_shard, rows_of_
 from keras_bert.data.packing import Sequences
 from keras_bert.data.pretraining.masking import MaskedLMMasker
 from keras_bert.data.pretraining.packing import best_fit_rows, filled_rows, in_order_of_rows
-from keras_bert.data.pretraining.records import (
+from keras_bert.data.pretraining.record_files import (
     SHUFFLE_WINDOW,
-    Features,
     Files,
-    RecordParser,
     interleaved,
     record_paths,
     shuffled,
     shuffled_records,
 )
+from keras_bert.data.pretraining.record_parsing import Features, RecordParser
 from keras_bert.data.pretraining.tfrecords import chunked, count_records
 
 # Number of consecutive sequences that are packed together

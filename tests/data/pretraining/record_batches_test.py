@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 
 from keras_bert.data.arrays import NUMPY, Ragged
-from keras_bert.data.pretraining import records
+from keras_bert.data.pretraining import record_batches
 from keras_bert.data.pretraining.instances import InstanceMaker
-from keras_bert.data.pretraining.records import (
-    InstanceEncoder,
-    check_record_files,
+from keras_bert.data.pretraining.record_batches import (
     pretraining_batches,
     ragged_pretraining_batches,
-    write_records,
 )
+from keras_bert.data.pretraining.record_files import check_record_files
+from keras_bert.data.pretraining.record_writing import InstanceEncoder, write_records
 from keras_bert.data.pretraining.static_masking import StaticMasker
 from keras_bert.data.pretraining.tfrecords import read_records, serialize
 
@@ -203,8 +202,8 @@ def unpadded(batches):
 
 def test_each_record_comes_once_from_any_batch(tmp_path, monkeypatch):
     """With windows of two batches, and of four shuffled records"""
-    monkeypatch.setattr(records, "WINDOW_BATCHES", 2)
-    monkeypatch.setattr(records.shuffled_records, "__kwdefaults__", {"window": 4})
+    monkeypatch.setattr(record_batches, "WINDOW_BATCHES", 2)
+    monkeypatch.setattr(record_batches.shuffled_records, "__kwdefaults__", {"window": 4})
     for count in (1, 3, 4, 5, 8, 9, 13):
         rows = instances()[:count]
         path = write(tmp_path / f"{count}.tfrecord", rows, encoder(masked=False))
