@@ -116,7 +116,7 @@ def test_servers_that_cannot_be_measured_are_named(server, tmp_path):
     ("fields", "message"),
     [
         ({"clients": ("1", "x")}, "--clients is '1,x', expected positive numbers"),
-        ({"expected": "answers.jsonl"}, "--expected requires --texts"),
+        ({"expected": "answers.jsonl"}, "--expected=answers.jsonl .* no --texts"),
     ],
 )
 def test_wrong_options_are_refused(server, fields, message):

@@ -62,7 +62,7 @@ def test_a_process_alone_waits_for_nobody():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_processes": 2}, "expected --coordinator=host:port"),
+        ({"num_processes": 2}, "--num_processes=2 is given, but there is no --coordinator"),
         ({"coordinator": "host0", "num_processes": 2, "process_id": 0}, "expected host:port"),
         ({"coordinator": "host0:1", "num_processes": 2, "process_id": 2}, "a number below"),
     ],
