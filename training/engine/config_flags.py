@@ -19,7 +19,7 @@ from .options import ProgramConfig
 # Flags whose values, or parts of them, are the user's texts, such as names of columns, not paths
 _TEXTS = {
     *("text", "text_pair", "label", "separator", "field", "fields", "class_names", "label_map"),
-    *("skip_labels", "subjects"),
+    *("skip_labels", "subjects", "api_key"),
 }
 
 # absl attributes the flags to the program that calls `define_flags`, so that `--help` shows them.

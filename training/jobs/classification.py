@@ -254,8 +254,9 @@ def _check_kind_of_labels(config: EvaluateConfig | InsightConfig, model: TextCla
     """Raises an UnusedFlagError if labels of another kind are given than the model predicts."""
     kinds = {"regression": model.is_regression, "multi_label": model.multi_label}
     others = [name for name, is_its_own in kinds.items() if not is_its_own]
-    others += ["skip_labels"] * model.multi_label
     check_unset(config, others, f"--model={config.model} predicts labels of another kind")
+    if model.multi_label:
+        check_unset(config, ["skip_labels"], "a row has any number of labels")
 
 
 def _class_id(class_names: tuple[str, ...], row: dict[str, Any], config: EvaluateConfig) -> int:

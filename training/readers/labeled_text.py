@@ -323,7 +323,7 @@ def read_labeled_text(
         return [label_map.get(name, name) for name in found]
 
     def check(row: Row) -> None:
-        _check(path, row, classes, regression, columns.allow_empty)
+        _check(path, row, classes, regression, columns.allow_empty, has_header)
         for name in labels_of(row) if multi_label else ():
             if names is not None and name not in names:
                 message = f"expected one of {excerpt(list(names), 300)}"
@@ -456,7 +456,12 @@ def _map_labels(
 
 
 def _check(
-    path: Path, row: Row, names: Sequence[str] | None, regression: bool, allow_empty: bool
+    path: Path,
+    row: Row,
+    names: Sequence[str] | None,
+    regression: bool,
+    allow_empty: bool,
+    has_header: Header,
 ) -> None:
     """Raises an error if a text is empty, or the label is empty, unknown, or not a number."""
     label = _label(row)
@@ -470,7 +475,8 @@ def _check(
         hint = " with a decimal point" if DECIMAL_COMMA.fullmatch(label) else ""
         problems.append(f"the label is {excerpt(label)}, expected a finite float32 number{hint}")
     elif names is not None and label not in names:
-        hint = "; if the first line is a header, use --header=yes" if row.place == "line 1" else ""
+        may_be_header = has_header != "yes" and row.place == "line 1"
+        hint = "; if the first line is a header, use --header=yes" if may_be_header else ""
         hint = f" ({leaves_out(label)})" if label in NO_VALUES else hint
         names = excerpt(list(names), 300)
         problems.append(f"unknown label {excerpt(label)}, expected one of {names}{hint}")
