@@ -40,7 +40,7 @@ from .readers.data_files import exists
 from .readers.data_inspection import Rows, Tokens
 from .readers.data_splits import Counts, counts_table, hold_out_tenth
 from .readers.labeled_text import TextColumns, read_labeled_text
-from .readers.question_files import read_questions
+from .readers.question_files import check_document_words, read_questions
 from .readers.scripts import scripts
 from .readers.tagged_words import WordColumns, with_span_labels
 from .readers.task_files import KINDS, data_kind, task_of_file, task_of_kind
@@ -129,6 +129,8 @@ def _inspect(config: InspectConfig, files: Mapping[str, str]) -> tuple[str, int]
     bad = {name: BadRows(collect=True) for name in files}
     for name, path in files.items():
         parts[name] = _read(config, kind, path, parts.get("train"), bad[name])
+    if kind == "squad":
+        check_document_words(config, parts.values())
     rows = {name: data_inspection.text_rows(part) for name, part in parts.items()}
     tokens = _tokens(config.preset, rows)
     malformed = {name: sorted(of.messages, key=_row_number) for name, of in bad.items()}

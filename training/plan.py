@@ -143,8 +143,8 @@ class PlanConfig(CostOptions):
     share_of_peak: Fraction = 0.0
 
     def unused_flags(self) -> UnusedFlags:
-        yield from super().unused_flags()
         if self.hardware == _THIS:
+            yield from super().unused_flags()
             yield ["share_of_peak"], "the speed of this machine is measured"
         if self.objective != _MASKED_LM:
             yield ["masked", "next_sentence"], f"the objective is {self.objective}"

@@ -53,6 +53,7 @@ def test_published_hardware():
         share_of_peak=0.5,
         price_per_hour=2.0,
         measure_energy=False,
+        country="FRA",
     )
     lines = lines_of(config)
     assert "positions" not in lines  # All 512 are the architecture's own
@@ -167,7 +168,7 @@ def test_a_batch_that_does_not_fit_is_told():
 def test_wrong_options_are_refused():
     with pytest.raises(ValueError, match="--hardware is 'abacus', expected one of this, t4"):
         PlanConfig(hardware="abacus")
-    with pytest.raises(ValueError, match="expected --objective=masked_lm with it"):
+    with pytest.raises(ValueError, match="--next_sentence=True is given, but the objective"):
         PlanConfig(objective="classification", next_sentence=True)
     with pytest.raises(ValueError, match="--devices is 2, expected 1 with --hardware=this"):
         PlanConfig(devices=2)

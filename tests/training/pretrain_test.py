@@ -674,7 +674,9 @@ def test_a_vocabulary_of_other_settings_is_refused(corpus, tmp_path):
         with pytest.raises(ValueError, match=f"made of something else: {name} differ"):
             TextSource.of(other).vocabulary()
     # What the text itself determined may be given too, and the text need not exist any more.
-    assert TextSource.of(run.replace(lowercase=True)).vocabulary() == path
+    lower_cased = TextSource.of(run.replace(lowercase=True))
+    lower_cased.check()
+    assert lower_cased.vocabulary() == path
     assert TextSource.of(run.replace(data_dir="gone")).vocabulary() == path
 
 

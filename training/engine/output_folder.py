@@ -41,7 +41,7 @@ _RESULTS = (
     "**/pretraining-*-of-*.tfrecord",
 )
 # What each command writes into its folder
-_RUN = ("seed_[0-9]*", "results.json", "precision.json", "checkpoints")
+_RUN = ("seed_[0-9]*", "results.json", "precision.json", "checkpoints", _SETTINGS_FILE)
 _WRITTEN = {
     "finetune": (
         *_RUN,
@@ -192,7 +192,7 @@ def check_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
 
 def is_own(name: str, command: str) -> bool:
     """Returns whether a command may write, replace and remove a file or folder of a name."""
-    names = (*_WRITTEN[command], *_OF_FOLDER, _SETTINGS_FILE)
+    names = (*_WRITTEN[command], *_OF_FOLDER)
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in names)
 
 

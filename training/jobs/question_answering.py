@@ -19,7 +19,7 @@ from ..engine.finetuning_config import SCORED_ROWS, LabeledFilesConfig
 from ..engine.job import DevScores, Evaluation, InsightRows, Job, JobData, Training, finite
 from ..engine.options import Fraction, NonNegativeInt, PositiveInt, check_one_of, check_unset
 from ..readers.data_splits import stratified_sample
-from ..readers.question_files import QuestionFile, read_questions
+from ..readers.question_files import QuestionFile, check_document_words, read_questions
 from ..readers.triviaqa import DocumentQuestion
 from ..scores import question_scores, squad_scores
 from ..scores.question_scores import GoldAnswers
@@ -134,6 +134,7 @@ def read_data(config: SquadConfig) -> SquadData:
         train, dev = split_by_title(train, config.train_articles)
     if config.test_file:
         files.append(_read(config, config.test_file, labeled=False))
+    check_document_words(config, (file.examples for file in files))
     auto = files[0].has_unanswerable
     train = train[: config.max_questions or None]
     sample = stratified_sample([bool(one.answers) for one in train], config.train_rows)

@@ -170,7 +170,8 @@ def configured(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTuningT
     base = recipes.load(recipe, FineTuningConfig) if recipe else None
     if name:
         task = _named(name)
-        values |= {"task": name} if name in glue.TASKS else {}
+        if "task" in task.options:
+            values["task"] = name if name in glue.TASKS else ""
     elif base is not None:
         name, task = _of_config(recipe, base)
     else:

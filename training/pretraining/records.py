@@ -164,7 +164,7 @@ def check_corpus(corpus: CorpusOptions, inputs: Sequence[InputFile], vocabulary:
     """
     formats = [resolve_format(file.path, corpus.format) for file in inputs]
     check_formats(corpus, _FORMATS_OF, formats)
-    if Path(vocabulary).is_dir():
+    if vocabulary and Path(vocabulary).is_dir():
         check_unset(corpus, ["lowercase"], f"the tokenizer in {vocabulary} has its own")
 
 

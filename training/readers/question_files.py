@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from keras_bert.data.squad import QuestionExample, load_json, parse_squad, read_squad_rows
 from keras_bert.data.text_files import read_lines
 
+from ..engine.options import check_unset
 from . import triviaqa
 from .data_files import data_suffix, exists, has_records, is_array, read_records
 from .values import BadRows
@@ -54,6 +57,12 @@ def is_nested(path: Path) -> bool:
         return True
 
 
+def check_document_words(config: Any, parts: Iterable[Sequence[QuestionExample]]) -> None:
+    """Raises an UnusedFlagError if `document_words` are given, but no part is of TriviaQA."""
+    if not any(isinstance(one, triviaqa.DocumentQuestion) for part in parts for one in part[:1]):
+        check_unset(config, ["document_words"], "no file is TriviaQA's")
+
+
 def read_questions(
     path: str | Path,
     *,
@@ -76,22 +85,17 @@ def read_questions(
     Raises:
         FileNotFoundError: If there is no such file.
         ValueError: If the file is malformed; the message names the question or the row, and the
-            field. If `document_words` are given, and the file is not TriviaQA's.
+            field.
     """
     path = Path(path)
     if not exists(path):
         raise FileNotFoundError(f"{path} does not exist, expected a file of questions")
     bad = BadRows(collect=skip_bad)
-    content = None if has_rows(path) else load_json(path)
-    if document_words is not None and not triviaqa.is_triviaqa(content):
-        raise ValueError(
-            f"--document_words is for files of TriviaQA. Received: --document_words="
-            f"{document_words} for {path}. Remove the flag"
-        )
-    if content is None:
+    if has_rows(path):
         rows = read_records(path, bad=bad)
         file = read_squad_rows(rows, path, labeled=labeled, skip_bad=skip_bad)
         return QuestionFile(file.examples, file.has_unanswerable, (*bad.messages, *file.skipped))
+    content = load_json(path)
     if triviaqa.is_triviaqa(content):
         words = DOCUMENT_WORDS if document_words is None else document_words
         examples = triviaqa.read_documents(content, path, labeled=labeled, bad=bad, max_words=words)

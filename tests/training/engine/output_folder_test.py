@@ -55,7 +55,7 @@ def test_a_run_is_resumed_without_hidden_files(tmp_path):
 
 
 def test_reports_own_only_their_figures(tmp_path):
-    for name in ("curves.png", "cat.png", "scores.md"):
+    for name in ("curves.png", "cat.png", "scores.md", "settings.json"):
         (tmp_path / name).touch()
     with output_folder.locked(tmp_path, command="report", flag="report_dir"):
         pass

@@ -71,6 +71,8 @@ def test_a_glue_task_is_read_as_labeled_text():
     assert configured("--recipe=minilm_sst2", "--task=mrpc")[1] == dataclasses.replace(
         recipes.load("minilm_sst2", FineTuningConfig), task="mrpc"
     )
+    own_file = ("--task=classification", "--train_file=a.csv")
+    assert configured("--recipe=minilm_sst2", *own_file)[1].task == ""
 
 
 @pytest.mark.parametrize("name", recipes.names())
