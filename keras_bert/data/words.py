@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -33,14 +33,39 @@ class NestedWords(NamedTuple):
 
     Args:
         words: All words one after another: a list, or a string tensor of TensorFlow.
-        in_sentences: The number of words of each sentence, int64 `(sentences,)`.
-        in_documents: The number of sentences of each document, int64 `(documents,)`; `None` if
-            sentences are not in documents.
+        words_per_sentence: int64 `(sentences,)`.
+        sentences_per_document: int64 `(documents,)`; `None` if sentences are not in documents.
     """
 
     words: Any
-    in_sentences: Any
-    in_documents: Any = None
+    words_per_sentence: Any
+    sentences_per_document: Any = None
+
+
+class Spans(NamedTuple):
+    """Words, sentences, documents or windows, as spans of the tokens of all words.
+
+    Args:
+        start: The index of each span's first token, int64 `(spans,)`.
+        stop: The index one past its last token, int64 `(spans,)`.
+    """
+
+    start: Any
+    stop: Any
+
+    @classmethod
+    def between(cls, bounds: Any) -> Self:
+        """Creates adjacent spans from their bounds, int64 `(spans + 1,)`."""
+        return cls(bounds[:-1], bounds[1:])
+
+    @property
+    def lengths(self) -> Any:
+        """The number of tokens of each span."""
+        return self.stop - self.start
+
+    def take(self, xp: Arrays, index: Any) -> Spans:
+        """Returns the spans at some indices."""
+        return Spans(xp.take(self.start, index), xp.take(self.stop, index))
 
 
 class WordWindows(NamedTuple):
@@ -152,46 +177,39 @@ class TokenClassifierPreprocessor(Preprocessor):
             `WordWindows` in the order of the sentences. A sentence without words has no window.
         """
         nested = words if isinstance(words, NestedWords) else nested_words(words)
-        max_tokens, overlap, in_sentences = self._max_tokens, self.overlap, nested.in_sentences
-        xp = functions_for(in_sentences)
+        max_tokens, step = self._max_tokens, self._max_tokens - self.overlap
+        xp = functions_for(nested.words_per_sentence)
         pieces = self._pieces(xp, nested)
-        splits = _splits(xp, pieces.lengths)
-        # === Spans of sentences among all tokens ===
-        first_token = xp.take(splits, _splits(xp, in_sentences))
-        begin, end = first_token[:-1], first_token[1:]
-        lengths = end - begin
-        step = max_tokens - overlap
-        counts = 1 + xp.maximum((lengths - max_tokens + step - 1) // step, 0)
-        counts = xp.minimum(counts, lengths)
-        # === Spans of windows ===
-        sentence = row_numbers(xp, counts)
-        number = xp.ranges(0 * counts, counts)
-        start = xp.take(begin, sentence) + number * step
-        stop = xp.minimum(start + max_tokens, xp.take(end, sentence))
-        start, stop = _between_words(xp, start, stop, splits)
-        if nested.in_documents is not None:
-            borders = xp.take(first_token, _splits(xp, nested.in_documents))
-            document = xp.take(row_numbers(xp, nested.in_documents), sentence)
-            first, last = xp.take(borders, document), xp.take(borders, document + 1)
-            start, stop = _extend(xp, start, stop, first, last, max_tokens)
-            start, stop = _between_words(xp, start, stop, splits)
-        # === The window of each word ===
-        of_sentence = row_numbers(xp, in_sentences)
-        word_begin, word_end = splits[:-1], splits[1:]
-        within = xp.take(begin, of_sentence)
-        nearest = _nearest_window(xp, word_begin - within, word_end - within, max_tokens, step)
-        nearest = _clip(xp, nearest, 0, xp.take(counts, of_sentence) - 1)
-        window = xp.take(row_starts(xp, counts), of_sentence) + nearest
-        positions = xp.ranges(start, stop - start)
-        inner = Ragged(xp.take(pieces.values, positions), stop - start)
+        word_bounds = _bounds(xp, pieces.lengths)
+        sentence_bounds = xp.take(word_bounds, _bounds(xp, nested.words_per_sentence))
+        words, sentences = Spans.between(word_bounds), Spans.between(sentence_bounds)
+
+        windows, num_windows = _split_sentences(xp, sentences, max_tokens, step)
+        windows = _whole_words(xp, windows, word_bounds)
+        if nested.sentences_per_document is not None:
+            bounds = xp.take(sentence_bounds, _bounds(xp, nested.sentences_per_document))
+            document_of_sentence = row_numbers(xp, nested.sentences_per_document)
+            document_of_window = xp.take(document_of_sentence, row_numbers(xp, num_windows))
+            documents = Spans.between(bounds).take(xp, document_of_window)
+            windows = _extend(xp, windows, documents, max_tokens)
+            windows = _whole_words(xp, windows, word_bounds)
+
+        sentence_of_word = row_numbers(xp, nested.words_per_sentence)
+        offset = xp.take(sentences.start, sentence_of_word)
+        in_sentence = Spans(words.start - offset, words.stop - offset)
+        count = xp.take(num_windows, sentence_of_word)
+        nearest = _nearest_window(xp, in_sentence, count, max_tokens, step)
+        word_window = xp.take(row_starts(xp, num_windows), sentence_of_word) + nearest
+        lengths = windows.lengths
+        token_ids = Ragged(xp.take(pieces.values, xp.ranges(windows.start, lengths)), lengths)
         return WordWindows(
-            pack_texts(xp, self.tokenizer, inner)["token_ids"],
-            window,
-            word_begin - xp.take(start, window) + 1,
+            pack_texts(xp, self.tokenizer, token_ids)["token_ids"],
+            word_window,
+            words.start - xp.take(windows.start, word_window) + 1,
         )
 
     def _pieces(self, xp: Arrays, nested: NestedWords) -> Ragged:
-        """Returns the ids of each word."""
+        """Returns the ids of each word, truncated to `overlap` in sentences of several windows."""
         is_first = _first_words(xp, nested)
         if is_tensor(nested.words):
             ids = self.tokenizer.graph.tokenize_words(nested.words, is_first)
@@ -201,24 +219,19 @@ class TokenClassifierPreprocessor(Preprocessor):
         is_empty = xp.cast(pieces.lengths == 0, "int64")
         unknown = same_in_rows(xp, self.tokenizer.unk_token_id, is_empty)
         pieces = join_rows(xp, [pieces, unknown])
-        ends = xp.take(_splits(xp, pieces.lengths), _splits(xp, nested.in_sentences))
-        lengths = ends[1:] - ends[:-1]
+        sentence_bounds = _bounds(xp, nested.words_per_sentence)
+        lengths = Spans.between(xp.take(_bounds(xp, pieces.lengths), sentence_bounds)).lengths
         overlap = xp.full(xp.size(lengths), self.overlap, "int64")
         limits = xp.where(lengths > self._max_tokens, overlap, lengths)
-        return cut_rows(xp, pieces, xp.take(limits, row_numbers(xp, nested.in_sentences)))
+        return cut_rows(xp, pieces, xp.repeat(limits, nested.words_per_sentence))
 
 
 def nested_words(words: Any) -> NestedWords:
-    """Converts sentences, documents or a ragged tensor of words to their words and numbers."""
+    """Flattens sentences or documents of words, lists or a ragged tensor of TensorFlow."""
     if is_tensor(words):
-        sentences = words.values if words.ragged_rank == 2 else words
-        xp = functions_for(sentences.flat_values)
-        in_documents = words.row_lengths() if words.ragged_rank == 2 else None
-        return NestedWords(
-            sentences.flat_values,
-            xp.cast(sentences.row_lengths(), "int64"),
-            in_documents if in_documents is None else xp.cast(in_documents, "int64"),
-        )
+        xp, counts = functions_for(words), words.nested_row_lengths()
+        *per_document, per_sentence = (xp.cast(count, "int64") for count in counts)
+        return NestedWords(words.flat_values, per_sentence, *per_document)
     lengths: list[list[int]] = []
     items = list(words)
     while any(not isinstance(item, (str, bytes)) for item in items):
@@ -230,8 +243,8 @@ def nested_words(words: Any) -> NestedWords:
         if items:
             raise _badly_nested(items)
         lengths.append([])
-    counts = [np.array(of_level, "int64") for of_level in lengths]
-    return NestedWords(items, counts[-1], counts[0] if len(counts) == 2 else None)
+    *per_document, per_sentence = (np.array(of_level, "int64") for of_level in lengths)
+    return NestedWords(items, per_sentence, *per_document)
 
 
 def _badly_nested(items: Sequence[Any]) -> ValueError:
@@ -243,42 +256,83 @@ def _badly_nested(items: Sequence[Any]) -> ValueError:
 
 def _first_words(xp: Arrays, nested: NestedWords) -> Any:
     """Returns which words are the first ones of a sentence, or in documents of a document."""
-    starts = _splits(xp, nested.in_sentences)
-    if nested.in_documents is not None:
-        starts = xp.take(starts, _splits(xp, nested.in_documents))
-    return xp.count(starts[:-1], starts[-1] + 1)[:-1] > 0
+    bounds = _bounds(xp, nested.words_per_sentence)
+    if nested.sentences_per_document is not None:
+        bounds = xp.take(bounds, _bounds(xp, nested.sentences_per_document))
+    return xp.count(bounds[:-1], bounds[-1] + 1)[:-1] > 0
 
 
-def _splits(xp: Arrays, lengths: Any) -> Any:
-    """Returns the index of each row's first value, and at last the number of values."""
+def _bounds(xp: Arrays, lengths: Any) -> Any:
+    """Returns the index of each row's first value, and at last the number of values.
+
+    >>> _bounds(Arrays(), np.array([2, 1, 4])).tolist()
+    [0, 2, 3, 7]
+    """
     return xp.concat([xp.full(1, 0, "int64"), xp.cumsum(lengths)])
 
 
-def _clip(xp: Arrays, x: Any, lowest: Any, highest: Any) -> Any:
-    return xp.minimum(xp.maximum(x, lowest), highest)
+def _split_sentences(xp: Arrays, sentences: Spans, max_tokens: int, step: int) -> tuple[Spans, Any]:
+    """Returns windows of at most `max_tokens`, one every `step` tokens, and their number in each
+    sentence, 0 if it is empty.
 
+    For example, a sentence of 11 tokens has three windows, and one of 5 tokens is a window:
 
-def _between_words(xp: Arrays, start: Any, stop: Any, splits: Any) -> tuple[Any, Any]:
-    """Shortens spans of tokens to word boundaries."""
-    first = xp.searchsorted(splits, start, "left")
-    last = xp.searchsorted(splits, stop, "right") - 1
-    return xp.take(splits, first), xp.take(splits, last)
-
-
-def _extend(
-    xp: Arrays, start: Any, stop: Any, begin: Any, end: Any, max_tokens: int
-) -> tuple[Any, Any]:
-    """Extends spans on both sides, in equal parts where possible, to the size of a window."""
-    spare, left, right = max_tokens - (stop - start), start - begin, end - stop
-    left = xp.minimum(left, xp.maximum(spare // 2, spare - right))
-    return start - left, stop + xp.minimum(right, spare - left)
-
-
-def _nearest_window(xp: Arrays, begin: Any, end: Any, max_tokens: int, step: int) -> Any:
-    """Returns the index of the window with the maximum context of each word.
-
-    Windows are `[k * step, k * step + max_tokens)`. In sentences of several windows, words have
-    no more than `max_tokens - step` subwords, so that at least one window contains the whole word.
+    >>> sentences = Spans.between(np.array([0, 11, 16]))
+    >>> windows, num_windows = _split_sentences(Arrays(), sentences, max_tokens=6, step=3)
+    >>> windows.start.tolist(), windows.stop.tolist(), num_windows.tolist()
+    ([0, 3, 6, 11], [6, 9, 11, 16], [3, 1])
     """
-    central = (begin + end - max_tokens + step) // (2 * step)
-    return _clip(xp, central, -((max_tokens - end) // step), begin // step)
+    lengths = sentences.lengths
+    num_windows = 1 + xp.maximum((lengths - max_tokens + step - 1) // step, 0)
+    num_windows = xp.minimum(num_windows, lengths)
+    sentences = sentences.take(xp, row_numbers(xp, num_windows))
+    start = sentences.start + xp.ranges(0 * num_windows, num_windows) * step
+    return Spans(start, xp.minimum(start + max_tokens, sentences.stop)), num_windows
+
+
+def _whole_words(xp: Arrays, spans: Spans, word_bounds: Any) -> Spans:
+    """Shortens spans to the words that they contain whole.
+
+    >>> _whole_words(Arrays(), Spans(np.array([3]), np.array([9])), np.array([0, 2, 4, 7, 10]))
+    Spans(start=array([4]), stop=array([7]))
+    """
+    first = xp.searchsorted(word_bounds, spans.start, "left")
+    last = xp.searchsorted(word_bounds, spans.stop, "right") - 1
+    return Spans(xp.take(word_bounds, first), xp.take(word_bounds, last))
+
+
+def _extend(xp: Arrays, windows: Spans, documents: Spans, max_tokens: int) -> Spans:
+    """Extends windows into their documents on both sides, in equal parts where possible.
+
+    For example, a window of 2 tokens is extended to 6. In a document that begins one token before
+    it, it gets 3 of the tokens after it:
+
+    >>> windows = Spans(np.array([1, 12]), np.array([3, 14]))
+    >>> _extend(Arrays(), windows, Spans.between(np.array([0, 8, 20])), max_tokens=6)
+    Spans(start=array([ 0, 10]), stop=array([ 6, 16]))
+    """
+    spare = max_tokens - windows.lengths
+    before, after = windows.start - documents.start, documents.stop - windows.stop
+    left = xp.minimum(before, xp.maximum(spare // 2, spare - after))
+    return Spans(windows.start - left, windows.stop + xp.minimum(after, spare - left))
+
+
+def _nearest_window(xp: Arrays, words: Spans, num_windows: Any, max_tokens: int, step: int) -> Any:
+    """Returns which window of its sentence has the maximum context of each word.
+
+    Words are spans of the tokens of their sentences, of `num_windows` windows each: `[0,
+    max_tokens)`, `[step, step + max_tokens)` and so on. In sentences of several windows, words have
+    at most `max_tokens - step` tokens, so that at least one window contains the whole word.
+
+    For example, the word `[4, 6)` is at the edge of the window `[0, 6)`, and inside of `[3, 9)`:
+
+    >>> words, num_windows = Spans(np.array([2, 4]), np.array([4, 6])), np.array([2, 2])
+    >>> _nearest_window(Arrays(), words, num_windows, max_tokens=6, step=3).tolist()
+    [0, 1]
+    """
+    # The middle of a window is `step * number + max_tokens / 2`.
+    nearest = (words.start + words.stop - max_tokens + step) // (2 * step)
+    # The first and the last window that contain the whole word
+    first = xp.maximum(-((max_tokens - words.stop) // step), 0)
+    last = xp.minimum(words.start // step, num_windows - 1)
+    return xp.minimum(xp.maximum(nearest, first), last)

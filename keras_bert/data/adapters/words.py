@@ -143,7 +143,7 @@ class WordsAdapter(InputAdapter):
                 # (batch, 1) + (length,) -> (batch, length) positions in the flat array
                 tokens = row_splits[index][:, None] + np.arange(mask.shape[1])
                 logits[tokens[mask]] = outputs[mask]
-            ends = np.cumsum(words.in_sentences)
+            ends = np.cumsum(words.words_per_sentence)
             of_sentences = np.split(logits[windows.first_subwords()], ends)[: len(ends)]
             return rows.nested(of_sentences)
 
