@@ -1,5 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Selection of the tokens to mask: single tokens, whole words, or n-grams of words."""
+"""Selects the tokens to mask: single tokens, whole words, or n-grams of words.
+
+The functions compute a whole batch at once, by NumPy or in a TensorFlow graph. Words and n-grams
+are represented by flags at their first tokens, for example:
+
+    tokens        [CLS]  red  un  ##aff  ##able  cat  [SEP]
+    selectable      0     1   1     1      1      1     0
+    starts          0     1   1     0      0      1     0    3 words
+    ngram_starts    0     1   1     0      0      0     0    "red" and "unaffable cat"
+
+Arrays are bool `(batch, length)` unless another type or shape is given.
+"""
 
 from __future__ import annotations
 
@@ -32,58 +43,20 @@ class RandomRows(NamedTuple):
 
 
 def choose_tokens(xp: Arrays, selectable: Any, budgets: Any, slots: Any, draws: RandomRows) -> Any:
-    """Selects tokens uniformly at random, without replacement, bool `(batch, length)`.
+    """Selects tokens uniformly at random, without replacement.
 
-    `budgets`, int32 `(batch,)`, of at least 1 and at most `slots`, are the numbers of tokens; a row
-    with fewer selectable ones has all of them selected.
+    `budgets`, int32 `(batch,)`, of at least 1 and at most `slots`, are the numbers of tokens. If a
+    row has fewer selectable tokens, all of them are selected.
     """
-    scores = _random_high_bits(xp, selectable, width(xp, selectable), draws)
-    # Scores are unique in a row: their low bits are the positions.
-    scores = xp.where(selectable, scores + _positions(xp, selectable), -1)
-    ranked = xp.highest_in_rows(scores, slots)
-    return selectable & (scores >= xp.take_along(ranked, budgets[:, None] - 1))
-
-
-def choose_words(
-    xp: Arrays,
-    starts: Any,
-    selectable: Any,
-    budgets: Any,
-    draws: RandomRows,
-    run_starts: Any = None,
-) -> Any:
-    """Visits words in random order, and selects each word that fits into the remaining budget.
-
-    A word extends to the next of `starts`, or to a token that may not be selected. With
-    `run_starts`, n-grams are visited in random order, and the words of each from left to right. All
-    arrays are `(batch, length)`, bool, but `budgets`, int32 `(batch,)`.
-
-    Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), the released code's whole-word masking.
-    """
-    batch, length = xp.size(starts), width(xp, starts)
-    sizes = xp.where(selectable, _sizes_of_words(xp, starts, selectable), 0)
-    # Sorted by the random score of the run, then by position: the runs are in random order, and
-    # the tokens of each run stay together and in order.
-    run = _number_within_rows(xp, starts if run_starts is None else run_starts)
-    # (A row has at most as many runs as tokens, and its first tokens may be before the first run.)
-    run_scores = _random_high_bits(xp, xp.concat([starts, starts[:, :1]], axis=1), length, draws)
-    last = xp.cast(length - 1, "int32")
-    keys = xp.take_along(run_scores, run) + (last - _positions(xp, starts))
-    keys = xp.highest_in_rows(keys, length)
-    order = last - (keys & xp.cast(_low_mask(length), "int32"))
-    is_taken = _take_while_they_fit(
-        xp, xp.take_along(sizes, order), xp.take_along(starts, order), budgets[:, None]
-    )
-    # Back from the random order to positions in the flat batch
-    flat = xp.cast(order, "int64") + (length * xp.arange(batch))[:, None]
-    positions = xp.select(flat, is_taken)
-    is_selected = xp.scatter(positions, xp.full(xp.size(positions), True, "bool"), batch * length)
-    return xp.reshape(is_selected, (batch, length))
+    length = width(xp, selectable)
+    keys = _random_keys(xp, draws, xp.size(selectable), length, length)
+    keys = xp.where(selectable, keys + _positions(xp, selectable), -1)
+    lowest_selected = xp.take_along(xp.highest_in_rows(keys, slots), budgets[:, None] - 1)
+    return selectable & (keys >= lowest_selected)
 
 
 def word_starts(xp: Arrays, continues: Any, selectable: Any, sequence_ids: Any = None) -> Any:
-    """Finds the first token of each word, bool `(batch, length)`.
+    """Finds the first token of each word.
 
     A word ends at a token that may not be selected: a `##` token after a `[SEP]`, where a text was
     truncated, begins a word. (In BERT's released code it belongs to the word before `[SEP]`.) In
@@ -96,51 +69,66 @@ def word_starts(xp: Arrays, continues: Any, selectable: Any, sequence_ids: Any =
     return selectable & ~continues_word
 
 
-def run_starts(
-    xp: Arrays, starts: Any, selectable: Any, max_words: int, budgets: Any, draws: RandomRows
+def choose_words(
+    xp: Arrays,
+    starts: Any,
+    selectable: Any,
+    budgets: Any,
+    draws: RandomRows,
+    ngram_starts: Any = None,
 ) -> Any:
-    """Splits rows into n-grams of words, with a probability of length n proportional to 1/n.
+    """Visits words in random order, and selects each word that fits into the remaining budget.
 
-    An n-gram ends early at a token that may not be selected, and never has more than `max_words`
-    words, nor more than the budget, int32 `(batch,)`, has tokens. Returns where n-grams start, as
-    `starts` has it for words: all are bool `(batch, length)`.
+    With `ngram_starts`, n-grams are visited in random order, and the words of each from left to
+    right. `budgets`, int32 `(batch,)`, are numbers of tokens.
 
     Reference:
-        [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1, equation for p(n).
+        [BERT](https://arxiv.org/abs/1810.04805), the released code's whole-word masking.
     """
-    # The first n-grams are discarded, so that the start of a row is as likely to be inside an
-    # n-gram as any other word is.
-    skipped = 8 * max_words
-    batch, num_words = xp.size(starts), skipped + width(xp, starts)
-    fractions = as_fractions(xp, draws.bits(xp, batch, num_words))
-    weights = [1 / n for n in range(1, max_words + 1)]
-    limits = [sum(weights[:n]) / sum(weights) for n in range(max_words)]
-    sizes = sum(xp.cast(fractions >= limit, "int32") for limit in limits)
-    # The number of words up to the end of each n-gram
-    ends = xp.cumsum(xp.minimum(sizes, budgets[:, None]), axis=1)
-    flat = xp.cast(ends, "int64") + (num_words * xp.arange(batch))[:, None]
-    flat = xp.select(flat, ends < xp.cast(num_words, "int32"))
-    is_end = xp.scatter(flat, xp.full(xp.size(flat), True, "bool"), batch * num_words)
-    is_end = xp.reshape(is_end, (batch, num_words))
-    words_before = skipped + _number_within_rows(xp, starts) - 1
-    return starts & (xp.take_along(is_end, words_before) | ~_of_token_before(xp, selectable))
+    order = _random_order(xp, starts if ngram_starts is None else ngram_starts, draws)
+    sizes = xp.take_along(_sizes_of_words(xp, starts, selectable), order)
+    is_selected = _take_while_they_fit(xp, sizes, xp.take_along(starts, order), budgets[:, None])
+    # From the random order back to the order of the row
+    return _flags_at(xp, order, is_selected, width(xp, starts))
 
 
-def as_fractions(xp: Arrays, bits: Any) -> Any:
-    """Converts random integers to float32 that are uniform in `[0, 1)`."""
-    return xp.cast(bits & _MANTISSA, "float32") * (1 / (_MANTISSA + 1))
+def _random_order(xp: Arrays, starts: Any, draws: RandomRows) -> Any:
+    """Returns the positions of each row's tokens, int32, with its words (or n-grams) shuffled."""
+    length = width(xp, starts)
+    # Tokens before the first word count as a word: there may be one more than tokens.
+    keys_of_words = _random_keys(xp, draws, xp.size(starts), length + 1, length)
+    last = xp.cast(length - 1, "int32")
+    keys = xp.take_along(keys_of_words, _number_within_rows(xp, starts))
+    keys = xp.highest_in_rows(keys + (last - _positions(xp, starts)), length)
+    return last - (keys & xp.cast(_low_bits(length), "int32"))
 
 
-def width(xp: Arrays, x: Any) -> Any:
-    """Returns the number of columns: an integer, or a scalar where it is unknown in a graph."""
-    return xp.size(x, 1) if x.shape[1] is None else int(x.shape[1])
+def _sizes_of_words(xp: Arrays, starts: Any, selectable: Any) -> Any:
+    """Returns the size of the word of each token, int32, 0 for tokens that may not be selected.
+
+    >>> from keras_bert.data.arrays import NUMPY
+    >>> starts = np.array([[0, 1, 1, 0, 0, 1, 0]]) > 0
+    >>> selectable = np.array([[0, 1, 1, 1, 1, 1, 0]]) > 0
+    >>> _sizes_of_words(NUMPY, starts, selectable).tolist()
+    [[0, 1, 3, 3, 3, 1, 0]]
+    """
+    most = width(xp, starts) + 1
+    word = _flat_index(xp, _number_within_rows(xp, starts), most)
+    sizes = xp.count(xp.select(word, selectable), xp.size(starts) * most)
+    return xp.where(selectable, xp.take(sizes, word), 0)
 
 
 def _take_while_they_fit(xp: Arrays, sizes: Any, starts: Any, budgets: Any) -> Any:
     """Selects words from left to right, and skips words that exceed the remaining budget.
 
-    `sizes` has the number of tokens in the word of each token, 0 for tokens that may not be
-    selected; budgets are `(batch, 1)`, the rest `(batch, length)`.
+    `budgets` are `(batch, 1)`. For example, words of 3, 2 and 1 tokens have the sums 3, 5 and 6, so
+    with a budget of 4 only the first fits. Without the second, which exceeds the remaining 1, the
+    sums are 3 and 4, and the last also fits:
+
+    >>> from keras_bert.data.arrays import NUMPY
+    >>> sizes, starts = np.array([[3, 3, 3, 2, 2, 1]]), np.array([[1, 0, 0, 1, 0, 1]]) > 0
+    >>> _take_while_they_fit(NUMPY, sizes, starts, np.array([[4]])).astype(int).tolist()
+    [[1, 1, 1, 0, 0, 1]]
     """
 
     def fitting(candidates: Any) -> Any:
@@ -163,35 +151,96 @@ def _take_while_they_fit(xp: Arrays, sizes: Any, starts: Any, budgets: Any) -> A
     return is_taken
 
 
-def _of_token_before(xp: Arrays, flags: Any) -> Any:
-    """Returns the flag of the token before each token, and false for the first of a row."""
-    return xp.concat([flags[:, :1] & False, flags[:, :-1]], axis=1)
+def ngram_starts(
+    xp: Arrays, starts: Any, selectable: Any, max_words: int, budgets: Any, draws: RandomRows
+) -> Any:
+    """Splits rows into n-grams of words, with a probability of length n proportional to 1/n.
+
+    An n-gram ends early at a token that may not be selected, and never has more than `max_words`
+    words, nor more than the budget, int32 `(batch,)`, has tokens.
+
+    Reference:
+        [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1, equation for p(n).
+    """
+    # The first n-grams are discarded, so that the start of a row is as likely to be inside an
+    # n-gram as any other word is.
+    skipped = 8 * max_words
+    num_words = skipped + width(xp, starts)
+    fractions = as_fractions(xp, draws.bits(xp, xp.size(starts), num_words))
+    sizes = sum(xp.cast(fractions >= limit, "int32") for limit in _limits_of_sizes(max_words))
+    # N-grams of 2, 1 and 3 words end after 2, 3 and 6 words.
+    ends = xp.cumsum(xp.minimum(sizes, budgets[:, None]), axis=1)
+    is_end = _flags_at(xp, ends, ends < xp.cast(num_words, "int32"), num_words)
+    words_before = skipped + _number_within_rows(xp, starts) - 1
+    return starts & (xp.take_along(is_end, words_before) | ~_of_token_before(xp, selectable))
 
 
-def _number_within_rows(xp: Arrays, starts: Any) -> Any:
-    """Numbers the words (or n-grams) of each row from 1; int32 `(batch, length)`."""
-    return xp.cast(xp.cumsum(xp.cast(starts, "int32"), axis=1), "int32")
+def _limits_of_sizes(max_words: int) -> list[float]:
+    """Returns the lowest of the fractions in `[0, 1)` that stand for 1, 2, … and `max_words` words.
+
+    Probabilities proportional to 1, 1/2 and 1/3 are 6/11, 3/11 and 2/11:
+
+    >>> [round(11 * limit, 6) for limit in _limits_of_sizes(3)]
+    [0.0, 6.0, 9.0]
+    """
+    weights = [1 / n for n in range(1, max_words + 1)]
+    return [sum(weights[:n]) / sum(weights) for n in range(max_words)]
 
 
-def _sizes_of_words(xp: Arrays, starts: Any, selectable: Any) -> Any:
-    """Counts the selectable tokens in the word of each token; int32 `(batch, length)`."""
-    batch, most = xp.size(starts), width(xp, starts) + 1
-    word = xp.cast(_number_within_rows(xp, starts), "int64") + (most * xp.arange(batch))[:, None]
-    return xp.take(xp.count(xp.select(word, selectable), batch * most), word)
+# === Random numbers, and positions in rows ===
+
+
+def as_fractions(xp: Arrays, bits: Any) -> Any:
+    """Converts random integers to float32 that are uniform in `[0, 1)`."""
+    return xp.cast(bits & _MANTISSA, "float32") * (1 / (_MANTISSA + 1))
+
+
+def width(xp: Arrays, x: Any) -> Any:
+    """Returns the number of columns: an integer, or a scalar where it is unknown in a graph."""
+    return xp.size(x, 1) if x.shape[1] is None else int(x.shape[1])
+
+
+def _random_keys(xp: Arrays, draws: RandomRows, rows: Any, columns: Any, length: Any) -> Any:
+    """Draws nonnegative int32 `(rows, columns)`, by which a sort puts things in random order.
+
+    Their low bits are 0: a position below `length`, added to them, makes them unique.
+    """
+    return xp.cast(draws.bits(xp, rows, columns) & (_HIGHEST - _low_bits(length)), "int32")
+
+
+def _low_bits(length: Any) -> Any:
+    """Returns the smallest 2^n - 1 that is at least `length`.
+
+    >>> _low_bits(100)
+    127
+    """
+    for shift in (1, 2, 4, 8, 16):
+        length = length | length // 2**shift
+    return length
 
 
 def _positions(xp: Arrays, x: Any) -> Any:
     return xp.cast(xp.arange(width(xp, x)), "int32")
 
 
-def _random_high_bits(xp: Arrays, x: Any, length: Any, draws: RandomRows) -> Any:
-    """Draws nonnegative int32 in the shape of `x`, to add positions below `length` to."""
-    bits = draws.bits(xp, xp.size(x), width(xp, x)) & (_HIGHEST - _low_mask(length))
-    return xp.cast(bits, "int32")
+def _of_token_before(xp: Arrays, flags: Any) -> Any:
+    """Returns the flag of the token before each token, and false for the first of a row."""
+    return xp.concat([flags[:, :1] & False, flags[:, :-1]], axis=1)
 
 
-def _low_mask(length: Any) -> Any:
-    """Returns the smallest 2^n - 1 that is at least `length`."""
-    for shift in (1, 2, 4, 8, 16):
-        length = length | length // 2**shift
-    return length
+def _number_within_rows(xp: Arrays, starts: Any) -> Any:
+    """Numbers the words (or n-grams) of each row from 1; int32."""
+    return xp.cast(xp.cumsum(xp.cast(starts, "int32"), axis=1), "int32")
+
+
+def _flat_index(xp: Arrays, columns: Any, num_columns: Any) -> Any:
+    """Converts columns of each row to indices in the flattened rows, int64."""
+    return xp.cast(columns, "int64") + (num_columns * xp.arange(xp.size(columns)))[:, None]
+
+
+def _flags_at(xp: Arrays, columns: Any, condition: Any, num_columns: Any) -> Any:
+    """Returns bool `(batch, num_columns)`, true at columns of each row that meet a condition."""
+    index = xp.select(_flat_index(xp, columns, num_columns), condition)
+    batch = xp.size(columns)
+    flags = xp.scatter(index, xp.full(xp.size(index), True, "bool"), batch * num_columns)
+    return xp.reshape(flags, (batch, num_columns))

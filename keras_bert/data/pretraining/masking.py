@@ -17,7 +17,7 @@ from keras_bert.data.pretraining.static_masking import UNITS
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
 # Independent streams of random numbers in one step
-_CHOICE, _KIND, _RANDOM_TOKEN, _RUNS = range(4)
+_CHOICE, _KIND, _RANDOM_TOKEN, _NGRAMS = range(4)
 _NUM_STREAMS = 4
 
 
@@ -307,12 +307,14 @@ class MaskedLMMasker:
         starts = mask_selection.word_starts(
             xp, self._continues_word(xp, features), selectable, features.get("sequence_ids")
         )
-        runs = None
+        ngrams = None
         if self.unit == "ngram":
-            runs = mask_selection.run_starts(
-                xp, starts, selectable, self.max_ngram, budgets, draws[_RUNS]
+            ngrams = mask_selection.ngram_starts(
+                xp, starts, selectable, self.max_ngram, budgets, draws[_NGRAMS]
             )
-        choice = mask_selection.choose_words(xp, starts, selectable, budgets, draws[_CHOICE], runs)
+        choice = mask_selection.choose_words(
+            xp, starts, selectable, budgets, draws[_CHOICE], ngrams
+        )
         return choice, slots
 
     def _continues_word(self, xp: Arrays, features: dict[str, Any]) -> Any:

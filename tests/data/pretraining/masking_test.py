@@ -17,7 +17,7 @@ from keras_bert.data.arrays import NUMPY, Ragged  # noqa: E402
 from keras_bert.data.pretraining.mask_selection import (  # noqa: E402
     RandomRows,
     _take_while_they_fit,
-    run_starts,
+    ngram_starts,
 )
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
@@ -259,7 +259,7 @@ def run_lengths(starts):
 @pytest.mark.parametrize("max_ngram", [1, 2, 3, 5])
 def test_runs_of_n_words_come_with_a_probability_like_one_over_n(max_ngram):
     everywhere, budgets = np.ones((100, 500), bool), np.full(100, 75)
-    starts = run_starts(NUMPY, everywhere, everywhere, max_ngram, budgets, RandomRows((0, 0)))
+    starts = ngram_starts(NUMPY, everywhere, everywhere, max_ngram, budgets, RandomRows((0, 0)))
     lengths = run_lengths(starts)
     assert len(lengths) > 10_000
     weights = 1 / np.arange(1, max_ngram + 1)
