@@ -3,28 +3,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import keras
-from keras import ops
 
 from keras_bert.config import BertConfig
 from keras_bert.layers.shapes import check_length, check_same_shape
+from keras_bert.layers.unpadding import remove_padding, should_unpad
 from keras_bert.ops import BatchLayout
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.attention.kernels import case_on_device_of, prefers_varlen
 from keras_bert.ops.batch_layout import rope_name
 from keras_bert.ops.masks import AttentionPattern
-from keras_bert.ops.varlen import (
-    NUM_GROUPS,
-    Varlen,
-    computes_unpadded,
-    index_of_tokens,
-    pad,
-    unpad,
-    varlen_of,
-)
+from keras_bert.ops.varlen import NUM_GROUPS, Varlen
 
 _IDS = ("token_ids", "segment_ids", "position_ids", "counted_position_ids")
 
@@ -73,13 +63,13 @@ class BatchLayoutBuilder(keras.layers.Layer):
         self, inputs: dict[str, Tensor], training: bool = False
     ) -> tuple[dict[str, Tensor], BatchLayout]:
         self._check(inputs)
-        if self._unpads(inputs, training):
-            ids, layout = self._unpadded(inputs, training)
-        else:
-            names = ("padding_mask", "sequence_ids", "output_positions", "position_ids")
-            layout = BatchLayout(**{name: inputs[name] for name in names})
-            ids = {name: inputs[name] for name in _IDS}
+        names = ("padding_mask", "sequence_ids", "output_positions", "position_ids")
+        layout = BatchLayout(**{name: inputs[name] for name in names})
+        ids = {name: inputs[name] for name in _IDS}
         x = ids["token_ids"]
+        if should_unpad(x, layout, self.config, self.unpadded, self.compute_dtype, training):
+            ids, layout = remove_padding(ids, layout, training)
+            x = ids["token_ids"]
         ropes = {
             rope_name(base, self.config.rotary_scale): layout.rope(
                 x, self.config.head_dim, base, self.config.rotary_scale
@@ -94,45 +84,6 @@ class BatchLayoutBuilder(keras.layers.Layer):
         if counted_position_ids is not None:
             ids["position_ids"] = counted_position_ids
         return ids, layout
-
-    def _unpads(self, inputs: dict[str, Tensor], training: bool) -> bool:
-        if inputs["padding_mask"] is None or inputs["sequence_ids"] is not None:
-            return False
-        if self.config.output_hidden_states or self.config.output_attention_scores:
-            return False
-        # Meta tensors of PyTorch have a shape alone, and no number of tokens; a batch without rows
-        # has no longest row.
-        if getattr(inputs["token_ids"], "is_meta", False) or inputs["token_ids"].shape[0] == 0:
-            return False
-        unpadded = self.unpadded
-        if unpadded is None and not training and self._prefers_varlen(inputs["token_ids"]):
-            unpadded = True
-        return computes_unpadded(unpadded, training)
-
-    def _prefers_varlen(self, token_ids: Tensor) -> bool:
-        case = case_on_device_of(
-            token_ids,
-            dtype=self.compute_dtype,
-            head_dim=self.config.head_dim,
-            lengths=(None, None),
-            form="varlen",
-            bias=self.config.relative_positions is not None,
-        )
-        return prefers_varlen(case, math.prod(ops.shape(token_ids)))
-
-    def _unpadded(
-        self, inputs: dict[str, Tensor], training: bool
-    ) -> tuple[dict[str, Tensor], BatchLayout]:
-        varlen = varlen_of(inputs["padding_mask"], training)
-        ids = {name: None if inputs[name] is None else unpad(inputs[name], varlen) for name in _IDS}
-        if ids["position_ids"] is None:
-            ids["position_ids"] = varlen.position_ids[None]
-        positions = inputs["output_positions"]
-        if positions is not None:
-            positions = index_of_tokens(positions, varlen)
-        return ids, BatchLayout(
-            varlen=varlen, output_positions=positions, position_ids=ids["position_ids"]
-        )
 
     def _check(self, inputs: dict[str, Tensor]) -> None:
         shape = inputs["token_ids"].shape
@@ -183,33 +134,3 @@ class BatchLayoutBuilder(keras.layers.Layer):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> BatchLayoutBuilder:
         return cls(BertConfig.from_dict(config.pop("config")), **config)
-
-
-@keras.saving.register_keras_serializable(package="keras_bert")
-class RestorePadding(keras.layers.Layer):
-    """Restores the shape of a batch from its varlen vectors, with zeros at padding.
-
-    Call arguments:
-        inputs: Float `(1, tokens, hidden)`, of all tokens or of the layout's output positions.
-        ids: int `(batch, length)`, the token ids or the output positions, for the shape.
-        layout: The second output of `BatchLayoutBuilder`.
-
-    Output shape:
-        `(batch, length, hidden)`; the inputs unchanged if the batch is not varlen.
-    """
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**{**kwargs, "autocast": False})
-
-    def call(self, inputs: Tensor, ids: Tensor, layout: BatchLayout) -> Tensor:
-        if not layout.is_varlen:
-            return inputs
-        batch, length = ops.shape(ids)
-        if layout.output_positions is not None:
-            return ops.reshape(inputs, (batch, length, inputs.shape[-1]))
-        return pad(inputs, layout.varlen, (batch, length))
-
-    def compute_output_spec(
-        self, inputs: Tensor, ids: Tensor, layout: BatchLayout
-    ) -> keras.KerasTensor:
-        return keras.KerasTensor((*ids.shape, inputs.shape[-1]), dtype=inputs.dtype)

@@ -210,8 +210,7 @@ def computes_unpadded(enabled: bool | None, training: bool = False) -> bool:
             `None` for where it is faster: in inference on TensorFlow without a GPU, in
             `unpadded_form()`, unless XLA compiles the graph. (In training, XLA would compile the
             kernels between products for each new number of tokens, which takes longer than a step.
-            On PyTorch, `BatchLayoutBuilder` first asks
-            `keras_bert.ops.attention.kernels.prefers_varlen`.)
+            On PyTorch, `keras_bert.layers.unpadding.should_unpad` asks `prefers_varlen` first.)
         training: Whether gradients will be computed.
     """
     if not may_compute_unpadded(enabled) or dispatch.is_torch_graph() or _form.get() == "padded":
