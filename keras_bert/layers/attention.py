@@ -38,7 +38,7 @@ class _BiasedProduct(Dense):
     """
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        self.observe(inputs)
+        interventions.report_inputs(self, inputs)
         product = ops.matmul(inputs, self.kernel)
         if self.bias is None:
             return product

@@ -3,23 +3,20 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
+from keras_bert.layers import interventions
 from keras_bert.ops.annotations import LARGEST, LARGEST_IN_KERNEL, Int8Kernel, Tensor
 from keras_bert.ops.int8 import int8_product
-from keras_bert.ops.object_variables import ObjectVariable
 
 _LORA_NAMES = ("lora_kernel_a", "lora_kernel_b")
 _SCALE_NAMES = ("input_scale", "kernel_range")
 # How far the differences of input channels are moved to the kernel: from 0, none, to 1, all
 _SMOOTHING = 0.8
 _TINY = 1e-9
-_observer = ObjectVariable("_observer")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -41,20 +38,8 @@ class Dense(keras.layers.Dense):
         # Keras' check would reject subclasses.
         super().quantize(mode, type_check=False, config=config)
 
-    def observed(
-        self, observer: Callable[[Tensor], None]
-    ) -> contextlib.AbstractContextManager[None]:
-        """Has a function receive the inputs of calls of this thread, before the product."""
-        return _observer.assigned(self, observer)
-
-    def observe(self, inputs: Tensor) -> None:
-        """Passes the inputs of a call to the function that `observed` was given."""
-        observer = _observer.get(self)
-        if observer is not None:
-            observer(inputs)
-
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        self.observe(inputs)
+        interventions.report_inputs(self, inputs)
         return super().call(inputs, training=training)
 
     # float32 `(in,)` and `(units,)` of static int8, see `Int8Kernel`

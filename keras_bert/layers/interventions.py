@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes that interpretability makes inside of layers, temporarily and in one thread.
+"""Changes and observations inside of layers, temporarily and in one thread.
 
 `keras_bert.insight` weighs attention heads to measure or to remove them, and replaces token
-embeddings to differentiate with respect to them. Each intervention is a context manager and a
-function that the layer calls. It has no effect in functions that were traced earlier, or that
-`torch.compile` traces.
+embeddings to differentiate with respect to them. Calibration observes the inputs of products. Each
+intervention is a context manager and a function that the layer calls. It has no effect in functions
+that were traced earlier, or that `torch.compile` traces.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 from keras import ops
@@ -23,6 +23,7 @@ from keras_bert.ops.object_variables import ObjectVariable
 # An iterator of the heads' weights in each use of an attention layer
 _head_weights = ObjectVariable("_head_weights")
 _embeddings = ObjectVariable("_embeddings")
+_observer = ObjectVariable("_observer")
 
 
 def weigh_heads(
@@ -66,3 +67,17 @@ def replace_embeddings(
 def replaced_embeddings(token_embedding: keras.layers.Layer) -> Tensor | None:
     """Returns the vectors of `replace_embeddings`, or `None`."""
     return _embeddings.get(token_embedding)
+
+
+def observe_inputs(
+    dense: keras.layers.Layer, observer: Callable[[Tensor], None]
+) -> contextlib.AbstractContextManager[None]:
+    """Passes the inputs of a `Dense` to a function, before the product."""
+    return _observer.assigned(dense, observer)
+
+
+def report_inputs(dense: keras.layers.Layer, inputs: Tensor) -> None:
+    """Passes inputs to the function of `observe_inputs`, if there is one."""
+    observer = _observer.get(dense)
+    if observer is not None:
+        observer(inputs)

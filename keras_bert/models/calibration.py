@@ -15,6 +15,7 @@ from keras_bert import checks
 from keras_bert.layers.block import TransformerBlock
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.feed_forward import FeedForward
+from keras_bert.layers.interventions import observe_inputs
 from keras_bert.ops.annotations import Tensor
 
 # Between the products of a feed-forward network there is one scale for all channels. One channel in
@@ -81,7 +82,7 @@ def _recorded(layers: Sequence[Dense]) -> Iterator[dict[str, np.ndarray[Any, Any
 
     with contextlib.ExitStack() as stack:
         for layer in layers:
-            stack.enter_context(layer.observed(functools.partial(record, layer.path)))
+            stack.enter_context(observe_inputs(layer, functools.partial(record, layer.path)))
         yield largest
 
 

@@ -246,7 +246,7 @@ def test_values_for_a_while_stay_in_a_thread(classifier):
     with (
         interventions.replace_embeddings(backbone.token_embedding, keras.ops.zeros((ROWS, 6, 16))),
         interventions.weigh_heads(attention, [heads]),
-        dense.observed(seen.append),
+        interventions.observe_inputs(dense, seen.append),
         seeds.returning(drawn),
     ):
         assert abs(outputs() - expected).max() > 1e-4
@@ -265,7 +265,8 @@ def test_calibration_leaves_the_traced_function():
     def note(_):
         functions.append(model.predict_function)
 
-    with model.backbone.blocks[0].attention.query_key_value.observed(note):
+    dense = model.backbone.blocks[0].attention.query_key_value
+    with interventions.observe_inputs(dense, note):
         _eager_view(model).predict(X, verbose=0)
     assert functions == [before]
     model.quantize("int8", calibration=X)
