@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Text as batches of token ids, and the data of pre-training."""
 
+from keras_bert.data.bucketing import bucket_lengths
 from keras_bert.data.choices import MultipleChoicePreprocessor
 from keras_bert.data.conll import TaggedText, read_conll, write_conll
-from keras_bert.data.loader import bucket_lengths
 from keras_bert.data.pretraining.corpus import read_corpus
 from keras_bert.data.pretraining.instances import Instance, InstanceMaker
 from keras_bert.data.pretraining.masking import MaskedLMMasker

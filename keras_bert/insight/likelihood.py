@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from keras_bert.checks import shortened
-from keras_bert.data.loader import BatchOptions
+from keras_bert.data.batch_options import BatchOptions
 from keras_bert.insight.states import require_masked_lm
 from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.tasks.masked_lm import MaskedLM, token_batches

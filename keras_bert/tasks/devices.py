@@ -9,7 +9,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_bert.data.loader import Batches, MappedBatches, rows_of_shard
+from keras_bert.data.batch_options import rows_of_shard
+from keras_bert.data.batches import Batches, MappedBatches
 from keras_bert.ops.dispatch import has_accelerator
 
 # The number of batches in an epoch from which on, on a CPU, more lengths are compiled for

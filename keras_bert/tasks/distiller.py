@@ -14,8 +14,9 @@ from keras import ops
 from keras_bert import checks
 from keras_bert.data.adapters.base import InputAdapter
 from keras_bert.data.adapters.reading import Rows
+from keras_bert.data.batch_options import BatchOptions
+from keras_bert.data.batches import Batches
 from keras_bert.data.labels import LabelRules
-from keras_bert.data.loader import Batches, BatchOptions
 from keras_bert.layers import Dense, FrozenModel, TokensAt
 from keras_bert.losses import SoftTargetDivergence, cosine_distance
 from keras_bert.models.backbone import Backbone

@@ -74,7 +74,7 @@ def of_few_lengths(features: dict[str, np.ndarray], preprocessor: Any) -> dict[s
     """Pads rows further on JAX, which takes seconds for each length that it has not seen."""
     if not compiles_each_shape():
         return features
-    from keras_bert.data.loader import bucket_lengths
+    from keras_bert.data.bucketing import bucket_lengths
 
     length = features["token_ids"].shape[-1]
     buckets = bucket_lengths(preprocessor.sequence_length, coarse=True)

@@ -18,7 +18,7 @@ import keras
 import numpy as np
 
 from keras_bert.data.adapters.reading import has_ended, no_rows
-from keras_bert.data.loader import Batches
+from keras_bert.data.batches import Batches
 from keras_bert.models.inputs import LOSS_DIVISORS
 from keras_bert.models.threads import computing_for
 from keras_bert.ops import dispatch

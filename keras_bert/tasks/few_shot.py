@@ -11,9 +11,9 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.data.adapters.texts import single_texts
+from keras_bert.data.bucketing import permutation
 from keras_bert.data.columns import one_for_each
 from keras_bert.data.labels import softmax
-from keras_bert.data.loader import permutation
 from keras_bert.layers.pooling import SentencePooling
 from keras_bert.tasks.text_embedder import TextEmbedder
 

@@ -15,9 +15,10 @@ from keras_bert import checks
 from keras_bert.data.adapters.base import InputAdapter
 from keras_bert.data.adapters.reading import Features, Rows, adapter_class
 from keras_bert.data.adapters.text_batches import TextBatchesAdapter
+from keras_bert.data.batch_options import FIT_OPTIONS, BatchOptions
+from keras_bert.data.batches import Batches
 from keras_bert.data.columns import is_dataset, label_column
 from keras_bert.data.labels import checked_class_weight
-from keras_bert.data.loader import FIT_OPTIONS, Batches, BatchOptions
 from keras_bert.ops.keras_private import train_validation_split
 from keras_bert.optimizers.fit_updates import steps_in_update
 from keras_bert.tasks.feeding import Feed, MicroBatches

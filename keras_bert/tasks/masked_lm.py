@@ -15,17 +15,10 @@ from keras_bert import checks
 from keras_bert.data.adapters.base import InputAdapter
 from keras_bert.data.adapters.reading import Features, Rows, adapter_class
 from keras_bert.data.adapters.texts import TextAdapter, any_characters, single_texts
+from keras_bert.data.batch_options import DEFAULT_BATCH_SIZE, BatchOptions
+from keras_bert.data.batches import Batches, MappedBatches
 from keras_bert.data.labels import softmax
-from keras_bert.data.loader import (
-    DEFAULT_BATCH_SIZE,
-    Batch,
-    Batches,
-    BatchOptions,
-    Loader,
-    MappedBatches,
-    RowsInMemory,
-    with_index,
-)
+from keras_bert.data.loader import Batch, Loader, RowsInMemory, with_index
 from keras_bert.data.packing import cut_tokens
 from keras_bert.data.texts import TextClassifierPreprocessor, rows_of_ids
 from keras_bert.metrics import Perplexity

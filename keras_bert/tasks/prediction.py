@@ -17,9 +17,10 @@ from keras_bert.data.adapters.base import BatchOutputs, InputAdapter
 from keras_bert.data.adapters.reading import Features, Rows, input_forms, read_input
 from keras_bert.data.adapters.text_batches import TextBatchesAdapter, TextDatasetAdapter
 from keras_bert.data.adapters.texts import TextAdapter
+from keras_bert.data.batch_options import DEFAULT_BATCH_SIZE, BatchOptions
+from keras_bert.data.batches import Batches
 from keras_bert.data.columns import column_names
 from keras_bert.data.labels import LabelRules
-from keras_bert.data.loader import DEFAULT_BATCH_SIZE, Batches, BatchOptions
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.threads import check_process

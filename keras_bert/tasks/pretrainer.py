@@ -10,7 +10,8 @@ import keras
 
 from keras_bert.data.adapters.reading import Rows
 from keras_bert.data.adapters.texts import TextAdapter, is_text
-from keras_bert.data.loader import Batches, BatchOptions
+from keras_bert.data.batch_options import BatchOptions
+from keras_bert.data.batches import Batches
 from keras_bert.data.pretraining.stream import pretraining_examples
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.models.backbone import Backbone, task_pooler

@@ -11,6 +11,7 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.data.adapters.texts import single_texts
+from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.columns import as_given, columns_of_rows, label_column, listed, named_labels
 from keras_bert.data.labels import (
     LabelRules,
@@ -22,7 +23,7 @@ from keras_bert.data.labels import (
     sigmoid,
     softmax,
 )
-from keras_bert.data.loader import BatchOptions, Loader, RowsInMemory, with_index
+from keras_bert.data.loader import Loader, RowsInMemory, with_index
 from keras_bert.data.texts import ProductExamples, TextClassifierPreprocessor
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.layers.top_layers import apply_layers, as_layers

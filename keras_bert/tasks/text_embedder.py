@@ -16,6 +16,8 @@ from keras_bert.checkpoints import Checkpoint, sentence_transformers
 from keras_bert.data.adapters.base import InputAdapter
 from keras_bert.data.adapters.reading import Rows, adapter_class
 from keras_bert.data.adapters.texts import TextAdapter, single_texts, text_columns
+from keras_bert.data.batch_options import BatchOptions
+from keras_bert.data.batches import Batches
 from keras_bert.data.columns import (
     as_given,
     first_of_element,
@@ -24,14 +26,7 @@ from keras_bert.data.columns import (
     listed,
 )
 from keras_bert.data.labels import LabelRules, label_descriptions, ranked
-from keras_bert.data.loader import (
-    Batch,
-    Batches,
-    BatchOptions,
-    Loader,
-    RowsInMemory,
-    with_real_rows,
-)
+from keras_bert.data.loader import Batch, Loader, RowsInMemory, with_real_rows
 from keras_bert.data.texts import TextClassifierPreprocessor, TextPairExamples
 from keras_bert.layers.pooling import SentencePooling
 from keras_bert.losses import CosineSimilarityLoss, InBatchNegatives

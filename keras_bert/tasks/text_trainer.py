@@ -12,7 +12,9 @@ from keras import ops
 from keras_bert import checks
 from keras_bert.aliases import refuse_aliases
 from keras_bert.data.adapters.reading import Features, adapter_class
-from keras_bert.data.loader import Batches, BatchOptions, Loader
+from keras_bert.data.batch_options import BatchOptions
+from keras_bert.data.batches import Batches
+from keras_bert.data.loader import Loader
 from keras_bert.models.threads import check_is_not_evaluated
 from keras_bert.optimizers.fit_updates import steps_in_update, with_fit_updates
 from keras_bert.tasks import fit_plan

@@ -13,9 +13,9 @@ from keras import ops
 from keras_bert.checks import shortened
 from keras_bert.data.adapters.reading import read_input
 from keras_bert.data.adapters.words import WordsAdapter
+from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.columns import as_string, listed
 from keras_bert.data.labels import TagRules, checked_num_classes, softmax
-from keras_bert.data.loader import BatchOptions
 from keras_bert.data.tagging_schemes import OUTSIDE, are_span_labels, entities, typed_labels
 from keras_bert.data.words import TokenClassifierPreprocessor
 from keras_bert.layers.heads import new_classification_head

@@ -1,25 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import itertools
-import threading
-import time
 import types
 
 import numpy as np
 import pytest
 
 from keras_bert.data.arrays import Ragged
+from keras_bert.data.batch_options import BatchOptions
+from keras_bert.data.bucketing import bucket_lengths
 from keras_bert.data.choices import ChoiceExamples, MultipleChoicePreprocessor
-from keras_bert.data.loader import (
-    BatchOptions,
-    Loader,
-    RowsInMemory,
-    bucket_lengths,
-    permutation,
-    prefetch,
-    rows_of_batches,
-    with_index,
-)
+from keras_bert.data.loader import Loader, RowsInMemory, with_index
 from keras_bert.data.packing import Sequences
 from keras_bert.data.texts import InMemory
 from tests.text.small_tokenizers import of_tokens
@@ -62,31 +53,6 @@ def order(batches, epoch=0, first=0):
     return [tuple(index.tolist()) for _, index in batches.epoch(epoch, first)]
 
 
-def test_buckets_end_with_the_longest_row_and_grow_by_about_an_eighth():
-    lengths = bucket_lengths(512)
-    assert lengths[0] == 8
-    assert lengths[-1] == 512
-    steps = np.diff(lengths) / lengths[:-1]
-    assert steps[8:].max() <= 0.25
-    assert bucket_lengths(100, coarse=True) == (16, 32, 64, 100)
-    assert bucket_lengths(5) == (5,)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"bucketing_window": 0}, "bucketing_window is 0"),
-        ({"batch_size": 0}, "batch_size is 0"),
-        ({"num_replicas": 3}, "in a distribution over 3 devices"),
-        ({"shard": (2, 2)}, "shard is"),
-        ({"shard": (0, 3)}, "a batch_size that is a multiple"),
-    ],
-)
-def test_options_out_of_range_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        BatchOptions(**{"batch_size": 4, **options})
-
-
 def test_rows_keep_their_ids_and_are_padded_to_the_shortest_bucket():
     for features, index in batches_of(50):
         lengths = 1 + index % 13
@@ -102,18 +68,6 @@ def test_a_batch_holds_rows_of_like_length():
     assert np.mean(spreads) < 1
 
 
-def test_equal_texts_are_in_different_batches():
-    # Of 60 pairs of a length, 12 have the first text, and 20 another one.
-    texts = np.arange(120).reshape(60, 2)
-    texts[::5, 0], texts[1::3, 1] = 1000, 1001
-    batches = list(rows_of_batches(np.full(60, 7), 3, (0,), texts))
-    assert sorted(np.concatenate(batches)) == list(range(60))
-    assert all(len(np.unique(texts[rows])) == 6 for rows in batches)
-    # More equal texts than batches
-    batches = list(rows_of_batches(np.arange(7), 3, None, np.zeros((7, 2), "int64")))
-    assert [rows.tolist() for rows in batches] == [[0, 1, 2], [3, 4, 5], [6]]
-
-
 def test_the_order_depends_on_seed_and_epoch_alone():
     epochs = [order(batches_of(60, shuffle_seed=1), epoch) for epoch in range(2)]
     assert epochs[0] != epochs[1]
@@ -122,11 +76,6 @@ def test_the_order_depends_on_seed_and_epoch_alone():
     assert order(batches_of(60, shuffle_seed=2)) != epochs[0]
     repeated = set(map(frozenset, epochs[0])) & set(map(frozenset, epochs[1]))
     assert len(repeated) < len(epochs[0]) / 4
-
-
-def test_an_order_is_of_no_version_of_numpy():
-    assert permutation(8, 1, 2).tolist() == [7, 1, 3, 0, 4, 2, 6, 5]
-    assert sorted(permutation(1000, 3)) == list(range(1000))
 
 
 def test_the_last_batch_is_completed_with_rows_of_weight_0():
@@ -200,37 +149,3 @@ def test_a_batch_of_the_first_row_shows_the_structure():
     assert {name: x.dtype for name, x in features.items()} == {
         name: x.dtype for name, x in all_features.items()
     }
-
-
-def test_batches_are_made_ahead_and_errors_arrive_in_their_place():
-    made = []
-
-    def make():
-        for number in range(5):
-            made.append(number)
-            yield number
-        raise OSError("no more")
-
-    batches = prefetch(make(), ahead=2)
-    assert next(batches) == 0
-    deadline = time.monotonic() + 10
-    while len(made) < 4 and time.monotonic() < deadline:  # two ready, and one that waits
-        time.sleep(0.01)
-    assert made == [0, 1, 2, 3]
-    assert [next(batches) for _ in range(4)] == [1, 2, 3, 4]
-    with pytest.raises(OSError, match="no more"):
-        next(batches)
-
-
-def test_a_thread_ends_with_the_reading():
-    def names():
-        return [thread.name for thread in threading.enumerate()]
-
-    batches = prefetch(itertools.count())
-    next(batches)
-    assert "batches" in names()
-    batches.close()
-    deadline = time.monotonic() + 10
-    while "batches" in names() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert "batches" not in names()

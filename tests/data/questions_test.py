@@ -14,7 +14,7 @@ from keras_bert.data import (
     SpanAnswer,
     read_squad,
 )
-from keras_bert.data.loader import BatchOptions
+from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.questions import question_rows
 from keras_bert.text.wordpiece import WordPieceTokenizer
 from tests.text.small_tokenizers import of_tokens

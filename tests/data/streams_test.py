@@ -8,11 +8,11 @@ import sys
 import numpy as np
 import pytest
 
-from keras_bert.data import TextClassifierPreprocessor, loader
+from keras_bert.data import TextClassifierPreprocessor, batch_options
 from keras_bert.data.adapters.text_batches import TextBatchesAdapter, TextDatasetAdapter, opened
 from keras_bert.data.adapters.texts import TextAdapter
+from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.labels import LabelRules
-from keras_bert.data.loader import BatchOptions, Readings, map_ahead, prefetch
 from tests.tasks.any_batches_test import Batches as PyDataset
 from tests.text.small_tokenizers import of_tokens
 
@@ -116,7 +116,7 @@ def rows_of(batches, first=0):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    modules = [loader]
+    modules = [batch_options]
     if "tensorflow" in sys.modules:
         from keras_bert.data.tfdata import text_datasets
 
@@ -160,21 +160,3 @@ def test_an_invalid_row_is_named_by_its_place(seed, small_chunks):
     )
     with pytest.raises(ValueError, match="The label in row 37 is 37"):
         list(batches)
-
-
-@pytest.mark.parametrize("ahead", [0, 1, 2, 8])
-def test_threads_yield_each_element_once(ahead):
-    for count in (0, 1, ahead, ahead + 1, 2 * ahead + 3):
-        assert list(map_ahead(str, range(count), ahead)) == list(map(str, range(count)))
-        assert list(prefetch(range(count), max(1, ahead))) == list(range(count))
-
-
-@pytest.mark.parametrize("count", range(3))
-def test_looking_at_a_source_reads_it_once(count):
-    iterator = iter(range(count))
-    readings = Readings(lambda: iterator)
-    assert readings.first() == readings.first() == (0 if count else None)
-    assert list(readings) == list(range(count))
-    assert (readings.first(), list(readings)) == (None, [])
-    readings = Readings(lambda: range(count))
-    assert [list(readings) for _ in range(2)] == [list(range(count))] * 2

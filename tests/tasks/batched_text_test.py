@@ -10,7 +10,7 @@ import pytest
 
 import keras_bert
 from keras_bert.data.adapters.text_batches import GivenBatches, opened
-from keras_bert.data.loader import BatchOptions
+from keras_bert.data.batch_options import BatchOptions
 from tests.small_tasks import make_text_task
 
 TEXTS = ["a", "b a", "a a b", "b", "a b", "b b b b", "a a"]

@@ -20,7 +20,7 @@ transformers = pytest.importorskip("transformers")
 
 import keras_bert  # noqa: E402
 from keras_bert import minilm  # noqa: E402
-from keras_bert.data.loader import BatchOptions  # noqa: E402
+from keras_bert.data.batch_options import BatchOptions  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
 
 pytestmark = [

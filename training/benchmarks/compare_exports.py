@@ -290,7 +290,7 @@ class _Questions:
 
     def __init__(self, task: Any, config: CompareExportsConfig) -> None:
         from keras_bert.data.adapters.questions import window_batches
-        from keras_bert.data.loader import BatchOptions
+        from keras_bert.data.batch_options import BatchOptions
         from keras_bert.data.questions import question_rows
 
         file = read_questions(config.data_file)

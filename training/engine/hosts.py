@@ -30,7 +30,8 @@ from typing import Any, TypeVar
 
 from absl import logging
 
-from keras_bert.data.loader import Batches, BatchesOfBatches, rows_of_shard
+from keras_bert.data.batch_options import rows_of_shard
+from keras_bert.data.batches import Batches, BatchesOfBatches
 from keras_bert.data.pretraining.masking import BatchShard
 
 from ..costs import energy

@@ -16,17 +16,10 @@ from absl import logging
 
 from keras_bert import Backbone, atomic, checkpoints
 from keras_bert.checkpoints import weights
-from keras_bert.data.loader import (
-    WINDOW_BATCHES,
-    Batches,
-    BatchOptions,
-    Loader,
-    RowsInMemory,
-    bucket_lengths,
-    permutation,
-    rows_of_batches,
-    with_index,
-)
+from keras_bert.data.batch_options import WINDOW_BATCHES, BatchOptions
+from keras_bert.data.batches import Batches
+from keras_bert.data.bucketing import bucket_lengths, permutation, rows_of_batches
+from keras_bert.data.loader import Loader, RowsInMemory, with_index
 from keras_bert.data.texts import InMemory
 from keras_bert.data.words import TokenClassifierPreprocessor
 from keras_bert.ops.dispatch import compiles_each_shape

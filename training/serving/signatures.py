@@ -185,7 +185,7 @@ def of_token_ids(embedder: Any) -> Signature:
     """
     import numpy as np
 
-    from keras_bert.data.loader import bucket_for, bucket_lengths
+    from keras_bert.data.bucketing import bucket_for, bucket_lengths
     from keras_bert.ops.dispatch import compiles_each_shape
 
     tokenizer = embedder.preprocessor.tokenizer

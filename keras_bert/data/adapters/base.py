@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from keras_bert.data.batch_options import BatchOptions
+from keras_bert.data.batches import Batches
 from keras_bert.data.columns import split_index
 from keras_bert.data.labels import LabelRules
-from keras_bert.data.loader import Batches, BatchOptions
 
 # The features of a batch, the indices of its rows, and the outputs of the model
 BatchOutputs = tuple[Any, Any, Any]

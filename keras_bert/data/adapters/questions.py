@@ -11,17 +11,11 @@ from typing import Any, Self
 import numpy as np
 
 from keras_bert.data.adapters.base import BatchOutputs, InputAdapter, Restore
+from keras_bert.data.batch_options import BatchOptions
+from keras_bert.data.batches import Batches
 from keras_bert.data.columns import as_list, check_lengths, column_names
 from keras_bert.data.labels import LabelRules
-from keras_bert.data.loader import (
-    Batch,
-    Batches,
-    BatchOptions,
-    Loader,
-    RowsInMemory,
-    with_index,
-    with_real_rows,
-)
+from keras_bert.data.loader import Batch, Loader, RowsInMemory, with_index, with_real_rows
 from keras_bert.data.questions import QuestionRows, question_rows
 from keras_bert.data.squad import QuestionExample, SpanAnswer, check_span
 from keras_bert.text.characters import check_characters

@@ -14,6 +14,9 @@ import numpy as np
 from keras_bert.data.adapters.base import InputAdapter, Restore, in_order
 from keras_bert.data.adapters.texts import TEXT_FORMS, is_text, text_columns
 from keras_bert.data.arrays import NUMPY
+from keras_bert.data.batch_options import BatchOptions
+from keras_bert.data.batches import Batches, batch_of
+from keras_bert.data.bucketing import bucket_for, bucket_lengths, permutation
 from keras_bert.data.columns import (
     checked_weights,
     dataset_has_labels,
@@ -23,20 +26,8 @@ from keras_bert.data.columns import (
     one_for_each,
 )
 from keras_bert.data.labels import LabelRules
-from keras_bert.data.loader import (
-    Batches,
-    BatchOptions,
-    Columns,
-    Loader,
-    ReadColumns,
-    Readings,
-    batch_of,
-    bucket_for,
-    bucket_lengths,
-    map_ahead,
-    permutation,
-    with_index,
-)
+from keras_bert.data.loader import Columns, Loader, ReadColumns, with_index
+from keras_bert.data.prefetching import Readings, map_ahead
 
 
 class BatchedText(abc.ABC):

@@ -10,6 +10,8 @@ from typing import Any, Self
 import numpy as np
 
 from keras_bert.data.adapters.base import BatchOutputs, InputAdapter, Restore, in_order, sliced
+from keras_bert.data.batch_options import BatchOptions
+from keras_bert.data.batches import Batches
 from keras_bert.data.columns import (
     as_list,
     as_string,
@@ -22,7 +24,7 @@ from keras_bert.data.columns import (
     one_for_each,
 )
 from keras_bert.data.labels import LabelRules
-from keras_bert.data.loader import Batches, BatchOptions, Examples, Loader, RowsInMemory, with_index
+from keras_bert.data.loader import Examples, Loader, RowsInMemory, with_index
 from keras_bert.data.texts import TextExamples
 from keras_bert.text.characters import check_characters
 

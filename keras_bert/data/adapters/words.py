@@ -10,9 +10,11 @@ from typing import Any, Self
 import numpy as np
 
 from keras_bert.data.adapters.base import BatchOutputs, InputAdapter, Restore, sliced
+from keras_bert.data.batch_options import BatchOptions
+from keras_bert.data.batches import Batches
 from keras_bert.data.columns import as_list, as_string, checked_weights, column_names
 from keras_bert.data.labels import LabelRules
-from keras_bert.data.loader import Batch, Batches, BatchOptions, Loader, RowsInMemory, with_index
+from keras_bert.data.loader import Batch, Loader, RowsInMemory, with_index
 from keras_bert.data.packing import Sequences
 from keras_bert.data.texts import InMemory
 from keras_bert.data.words import nested_words

@@ -9,7 +9,9 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from keras_bert.data.arrays import NUMPY, Ragged, take_rows
-from keras_bert.data.loader import WINDOW_BATCHES, Batches, bucket_for, rows_of_batches
+from keras_bert.data.batch_options import WINDOW_BATCHES
+from keras_bert.data.batches import Batches
+from keras_bert.data.bucketing import bucket_for, rows_of_batches
 from keras_bert.data.packing import Sequences
 from keras_bert.data.pretraining.record_files import Files, record_paths, shuffled_records
 from keras_bert.data.pretraining.record_parsing import Features, RecordParser

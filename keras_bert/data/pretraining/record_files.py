@@ -8,8 +8,8 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
+from keras_bert.data.bucketing import permutation
 from keras_bert.data.file_systems import find_files
-from keras_bert.data.loader import permutation
 from keras_bert.data.pretraining.tfrecords import Item, Record, chunked, read_records
 
 Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]

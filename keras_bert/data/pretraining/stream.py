@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from keras_bert.data.arrays import NUMPY
-from keras_bert.data.loader import Batches, MappedBatches, check_shard, rows_of_shard
+from keras_bert.data.batch_options import check_shard, rows_of_shard
+from keras_bert.data.batches import Batches, MappedBatches
 from keras_bert.data.packing import Sequences
 from keras_bert.data.pretraining.masking import MaskedLMMasker
 from keras_bert.data.pretraining.packing import best_fit_rows, filled_rows, in_order_of_rows

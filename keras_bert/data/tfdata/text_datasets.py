@@ -12,19 +12,15 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert import checks
-from keras_bert.data.loader import (
-    SHUFFLE_BATCHES,
-    WINDOW_BATCHES,
-    WINDOWS_IN_EPOCH,
-    Batches,
-    BatchOptions,
-    ReadColumns,
-    Readings,
-    Window,
-    permutation,
-)
+from keras_bert.data.batch_options import WINDOW_BATCHES, WINDOWS_IN_EPOCH, BatchOptions
+from keras_bert.data.batches import Batches
+from keras_bert.data.bucketing import permutation
+from keras_bert.data.loader import BucketWindow, ReadColumns
+from keras_bert.data.prefetching import Readings
 from keras_bert.data.texts import TextClassifierPreprocessor, TextExamples, split_pair
 
+# The size of the shuffle buffer of a dataset, in batches
+SHUFFLE_BATCHES = 1024
 # The number of rows that are read from a dataset at a time
 _ROWS_READ = 1024
 
@@ -134,7 +130,7 @@ class DatasetRows:
     def sizes(self, options: BatchOptions) -> None:
         """Returns `None`: each process reads all rows."""
 
-    def example(self) -> Window | None:
+    def example(self) -> BucketWindow | None:
         """Returns a window of the first row, which `windows` yields too; `None` without rows.
 
         Its columns are those of the first rows that are read together.
@@ -144,7 +140,9 @@ class DatasetRows:
             return None
         return self._window(self._columns(chunk, 0), 0)._replace(rows=np.arange(1))
 
-    def windows(self, epoch: int, options: BatchOptions, skipped: int = 0) -> Iterator[Window]:
+    def windows(
+        self, epoch: int, options: BatchOptions, skipped: int = 0
+    ) -> Iterator[BucketWindow]:
         """Yields the windows of an epoch, without the first `skipped` ones."""
         batch_size = options.rows_in_batch
         chunks = self._read()
@@ -173,12 +171,12 @@ class DatasetRows:
         texts = {"text": text} if text_pair is None else {"text": text, "text_pair": text_pair}
         return {**texts, **self._read_columns(*targets, num_rows=len(text), first_row=first_row)}
 
-    def _window(self, rows: _Rows, first: int) -> Window:
+    def _window(self, rows: _Rows, first: int) -> BucketWindow:
         names: tuple[str, ...] = ("text", "text_pair")
         texts = {name: rows[name] for name in names if name in rows}
         others = {name: column for name, column in rows.items() if name not in texts}
         index = np.arange(_num_rows(rows))
-        return Window(TextExamples(texts, self._preprocessor), index, others, first)
+        return BucketWindow(TextExamples(texts, self._preprocessor), index, others, first)
 
 
 def _num_rows(rows: _Rows) -> int:

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.data.loader import BatchOptions
+from keras_bert.data.batch_options import BatchOptions
 from keras_bert.insight.states import as_float32
 from keras_bert.models.backbone import Backbone
 from keras_bert.ops.dispatch import compiles_each_shape

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base classes of batches, whatever they are made of."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import time
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+from keras_bert.data.prefetching import prefetch
+
+
+class Batches(abc.ABC):
+    """Base class of batches that can be read several times."""
+
+    targets_have_length = False
+    """Whether labels and weights have one value for each token."""
+
+    rows_in_batch: int | None = None
+    """The number of rows of every batch; `None` if it varies."""
+
+    prefetches = True
+    """Whether a thread makes batches in advance, perhaps more than are used."""
+
+    has_one_shape = False
+    """Whether the arrays of all batches have the same shapes."""
+
+    def __init__(self) -> None:
+        self.seconds_waited = 0.0
+        """How long its consumers have waited for batches, in seconds."""
+
+    @property
+    @abc.abstractmethod
+    def num_batches(self) -> int | None:
+        """The number of batches of an epoch; `None` if it is unknown."""
+
+    def end_epoch(self) -> None:  # noqa: B027
+        """Tells a source that the batches of an epoch have been used."""
+
+    def __len__(self) -> int:
+        if self.num_batches is None:
+            raise TypeError("The number of batches is unknown.")
+        return self.num_batches
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.epoch()
+
+    def epoch(self, number: int = 0, first: int = 0) -> Generator[Any, None, None]:
+        """Yields the batches of an epoch, which a thread makes in advance.
+
+        Args:
+            number: The number of the epoch, which determines the order of shuffled rows.
+            first: The number of batches to skip.
+        """
+        batches = self._epoch(number, first)
+        # (A thread for a single batch would take longer than the batch.)
+        is_single = self.num_batches is not None and self.num_batches - first <= 1
+        prefetches = self.prefetches and not is_single
+        with contextlib.closing(prefetch(batches) if prefetches else batches) as batches:
+            while True:
+                start = time.perf_counter()
+                batch = next(batches, None)
+                self.seconds_waited += time.perf_counter() - start
+                if batch is None:
+                    return
+                yield batch
+
+    def example(self) -> Any:
+        """Returns a batch of few rows, for its structure; `None` if there are no rows."""
+        with contextlib.closing(self._epoch(0, 0)) as batches:
+            return next(batches, None)
+
+    def first_targets(self) -> tuple[Any, Any]:
+        """Returns the labels and weights, or `None`, of rows that are in memory: if possible, all.
+
+        Otherwise, they are of the first rows.
+        """
+        _, labels, weights = (*(self.example() or (None,)), None, None)[:3]
+        return labels, weights
+
+    @abc.abstractmethod
+    def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
+        """Yields the batches of an epoch."""
+
+
+class BatchesOfBatches(Batches):
+    """Base class of batches that are each made of one other batch."""
+
+    def __init__(self, batches: Batches) -> None:
+        super().__init__()
+        self._batches = batches
+        self.rows_in_batch = batches.rows_in_batch
+        self.prefetches = batches.prefetches
+        self.has_one_shape = batches.has_one_shape
+
+    @property
+    def num_batches(self) -> int | None:
+        """The number of batches of an epoch; `None` if it is unknown."""
+        return self._batches.num_batches
+
+    def example(self) -> Any:
+        """Returns a batch of few rows, for its structure; `None` if there are no rows."""
+        return self._batches.example()
+
+    def end_epoch(self) -> None:
+        """Tells a source that the batches of an epoch have been used."""
+        self._batches.end_epoch()
+
+
+class MappedBatches(BatchesOfBatches):
+    """Batches to which a function is applied.
+
+    The function takes a batch, and a number that no other batch of the training has: the epoch in
+    the upper 32 bits, and the batch in the epoch in the lower.
+    """
+
+    def __init__(
+        self,
+        batches: Batches,
+        function: Callable[[Any, int], Any],
+        *,
+        targets_have_length: bool = False,
+    ) -> None:
+        super().__init__(batches)
+        self._function = function
+        self.targets_have_length = targets_have_length
+
+    def example(self) -> Any:
+        """Returns a batch of few rows, for its structure; `None` if there are no rows."""
+        batch = super().example()
+        return None if batch is None else self._function(batch, 0)
+
+    def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
+        for index, batch in enumerate(self._batches._epoch(number, first), first):
+            yield self._function(batch, (number << 32) + index)
+
+
+def batch_of(features: Any, labels: Any = None, weights: Any = None) -> tuple[Any, ...]:
+    """Returns a batch for Keras: a tuple without the last parts, if they are `None`.
+
+    Example:
+
+    >>> batch_of("features", "labels"), batch_of("features", weights="weights")
+    (('features', 'labels'), ('features', None, 'weights'))
+    """
+    if weights is not None:
+        return features, labels, weights
+    return (features,) if labels is None else (features, labels)

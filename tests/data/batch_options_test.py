@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import pytest
+
+from keras_bert.data.batch_options import BatchOptions
+
+pytestmark = pytest.mark.backend_independent
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bucketing_window": 0}, "bucketing_window is 0"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"num_replicas": 3}, "in a distribution over 3 devices"),
+        ({"shard": (2, 2)}, "shard is"),
+        ({"shard": (0, 3)}, "a batch_size that is a multiple"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        BatchOptions(**{"batch_size": 4, **options})

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import numpy as np
+import pytest
+
+from keras_bert.data.bucketing import bucket_lengths, permutation, rows_of_batches
+
+pytestmark = pytest.mark.backend_independent
+
+
+def test_buckets_end_with_the_longest_row_and_grow_by_about_an_eighth():
+    lengths = bucket_lengths(512)
+    assert lengths[0] == 8
+    assert lengths[-1] == 512
+    steps = np.diff(lengths) / lengths[:-1]
+    assert steps[8:].max() <= 0.25
+    assert bucket_lengths(100, coarse=True) == (16, 32, 64, 100)
+    assert bucket_lengths(5) == (5,)
+
+
+def test_equal_texts_are_in_different_batches():
+    # Of 60 pairs of a length, 12 have the first text, and 20 another one.
+    texts = np.arange(120).reshape(60, 2)
+    texts[::5, 0], texts[1::3, 1] = 1000, 1001
+    batches = list(rows_of_batches(np.full(60, 7), 3, (0,), texts))
+    assert sorted(np.concatenate(batches)) == list(range(60))
+    assert all(len(np.unique(texts[rows])) == 6 for rows in batches)
+    # More equal texts than batches
+    batches = list(rows_of_batches(np.arange(7), 3, None, np.zeros((7, 2), "int64")))
+    assert [rows.tolist() for rows in batches] == [[0, 1, 2], [3, 4, 5], [6]]
+
+
+def test_an_order_is_of_no_version_of_numpy():
+    assert permutation(8, 1, 2).tolist() == [7, 1, 3, 0, 4, 2, 6, 5]
+    assert sorted(permutation(1000, 3)) == list(range(1000))
