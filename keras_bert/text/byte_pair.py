@@ -18,9 +18,11 @@ import numpy as np
 
 from keras_bert.text.characters import WHITE_SPACE, character_class
 from keras_bert.text.composition import composed
+from keras_bert.text.flat_tokens import FlatTokens
 from keras_bert.text.merges import count_blanks, longest_runs, merged_by_heap, single_ranks
 from keras_bert.text.special_tokens import TokenSplitter, segments
-from keras_bert.text.tokenizer import END, FlatTokens, KnownWords, Tokenizer
+from keras_bert.text.tokenizer import Tokenizer
+from keras_bert.text.word_cache import END, WordCache
 from keras_bert.vocabularies.byte_pair_files import (
     BLANK,
     SPACE,
@@ -220,8 +222,8 @@ class BytePairTokenizer(Tokenizer):
             if ignore_merges
             else {}
         )
-        self._known_ids = KnownWords(self._ids_of_word, width=1)
-        self._known_tokens = KnownWords(self._tokens_of_word, width=3)
+        self._word_ids = WordCache(self._ids_of_word, width=1)
+        self._word_tokens = WordCache(self._tokens_of_word, width=3)
         in_text = [self.vocabulary[index] for index in special if special_tokens_in_text]
         spelled: Callable[[str], str] = composed if compose else str
         token_ids = {spelled(token): self._ids[token] for token in (*in_text, *self.added_tokens)}
@@ -280,7 +282,7 @@ class BytePairTokenizer(Tokenizer):
                 else:
                     words += self._split_at_spaces(self._add_prefix(text[start:end]))
             words.append(END)
-        return self._known_ids.ids(words)
+        return self._word_ids.ids(words)
 
     def _texts_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
         words: list[str] = []
@@ -300,7 +302,7 @@ class BytePairTokenizer(Tokenizer):
                 words += segment_words
             words.append(END)
             begins.append(0)
-        return self._known_tokens.tokens(words, np.array(begins, np.int64))
+        return self._word_tokens.tokens(words, np.array(begins, np.int64))
 
     def _add_prefix(self, text: str) -> str:
         return _after_space(text) if self.add_prefix_space else text

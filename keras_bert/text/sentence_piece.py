@@ -18,10 +18,11 @@ import sentencepiece
 
 from keras_bert.atomic import write_bytes
 from keras_bert.text.characters import character_class_of
+from keras_bert.text.flat_tokens import FlatTokens
 from keras_bert.text.normalization import is_extending, over_dropped_marks
 from keras_bert.text.sentence_piece_cleaning import TextCleaner
 from keras_bert.text.special_tokens import TokenSplitter, segments
-from keras_bert.text.tokenizer import FlatTokens, Tokenizer
+from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.vocabularies.files import read_bytes
 from keras_bert.vocabularies.sentence_piece_model import without_characters_map
 from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config, decode_model

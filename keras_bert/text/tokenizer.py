@@ -4,19 +4,19 @@
 from __future__ import annotations
 
 import abc
-import array
 import functools
 import itertools
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.text.characters import check_characters
-from keras_bert.text.composition import composed, is_composed, sources_of_composed
+from keras_bert.text.composition import composed, is_composed
+from keras_bert.text.flat_tokens import FlatTokens, concatenate, decoded_chunks
+from keras_bert.text.nesting import flatten, is_first_in_list, nest, split_rows
 from keras_bert.vocabularies.tokenizer_config import (
     FIELDS,
     TRUNCATION_SIDES,
@@ -28,104 +28,11 @@ from keras_bert.vocabularies.tokenizer_config import (
 if TYPE_CHECKING:
     from keras_bert.text.graph.tokenizer import GraphTokenizer
 
-# The words in each half of the cache, the newer and the older; a word takes some 200 bytes.
-_MAX_KNOWN_WORDS = 1 << 17
-# Longer words are hardly ever seen twice.
-_MAX_KNOWN_LENGTH = 64
-# Number of characters that are tokenized at a time, so that words stay in the processor's cache
-_CHUNK = 1 << 17
-
-
-class FlatTokens(NamedTuple):
-    """The tokens of several texts, one text after another.
-
-    Args:
-        ids: The id of each token, int32 `(tokens,)`.
-        starts: The offset of each token's first character in its text, int32 `(tokens,)`.
-        ends: The offset one past its last character, int32 `(tokens,)`.
-        lengths: The number of tokens of each text, int64 `(texts,)`.
-    """
-
-    ids: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
-    lengths: np.ndarray
-
-    def before_composition(self, texts: Sequence[str]) -> Self:
-        """Converts offsets in composed texts to offsets in the original `texts`."""
-        starts, ends = np.array(self.starts), np.array(self.ends)
-        splits = np.cumsum([0, *self.lengths])
-        for text, begin, end in zip(texts, splits[:-1], splits[1:], strict=True):
-            if begin < end and not is_composed(text):
-                rows = slice(begin, end)
-                firsts, lasts = sources_of_composed(text)
-                is_empty = starts[rows] >= ends[rows]
-                last = lasts[np.maximum(ends[rows] - 1, 0)]
-                starts[rows] = firsts[starts[rows]]
-                ends[rows] = np.where(is_empty, starts[rows], last)
-        return self._replace(starts=starts, ends=ends)
-
-
-END = "\ud800"
-"""The word that ends each text: half of a surrogate pair, which no text contains."""
-
 SPECIAL_ROLES = ("pad", "unk", "cls", "sep", "mask")
 """The roles of special tokens."""
 
 _CLASSES: dict[str, type[Tokenizer]] = {}
 """The class of each kind of tokenizer."""
-
-
-class KnownWords(dict[str, bytes]):
-    """The tokens of words, computed when a word is first looked up.
-
-    They are int32 numbers as bytes, which are joined faster than lists. The cache is bounded: it
-    forgets words that have not been looked up for long. Several threads may look words up.
-
-    Args:
-        tokens: Computes the ids of a word; or for each of its tokens the id, the start and the end.
-        width: The count of numbers for each token, 1 or 3.
-    """
-
-    def __init__(self, tokens: Callable[[str], Iterable[int]], width: int) -> None:
-        super().__init__()
-        self._tokens = tokens
-        self._width = width
-        self._older: dict[str, bytes] = {}
-
-    def __missing__(self, word: str) -> bytes:
-        entry = self._older.get(word)
-        if entry is None:
-            numbers = [-1] * self._width if word == END else self._tokens(word)
-            entry = array.array("i", numbers).tobytes()
-        if len(word) <= _MAX_KNOWN_LENGTH:
-            if len(self) >= _MAX_KNOWN_WORDS:
-                self._older = dict(self)
-                self.clear()
-            self[word] = entry
-        return entry
-
-    def ids(self, words: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the ids of all texts, each ended by `END`, and the number of ids of each."""
-        ids = np.frombuffer(b"".join(map(self.__getitem__, words)), np.int32)
-        is_end = ids < 0
-        return ids[~is_end], _lengths(is_end)
-
-    def tokens(self, words: Iterable[str], begins: np.ndarray) -> FlatTokens:
-        """Returns the tokens of texts; `begins` has the offset of each word, and of each `END`."""
-        entries = list(map(self.__getitem__, words))
-        tokens = np.frombuffer(b"".join(entries), np.int32).reshape(-1, 3)
-        counts = np.fromiter(map(len, entries), np.int64, len(entries)) // (3 * tokens.itemsize)
-        is_end = tokens[:, 0] < 0
-        begins = np.repeat(begins, counts)
-        ids, starts, ends = tokens[~is_end].T
-        begins = begins[~is_end]
-        return FlatTokens(ids, starts + begins, ends + begins, _lengths(is_end))
-
-
-def _lengths(is_end: np.ndarray) -> np.ndarray:
-    """Returns the number of tokens before each end."""
-    return np.diff(np.flatnonzero(is_end), prepend=-1) - 1
 
 
 class Tokenizer(abc.ABC):
@@ -280,8 +187,8 @@ class Tokenizer(abc.ABC):
         """Converts a text, or a batch of texts, to ids."""
         if is_tensor(text):
             return self.graph(text)
-        nested, texts = _strings(text)
-        return _put_in(nested, _rows(*self.flat_ids(texts)))
+        nested, texts = flatten(text)
+        return nest(nested, split_rows(*self.flat_ids(texts)))
 
     def tokenize_with_offsets(self, text: Any) -> tuple[Any, Any, Any]:
         """Converts texts to ids, with the offsets of each token in its text.
@@ -305,9 +212,9 @@ class Tokenizer(abc.ABC):
         """
         if is_tensor(text):
             return self.graph.tokenize_with_offsets(text)
-        nested, texts = _strings(text)
+        nested, texts = flatten(text)
         *columns, lengths = self.flat_tokens(texts)
-        ids, starts, ends = (_put_in(nested, _rows(column, lengths)) for column in columns)
+        ids, starts, ends = (nest(nested, split_rows(column, lengths)) for column in columns)
         return ids, starts, ends
 
     def tokenize_words(self, words: Any) -> Any:
@@ -321,8 +228,8 @@ class Tokenizer(abc.ABC):
         """
         if is_tensor(words):
             return self.graph.tokenize_words(words)
-        nested, strings = _strings(words)
-        return _put_in(nested, _rows(*self.flat_words(strings, _firsts(nested))))
+        nested, strings = flatten(words)
+        return nest(nested, split_rows(*self.flat_words(strings, is_first_in_list(nested))))
 
     def flat_ids(self, texts: Sequence[str | bytes]) -> tuple[np.ndarray, np.ndarray]:
         """Converts texts to ids, one text after another.
@@ -338,7 +245,7 @@ class Tokenizer(abc.ABC):
             TypeError: If a text is neither a string nor `bytes`.
             ValueError: If UTF-8 cannot represent a text.
         """
-        return self._chunks_to_ids(_chunks(texts))
+        return self._chunks_to_ids(decoded_chunks(texts))
 
     def flat_words(
         self, words: Sequence[str | bytes], is_first: Iterable[bool] | None = None
@@ -356,13 +263,14 @@ class Tokenizer(abc.ABC):
         single = itertools.chain([True], itertools.repeat(False))
         flags = single if is_first is None else iter(is_first)
         return self._chunks_to_ids(
-            [self._as_word(word, bool(next(flags))) for word in chunk] for chunk in _chunks(words)
+            [self._as_word(word, bool(next(flags))) for word in chunk]
+            for chunk in decoded_chunks(words)
         )
 
     def _chunks_to_ids(self, chunks: Iterable[list[str]]) -> tuple[np.ndarray, np.ndarray]:
         if self.compose:
             chunks = (list(map(composed, chunk)) for chunk in chunks)
-        ids, lengths = _concatenate(map(self._texts_to_ids, chunks), np.int32, np.int64)
+        ids, lengths = concatenate(map(self._texts_to_ids, chunks), np.int32, np.int64)
         return ids, lengths
 
     def flat_tokens(self, texts: Sequence[str | bytes]) -> FlatTokens:
@@ -375,8 +283,8 @@ class Tokenizer(abc.ABC):
             A tuple of the ids, the starts and ends of the tokens in their texts, as in
             `tokenize_with_offsets`, and the number of tokens of each text.
         """
-        chunks = map(self._chunk_to_tokens, _chunks(texts))
-        return FlatTokens(*_concatenate(chunks, np.int32, np.int32, np.int32, np.int64))
+        chunks = map(self._chunk_to_tokens, decoded_chunks(texts))
+        return FlatTokens(*concatenate(chunks, np.int32, np.int32, np.int32, np.int64))
 
     def _chunk_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
         if not self.compose or all(map(is_composed, texts)):
@@ -431,7 +339,7 @@ class Tokenizer(abc.ABC):
             sequence_length=sequence_length
         )
         limit = None if sequence_length is None else sequence_length - num_special_tokens
-        tokens = [_rows(*self.flat_ids(texts)) for texts, _ in columns]
+        tokens = [split_rows(*self.flat_ids(texts)) for texts, _ in columns]
         rows = [
             _row(row_format, self._truncate(parts, limit)) for parts in zip(*tokens, strict=True)
         ]
@@ -468,7 +376,7 @@ class Tokenizer(abc.ABC):
                 f"{name} is a tensor of TensorFlow; expected strings. The preprocessor of a task "
                 "encodes tensors."
             )
-        nested, texts = _strings(text)
+        nested, texts = flatten(text)
         if isinstance(nested, str):
             return texts, True
         if not all(isinstance(each, str) for each in nested):
@@ -717,52 +625,6 @@ def is_tensor(value: Any) -> bool:
     return type(value).__module__.startswith("tensorflow.")
 
 
-def _strings(text: Any) -> tuple[Any, list[str]]:
-    """Decodes and checks texts; returns them as nested lists, and as a flat list."""
-    strings: list[str] = []
-
-    def collect(text: Any, path: tuple[int, ...]) -> Any:
-        if isinstance(text, np.ndarray) and not text.ndim:
-            text = text.item()
-        if isinstance(text, bytes):
-            text = text.decode("utf-8", "ignore")
-        if isinstance(text, str):
-            if not text.isascii():
-                check_characters(text, f"Text {', '.join(map(str, path))}" if path else "The text")
-            strings.append(text)
-            return text
-        if hasattr(text, "__iter__") and not isinstance(text, dict):
-            return [collect(item, (*path, index)) for index, item in enumerate(text)]
-        raise TypeError(f"Received {text!r} of type {type(text).__name__}; expected text.")
-
-    return collect(text, ()), strings
-
-
-def _put_in(nested: Any, results: Iterator[Any]) -> Any:
-    """Replaces the strings of nested lists with results, in order."""
-    if isinstance(nested, list):
-        return [_put_in(item, results) for item in nested]
-    return next(results)
-
-
-def _firsts(nested: Any) -> Iterator[bool]:
-    """Yields whether each string of nested lists is the first one of its list."""
-    if not isinstance(nested, list):
-        yield True
-        return
-    for index, item in enumerate(nested):
-        if isinstance(item, list):
-            yield from _firsts(item)
-        else:
-            yield index == 0
-
-
-def _rows(values: np.ndarray, lengths: np.ndarray) -> Iterator[list[int]]:
-    """Yields the rows of a flat array as lists."""
-    flat = iter(values.tolist())
-    return (list(itertools.islice(flat, length)) for length in lengths.tolist())
-
-
 def _row(row_format: Iterable[int | None], texts: Iterator[list[int]]) -> list[int]:
     """Puts the ids of texts between special tokens."""
     id_lists = (next(texts) if token is None else [token] for token in row_format)
@@ -771,40 +633,3 @@ def _row(row_format: Iterable[int | None], texts: Iterator[list[int]]) -> list[i
 
 def _count(texts: Sequence[str], is_single: bool) -> str:
     return "a single string" if is_single else f"{len(texts)} strings"
-
-
-def _chunks(texts: Sequence[str | bytes]) -> Iterator[list[str]]:
-    """Decodes and checks texts, and yields a limited number of characters at a time."""
-    chunk: list[str] = []
-    first = size = 0
-    for text in texts:
-        if isinstance(text, bytes):
-            text = text.decode("utf-8", "ignore")
-        if not isinstance(text, str):
-            raise TypeError(f"Received {text!r} of type {type(text).__name__}; expected text.")
-        chunk.append(text)
-        size += len(text)
-        if size >= _CHUNK:
-            yield _check(chunk, first)
-            first += len(chunk)
-            chunk, size = [], 0
-    yield _check(chunk, first)
-
-
-def _check(texts: list[str], first: int) -> list[str]:
-    """Checks the characters of consecutive texts, numbered from `first` on."""
-    try:
-        "".join(texts).encode()
-    except UnicodeEncodeError:
-        for index, text in enumerate(texts, first):
-            check_characters(text, f"Text {index}")
-    return texts
-
-
-def _concatenate(chunks: Iterable[Sequence[np.ndarray]], *dtypes: Any) -> list[np.ndarray]:
-    """Concatenates each of several arrays, without a second copy of all of them in memory."""
-    buffers = [bytearray() for _ in dtypes]
-    for chunk in chunks:
-        for buffer, values, dtype in zip(buffers, chunk, dtypes, strict=True):
-            buffer += np.ascontiguousarray(values, dtype).data
-    return [np.frombuffer(buffer, dtype) for buffer, dtype in zip(buffers, dtypes, strict=True)]

@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_bert.text import special_tokens
 from keras_bert.text.characters import category, ideographs_as_letters
+from keras_bert.text.flat_tokens import FlatTokens
 from keras_bert.text.normalization import (
     Normalization,
     drops_characters,
@@ -23,7 +24,8 @@ from keras_bert.text.normalization import (
     word_starts,
 )
 from keras_bert.text.special_tokens import SUFFIX, TokenMarks
-from keras_bert.text.tokenizer import END, FlatTokens, KnownWords, Tokenizer
+from keras_bert.text.tokenizer import Tokenizer
+from keras_bert.text.word_cache import END, WordCache
 from keras_bert.vocabularies.tokenizer_config import MAX_WORD_LENGTH, WORD_LENGTH
 from keras_bert.vocabularies.vocab_txt import check_vocabulary, load_vocabulary, save_vocabulary
 
@@ -166,8 +168,8 @@ class WordPieceTokenizer(Tokenizer):
         )
         """The recognition of special and added tokens in texts; `None` if there are none."""
         self._subwords = _Subwords(self.matched_vocabulary, self.unk_token_id, max_word_length)
-        self._known_ids = KnownWords(self._ids_of_word, width=1)
-        self._known_tokens = KnownWords(self._tokens_of_word, width=3)
+        self._word_ids = WordCache(self._ids_of_word, width=1)
+        self._word_tokens = WordCache(self._tokens_of_word, width=3)
 
     @property
     def matched_vocabulary(self) -> list[str]:
@@ -206,12 +208,12 @@ class WordPieceTokenizer(Tokenizer):
         return {**super()._config_values(), "strip_accents": strip_accents}
 
     def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        return self._known_ids.ids(self._mark(self._join(texts)).split())
+        return self._word_ids.ids(self._mark(self._join(texts)).split())
 
     def _texts_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
         bordered_text = self._join(texts)
         joined_text = self._mark(bordered_text)
-        tokens = self._known_tokens.tokens(joined_text.split(), word_starts(joined_text))
+        tokens = self._word_tokens.tokens(joined_text.split(), word_starts(joined_text))
         starts, ends = tokens.starts, tokens.ends
         if self.token_marks:
             offsets = self.token_marks.offsets(bordered_text, joined_text)

@@ -16,9 +16,7 @@ pytest.importorskip("tokenizers")
 pytest.importorskip("sentencepiece")
 
 from keras_bert.export.saved_model import check_serving_ops  # noqa: E402
-from keras_bert.text import tokenizer as tokenizer_module  # noqa: E402
 from keras_bert.text import tokenizer_from_config  # noqa: E402
-from keras_bert.text.tokenizer import END, KnownWords  # noqa: E402
 from tests.text import small_tokenizers  # noqa: E402
 from tests.text.executors import EXECUTORS, run_by  # noqa: E402
 
@@ -82,23 +80,6 @@ def test_flat_arrays_of_long_texts_and_of_what_is_no_text(kind):
             convert([*texts[:3], "é\udc00"])
         with pytest.raises(TypeError, match=r"^Received 7 of type int; expected text\.$"):
             convert(["the", 7])
-
-
-def test_known_words_are_bounded(monkeypatch):
-    monkeypatch.setattr(tokenizer_module, "_MAX_KNOWN_WORDS", 10)
-    computed = []
-
-    def tokens(word):
-        computed.append(word)
-        return [len(word)]
-
-    known = KnownWords(tokens, width=1)
-    words = [word for index in range(1, 40) for word in ("often", "x" * index)]
-    ids, lengths = known.ids([*words, END])
-    assert ids.tolist() == list(map(len, words))
-    assert lengths.tolist() == [len(words)]
-    assert computed.count("often") == 1
-    assert len(known) <= 10
 
 
 def test_in_a_data_set_and_in_a_function(kind):

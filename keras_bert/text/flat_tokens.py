@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tokens of many texts in flat arrays, computed for a chunk of the texts at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from keras_bert.text.characters import check_characters
+from keras_bert.text.composition import is_composed, sources_of_composed
+
+# Number of characters that are tokenized at a time, so that words stay in the processor's cache
+_CHUNK = 1 << 17
+
+
+class FlatTokens(NamedTuple):
+    """The tokens of several texts, one text after another.
+
+    Args:
+        ids: The id of each token, int32 `(tokens,)`.
+        starts: The offset of each token's first character in its text, int32 `(tokens,)`.
+        ends: The offset one past its last character, int32 `(tokens,)`.
+        lengths: The number of tokens of each text, int64 `(texts,)`.
+    """
+
+    ids: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    lengths: np.ndarray
+
+    def before_composition(self, texts: Sequence[str]) -> Self:
+        """Converts offsets in composed texts to offsets in the original `texts`."""
+        starts, ends = np.array(self.starts), np.array(self.ends)
+        splits = np.cumsum([0, *self.lengths])
+        for text, begin, end in zip(texts, splits[:-1], splits[1:], strict=True):
+            if begin < end and not is_composed(text):
+                rows = slice(begin, end)
+                firsts, lasts = sources_of_composed(text)
+                is_empty = starts[rows] >= ends[rows]
+                last = lasts[np.maximum(ends[rows] - 1, 0)]
+                starts[rows] = firsts[starts[rows]]
+                ends[rows] = np.where(is_empty, starts[rows], last)
+        return self._replace(starts=starts, ends=ends)
+
+
+def decoded_chunks(texts: Sequence[str | bytes]) -> Iterator[list[str]]:
+    """Decodes and checks texts, and yields a limited number of characters at a time."""
+    chunk: list[str] = []
+    first = size = 0
+    for text in texts:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8", "ignore")
+        if not isinstance(text, str):
+            raise TypeError(f"Received {text!r} of type {type(text).__name__}; expected text.")
+        chunk.append(text)
+        size += len(text)
+        if size >= _CHUNK:
+            yield _check(chunk, first)
+            first += len(chunk)
+            chunk, size = [], 0
+    yield _check(chunk, first)
+
+
+def _check(texts: list[str], first: int) -> list[str]:
+    """Checks the characters of consecutive texts, numbered from `first` on."""
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        for index, text in enumerate(texts, first):
+            check_characters(text, f"Text {index}")
+    return texts
+
+
+def concatenate(chunks: Iterable[Sequence[np.ndarray]], *dtypes: Any) -> list[np.ndarray]:
+    """Concatenates each of several arrays, without a second copy of all of them in memory."""
+    buffers = [bytearray() for _ in dtypes]
+    for chunk in chunks:
+        for buffer, values, dtype in zip(buffers, chunk, dtypes, strict=True):
+            buffer += np.ascontiguousarray(values, dtype).data
+    return [np.frombuffer(buffer, dtype) for buffer, dtype in zip(buffers, dtypes, strict=True)]

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nested lists of texts as a flat list, and their results nested as the texts were."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from keras_bert.text.characters import check_characters
+
+
+def flatten(text: Any) -> tuple[Any, list[str]]:
+    """Decodes and checks texts; returns them as nested lists, and as a flat list."""
+    strings: list[str] = []
+
+    def collect(text: Any, path: tuple[int, ...]) -> Any:
+        if isinstance(text, np.ndarray) and not text.ndim:
+            text = text.item()
+        if isinstance(text, bytes):
+            text = text.decode("utf-8", "ignore")
+        if isinstance(text, str):
+            if not text.isascii():
+                check_characters(text, f"Text {', '.join(map(str, path))}" if path else "The text")
+            strings.append(text)
+            return text
+        if hasattr(text, "__iter__") and not isinstance(text, dict):
+            return [collect(item, (*path, index)) for index, item in enumerate(text)]
+        raise TypeError(f"Received {text!r} of type {type(text).__name__}; expected text.")
+
+    return collect(text, ()), strings
+
+
+def nest(nested: Any, results: Iterator[Any]) -> Any:
+    """Replaces the strings of nested lists with results, in order."""
+    if isinstance(nested, list):
+        return [nest(item, results) for item in nested]
+    return next(results)
+
+
+def is_first_in_list(nested: Any) -> Iterator[bool]:
+    """Yields whether each string of nested lists is the first one of its list."""
+    if not isinstance(nested, list):
+        yield True
+        return
+    for index, item in enumerate(nested):
+        if isinstance(item, list):
+            yield from is_first_in_list(item)
+        else:
+            yield index == 0
+
+
+def split_rows(values: np.ndarray, lengths: np.ndarray) -> Iterator[list[int]]:
+    """Yields the rows of a flat array as lists."""
+    flat = iter(values.tolist())
+    return (list(itertools.islice(flat, length)) for length in lengths.tolist())

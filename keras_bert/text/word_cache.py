@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cache of the tokens of words, for tokenizers that split text into words first."""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from keras_bert.text.flat_tokens import FlatTokens
+
+# The words in each half of the cache, the newer and the older; a word takes some 200 bytes.
+_MAX_WORDS = 1 << 17
+# Longer words are hardly ever seen twice.
+_MAX_WORD_LENGTH = 64
+
+END = "\ud800"
+"""The word that ends each text: half of a surrogate pair, which no text contains."""
+
+
+class WordCache(dict[str, bytes]):
+    """The tokens of words, computed when a word is first looked up.
+
+    They are int32 numbers as bytes, which are joined faster than lists. The cache is bounded: it
+    forgets words that have not been looked up for long. Several threads may look words up.
+
+    Args:
+        tokens: Computes the ids of a word; or for each of its tokens the id, the start and the end.
+        width: The count of numbers for each token, 1 or 3.
+    """
+
+    def __init__(self, tokens: Callable[[str], Iterable[int]], width: int) -> None:
+        super().__init__()
+        self._tokens = tokens
+        self._width = width
+        self._older: dict[str, bytes] = {}
+
+    def __missing__(self, word: str) -> bytes:
+        entry = self._older.get(word)
+        if entry is None:
+            numbers = [-1] * self._width if word == END else self._tokens(word)
+            entry = array.array("i", numbers).tobytes()
+        if len(word) <= _MAX_WORD_LENGTH:
+            if len(self) >= _MAX_WORDS:
+                self._older = dict(self)
+                self.clear()
+            self[word] = entry
+        return entry
+
+    def ids(self, words: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the ids of all texts, each ended by `END`, and the number of ids of each."""
+        ids = np.frombuffer(b"".join(map(self.__getitem__, words)), np.int32)
+        is_end = ids < 0
+        return ids[~is_end], _lengths(is_end)
+
+    def tokens(self, words: Iterable[str], begins: np.ndarray) -> FlatTokens:
+        """Returns the tokens of texts; `begins` has the offset of each word, and of each `END`."""
+        entries = list(map(self.__getitem__, words))
+        tokens = np.frombuffer(b"".join(entries), np.int32).reshape(-1, 3)
+        counts = np.fromiter(map(len, entries), np.int64, len(entries)) // (3 * tokens.itemsize)
+        is_end = tokens[:, 0] < 0
+        begins = np.repeat(begins, counts)
+        ids, starts, ends = tokens[~is_end].T
+        begins = begins[~is_end]
+        return FlatTokens(ids, starts + begins, ends + begins, _lengths(is_end))
+
+
+def _lengths(is_end: np.ndarray) -> np.ndarray:
+    """Returns the number of tokens before each end."""
+    return np.diff(np.flatnonzero(is_end), prepend=-1) - 1
