@@ -80,6 +80,12 @@ class ElementMetric(keras.metrics.MeanMetricWrapper, ElementMean):
     ) -> None:
         keras.metrics.MeanMetricWrapper.__init__(self, fn, name=name, dtype=dtype, **kwargs)
 
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> ElementMetric:
+        # Keras would also replace the name if a custom object has it, as the function mostly does.
+        others = {key: value for key, value in config.items() if key != "name"}
+        return cls(name=config["name"], **keras.saving.deserialize_keras_object(others))
+
 
 def weights_like(weights: Any, shape: Sequence[Any]) -> Any:
     """Repeats the weights of rows for all elements of the rows, values of a `shape`."""

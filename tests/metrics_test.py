@@ -8,6 +8,7 @@ import pytest
 from keras_bert.metrics import (
     ClassAccuracy,
     ElementMean,
+    ElementMetric,
     MultiLabelF1,
     Perplexity,
     compiled_metric,
@@ -32,9 +33,13 @@ def test_perplexity_weighs_tokens_and_not_batches_or_their_lengths():
 
 
 def test_config_round_trip():
-    metric = Perplexity(name="ppl")
-    saved = keras.saving.serialize_keras_object(metric)
-    assert keras.saving.deserialize_keras_object(saved).name == "ppl"
+    def margin(ids, logits):
+        return logits[..., 0] - logits[..., 1]
+
+    for metric in (Perplexity(name="ppl"), ElementMetric(margin, name="margin")):
+        saved = keras.saving.serialize_keras_object(metric)
+        with keras.saving.custom_object_scope({"margin": margin}):
+            assert keras.saving.deserialize_keras_object(saved).name == metric.name
 
 
 @pytest.mark.on_each_backend
