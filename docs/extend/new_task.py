@@ -113,7 +113,8 @@ class OrdinalClassifier(Task):
     def serving_signatures(self, options):
         import tensorflow as tf
 
-        from keras_bert.export.signatures import checked_texts, signature
+        from keras_bert.export.served_inputs import checked_texts
+        from keras_bert.export.signatures import signature
 
         def serve(text):
             (text,) = checked_texts((text,), "text", options)

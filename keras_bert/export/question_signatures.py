@@ -10,16 +10,13 @@ import tensorflow as tf
 from keras_bert.data.questions import QuestionWindows, likely_spans
 from keras_bert.data.tfdata.arrays import TENSORFLOW
 from keras_bert.export.options import ExportOptions, Servable
+from keras_bert.export.served_inputs import checked_texts, features_of_ids, token_counts
+from keras_bert.export.served_outputs import ServedOutputs, with_errors
 from keras_bert.export.signatures import (
     IDS_SIGNATURE,
     TEXT_SIGNATURE,
     TOKENS_SIGNATURE,
-    ServedOutputs,
-    checked_texts,
-    features_of_ids,
     signature,
-    token_counts,
-    with_errors,
 )
 from keras_bert.text.graph.normalization import drop_invalid
 
@@ -49,7 +46,7 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
       positions of the model, -1e6 at padding: a server can split large requests only if the outputs
       have a fixed width; and `error`, string `(batch,)`.
     - `count_tokens`: `question` and `context`. Returns the counts of the question; see
-      `keras_bert.export.signatures.token_counts`.
+      `keras_bert.export.served_inputs.token_counts`.
     """
     outputs = ServedOutputs(task, options)
 

@@ -11,17 +11,14 @@ import tensorflow as tf
 
 from keras_bert.export.description import RowRequest
 from keras_bert.export.options import ExportOptions, Servable
-from keras_bert.export.signatures import (
-    IDS_SIGNATURE,
-    TEXT_SIGNATURE,
-    ServedOutputs,
+from keras_bert.export.served_inputs import (
     checked_counts,
     checked_texts,
     counts_without_padding,
     features_of_ids,
-    signature,
-    with_errors,
 )
+from keras_bert.export.served_outputs import ServedOutputs, with_errors
+from keras_bert.export.signatures import IDS_SIGNATURE, TEXT_SIGNATURE, signature
 from keras_bert.text.graph.words import words_with_offsets
 
 WORDS_SIGNATURE = "serve_words"

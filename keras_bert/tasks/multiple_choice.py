@@ -170,12 +170,12 @@ class MultipleChoice(Task):
         return ExplainedRow(features, texts, spans, {"": (0,)}, f"choice {choices[target]!r}")
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
-        from keras_bert.export.signatures import choice_signatures
+        from keras_bert.export.choice_signatures import choice_signatures
 
         return choice_signatures(self, options)
 
     def serving_requests(self) -> tuple[RowRequest, ...]:
-        from keras_bert.export.signatures import CHOICE_REQUESTS
+        from keras_bert.export.choice_signatures import CHOICE_REQUESTS
 
         return CHOICE_REQUESTS
 

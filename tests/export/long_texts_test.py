@@ -9,7 +9,8 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
 
-from keras_bert.export import signatures  # noqa: E402
+from keras_bert.export.served_inputs import limited  # noqa: E402
+from keras_bert.export.served_outputs import ServedOutputs  # noqa: E402
 from tests.export.batching_session import check_same, run_alone  # noqa: E402
 from tests.export.served_tasks import FORMS_OF_ROWS, OPTIONS, strings  # noqa: E402
 from tests.models.small_backbone import WITHOUT_DROPOUT  # noqa: E402
@@ -59,7 +60,7 @@ def test_a_part_has_rows_of_similar_lengths_of_a_few_sizes(lengths, parts):
     ids = np.arange(1, mask.size + 1).reshape(mask.shape) * mask
     features = {"token_ids": tf.constant(ids), "padding_mask": tf.constant(mask)}
     options = dataclasses.replace(OPTIONS, part_tokens=40)
-    served = signatures.ServedOutputs(recorder, options)
+    served = ServedOutputs(recorder, options)
     outputs = served.in_chunks({**features, "segment_ids": None})
     assert recorder.parts == parts
     # In the order of the rows
@@ -138,7 +139,7 @@ def test_texts_are_said_to_be_cut_as_in_python(served):
 )
 def test_texts_are_cut_between_characters(limit, expected):
     options = dataclasses.replace(OPTIONS, max_text_bytes=limit)
-    cut = signatures.limited(tf.constant([TEXTS, TEXTS]), options).numpy()
+    cut = limited(tf.constant([TEXTS, TEXTS]), options).numpy()
     assert [[text.decode() for text in row] for row in cut] == [expected, expected]
 
 

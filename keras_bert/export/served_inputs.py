@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Validates the inputs of signatures, and finds the faults of single rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from keras_bert.export.options import ExportOptions, Servable
+
+
+def limited(text: tf.Tensor, options: ExportOptions) -> tf.Tensor:
+    """Truncates texts to at most `max_text_bytes`, at the end of a character."""
+    limit = options.max_text_bytes
+    if limit is None:
+        return text
+    prefix = tf.strings.substr(text, 0, limit)
+    # The rest of a character that was split is invalid UTF-8, and dropped.
+    whole = tf.strings.unicode_transcode(prefix, "UTF-8", "UTF-8", errors="ignore")
+    return tf.where(tf.strings.length(text) > limit, whole, text)
+
+
+def checked_texts(
+    texts: Sequence[tf.Tensor], names: str, options: ExportOptions
+) -> list[tf.Tensor]:
+    """Validates strings `(batch,)`, the same number for each of `names`, and truncates them."""
+    # Servers pass scalars, which would crash the process without this check.
+    texts = [limited(tf.ensure_shape(text, [None]), options) for text in texts]
+    if len(texts) == 1:
+        return texts
+    same = tf.debugging.assert_equal(
+        tf.size(texts[0]), tf.size(texts[1]), f"{names} differ in number"
+    )
+    with tf.control_dependencies([same]):
+        return [tf.identity(text) for text in texts]
+
+
+def token_counts(
+    texts: Sequence[tf.Tensor], names: str, max_tokens: int, task: Servable, options: ExportOptions
+) -> dict[str, tf.Tensor]:
+    """Counts the tokens of texts, and marks the texts that the model truncates.
+
+    This is a signature of its own, so that answers have the outputs of the task alone. The texts
+    `(batch,)` with these `names` share a row, which has space for `max_tokens`. The outputs,
+    `(batch,)`, are `num_tokens`, int32, of all texts without special tokens, up to `max_text_bytes`
+    of each; `max_tokens`, int32; and `truncated`, bool.
+    """
+    limited_texts = checked_texts(texts, names, options)
+    counts = [task.preprocessor.tokenizer.graph(text).row_lengths() for text in limited_texts]
+    num_tokens = tf.cast(tf.add_n(counts), tf.int32)
+    is_cut = [
+        tf.strings.length(text) > tf.strings.length(limited_text)
+        for text, limited_text in zip(texts, limited_texts, strict=True)
+    ]
+    return {
+        "num_tokens": num_tokens,
+        "max_tokens": tf.fill(tf.shape(num_tokens), max_tokens),
+        "truncated": tf.reduce_any([num_tokens > max_tokens, *is_cut], axis=0),
+    }
+
+
+def checked_counts(
+    name: str, counts: tf.Tensor, values: tf.Tensor, *, lowest: int = 0
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Validates the number of elements of each row of `values`, int32 `(batch,)`.
+
+    Returns the counts, clipped to the possible range, and the error of each row, string `(batch,)`,
+    empty if its count was in range.
+    """
+    counts = tf.ensure_shape(counts, [None])
+    rows, width = tf.unstack(tf.shape(values))
+    same = tf.debugging.assert_equal(tf.size(counts), rows, f"{name}: expected one for each row")
+    with tf.control_dependencies([same]):
+        counts = tf.identity(counts)
+    error = row_errors(
+        (counts < lowest, f"{name} must be at least {lowest}"),
+        (counts > width, f"{name}: more than the row has elements"),
+    )
+    return tf.clip_by_value(counts, tf.minimum(lowest, width), width), error
+
+
+def counts_without_padding(values: tf.Tensor) -> tf.Tensor:
+    """Counts the strings of each row, `(batch, width)`, up to the last that is not empty."""
+    numbers = tf.range(1, tf.shape(values)[1] + 1)
+    # The maximum over no columns is the lowest integer.
+    return tf.maximum(0, tf.reduce_max(tf.where(values == "", 0, numbers), axis=1))
+
+
+def features_of_ids(
+    ids: dict[str, tf.Tensor], task: Servable, options: ExportOptions
+) -> tuple[dict[str, Any], tf.Tensor]:
+    """Validates ids, and returns the features with the padding mask that they imply.
+
+    The ids are `token_ids` and, for pairs, `segment_ids`, int32 `(batch, length)`, or for multiple
+    choice `(batch, choices, length)`. Segment ids are ignored if the encoder has no segments. The
+    features have at most as many columns as the model has positions, and padding in rows with an
+    error. The second result is the error of each row, string `(batch,)`, empty if there is none.
+    """
+    tokenizer, config = task.preprocessor.tokenizer, task.config
+    limits = {"token_ids": config.vocabulary_size, "segment_ids": config.num_segments}
+    rank = len(task.input["token_ids"].shape)
+    ids = {name: tf.ensure_shape(value, [None] * rank) for name, value in ids.items()}
+    token_ids = ids["token_ids"]
+    same_shapes = [
+        tf.debugging.assert_equal(
+            tf.shape(value), tf.shape(token_ids), f"{name} and token_ids differ in shape"
+        )
+        for name, value in ids.items()
+        if name != "token_ids"
+    ]
+    with tf.control_dependencies([*same_shapes, *not_empty("token_ids", token_ids)]):
+        ids = {name: tf.identity(value) for name, value in ids.items()}
+    token_ids = ids["token_ids"]
+
+    def any_of_row(values: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_any(values, axis=list(range(1, rank)))
+
+    # A server pads with the first element, so that [CLS] after the first column is padding too.
+    is_first = tf.range(tf.shape(token_ids)[-1]) == 0
+    is_padding = (token_ids == tokenizer.pad_token_id) | (token_ids == tokenizer.cls_token_id)
+    is_token = is_first | ~is_padding
+    checks = [
+        (
+            any_of_row((value < 0) | (value >= limits[name])),
+            f"{name} must be at least 0 and below {limits[name]}",
+        )
+        for name, value in ids.items()
+        if limits[name]
+    ]
+    length = config.max_sequence_length
+    checks.append(
+        (
+            any_of_row(is_token[..., length:]),
+            f"token_ids are longer than the {length} positions of the model",
+        )
+    )
+    if options.padded_batches:
+        ends_in_token = tf.reduce_any(_flat_rows(~is_padding)[:, -1:], axis=1)
+        checks.append(
+            (
+                may_have_padding(token_ids) & ends_in_token,
+                "token_ids: the row ends in the id that it or a row before it begins with, as a "
+                "server pads shorter requests; rows must begin with the id of [CLS], "
+                f"{tokenizer.cls_token_id}",
+            )
+        )
+    error = row_errors(*checks)
+    is_valid = tf.reshape(error == "", [-1, *[1] * (rank - 1)])
+    token_ids = tf.where(is_valid, token_ids, tokenizer.pad_token_id)
+    segment_ids = ids.get("segment_ids")
+    return {
+        "token_ids": token_ids[..., :length],
+        "segment_ids": None
+        if segment_ids is None
+        else tf.where(is_valid, segment_ids, 0)[..., :length],
+        "padding_mask": (is_token & (is_valid | is_first))[..., :length],
+    }, error
+
+
+def row_errors(*checks: tuple[tf.Tensor, str]) -> tf.Tensor:
+    """Returns the message of the first check that each row fails, or an empty string."""
+    error = tf.fill(tf.shape(checks[0][0]), "")
+    for fails, message in reversed(checks):
+        error = tf.where(fails, message, error)
+    return error
+
+
+def not_empty(name: str, values: tf.Tensor) -> list[tf.Operation]:
+    """Returns a check that no row is empty."""
+    shape = tf.shape(values)
+    has_elements = (shape[0] == 0) | (tf.reduce_prod(shape[1:]) > 0)
+    message = f"{name}: a row is empty; each needs one element at least"
+    return [tf.debugging.assert_equal(has_elements, True, message)]
+
+
+def may_have_padding(values: tf.Tensor) -> tf.Tensor:
+    """Returns which rows of values `(batch, elements)` a server may have padded, bool `(batch,)`.
+
+    A server pads the rows of a request with the first element of its first row. A row may be padded
+    if its last element, and the last elements of all rows from some row up to it, equal the first
+    element of that row. Rows of one element are not padded, nor is a batch of a single row.
+    """
+    values = _flat_rows(values)
+    first, last = values[:, :1], values[:, -1:]
+    # (batch, 1) or, where rows are empty, (batch, 0) -> (batch,)
+    may_begin = tf.reduce_any(first == last, axis=1)
+    # In a run, all rows end in the same element. A row may be padded if it, or a row before it in
+    # its run, begins with that element.
+    changes = tf.concat([[False], tf.reduce_any(last[1:] != last[:-1], axis=1)], axis=0)
+    run = tf.cumsum(tf.cast(changes[: tf.shape(values)[0]], tf.int32))
+    count = tf.cumsum(tf.cast(may_begin, tf.int32))
+    before = tf.math.unsorted_segment_min(
+        count - tf.cast(may_begin, tf.int32), run, tf.shape(values)[0]
+    )
+    is_wide = (tf.shape(values)[0] > 1) & (tf.shape(values)[1] > 1)
+    return (count > tf.gather(before, run)) & is_wide
+
+
+def _flat_rows(values: tf.Tensor) -> tf.Tensor:
+    """Reshapes `(batch, …)` to `(batch, elements)`; there may be no elements."""
+    shape = tf.shape(values)
+    return tf.reshape(values, [shape[0], tf.reduce_prod(shape[1:])])

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Computes the outputs of served tasks in chunks, and marks the rows with errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from keras_bert.export.options import ExportOptions, Servable
+from keras_bert.ops.tensorflow_graphs import traced_once
+from keras_bert.ops.varlen import padded_form, rounded_up
+
+# The name of the output with the error of each row, empty if there is none
+ERROR = "error"
+# Stands for the numbers of a row with an error: finite, since JSON has no NaN
+NO_VALUE = -1e6
+
+# Number of chunks of a batch that may be in memory at a time
+_PARALLEL_CHUNKS = 32
+
+
+class ServedOutputs:
+    """Computes the outputs of a task, for all signatures by one graph.
+
+    With a graph for each signature, a SavedModel would be that many times larger, and slower to
+    write and to load.
+    """
+
+    def __init__(self, task: Servable, options: ExportOptions) -> None:
+        self._task = task
+        self._part_tokens = options.part_tokens
+
+        def compute(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            with padded_form():  # A chunk has next to no padding.
+                return self._by_name(task(features, training=False))
+
+        self._graph = traced_once(compute, inline=True)
+        self._graph_in_chunks = traced_once(self._compute_in_chunks, inline=True)
+
+    def of_rows(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
+        """Computes the outputs of rows by name, padding included."""
+        return dict(self._graph(_with_segments(features)))
+
+    def in_chunks(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
+        """Computes the outputs in chunks of rows of similar lengths.
+
+        On a CPU, a batch of a few hundred tokens is as fast per token as one of thousands. Chunks
+        of that size have hardly any padding, whatever rows a server batches, memory is bounded, and
+        several cores compute a chunk each. A chunk has at most `part_tokens` tokens, padding
+        included, or is a single row.
+        """
+        return dict(self._graph_in_chunks(_with_segments(features)))
+
+    def _compute_in_chunks(self, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        mask = features["padding_mask"]
+        length = tf.shape(mask)[-1]
+        ends = _ends_of_rows(mask)
+        order = tf.argsort(ends, direction="DESCENDING", stable=True)
+        ends = tf.gather(ends, order)
+        # Lengths of chunks are rounded up, and may exceed the length of the batch.
+        extra_columns = self._rounded_up(length) - length
+        features = {
+            name: _append_zeros(tf.gather(x, order), extra_columns, axis=-1)
+            for name, x in features.items()
+        }
+        # The number of choices of multiple choice; without rows, it may be 0
+        num_sequences = tf.maximum(1, tf.reduce_prod(tf.shape(mask)[1:-1]))
+
+        def bounds(start: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            """Returns the length of a chunk, and the first row after it."""
+            # Without rows, the outputs get their shape from an empty chunk.
+            longest = tf.reduce_max(tf.concat([[1], ends[start : start + 1]], axis=0))
+            longest = self._rounded_up(longest)
+            return longest, start + tf.maximum(1, self._part_tokens // (longest * num_sequences))
+
+        def has_rows(start: tf.Tensor, *_: Any) -> tf.Tensor:
+            return start < tf.maximum(1, tf.size(ends))
+
+        _, num_chunks = tf.while_loop(
+            has_rows, lambda start, index: (bounds(start)[1], index + 1), (0, 0)
+        )
+        shapes = {name: x.shape[1:] for name, x in self._by_name(self._task.output).items()}
+        # Outputs of tokens are as long as their chunk. (With choices, there are none.)
+        of_tokens = [name for name in shapes if len(mask.shape) == 2 and shapes[name][0] is None]
+        arrays = {
+            name: tf.TensorArray(
+                tf.float32, num_chunks, infer_shape=False, element_shape=[None, *shape]
+            )
+            for name, shape in shapes.items()
+        }
+
+        def compute(start: tf.Tensor, index: tf.Tensor, arrays: Any) -> tuple[Any, ...]:
+            longest, following = bounds(start)
+            rows = {name: x[start:following, ..., :longest] for name, x in features.items()}
+            values = dict(self._graph(rows))
+            for name in of_tokens:
+                value = values[name][:, :length]
+                values[name] = _append_zeros(value, length - tf.shape(value)[1], axis=1)
+            arrays = {name: array.write(index, values[name]) for name, array in arrays.items()}
+            return following, index + 1, arrays
+
+        _, _, arrays = tf.while_loop(
+            has_rows, compute, (0, 0, arrays), parallel_iterations=_PARALLEL_CHUNKS
+        )
+        # (chunks, rows of a chunk, …) -> (rows, …)
+        position = tf.math.invert_permutation(order)
+        return {name: tf.gather(array.concat(), position) for name, array in arrays.items()}
+
+    def _rounded_up(self, length: tf.Tensor) -> tf.Tensor:
+        """Rounds a length up as `rounded_up`, where the model has that many positions."""
+        longer = rounded_up(length)
+        limit = self._task.config.max_sequence_length
+        return longer if limit is None else tf.maximum(length, tf.minimum(longer, limit))
+
+    def one_in_chunks(self, features: dict[str, Any]) -> tf.Tensor:
+        """Computes the only output of the task in chunks; see `in_chunks`."""
+        (output,) = self.in_chunks(features).values()
+        return output
+
+    def _by_name(self, outputs: Any) -> dict[str, Any]:
+        return dict(outputs) if isinstance(outputs, dict) else {self._task.output_name: outputs}
+
+
+def _with_segments(features: dict[str, Any]) -> dict[str, tf.Tensor]:
+    """Drops features that are `None`, and adds segment ids: the same for all signatures."""
+    present = {name: x for name, x in features.items() if x is not None}
+    return {"segment_ids": tf.zeros_like(present["token_ids"]), **present}
+
+
+def _ends_of_rows(mask: tf.Tensor) -> tf.Tensor:
+    """Returns the length of each row up to its last token, of `(rows, [choices,] length)`."""
+    numbers = tf.range(1, tf.shape(mask)[-1] + 1)
+    return tf.reduce_max(tf.where(mask, numbers, 0), axis=list(range(1, len(mask.shape))))
+
+
+def _append_zeros(x: tf.Tensor, count: tf.Tensor, axis: int) -> tf.Tensor:
+    paddings: list[list[Any]] = [[0, 0] for _ in x.shape]
+    paddings[axis][1] = count
+    return tf.pad(x, paddings)
+
+
+def with_errors(outputs: dict[str, tf.Tensor], error: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Adds the errors of rows `(batch,)` to the outputs, and removes those rows' answers."""
+    marked = {ERROR: error}
+    for name, value in outputs.items():
+        is_valid = tf.reshape(error == "", [-1, *[1] * (len(value.shape) - 1)])
+        nothing: Any = NO_VALUE if value.dtype.is_floating else -1
+        marked[name] = tf.where(is_valid, value, "" if value.dtype == tf.string else nothing)
+    return marked
