@@ -64,7 +64,7 @@ def _rounded(scores: Any) -> Any:
 
 
 def evaluate(config: EvaluateConfig) -> dict[str, Any]:
-    """Returns the scores by metric; of several models, those of `_beside_members`.
+    """Returns the scores by metric. Several models are an ensemble, with its members' scores.
 
     Raises:
         FileNotFoundError: If a file does not exist.

@@ -102,7 +102,7 @@ def _write_report(config: InsightConfig) -> Path:
     job = _jobs()[model.verb]
     if model.verb != "classify" or model.multi_label:
         names = ["rows", *([] if is_masked_lm else ["batch_size"])]
-        check_unset(config, names, "the errors of classifiers with one label are counted")
+        check_unset(config, names, "only classifiers with one label per text use it")
     kinds = (kind for kind, its in jobs_by_kind().items() if its is job)
     if kind := next(kinds, ""):
         check_flags_of_kind(config, kind, config.data_file)

@@ -255,5 +255,5 @@ results = finetuning.run(LevelsJob, config, LevelsJob.read(config))
 # A task in the library has its file in `keras_bert/tasks`, its signatures in `keras_bert/export`, and its job in `training/jobs` with a row in
 # `TASKS` in `training/jobs/tasks.py`, such as `"levels": _task(LevelsJob)`. The commands `evaluate` and `insight` call the job's `evaluate`,
 # `insight_rows` and `explained`; `predict` and `export` ask the task. A new kind of input, beside texts, words, questions and choices, needs a
-# subclass of `keras_bert.data.adapters.base.InputAdapter` in the task's file. `keras_bert/tasks/__init__.py` and `keras_bert/__init__.py` list its
+# subclass of `keras_bert.data.adapters.base.InputAdapter` in `keras_bert/data/adapters`. `keras_bert/tasks/__init__.py` and `keras_bert/__init__.py` list its
 # public name.

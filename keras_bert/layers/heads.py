@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_bert import checks
+from keras_bert.config import POOLINGS as ENCODER_POOLINGS
 from keras_bert.config import BertConfig
 from keras_bert.layers.base import Layer
 from keras_bert.layers.dense import Dense
@@ -18,7 +19,7 @@ from keras_bert.ops import SeedGenerator, activation_function, dropout, norm, to
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.shapes import length_of
 
-POOLINGS = ("first", "last", "mean", "late", "none")
+POOLINGS = (*ENCODER_POOLINGS, "none")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

@@ -313,7 +313,7 @@ class TextPredictor(CompiledModel):
     def _options(
         self, batch_size: int | None, *, is_shared: bool = False, **options: Any
     ) -> BatchOptions:
-        """Returns the batching options of evaluation and prediction, with some others."""
+        """Returns the options of batches on this backend and these devices."""
         return BatchOptions(
             batch_size,
             **options,

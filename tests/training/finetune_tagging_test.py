@@ -206,5 +206,5 @@ def test_context_needs_documents(tmp_path):
     path.write_text("Ann I-PER\n")
     config = TaggingConfig(train_file=str(path), dev_file=str(path), context=True)
     data = read_data(config)
-    with pytest.raises(ValueError, match="marks no documents"):
+    with pytest.raises(ValueError, match="a file that marks documents"):
         model_inputs(data.train, data.train.words, context=True)

@@ -90,7 +90,7 @@ class FinetuneConfig(TextColumns, LabeledFilesConfig):
             yield ["bilstm_layers"], "there is no new BiLSTM: --bilstm_units adds one"
         if self.task:
             names = [field.name for field in dataclasses.fields(TextColumns)]
-            reason = f"--task={self.task} has its own files and labels"
+            reason = f"--task={self.task} (or its --recipe) has its own files and labels"
             yield ("train_file", "dev_file", "test_file", *names), reason
 
     def __post_init__(self) -> None:

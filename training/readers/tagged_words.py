@@ -290,8 +290,8 @@ def model_inputs(text: TaggedText, values: list[Any], context: bool) -> list[Any
         return values
     if text.document_starts is None:
         raise ValueError(
-            f"{text.path} marks no documents (-DOCSTART-, or # newdoc with --comments), which "
-            "--context requires"
+            f"--context requires a file that marks documents. Received: {text.path}. CoNLL files "
+            "mark them by -DOCSTART- lines, or by # newdoc lines with --comments"
         )
     return text.by_document(values)
 
