@@ -251,6 +251,7 @@ class MicroBatches(DataAdapter):
             an epoch, if its number of batches is not a multiple.
         steps_per_epoch: See `keras.Model.fit`.
         skipped: The number of batches that are read, but not trained on, at the beginning.
+        first: The place in its epoch of the first batch that is read.
         **data: The arguments of `keras.Model.fit` on data.
     """
 
@@ -259,7 +260,8 @@ class MicroBatches(DataAdapter):
         model: Any,
         in_update: int,
         steps_per_epoch: int | None,
-        skipped: int,
+        skipped: int = 0,
+        first: int = 0,
         **data: Any,
     ) -> None:
         self._data = get_data_adapter(steps_per_epoch=steps_per_epoch, **data)
@@ -267,6 +269,7 @@ class MicroBatches(DataAdapter):
         self._in_update = in_update
         self._steps = steps_per_epoch
         self._skipped = skipped
+        self._first = first
 
     @property
     def num_batches(self) -> int | None:
@@ -306,6 +309,7 @@ class MicroBatches(DataAdapter):
             function=_with_divisors,
             size=self._in_update,
             period=self._steps,
+            first=self._first,
         ).skip(self._skipped)
 
     def _with_mean_divisors(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -315,7 +319,7 @@ class MicroBatches(DataAdapter):
         rows, it yields three batches: 8 and 5 with the divisor 7, and 6 with the divisor 6.
         """
         unread = iter(batches)
-        sizes = group_sizes(self._in_update, self._steps)
+        sizes = group_sizes(self._in_update, self._steps, self._first)
         groups = itertools.takewhile(bool, (list(itertools.islice(unread, n)) for n in sizes))
         completed = itertools.chain.from_iterable(map(self._completed, groups))
         return itertools.islice(completed, self._skipped, None)
@@ -331,18 +335,24 @@ class MicroBatches(DataAdapter):
         return self._model._loss_divisors(*keras.utils.unpack_x_y_sample_weight(batch))
 
 
-def group_sizes(in_update: int, steps_per_epoch: int | None) -> Iterator[int]:
+def group_sizes(in_update: int, steps_per_epoch: int | None, first: int = 0) -> Iterator[int]:
     """Yields the number of micro-batches of each update, of which an epoch's last may have fewer.
 
     Example:
 
     >>> list(itertools.islice(group_sizes(2, 5), 6))
     [2, 2, 1, 2, 2, 1]
+
+    If training resumes at batch 4 of five, that batch has an update of its own:
+
+    >>> list(itertools.islice(group_sizes(2, 5, first=4), 4))
+    [1, 2, 2, 1]
     """
     period = steps_per_epoch or in_update
     while True:
-        for first in range(0, period, in_update):
-            yield min(in_update, period - first)
+        for start in range(first % period, period, in_update):
+            yield min(in_update, period - start)
+        first = 0
 
 
 def _with_divisors(batch: Any, divisors: Any) -> Any:

@@ -128,7 +128,8 @@ class FitPlan:
         if self.micro_batches == 1:
             return data
         steps = arguments.others.get("steps_per_epoch")
-        return {"x": MicroBatches(task, self.micro_batches, steps, self.skipped, **data)}
+        first = arguments.initial_batch - self.skipped
+        return {"x": MicroBatches(task, self.micro_batches, steps, self.skipped, first, **data)}
 
     def validation_for_keras(self) -> tuple[Any, Any, Any] | None:
         """Returns the `validation_data` of Keras' `fit`."""

@@ -14,7 +14,7 @@ import keras_bert
 from keras_bert import TextClassifier
 from keras_bert.layers import SentencePooling
 from keras_bert.models.inputs import LOSS_DIVISORS
-from keras_bert.tasks.feeding import MicroBatches, group_sizes
+from keras_bert.tasks.feeding import MicroBatches
 from tests.small_tasks import make_text_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:Your input ran out of data")
@@ -196,15 +196,19 @@ def test_micro_batches_are_grouped_by_update():
     tf = pytest.importorskip("tensorflow")
     from keras_bert.data.tfdata.text_datasets import map_with_group_mean
 
-    cases = [*itertools.product(range(12), (1, 2, 3, 5), (None, 4, 5, 7))]
-    for count, size, period in random.Random(0).sample(cases, 16):
-        numbers = np.arange(count, dtype="float32")
-        expected, unread = [], iter(numbers)
-        for group_size in group_sizes(size, period):
-            group = list(itertools.islice(unread, group_size))
-            if not group:
-                break
-            expected += [(number, np.mean(group)) for number in group]
+    cases = [*itertools.product(range(12), (1, 2, 3, 5), (None, 4, 5, 7), (False, True))]
+    for count, size, period, resumes in random.Random(0).sample(cases, 24):
+        steps = period or size
+        first = size if resumes and size < steps else 0
+        numbers = np.arange(first, first + count, dtype="float32")
+        updates = [(number // steps, number % steps // size) for number in numbers]
+        expected = [
+            (
+                number,
+                np.mean([n for n, other in zip(numbers, updates, strict=True) if other == own]),
+            )
+            for number, own in zip(numbers, updates, strict=True)
+        ]
         rows = tf.data.Dataset.from_tensor_slices(numbers)
         mapped = map_with_group_mean(
             rows,
@@ -212,11 +216,12 @@ def test_micro_batches_are_grouped_by_update():
             function=lambda element, mean: (element[0], mean),
             size=size,
             period=period,
+            first=first,
         )
         rows = [*mapped.as_numpy_iterator()]
         model = types.SimpleNamespace(_loss_divisors=lambda x, *_: x["token_ids"][0])
         batches = [({"token_ids": number[None]},) for number in numbers]
-        micro_batches = MicroBatches(model, size, period, 0, x=np.zeros((1, 1)))
+        micro_batches = MicroBatches(model, size, period, 0, first, x=np.zeros((1, 1)))
         found = [
             (batch["token_ids"][0], batch[LOSS_DIVISORS][0, 0])
             for (batch,) in micro_batches._with_mean_divisors(batches)

@@ -50,6 +50,7 @@ def map_with_group_mean(
     function: Callable[[Any, tf.Tensor], Any],
     size: int,
     period: int | None = None,
+    first: int = 0,
 ) -> tf.data.Dataset:
     """Maps each element by a function of it and of the mean of a measure over its group.
 
@@ -61,6 +62,8 @@ def map_with_group_mean(
     | place in its period | 0 | 1 | 2 | 3 | 4 | 0 | 1 |
     | group of its period | 0 | 0 | 1 | 1 | 2 | 0 | 0 |
     | elements in its group | 2 | 2 | 2 | 2 | 1 | 2 | 2 |
+
+    The dataset begins at the place `first` of a period.
     """
     if not isinstance(dataset, tf.data.Dataset):
         raise TypeError(
@@ -85,7 +88,7 @@ def map_with_group_mean(
 
     return (
         dataset.map(add_measure)
-        .enumerate()
+        .enumerate(first)
         .group_by_window(
             key_func=lambda place, _: place % period // size,
             reduce_func=map_group,
