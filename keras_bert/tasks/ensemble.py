@@ -85,6 +85,8 @@ class Ensemble(Task):
     # Options that must be equal for all members, and options that are averaged over them
     shared_options: ClassVar[tuple[str, ...]] = ()
     mean_options: ClassVar[tuple[str, ...]] = ()
+    # Its encoders are those of its members, which `insight` explains one by one.
+    has_row_logits = False
 
     def __new__(cls, members: Sequence[Task] = (), **kwargs: Any) -> Any:
         # `Ensemble(members)` creates an object of the subclass for their task. (Keras also calls

@@ -64,8 +64,9 @@ def _refusal(scope: Scope, is_local: bool, api_key: str) -> RefusedError | None:
     if reason := _reason_against_page(scope, is_local):
         return RefusedError(403, reason)
     is_public = scope["method"] == "GET" and scope["path"] in _WITHOUT_KEY
-    received = Headers(scope=scope).get("authorization", "").encode()
-    if not api_key or is_public or hmac.compare_digest(received, f"Bearer {api_key}".encode()):
+    scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
+    is_key = scheme.lower() == "bearer" and hmac.compare_digest(key.encode(), api_key.encode())
+    if not api_key or is_public or is_key:
         return None
     message = "the request needs the header Authorization: Bearer, with the API key of this server"
     return RefusedError(401, message, {"WWW-Authenticate": "Bearer"})
