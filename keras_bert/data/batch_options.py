@@ -71,7 +71,7 @@ class BatchOptions:
     shuffle_seed: int | None = None
     training: bool = False
     negative_share: float = 1.0
-    bucketing_window: int | None = dataclasses.field(default=None, metadata={"fit": True})
+    bucketing_window: int | None = None
     num_replicas: int = 1
     shard: tuple[int, int] = (0, 1)
     sharded_map: ShardedMap | None = None
@@ -111,12 +111,6 @@ class BatchOptions:
         if num_rows is None:
             return None
         return max(1, min(WINDOW_BATCHES, num_rows // (WINDOWS_IN_EPOCH * self.rows_in_batch)))
-
-
-# The fields that are arguments of `fit`, which passes them on unchanged
-FIT_OPTIONS = frozenset(
-    field.name for field in dataclasses.fields(BatchOptions) if field.metadata.get("fit")
-)
 
 
 def check_shard(shard: tuple[int, int], batch_size: int) -> None:

@@ -15,7 +15,7 @@ from keras_bert import checks
 from keras_bert.data.adapters.base import InputAdapter
 from keras_bert.data.adapters.reading import Features, Rows, adapter_class
 from keras_bert.data.adapters.text_batches import TextBatchesAdapter
-from keras_bert.data.batch_options import FIT_OPTIONS, BatchOptions
+from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.batches import Batches
 from keras_bert.data.columns import is_dataset, label_column
 from keras_bert.data.labels import checked_class_weight
@@ -33,7 +33,7 @@ class FitArguments:
     """The arguments of `fit` that decide which batches Keras gets; see `TextTrainer.fit`.
 
     Args:
-        others: The `**kwargs` of `fit`: arguments of Keras, and fields of `BatchOptions`.
+        others: The `**kwargs` of `fit`, which are arguments of Keras.
     """
 
     batch_size: int | None
@@ -43,6 +43,7 @@ class FitArguments:
     shuffle: bool | str
     class_weight: Any
     initial_batch: int
+    bucketing_window: int | None
     others: Mapping[str, Any]
 
     def __post_init__(self) -> None:
@@ -52,9 +53,8 @@ class FitArguments:
     @property
     def for_keras(self) -> dict[str, Any]:
         """The arguments that Keras gets as they are."""
-        others = {name: value for name, value in self.others.items() if name not in FIT_OPTIONS}
-        size = others.get("validation_batch_size") or self.batch_size
-        return {**others, "epochs": self.epochs, "validation_batch_size": size}
+        size = self.others.get("validation_batch_size") or self.batch_size
+        return {**self.others, "epochs": self.epochs, "validation_batch_size": size}
 
 
 def training_options(task: TextPredictor, arguments: FitArguments) -> BatchOptions:
@@ -63,10 +63,9 @@ def training_options(task: TextPredictor, arguments: FitArguments) -> BatchOptio
     If only the first of unshuffled batches are used, their rows are not sorted by length. They are
     the first rows, and not the shortest.
     """
-    given = {name: arguments.others.get(name) for name in FIT_OPTIONS}
-    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if arguments.others.get("steps_per_epoch") and not arguments.shuffle:
-        options.setdefault("bucketing_window", _UNSORTED)
+    takes_first = arguments.others.get("steps_per_epoch") and not arguments.shuffle
+    default = _UNSORTED if takes_first else None
+    window = arguments.bucketing_window
     return task._options(
         arguments.batch_size,
         is_shared=True,
@@ -74,7 +73,7 @@ def training_options(task: TextPredictor, arguments: FitArguments) -> BatchOptio
         shuffle_seed=random.getrandbits(31) if arguments.shuffle else None,
         training=True,
         negative_share=task.negative_share,
-        **options,
+        bucketing_window=default if window is None else window,
     )
 
 

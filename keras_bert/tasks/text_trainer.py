@@ -45,6 +45,7 @@ class TextTrainer(TextPredictor):
         sample_weight: Any = None,
         *,
         initial_batch: int = 0,
+        bucketing_window: int | None = None,
         **kwargs: Any,
     ) -> keras.callbacks.History:
         """Trains the model like `keras.Model.fit`, which it extends to text.
@@ -81,14 +82,13 @@ class TextTrainer(TextPredictor):
             initial_batch: Number of batches of text, or of a `tf.data.Dataset`, to skip; less than
                 all. Together with `initial_epoch`, it resumes training in the middle of the last
                 epoch.
-            **kwargs: Other arguments of `keras.Model.fit`, and options of batching text:
-                `bucketing_window` is the number of batches that are sorted by length together. 1
-                does not sort rows: there is more padding, but each batch is a random sample. The
-                default is 64; if rows are shuffled, a sixteenth of an epoch if that is less: with
-                only a few windows in an epoch, long and short rows would never be in the same
-                batch, and the model learns less. It is 1 with `steps_per_epoch` without shuffling,
-                and in a validation with `validation_steps`: the first rows are used, and not the
-                shortest.
+            bucketing_window: Number of batches of text that are sorted by length together. 1 does
+                not sort rows: there is more padding, but each batch is a random sample. Defaults to
+                64, or to a sixteenth of an epoch if rows are shuffled and that is less: with only a
+                few windows in an epoch, long and short rows would never be in the same batch, and
+                the model learns less. It is 1 with `steps_per_epoch` without shuffling, and in a
+                validation with `validation_steps`: the first rows are used, and not the shortest.
+            **kwargs: Other arguments of `keras.Model.fit`.
 
         The bias of a new head, which is 0, is first set to the log frequency of each tag, to the
         log odds of each label (with several labels) or to the mean score. They are counted over all
@@ -117,6 +117,7 @@ class TextTrainer(TextPredictor):
             shuffle,
             class_weight,
             initial_batch,
+            bucketing_window,
             kwargs,
         )
         options = fit_plan.training_options(self, arguments)
