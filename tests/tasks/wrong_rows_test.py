@@ -154,7 +154,7 @@ def test_validation_data_without_labels(tasks):
     for held_out in (texts, (texts, None), {"text": texts}):
         history = masked_lm.fit(texts, validation_data=held_out, verbose=0).history
         assert "val_loss" in history
-    with pytest.raises(ValueError, match=r"must be x, \(x, None\) or a dataset; .* tuple of 1"):
+    with pytest.raises(ValueError, match=r"x, \(x, None\) or a dataset\. .* tuple of 1"):
         masked_lm.fit(texts, validation_data=(texts,))
 
 
