@@ -260,10 +260,10 @@ def test_the_last_rows_are_held_out_and_class_weights_are_not_for_them(tasks):
     ):
         task = tasks[name]
         task.compile(keras.optimizers.SGD(0.0))
-        expected = task.evaluate(x[4:], y[4:], verbose=0)
         history = task.fit(
             x, y, class_weight={1: 9.0}, validation_split=0.5, shuffle=False, verbose=0
         ).history
+        expected = task.evaluate(x[4:], y[4:], verbose=0)
         measured = [history["val_loss"][0], history["val_accuracy"][0]]
         np.testing.assert_allclose(measured, expected, rtol=1e-5)
         # Of fresh weights, all losses are close to that of equal probabilities.
