@@ -167,10 +167,10 @@ def test_class_weights_of_a_tagger_weigh_the_loss_of_its_tokens():
     labels = np.array([[-100, 0, 1, -100], [-100, 1, 0, 1]])
     x = {"token_ids": ids, "padding_mask": ids > 0}
     weights = np.where(labels == 1, 2.0, 1.0)
-    weighted, _ = tagger.evaluate(x, labels, sample_weight=weights, verbose=0)
-    _, accuracy = tagger.evaluate(x, labels, verbose=0)
     for data in ((x, labels), (Batches(x, labels, np.ones(2)),)):
         history = tagger.fit(*data, class_weight={1: 2.0}, verbose=0).history
+        weighted, _ = tagger.evaluate(x, labels, sample_weight=weights, verbose=0)
+        _, accuracy = tagger.evaluate(x, labels, verbose=0)
         actual = history["loss"][0], history["accuracy"][0]
         assert actual == pytest.approx((weighted, accuracy), rel=1e-6)
 
