@@ -130,7 +130,7 @@ def test_flags_are_those_of_the_program():
 )
 def test_malformed_sizes(sizes, message):
     with pytest.raises(ValueError, match=message):
-        AblationConfig(sizes=sizes)
+        AblationConfig(of="size", sizes=sizes)
 
 
 def test_missing_data_is_told_before_anything_is_made(tmp_path):
