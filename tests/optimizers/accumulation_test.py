@@ -98,7 +98,7 @@ def trained(task, batches, in_update=None, loss=None, **arguments):
     model = make_task(task, CONFIG.replace(dropout=0.0, attention_dropout=0.0))
     optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=in_update)
     model.compile(optimizer, loss, metrics=[] if loss else None)
-    if hasattr(model, "head"):  # `fit` starts a tagger's bias of 0 at the tags of arrays only.
+    if task is TokenClassifier:  # `fit` starts its bias of 0 at the tags of arrays only.
         model.head.dense.bias.assign(np.ones(model.head.dense.bias.shape))
     x = (batch for batch in batches) if isinstance(batches, list) else batches[0]
     y, weights = (None, None) if isinstance(batches, list) else batches[1:]
