@@ -22,7 +22,7 @@ Time: a minute.
 Hardware: two CPU cores; TensorFlow, mixed_bfloat16.
 """
 
-from ..jobs.classification import FinetuneConfig
+from ...jobs.classification import FinetuneConfig
 
 CONFIG = FinetuneConfig.from_flags(
     train_file="colors.csv",
