@@ -83,8 +83,7 @@ class RerankConfig(FineTuningConfig):
 
     def unused_flags(self) -> UnusedFlags:
         yield from super().unused_flags()
-        unused = set(self.costs.to_dict()) - {"measure_energy"}  # --nomeasure_energy is obeyed.
-        yield unused, "ranking does not measure its costs"
+        yield self.costs.to_dict(), "ranking does not measure its costs"
 
     def __post_init__(self) -> None:
         super().__post_init__()
