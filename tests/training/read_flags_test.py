@@ -282,7 +282,12 @@ MODES = {
         )
         for file in ("rows.csv", "rows.jsonl", "tags.conll", "choices.jsonl", "questions.json")
     },
-    "serve": lambda: (serve.ServeConfig, {"model": "rows.keras", "port": 0}, serving),
+    # The key is read when requests are served: see serving/protocols_test.py.
+    "serve": lambda: (
+        serve.ServeConfig,
+        {"model": "rows.keras", "port": 0, "api_key": "key"},
+        serving,
+    ),
 }
 
 
