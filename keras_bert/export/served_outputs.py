@@ -111,7 +111,7 @@ class ServedOutputs:
         """Rounds a length up as `rounded_up`, where the model has that many positions."""
         longer = rounded_up(length)
         limit = self._task.config.max_sequence_length
-        return longer if limit is None else tf.maximum(length, tf.minimum(longer, limit))
+        return tf.maximum(length, tf.minimum(longer, limit))
 
     def one_in_chunks(self, features: dict[str, Any]) -> tf.Tensor:
         """Computes the only output of the task in chunks; see `in_chunks`."""
