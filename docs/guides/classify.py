@@ -161,4 +161,4 @@ print(f"{sum(again == answers['label'])} of {len(test)} answers are the same")
 # ```
 #
 # It keeps the best epoch, scored on a tenth of the rows, compares with the baselines, draws curves and exports ([all that it
-# does](../programs/finetune.md)).
+# does](../commands/finetune.md)).

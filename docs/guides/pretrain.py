@@ -138,7 +138,7 @@ for text in (
 #
 # ## A real corpus
 #
-# For more text than fits in memory, [`keras-bert pretrain`](../programs/pretrain.md) does all of this, and resumes after an interruption:
+# For more text than fits in memory, [`keras-bert pretrain`](../commands/pretrain.md) does all of this, and resumes after an interruption:
 #
 # ```bash
 # keras-bert pretrain --input_files=corpus --dev_files=validation.txt --format=paragraphs --language=ko \

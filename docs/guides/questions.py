@@ -172,7 +172,7 @@ for question in (
 # ## The same as a command
 #
 # The program also finds the best threshold for questions without an answer, and scores as the official script does ([its
-# files](../programs/finetune.md#questions-on-passages)):
+# files](../commands/finetune.md#questions-on-passages)):
 #
 # ```bash
 # keras-bert finetune --train_file=train-v2.0.json --dev_file=dev-v2.0.json --output_dir=runs/squad
