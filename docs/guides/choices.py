@@ -157,7 +157,7 @@ for answer in task.choose(question):
 # ## Serve it
 #
 # The export takes `text` and `choices` as strings, and returns the index of the best choice, its probability and the ranking. Pad rows that
-# have fewer choices with empty strings ([signatures](../serving.md#signatures-and-their-json)).
+# have fewer choices with empty strings ([signatures](../serving/index.md#signatures-and-their-json)).
 
 # %%
 import tensorflow as tf

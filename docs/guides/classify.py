@@ -144,7 +144,7 @@ print(wrong.to_string(index=False, max_colwidth=52, float_format="%.2f"))
 # ## Keep it
 #
 # A `.keras` file has everything, with vocabulary and optimizer. `export` writes a SavedModel that takes text and needs no Python
-# ([Serving](../serving.md)).
+# ([Serving](../serving/index.md)).
 
 # %%
 classifier.save("packages.keras")

@@ -102,7 +102,7 @@ answers = {"float32.keras": expected, "int8.keras": merged.predict(test, verbose
 # ## int8 in an export
 #
 # With `dtype="int8"`, ONNX, OpenVINO and LiteRT models store the embeddings in 8 bits too. They take ids from the preprocessor. A SavedModel in
-# int8 takes text, and `calibration` ([how](../serving_openvino.md#int8)).
+# int8 takes text, and `calibration` ([how](../serving/openvino.md#int8)).
 
 # %% small="dtypes = ['int8']"
 dtypes = ["float32", "int8"]

@@ -75,7 +75,7 @@ def test_batching_parameters(tmp_path, splits):
 
 def test_the_documented_proxy_knows_every_input(served):
     """What it does not know it refuses; tests/export/serving_proxy_test.py runs it."""
-    folder = Path(__file__).parents[2] / "docs" / "serving_proxy"
+    folder = Path(__file__).parents[2] / "docs" / "serving" / "proxy"
     source = (folder / "predict.js").read_text()
     inputs = dict(re.findall(r"^ +(\w+): (\['\w+', \w+\]),$", source, re.MULTILINE))
     alone = dict(re.findall(r"(\w+): '(\w+)'", source))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Examples of docs/serving.md: the gRPC client against a gRPC server, a file for the server."""
+"""Examples of docs/serving/index.md: the gRPC client against a gRPC server, a file for the server."""
 
 import concurrent.futures
 import re
@@ -19,7 +19,7 @@ grpc = prediction_service_pb2_grpc.grpc  # it comes with the stubs
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
-PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
+PAGE = Path(__file__).parents[2] / "docs" / "serving" / "index.md"
 
 
 def example_of_page(name, language):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proxy of docs/serving_proxy: nginx before a server that notes what reaches it."""
+"""The proxy of docs/serving/proxy: nginx before a server that notes what reaches it."""
 
 import gzip
 import http.client
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "docs" / "serving_proxy"
+FOLDER = Path(__file__).parents[2] / "docs" / "serving" / "proxy"
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 MODULE = Path(NGINX or "/usr/sbin/nginx").parents[1] / "lib/nginx/modules/ngx_http_js_module.so"
 PREDICT = "/v1/models/sst2:predict"
