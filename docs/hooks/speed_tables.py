@@ -105,45 +105,47 @@ def page_text(text: str) -> str:
 
 
 def chart() -> str:
-    """Returns an SVG with a bar for each subject, in times of the first one's time."""
-    measurements = [read()[name] for name in CHARTED]
-    longest = max(ratio(row, each["rows"]) for each in measurements for row in each["rows"])
-    shapes: list[str] = []
-    y = 0
-    for measurement in measurements:
+    """Returns an SVG of training speed: a bar for each subject, the fastest first."""
+    shapes = [_text(0, _LINE, "Training examples per second, higher is better")]
+    y = _LINE
+    for measurement in (read()[name] for name in CHARTED):
+        y += 8
         for words in measurement["title"].split(": "):
             y += _LINE
             shapes.append(_text(0, y, words, weight="bold"))
         y += 4
-        for row in measurement["rows"]:
-            times = ratio(row, measurement["rows"])
-            width = _BAR_WIDTH * times / longest
-            color = _OURS if row["subject"].startswith("keras_bert:") else _OTHERS
+        rows = sorted(measurement["rows"], key=lambda row: row["fastest"])
+        for row in rows:
+            is_ours = row["subject"].startswith("keras_bert:")
+            width = _BAR_WIDTH * rows[0]["fastest"] / row["fastest"]
+            rate = 1000 * _batch_size(measurement) / row["fastest"]
+            words = label(row["subject"], _precision(measurement))
             y += _LINE + _BAR + 5
             shapes += [
-                _text(0, y - _BAR - 6, label(row["subject"], _precision(measurement))),
+                _text(0, y - _BAR - 6, words, weight="bold" if is_ours else "normal"),
                 f'<rect x="0" y="{y - _BAR}" width="{width:.1f}" height="{_BAR}" rx="2" '
-                f'fill="{color}"/>',
-                _text(width + 8, y - 2, f"{times:.2f} x"),
+                f'fill="{_OURS if is_ours else _OTHERS}"/>',
+                _text(width + 8, y - 2, f"{rate:.3g}", weight="bold" if is_ours else "normal"),
             ]
         y += _LINE
-    dates = sorted({measurement["date"] for measurement in measurements})
-    for words in (
-        "Time relative to the first row, shorter is faster",
-        f"One CPU core, {' and '.join(dates)}",
-    ):
-        y += _LINE
-        shapes.append(_text(0, y, words))
+    dates = sorted({read()[name]["date"] for name in CHARTED})
+    y += _LINE
+    shapes.append(_text(0, y, f"One CPU core, the fastest round, {' and '.join(dates)}"))
     height = y + 8
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
             f'viewBox="0 0 {_WIDTH} {height}" font-family="system-ui, sans-serif" font-size="13">',
-            "<title>Time of a training step of keras_bert, KerasHub and transformers</title>",
+            "<title>Training speed of keras_bert, KerasHub and transformers</title>",
             *shapes,
             "</svg>\n",
         ]
     )
+
+
+def _batch_size(measurement: dict[str, Any]) -> int:
+    (found,) = [flag for flag in measurement["flags"] if flag.startswith("--batch_size=")]
+    return int(found.partition("=")[2])
 
 
 def _text(x: float, y: float, words: str, weight: str = "normal") -> str:
