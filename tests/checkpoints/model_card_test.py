@@ -7,6 +7,7 @@ import pytest
 
 import keras_bert
 from keras_bert.checkpoints.model_card import model_card
+from tests.checkpoints.small_models import small_config
 
 pytestmark = pytest.mark.on_tensorflow
 
@@ -34,14 +35,7 @@ RESULTS = {
 
 @pytest.fixture(scope="module")
 def classifier():
-    config = keras_bert.BertConfig(
-        vocabulary_size=8,
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=16,
-        max_sequence_length=16,
-    )
+    config = small_config(vocabulary_size=8, num_layers=1, max_sequence_length=16)
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abc"]
     tokenizer = {"kind": "wordpiece", "vocabulary": vocabulary, "lowercase": True}
     return keras_bert.TextClassifier(

@@ -28,6 +28,7 @@ from keras_bert.text import (  # noqa: E402
     train_byte_pair_vocabulary,
     train_sentence_piece_model,
 )
+from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.export.small_classifier import make_classifier  # noqa: E402
 from tests.text import families, real_text, small_tokenizers  # noqa: E402
 
@@ -266,11 +267,13 @@ def test_a_classifier_answers_without_tensorflow(labeled):
 
 def test_an_embedder_of_byte_pairs_answers(tmp_path):
     tokenizer = small_tokenizers.make("byte_pair")
-    config = keras_bert.BertConfig(
+    config = small_config(
         vocabulary_size=tokenizer.vocabulary_size,
-        num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16, max_sequence_length=LENGTH,
-        pad_token_id=tokenizer.pad_token_id, initializer_range=0.5,
-    )  # fmt: skip
+        num_layers=1,
+        max_sequence_length=LENGTH,
+        pad_token_id=tokenizer.pad_token_id,
+        initializer_range=0.5,
+    )
     embedder = keras_bert.TextEmbedder(
         keras_bert.Backbone(config), TextClassifierPreprocessor(tokenizer, LENGTH)
     )

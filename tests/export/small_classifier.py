@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 import keras_bert
+from tests import small_tasks
 
 
 def vocabulary() -> list[str]:
@@ -24,13 +25,8 @@ def make_classifier(**arguments: Any) -> Any:
 
     keras.utils.set_random_seed(0)
     tokenizer = of_tokens(*vocabulary())
-    config = keras_bert.BertConfig(
-        vocabulary_size=tokenizer.vocabulary_size,
-        num_layers=2,
-        hidden_dim=16,
-        num_heads=4,
-        intermediate_dim=32,
-        max_sequence_length=64,
+    config = small_tasks.CONFIG.replace(
+        vocabulary_size=tokenizer.vocabulary_size, num_layers=2, num_heads=4, max_sequence_length=64
     )
     classifier = keras_bert.TextClassifier(
         keras_bert.Backbone(config),

@@ -9,21 +9,16 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
+from keras_bert import Backbone, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.tasks import Distiller  # noqa: E402
+from tests import small_tasks  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", ".", "é"]
-CONFIG = BertConfig(
-    vocabulary_size=len(TOKENS),
-    num_layers=2,
-    num_heads=2,
-    hidden_dim=16,
-    intermediate_dim=32,
-    max_sequence_length=16,
-    initializer_range=0.2,
+CONFIG = small_tasks.CONFIG.replace(
+    vocabulary_size=len(TOKENS), num_layers=2, max_sequence_length=16, initializer_range=0.2
 )
 TEXTS = ["the cat sat on the mat.", "é cat sat."] * 48
 

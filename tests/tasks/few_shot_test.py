@@ -13,11 +13,12 @@ from sklearn.linear_model import LogisticRegression  # noqa: E402
 from sklearn.multiclass import OneVsRestClassifier  # noqa: E402
 
 import keras_bert  # noqa: E402
-from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
+from keras_bert import Backbone, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.layers import SentencePooling  # noqa: E402
 from keras_bert.tasks import few_shot  # noqa: E402
 from keras_bert.tasks.few_shot import FewShotTraining, logistic_regression  # noqa: E402
+from tests import small_tasks  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 COLORS = ["red", "pink", "rose", "green", "lime", "olive", "blue", "navy", "teal"]
@@ -41,14 +42,7 @@ def rows_of(seed, count=8):
 
 def make_classifier(**arguments):
     keras.utils.set_random_seed(1)
-    config = BertConfig(
-        vocabulary_size=len(TOKENS),
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=16,
-        intermediate_dim=32,
-        max_sequence_length=16,
-    )
+    config = small_tasks.CONFIG.replace(vocabulary_size=len(TOKENS), max_sequence_length=16)
     preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=16)
     arguments = {"class_names": NAMES, "top_layers": [SentencePooling()], **arguments}
     return TextClassifier(Backbone(config), preprocessor=preprocessor, **arguments)

@@ -7,19 +7,15 @@ import pytest
 
 pytestmark = pytest.mark.on_tensorflow
 
-from keras_bert import Backbone, BertConfig, MaskedLM  # noqa: E402
+from keras_bert import Backbone, MaskedLM  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", ".", "é"]
-SMALL = BertConfig(
-    vocabulary_size=len(TOKENS) + 4,  # padded to a round number, as some checkpoints are
-    num_layers=1,
-    num_heads=2,
-    hidden_dim=8,
-    intermediate_dim=16,
-    max_sequence_length=16,
-    initializer_range=0.5,
+# The vocabulary is padded to a round number, as some checkpoints' are.
+SMALL = small_config(
+    vocabulary_size=len(TOKENS) + 4, num_layers=1, max_sequence_length=16, initializer_range=0.5
 )
 
 

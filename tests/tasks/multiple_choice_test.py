@@ -8,9 +8,10 @@ pytestmark = pytest.mark.on_tensorflow
 
 pandas = pytest.importorskip("pandas")
 
-from keras_bert import Backbone, BertConfig, MultipleChoice  # noqa: E402
+from keras_bert import Backbone, MultipleChoice  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from keras_bert.data.adapters.choices import choice_columns, is_choices  # noqa: E402
+from tests import small_tasks  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
@@ -18,15 +19,8 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a", "b", "
 
 
 def make_task(**changes):
-    config = BertConfig(
-        vocabulary_size=len(TOKENS),
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=16,
-        intermediate_dim=32,
-        max_sequence_length=16,
-        initializer_range=0.3,
-        **changes,
+    config = small_tasks.CONFIG.replace(
+        vocabulary_size=len(TOKENS), max_sequence_length=16, initializer_range=0.3, **changes
     )
     preprocessor = MultipleChoicePreprocessor(of_tokens(*TOKENS), sequence_length=16)
     return MultipleChoice(Backbone(config), preprocessor)

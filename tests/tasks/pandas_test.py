@@ -9,20 +9,14 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 pytest.importorskip("tensorflow")
 pandas = pytest.importorskip("pandas")
 
-from keras_bert import Backbone, BertConfig, QuestionAnswerer, TextClassifier  # noqa: E402
+from keras_bert import Backbone, QuestionAnswerer, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.data.questions import QuestionAnswererPreprocessor  # noqa: E402
+from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "is", "who", "it"]
-CONFIG = BertConfig(
-    vocabulary_size=len(TOKENS),
-    num_layers=1,
-    num_heads=2,
-    hidden_dim=8,
-    intermediate_dim=16,
-    max_sequence_length=16,
-)
+CONFIG = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=16)
 FRAME = pandas.DataFrame(
     {
         "id": [30, 10, 20],

@@ -14,7 +14,7 @@ transformers = pytest.importorskip("transformers")
 import keras_bert  # noqa: E402
 from keras_bert import checkpoints  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
-from tests.checkpoints.small_models import randomize  # noqa: E402
+from tests.checkpoints.small_models import randomize, small_config  # noqa: E402
 from tests.text import small_tokenizers  # noqa: E402
 
 FAMILIES = {
@@ -32,12 +32,8 @@ NAMES = ["zero", "one", "two", "three"]
 def saved(task_class, kind, folder, **arguments):
     """A small random task in transformers' layout."""
     tokenizer = small_tokenizers.make(kind)
-    config = keras_bert.BertConfig(
+    config = small_config(
         vocabulary_size=tokenizer.vocabulary_size,
-        num_layers=2,
-        hidden_dim=8,
-        num_heads=2,
-        intermediate_dim=16,
         max_sequence_length=40,
         initializer_range=0.5,
         **FAMILIES[kind],

@@ -8,9 +8,10 @@ import pytest
 
 pytestmark = pytest.mark.on_tensorflow
 
-from keras_bert import Backbone, BertConfig, QuestionAnswerer  # noqa: E402
+from keras_bert import Backbone, QuestionAnswerer  # noqa: E402
 from keras_bert.data import QuestionAnswererPreprocessor  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
+from tests import small_tasks  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 WORDS = ["der", "die", "das", "Hund", "Katze", "läuft", "schläft", "und", "dann", "🏔"]
@@ -18,15 +19,9 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "wo", "gold", "##en", "?", *WORDS]
 
 
 def make_answerer(**arguments):
-    config = BertConfig(
-        vocabulary_size=len(TOKENS),
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=16,
-        intermediate_dim=32,
-        max_sequence_length=24,
-        # So high that a few steps are enough
-        initializer_range=0.3,
+    # So high an initializer_range that a few steps are enough
+    config = small_tasks.CONFIG.replace(
+        vocabulary_size=len(TOKENS), max_sequence_length=24, initializer_range=0.3
     )
     tokenizer = of_tokens(*TOKENS, lowercase=False)
     preprocessor = QuestionAnswererPreprocessor(tokenizer, 16, 5, 4)

@@ -6,25 +6,20 @@ import pytest
 
 pytestmark = pytest.mark.on_tensorflow
 
-from keras_bert import Backbone, BertConfig, TextClassifier, load_model  # noqa: E402
+from keras_bert import Backbone, TextClassifier, load_model  # noqa: E402
 from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
+from tests import small_tasks  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a", "very"]
 
 
 def make_classifier(**arguments):
-    config = BertConfig(
-        vocabulary_size=len(TOKENS),
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=16,
-        intermediate_dim=32,
-        max_sequence_length=32,
-        # So high that a few steps are enough
-        initializer_range=0.3,
+    # So high an initializer_range that a few steps are enough
+    config = small_tasks.CONFIG.replace(
+        vocabulary_size=len(TOKENS), max_sequence_length=32, initializer_range=0.3
     )
     preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=32)
     arguments = {"class_names": ["negative", "positive"], **arguments}

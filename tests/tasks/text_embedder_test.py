@@ -9,10 +9,11 @@ import pytest
 
 pytestmark = pytest.mark.on_tensorflow
 
-from keras_bert import Backbone, BertConfig, TextEmbedder, checkpoints  # noqa: E402
+from keras_bert import Backbone, TextEmbedder, checkpoints  # noqa: E402
 from keras_bert.checkpoints import CheckpointError, CheckpointWarning  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.losses import CosineSimilarityLoss  # noqa: E402
+from tests import small_tasks  # noqa: E402
 from tests.checkpoints.small_models import edit_json  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
@@ -23,12 +24,8 @@ TEXTS = ["a red b", "green", "b b a blue white", "a"]
 
 
 def make_embedder(sequence_length=16, pooler_activation="tanh", **arguments):
-    config = BertConfig(
+    config = small_tasks.CONFIG.replace(
         vocabulary_size=len(TOKENS),
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=16,
-        intermediate_dim=32,
         max_sequence_length=16,
         dropout=0.0,
         attention_dropout=0.0,

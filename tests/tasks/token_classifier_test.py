@@ -8,9 +8,10 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert import Backbone, BertConfig, TokenClassifier  # noqa: E402
+from keras_bert import Backbone, TokenClassifier  # noqa: E402
 from keras_bert.data import TokenClassifierPreprocessor  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
+from tests import small_tasks  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ann", "bo", "in", "rome", "##s", ".", "a"]
@@ -18,15 +19,9 @@ NAMES = ["O", "B-PER", "B-LOC"]
 
 
 def make_tagger(**arguments):
-    config = BertConfig(
-        vocabulary_size=len(TOKENS),
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=16,
-        intermediate_dim=32,
-        max_sequence_length=24,
-        # So high that a few steps are enough
-        initializer_range=0.3,
+    # So high an initializer_range that a few steps are enough
+    config = small_tasks.CONFIG.replace(
+        vocabulary_size=len(TOKENS), max_sequence_length=24, initializer_range=0.3
     )
     preprocessor = TokenClassifierPreprocessor(of_tokens(*TOKENS), 16, overlap=4)
     arguments = {"class_names": NAMES, "preprocessor": preprocessor, **arguments}

@@ -9,6 +9,7 @@ pytest.importorskip("tokenizers")
 pytest.importorskip("sentencepiece")
 
 import keras_bert
+from tests.checkpoints.small_models import small_config
 from tests.text import small_tokenizers
 
 # Only the text differs, which does not depend on the backend.
@@ -31,12 +32,8 @@ FAMILIES = {
 
 
 def backbone_for(tokenizer):
-    config = keras_bert.BertConfig(
+    config = small_config(
         vocabulary_size=tokenizer.vocabulary_size,
-        num_layers=2,
-        hidden_dim=8,
-        num_heads=2,
-        intermediate_dim=16,
         max_sequence_length=48,
         **FAMILIES[tokenizer.kind],
     )

@@ -14,6 +14,7 @@ pytest.importorskip("matplotlib")
 
 import keras_bert  # noqa: E402
 from keras_bert import data  # noqa: E402
+from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training.insight import InsightConfig, write_report  # noqa: E402
 
@@ -22,10 +23,7 @@ WORDS = (
     "doctor nurse told that him her is a an"
 )
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split()]
-CONFIG = keras_bert.BertConfig(
-    vocabulary_size=len(TOKENS), num_layers=2, num_heads=2, hidden_dim=8, intermediate_dim=16,
-    initializer_range=0.5, max_sequence_length=80,
-)  # fmt: skip
+CONFIG = small_config(vocabulary_size=len(TOKENS), initializer_range=0.5, max_sequence_length=80)
 
 
 def saved(path, kind, *arguments, seed=1, **options):

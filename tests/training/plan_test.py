@@ -9,20 +9,14 @@ import numpy as np
 import pytest
 
 import keras_bert
+from tests import small_tasks
 from training import plan as plan_program
 from training.costs import energy, model_flops
 from training.plan import ACCELERATORS, PlanConfig, busy_note, parameters, plan
 
 pytestmark = pytest.mark.on_tensorflow
 
-TINY = keras_bert.BertConfig(
-    vocabulary_size=50,
-    num_layers=1,
-    num_heads=2,
-    hidden_dim=16,
-    intermediate_dim=32,
-    max_sequence_length=32,
-)
+TINY = small_tasks.CONFIG.replace(max_sequence_length=32)
 
 
 @pytest.fixture(autouse=True)

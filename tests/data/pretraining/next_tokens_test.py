@@ -8,7 +8,7 @@ pytestmark = pytest.mark.needs_tensorflow
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert import Backbone, BertConfig  # noqa: E402
+from keras_bert import Backbone  # noqa: E402
 from keras_bert.data import (  # noqa: E402
     MaskedLMMasker,
     NextTokenTargets,
@@ -16,6 +16,7 @@ from keras_bert.data import (  # noqa: E402
     packed_batches,
 )
 from keras_bert.tasks import MaskedLM  # noqa: E402
+from tests import small_tasks  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "one", "two", "three", "four"]
@@ -69,15 +70,8 @@ def test_it_stands_in_for_a_masker():
 
 
 def masked_lm(**arguments):
-    config = BertConfig(
-        vocabulary_size=len(VOCABULARY),
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=16,
-        intermediate_dim=32,
-        max_sequence_length=8,
-        initializer_range=0.3,
-        causal=True,
+    config = small_tasks.CONFIG.replace(
+        vocabulary_size=len(VOCABULARY), max_sequence_length=8, initializer_range=0.3, causal=True
     )
     preprocessor = TextClassifierPreprocessor(of_tokens(*VOCABULARY), sequence_length=8)
     return MaskedLM(Backbone(config), preprocessor, **arguments)
