@@ -137,8 +137,8 @@ def test_labels_are_written_as_others(models, tmp_path):
 
 
 def test_input_and_pairs_are_not_lost(models, tmp_path, monkeypatch):
-    source = tmp_path / "in.jsonl"
-    source.write_text('{"text": "a", "text_pair": "b"}\n')
+    source, row = tmp_path / "in.jsonl", '{"text": "a", "text_pair": "b"}\n'
+    source.write_text(row)
     config = PredictConfig(
         model=models["exported"], input=str(source), output=str(tmp_path / "out")
     )
@@ -150,6 +150,7 @@ def test_input_and_pairs_are_not_lost(models, tmp_path, monkeypatch):
     for output in ("in.jsonl", models["saved"]):
         with pytest.raises(ValueError, match="--output must be another file than --"):
             predict(dataclasses.replace(config, model=models["saved"], output=output))
+    assert source.read_text() == row
     source.write_text('{"text": "a"}\n')
     (tmp_path / "out").write_text("mine\n")
     with pytest.raises(FileExistsError, match=r"--output must be a new file.*--overwrite"):
@@ -160,8 +161,6 @@ def test_input_and_pairs_are_not_lost(models, tmp_path, monkeypatch):
     (tmp_path / "out").write_text('{"label": "bad", "score": 0.7}\n' * 2)
     assert predict(dataclasses.replace(config, overwrite=True)) == 1
     assert len((tmp_path / "out").read_text().splitlines()) == 1
-    source.write_text('{"text": "a", "text_pair": "b"}\n')
-    assert source.read_text() == '{"text": "a", "text_pair": "b"}\n'
 
 
 def test_columns_by_number_and_pairs(tmp_path):
