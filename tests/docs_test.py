@@ -21,7 +21,14 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("griffe")
 
 import keras_bert  # noqa: E402
-from docs.hooks import commands, navigation, recipes, reference, speed_tables  # noqa: E402
+from docs.hooks import (  # noqa: E402
+    commands,
+    diagrams,
+    navigation,
+    recipes,
+    reference,
+    speed_tables,
+)
 from keras_bert.export import export_task  # noqa: E402
 from tests.source_imports import ROOT  # noqa: E402
 from training.engine import child_programs  # noqa: E402
@@ -281,6 +288,12 @@ def test_tables_and_chart_show_the_recorded_measurements():
     assert speed_tables.page_text(text) == text, message
     assert speed_tables.chart() == speed_tables.CHART.read_text(encoding="utf-8"), message
     assert set(re.findall(r"<!-- measured: (\w+) -->", text)) == speed_tables.read().keys()
+
+
+@pytest.mark.parametrize("name", diagrams.DIAGRAMS)
+def test_diagrams_are_up_to_date(name):
+    message = "`python -m docs.hooks.diagrams` draws them"
+    assert diagrams.DIAGRAMS[name]() == (diagrams.ASSETS / name).read_text("utf-8"), message
 
 
 def test_the_command_of_a_measurement_is_one_of_the_benchmark():

