@@ -180,7 +180,7 @@ for question in (
 # ## Command line
 #
 # The command computes the same scores as the official SQuAD script. It also finds the best threshold for questions without an answer. See
-# [question answering with `finetune`](../commands/finetune.md#questions-on-passages).
+# [question answering with `finetune`](../commands/finetune_questions.md).
 #
 # ```bash
 # keras-bert finetune --train_file=train-v2.0.json --dev_file=dev-v2.0.json --output_dir=runs/squad
