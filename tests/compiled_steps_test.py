@@ -91,7 +91,7 @@ def test_pytorch_traces_a_step_in_one_piece():
 
 @on_torch
 def test_a_training_step_of_ones_own_is_compiled_by_keras():
-    from keras_bert.ops.torch_steps import train_function
+    from keras_bert.ops.torch_steps import TorchSteps
 
     class Own(TextClassifier):
         def train_step(self, data):
@@ -100,6 +100,6 @@ def test_a_training_step_of_ones_own_is_compiled_by_keras():
     for task, is_ours in ((TextClassifier, True), (Own, False)):
         model = make_task(task)
         model.compile(keras.optimizers.SGD(0.5), jit_compile=True)
-        assert (train_function(model) is not None) == is_ours
+        assert (TorchSteps().train_function(model) is not None) == is_ours
         model.compile(keras.optimizers.SGD(0.5))
-        assert train_function(model) is None
+        assert TorchSteps().train_function(model) is None

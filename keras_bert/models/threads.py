@@ -129,20 +129,14 @@ def turn(model: keras.Model) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for lock in _table_locks(model):
             stack.enter_context(lock)
-        if _calls_move_variables():
-            stack.enter_context(backend_steps().variables_put_back(model))
+        stack.enter_context(backend_steps().put_variables_back(model))
         yield
 
 
 def turn_if_stateful(model: keras.Model) -> contextlib.AbstractContextManager[None]:
     """Returns `turn` on JAX; the other backends predict and save in several threads at once."""
     check_process()
-    return turn(model) if _calls_move_variables() else contextlib.nullcontext()
-
-
-def _calls_move_variables() -> bool:
-    """Returns whether a call takes the variables out of the model and puts them back, as on JAX."""
-    return hasattr(backend_steps(), "variables_put_back")
+    return turn(model) if backend_steps().calls_move_variables else contextlib.nullcontext()
 
 
 def in_turn(name: str, turns: Callable[[Any], Any] = turn) -> Any:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -137,27 +137,29 @@ class TokenModel(keras.Model):
         optimizer = getattr(self, "optimizer", None)
         if optimizer is not None and not optimizer.built:
             optimizer.build(self.trainable_variables)
-        return self._made("train_function", super().make_train_function, force)
+        if self.train_function is None or force:
+            self.train_function = backend_steps().train_function(self)
+        return self.train_function or super().make_train_function(force)
 
     def make_test_function(self, force: bool = False) -> Any:
-        return self._made("test_function", super().make_test_function, force)
+        if self.test_function is None or force:
+            self.test_function = backend_steps().test_function(self)
+        return self.test_function or super().make_test_function(force)
 
     def make_predict_function(self, force: bool = False) -> Any:
-        return self._made("predict_function", super().make_predict_function, force)
-
-    def _made(self, name: str, make: Callable[[bool], Any], force: bool) -> Any:
-        """Makes a function of batches as this backend needs it, or else as Keras does."""
-        own = getattr(backend_steps(), name, None)
-        if own is None:
-            return make(force)
-        if getattr(self, name) is None or force:
-            setattr(self, name, own(self))
-        return getattr(self, name) or make(force)
+        if self.predict_function is None or force:
+            self.predict_function = backend_steps().predict_function(self)
+        return self.predict_function or super().make_predict_function(force)
 
     def _purge_model_variables(self, optimizer_variables: bool = False, **kinds: bool) -> None:
-        """Takes the arrays out of variables on JAX, for training alone, which donates them."""
+        """Takes the arrays out of variables, only for training, which donates them.
+
+        Keras calls it on JAX only.
+        """
         if optimizer_variables:
-            self._jax_state = backend_steps().training_state(self)
+            from keras_bert.ops.jax_steps import training_state
+
+            self._jax_state = training_state(self)
             self._jax_state_synced = False
             super()._purge_model_variables(optimizer_variables=True, **kinds)
 

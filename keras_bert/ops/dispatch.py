@@ -14,6 +14,7 @@ import keras
 import numpy as np
 
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.backend_steps import BackendSteps
 
 _Operation = TypeVar("_Operation", bound=Callable[..., Any])
 
@@ -105,9 +106,20 @@ def compiles_each_shape() -> bool:
 
 
 @functools.cache
-def backend_steps() -> ModuleType:
-    """Returns the module of the steps of Keras' training loop on this backend."""
-    return importlib.import_module(f"keras_bert.ops.{keras.backend.backend()}_steps")
+def backend_steps() -> BackendSteps:
+    """Returns what this backend changes in Keras' training loop."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        from keras_bert.ops.jax_steps import JaxSteps
+
+        return JaxSteps()
+    if backend == "torch":
+        from keras_bert.ops.torch_steps import TorchSteps
+
+        return TorchSteps()
+    from keras_bert.ops.tensorflow_steps import TensorFlowSteps
+
+    return TensorFlowSteps()
 
 
 def local_shards(variable: keras.Variable) -> list[np.ndarray[Any, Any]]:

@@ -17,6 +17,8 @@ import keras
 import numpy as np
 from jax.experimental.multihost_utils import process_allgather
 
+from keras_bert.ops.backend_steps import BackendSteps
+
 # The variables that a training step takes and returns, by their names in a trainer
 TRAINING = (
     *("trainable_variables", "non_trainable_variables"),
@@ -27,38 +29,35 @@ State = tuple[list[Any], ...]
 Step = Callable[[State, Any], tuple[Any, State]]
 
 
-def train_function(model: Any) -> Any:
-    """Returns the function for `model.train_function`."""
-    return model._make_function(training_step(model))
+class JaxSteps(BackendSteps):
+    """Steps that store their results in the model immediately, or donate no variables."""
 
+    calls_move_variables = True
 
-def test_function(model: Any) -> Any:
-    """Returns the function for `model.test_function`."""
-    return model._make_function(step_without_donation(model, model.test_step))
+    def train_function(self, model: Any) -> Any:
+        return model._make_function(training_step(model))
 
+    def test_function(self, model: Any) -> Any:
+        return model._make_function(step_without_donation(model, model.test_step))
 
-def predict_function(model: Any) -> Any:
-    """Returns the function for `model.predict_function`."""
+    def predict_function(self, model: Any) -> Any:
+        def step(state: State, data: Any) -> tuple[Any, State]:
+            outputs, non_trainable_variables = model.predict_step(state, data)
+            return whole_in_each_process(outputs), (state[0], non_trainable_variables)
 
-    def step(state: State, data: Any) -> tuple[Any, State]:
-        outputs, non_trainable_variables = model.predict_step(state, data)
-        return whole_in_each_process(outputs), (state[0], non_trainable_variables)
+        compiled = step_without_donation(model, step)
+        return model._make_function(compiled, concatenate_outputs=True)
 
-    compiled = step_without_donation(model, step)
-    return model._make_function(compiled, concatenate_outputs=True)
-
-
-@contextlib.contextmanager
-def variables_put_back(model: Any) -> Iterator[None]:
-    """Has a call leave its variables in the model, also if it is interrupted."""
-    model.jax_state_sync()  # of the training that runs this callback
-    try:
-        yield
-    finally:
-        # Keras does this only in `fit`.
-        model.jax_state_sync()
-        model._jax_state = None
-        model._jax_state_synced = True
+    @contextlib.contextmanager
+    def put_variables_back(self, model: Any) -> Iterator[None]:
+        model.jax_state_sync()  # of the training that runs this callback
+        try:
+            yield
+        finally:
+            # Keras does this only in `fit`.
+            model.jax_state_sync()
+            model._jax_state = None
+            model._jax_state_synced = True
 
 
 def training_step(model: Any) -> Step:

@@ -10,33 +10,38 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.ops.backend_steps import BackendSteps
 
-def predict_function(model: Any) -> Any:
-    """Returns the function for `model.predict_function`: one graph for batches of any size.
 
-    Keras' function would be traced again for a second size, which takes as long as dozens of
-    batches, and from the fifth time on, in all models together, TensorFlow would log warnings about
-    it. The shapes of the inputs of a `TokenModel` tell which dimensions have any size. It checks
-    the shape of each input, which is unknown in the graph.
-    """
-    keras.Model.make_predict_function(model, force=True)
-    function = model.predict_function
-    if not hasattr(function, "get_concrete_function"):  # it runs eagerly
-        return function
+class TensorFlowSteps(BackendSteps):
+    """Traces prediction once for batches of any size."""
 
-    def spec(structure: Any, name: str = "token_ids") -> Any:
-        if isinstance(structure, (tuple, list)):
-            return type(structure)(spec(item) for item in structure)
-        if isinstance(structure, Mapping):
-            return {name: spec(value, name) for name, value in structure.items()}
-        model.check_shape(name, structure.shape)
-        shape = model.input[name].shape if name in model.input else structure.shape
-        return tf.TensorSpec(shape, structure.dtype)
+    def predict_function(self, model: Any) -> Any:
+        """Returns the function for `model.predict_function`: one graph for batches of any size.
 
-    def call(batches: Any) -> Any:
-        arrays = tf.nest.flatten(batches)
-        if not all(isinstance(array, (np.ndarray, tf.Tensor)) for array in arrays):
-            return function(batches)  # values of several replicas
-        return function.get_concrete_function(spec(batches))(batches)
+        Keras' function would be traced again for a second size, which takes as long as dozens of
+        batches, and from the fifth time on, in all models together, TensorFlow would log warnings
+        about it. The shapes of the inputs of a `TokenModel` tell which dimensions have any size. It
+        checks the shape of each input, which is unknown in the graph.
+        """
+        keras.Model.make_predict_function(model, force=True)
+        function = model.predict_function
+        if not hasattr(function, "get_concrete_function"):  # it runs eagerly
+            return function
 
-    return call
+        def spec(structure: Any, name: str = "token_ids") -> Any:
+            if isinstance(structure, (tuple, list)):
+                return type(structure)(spec(item) for item in structure)
+            if isinstance(structure, Mapping):
+                return {name: spec(value, name) for name, value in structure.items()}
+            model.check_shape(name, structure.shape)
+            shape = model.input[name].shape if name in model.input else structure.shape
+            return tf.TensorSpec(shape, structure.dtype)
+
+        def call(batches: Any) -> Any:
+            arrays = tf.nest.flatten(batches)
+            if not all(isinstance(array, (np.ndarray, tf.Tensor)) for array in arrays):
+                return function(batches)  # values of several replicas
+            return function.get_concrete_function(spec(batches))(batches)
+
+        return call

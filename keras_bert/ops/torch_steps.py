@@ -10,53 +10,56 @@ forward pass anyway, and the optimizer's kernels are fused already.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import keras
 import torch
 
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.backend_steps import BackendSteps
 
 
-def train_function(model: Any) -> Callable[[Any], dict[str, Any]] | None:
-    """Returns the function for `model.train_function`; `None` for Keras' own.
+class TorchSteps(BackendSteps):
+    """Compiles the training step from the inputs to the loss."""
 
-    Keras makes the function of a model that is not to be compiled by PyTorch, has a `train_step` of
-    its own, or nothing to train.
-    """
-    has_own_step = type(model).train_step is not keras.Model.train_step
-    if not model.jit_compile or has_own_step or not model.trainable_weights:
-        return None
-    if model.steps_per_execution > 1:
-        return None  # which Keras refuses
-    # PyTorch traces a call by a dozen calls of its own, and there may be models in a model.
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), 4000))
+    def train_function(self, model: Any) -> Any:
+        """Returns the function for `model.train_function`; `None` for Keras' own.
 
-    @torch.compile
-    def loss_and_outputs(x: Any, y: Any, sample_weight: Any) -> tuple[Tensor, Any]:
-        outputs = model(x, training=True)
-        loss = model._compute_loss(
-            x=x, y=y, y_pred=outputs, sample_weight=sample_weight, training=True
-        )
-        return loss, outputs
+        Keras makes the function of a model that is not to be compiled by PyTorch, has a
+        `train_step` of its own, or nothing to train.
+        """
+        has_own_step = type(model).train_step is not keras.Model.train_step
+        if not model.jit_compile or has_own_step or not model.trainable_weights:
+            return None
+        if model.steps_per_execution > 1:
+            return None  # which Keras refuses
+        # PyTorch traces a call by a dozen calls of its own, and there may be models in a model.
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), 4000))
 
-    def step(data: Any) -> dict[str, Any]:
-        """Does the same as `TorchTrainer.train_step`."""
-        # `train_on_batch` passes arrays, and PyTorch cannot trace their checks.
-        x, y, sample_weight = keras.tree.map_structure(
-            lambda value: None if value is None else keras.ops.convert_to_tensor(value),
-            keras.utils.unpack_x_y_sample_weight(data[0]),
-        )
-        model.zero_grad()
-        loss, outputs = loss_and_outputs(x, y, sample_weight)
-        num_rows = next(array for array in keras.tree.flatten(x) if array is not None).shape[0]
-        model._loss_tracker.update_state(loss, sample_weight=num_rows)
-        model.optimizer.scale_loss(loss).backward()
-        weights = model.trainable_weights
-        with torch.no_grad():
-            model.optimizer.apply([weight.value.grad for weight in weights], weights)
-        metrics: dict[str, Any] = model.compute_metrics(x, y, outputs, sample_weight)
-        return metrics
+        @torch.compile
+        def loss_and_outputs(x: Any, y: Any, sample_weight: Any) -> tuple[Tensor, Any]:
+            outputs = model(x, training=True)
+            loss = model._compute_loss(
+                x=x, y=y, y_pred=outputs, sample_weight=sample_weight, training=True
+            )
+            return loss, outputs
 
-    return step
+        def step(data: Any) -> dict[str, Any]:
+            """Does the same as `TorchTrainer.train_step`."""
+            # `train_on_batch` passes arrays, and PyTorch cannot trace their checks.
+            x, y, sample_weight = keras.tree.map_structure(
+                lambda value: None if value is None else keras.ops.convert_to_tensor(value),
+                keras.utils.unpack_x_y_sample_weight(data[0]),
+            )
+            model.zero_grad()
+            loss, outputs = loss_and_outputs(x, y, sample_weight)
+            num_rows = next(array for array in keras.tree.flatten(x) if array is not None).shape[0]
+            model._loss_tracker.update_state(loss, sample_weight=num_rows)
+            model.optimizer.scale_loss(loss).backward()
+            weights = model.trainable_weights
+            with torch.no_grad():
+                model.optimizer.apply([weight.value.grad for weight in weights], weights)
+            metrics: dict[str, Any] = model.compute_metrics(x, y, outputs, sample_weight)
+            return metrics
+
+        return step
