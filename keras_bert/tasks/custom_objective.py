@@ -11,7 +11,8 @@ from keras import ops
 from keras_bert.metrics import ElementMean
 from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.compiled_model import CompiledModel
-from keras_bert.tasks.objective import divide_by_update, read_update_divisors, select_output
+from keras_bert.tasks.loss_divisors import divide_by_update, read_mean_divisors
+from keras_bert.tasks.objective import select_output
 
 
 class CustomObjective(CompiledModel):
@@ -62,14 +63,14 @@ class CustomObjective(CompiledModel):
         if training:
             sample_weight = self._weighted_by_class(y, sample_weight)
         values, parts = self._values(x, y, y_pred, sample_weight), self._loss_parts()
-        update_divisors = read_update_divisors(x, parts) if training else {}
+        mean_divisors = read_mean_divisors(x, parts) if training else {}
         total = 0
         for name in filter(values.__contains__, parts):
             value, weights = values[name]
-            share = divide_by_update(
-                ops.sum(value * weights), ops.sum(weights), update_divisors.get(name)
+            mean = divide_by_update(
+                ops.sum(value * weights), ops.sum(weights), mean_divisors.get(name)
             )
-            total = total + parts[name] * share
+            total = total + parts[name] * mean
         return self._with_layer_losses(total, x)
 
     def compute_metrics(

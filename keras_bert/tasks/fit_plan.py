@@ -21,7 +21,9 @@ from keras_bert.data.columns import is_dataset, label_column
 from keras_bert.data.labels import checked_class_weight
 from keras_bert.ops.keras_private import train_validation_split
 from keras_bert.optimizers.fit_updates import steps_in_update
-from keras_bert.tasks.feeding import Feed, MicroBatches
+from keras_bert.tasks.batch_plan import BatchPlan
+from keras_bert.tasks.feeding import Feed
+from keras_bert.tasks.micro_batches import MicroBatches
 from keras_bert.tasks.prediction import TextPredictor
 
 # The `bucketing_window` that does not sort rows
@@ -93,8 +95,7 @@ class FitPlan:
         train: The features to train on, or batches of them.
         validation: The features to validate on, or batches of them; `None` for no validation.
         class_weight: The weight of each class id; `None` if classes are not weighed.
-        micro_batches: The number of batches in an update that share the divisors of their losses.
-        skipped: The number of batches that are read but not trained on; see `plan_skipped`.
+        batches: Which batches of an epoch are read, trained on, and share the divisors of losses.
         feed: Hands `train` to Keras.
         validation_feed: Hands `validation` to Keras.
     """
@@ -102,8 +103,7 @@ class FitPlan:
     train: Features
     validation: Features | None
     class_weight: dict[int, float] | None
-    micro_batches: int
-    skipped: int
+    batches: BatchPlan
     feed: Feed
     validation_feed: Feed
 
@@ -124,11 +124,9 @@ class FitPlan:
             "batch_size": arguments.batch_size,
             "shuffle": not has_order and arguments.shuffle,
         }
-        if self.micro_batches == 1:
+        if self.batches.batches_per_update == 1:
             return data
-        steps = arguments.others.get("steps_per_epoch")
-        first = arguments.initial_batch - self.skipped
-        return {"x": MicroBatches(task, self.micro_batches, steps, self.skipped, first, **data)}
+        return {"x": MicroBatches(task, self.batches, **data)}
 
     def validation_for_keras(self) -> tuple[Any, Any, Any] | None:
         """Returns the `validation_data` of Keras' `fit`."""
@@ -157,35 +155,16 @@ def plan_fit(
     class_weight = plan_class_weight(task, arguments.class_weight, options)
     train = task._data(train_rows, options)
     shares_divisors = task.compiled and task._has_loss_divisors()
-    micro_batches = steps_in_update(task.optimizer) if shares_divisors else 1
-    skipped = plan_skipped(arguments.initial_batch, micro_batches)
-    first_epoch = arguments.others.get("initial_epoch", 0)
-    feed = Feed(
-        train.x,
-        epoch=first_epoch,
-        epochs=arguments.epochs - first_epoch,
-        first=arguments.initial_batch,
-        read=skipped,
-        steps_per_epoch=arguments.others.get("steps_per_epoch"),
+    batches = BatchPlan(
+        arguments.initial_batch,
+        arguments.others.get("steps_per_epoch"),
+        batches_per_update=steps_in_update(task.optimizer) if shares_divisors else 1,
     )
+    first_epoch = arguments.others.get("initial_epoch", 0)
+    epochs = arguments.epochs - first_epoch
+    feed = Feed(train.x, epoch=first_epoch, epochs=epochs, plan=batches)
     validation_feed = Feed(None if validation is None else validation.x, evaluated=task)
-    return FitPlan(train, validation, class_weight, micro_batches, skipped, feed, validation_feed)
-
-
-def plan_skipped(initial_batch: int, micro_batches: int) -> int:
-    """Returns how many batches are read, but not trained on, before the initial one.
-
-    All micro-batches of an update have to be read, for the divisors of their losses.
-
-    Example:
-
-    With four micro-batches in an update, batches 0 to 3 are not read. Batches 4 and 5 are read, and
-    the training begins with batch 6:
-
-    >>> plan_skipped(initial_batch=6, micro_batches=4)
-    2
-    """
-    return initial_batch % micro_batches
+    return FitPlan(train, validation, class_weight, batches, feed, validation_feed)
 
 
 def plan_class_weight(

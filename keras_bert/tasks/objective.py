@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import types
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -14,10 +14,10 @@ from keras import ops
 from keras_bert.losses import InBatchNegatives
 from keras_bert.metrics import ClassAccuracy, ElementMean, weights_like
 from keras_bert.models.backbone import Backbone
-from keras_bert.models.inputs import LOSS_DIVISORS, REAL_ROWS
+from keras_bert.models.inputs import REAL_ROWS
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.keras_private import LossFunctionWrapper, MetricsList
-from keras_bert.ops.optimizer_updates import sum_over_replicas
+from keras_bert.tasks.loss_divisors import divide_by_update, read_mean_divisors
 
 # (minimum hidden_dim, learning rate). MiniLM's rate was measured, the next is interpolated, and
 # BASE and LARGE have rates of the paper (2e-5, 3e-5, 5e-5).
@@ -79,7 +79,7 @@ class OutputLoss:
         values = ops.cast(self.loss.call(target, output), "float32")
         num_axes = len(values.shape)
         if num_axes == 0 and self._counted(x, target, shape, weights) is None:
-            values = ops.broadcast_to(values / (_size(shape) if self.is_sum else 1), shape)
+            values = spread_over_rows(values, shape, self.is_sum)
         elif num_axes < len(shape):
             raise ValueError(
                 f"The loss {self.loss.name} must return a value for each row or token, since those "
@@ -126,12 +126,12 @@ class Objective:
     def loss(self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool) -> Any:
         """Computes the sum of the losses of the outputs, and updates the mean of each."""
         total = 0
-        update_divisors = read_update_divisors(x, self._losses) if training else {}
+        mean_divisors = read_mean_divisors(x, self._losses) if training else {}
         for name, loss, value, divisor in self._sums(x, y, y_pred, sample_weight):
             mean = ops.divide_no_nan(ops.stop_gradient(value), divisor)
             self._means[name].update_state(mean, divisor)
             if not loss.is_sum:
-                value = divide_by_update(value, divisor, update_divisors.get(name))
+                value = divide_by_update(value, divisor, mean_divisors.get(name))
             total = total + (value if loss.coefficient == 1 else value * loss.coefficient)
         return total
 
@@ -174,6 +174,17 @@ class Objective:
 def select_output(name: str, *parts: Any) -> list[Any]:
     """Returns the part for one output from targets, outputs or sample weights."""
     return [part[name] if isinstance(part, Mapping) else part for part in parts]
+
+
+def spread_over_rows(value: Any, shape: Sequence[Any], is_sum: bool) -> Any:
+    """Spreads the scalar that a loss returns for a batch over its rows or tokens.
+
+    All get the same value, so that their sum or mean is the scalar `v` again. For `n` of them:
+
+    - a sum: each gets `v / n`, and `n * (v / n) = v`
+    - a mean: each gets `v`, and `n * v / n = v`
+    """
+    return ops.broadcast_to(value / _size(shape) if is_sum else value, shape)
 
 
 def _size(shape: Sequence[Any]) -> Any:
@@ -294,25 +305,6 @@ def _as_loss(loss: Any) -> Any:
     is_function = callable(loss) and not isinstance(loss, keras.losses.Loss)
     name = getattr(loss, "__name__", type(loss).__name__)
     return LossFunctionWrapper(loss, name=name) if is_function else loss
-
-
-def read_update_divisors(x: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Returns this replica's share of each loss's divisor; `{}` without micro-batches."""
-    divisors = x.get(LOSS_DIVISORS) if isinstance(x, Mapping) else None
-    if divisors is None:
-        return {}
-    sums = ops.sum(divisors, axis=0)
-    return {name: sums[index] for index, name in enumerate(names)}
-
-
-def divide_by_update(value: Any, divisor: Any, update_divisor: Any) -> Any:
-    """Divides this replica's sum, so that the update is the mean over all its rows or tokens.
-
-    The divisor is that of all replicas, which sum their gradients, and of all micro-batches, whose
-    gradients the optimizer averages.
-    """
-    (total,) = sum_over_replicas([divisor if update_divisor is None else update_divisor])
-    return ops.divide_no_nan(value, ops.stop_gradient(total))
 
 
 def without(variables: list[Any], known: list[Any]) -> list[Any]:

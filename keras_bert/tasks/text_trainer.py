@@ -18,8 +18,10 @@ from keras_bert.data.loader import Loader
 from keras_bert.models.threads import check_is_not_evaluated
 from keras_bert.optimizers.fit_updates import steps_in_update, with_fit_updates
 from keras_bert.tasks import fit_plan
+from keras_bert.tasks.batch_plan import BatchPlan
 from keras_bert.tasks.devices import process_shard
-from keras_bert.tasks.feeding import Feed, MicroBatches
+from keras_bert.tasks.feeding import Feed
+from keras_bert.tasks.micro_batches import MicroBatches
 from keras_bert.tasks.prediction import TextPredictor, tells_cut_rows
 
 
@@ -164,7 +166,8 @@ class TextTrainer(TextPredictor):
         check_is_not_evaluated(self)
         options = fit_plan.evaluation_options(self, batch_size, kwargs.get("steps"))
         data = self._data(self._read_labeled(x, y, sample_weight, options), options)
-        feed = Feed(data.x, steps_per_epoch=kwargs.get("steps"), evaluated=self)
+        plan = BatchPlan(steps_per_epoch=kwargs.get("steps"))
+        feed = Feed(data.x, plan=plan, evaluated=self)
         with feed.raising_errors():
             self._build(feed)
             return super().evaluate(

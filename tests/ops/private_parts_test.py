@@ -13,10 +13,10 @@ PARTS = {
     "keras_private": (
         "keras 3.15.1",
         {
-            "DataAdapter": "tasks/feeding.py: batches of unknown number; micro-batches",
+            "DataAdapter": "tasks/feeding.py: batches of unknown number; micro_batches.py",
             "LossFunctionWrapper": "tasks/objective.py: losses that are functions",
             "MetricsList": "tasks/objective.py: logs whose direction callbacks ask for",
-            "get_data_adapter": "tasks/feeding.py: micro-batches",
+            "get_data_adapter": "tasks/micro_batches.py",
             "get_torch_dataloader": "tasks/feeding.py: batches of unknown number",
             "in_stateless_scope": "ops/optimizer_updates_torch.py",
             "module_utils.tensorflow": "ops/lazy_tensorflow.py: its attribute _available",

@@ -11,7 +11,8 @@ from keras import ops
 
 from keras_bert import Distiller, Pretrainer, TextClassifier, TokenClassifier
 from keras_bert.optimizers import AdamW, StableAdamW
-from keras_bert.tasks.feeding import MicroBatches
+from keras_bert.tasks.batch_plan import BatchPlan
+from keras_bert.tasks.micro_batches import MicroBatches
 from tests.optimizers.compiled_apply import compiled_apply
 from tests.optimizers.small_model import fit, small_model, weights_of
 from tests.small_tasks import CONFIG, TASKS, make_task
@@ -147,7 +148,7 @@ def test_an_update_that_was_begun_before_is_completed():
     data = {"x": x, "y": y, "sample_weight": weights, "batch_size": 4, "shuffle": False}
 
     def read(skipped):
-        batches = MicroBatches(model, 4, None, skipped, **data)
+        batches = MicroBatches(model, BatchPlan(skipped, batches_per_update=4), **data)
         assert batches.num_batches == 6 - skipped
         return list(batches.get_numpy_iterator())
 

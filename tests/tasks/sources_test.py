@@ -14,7 +14,8 @@ import keras_bert
 from keras_bert import TextClassifier
 from keras_bert.layers import SentencePooling
 from keras_bert.models.inputs import LOSS_DIVISORS
-from keras_bert.tasks.feeding import MicroBatches
+from keras_bert.tasks.batch_plan import BatchPlan
+from keras_bert.tasks.micro_batches import MicroBatches
 from tests.small_tasks import make_text_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:Your input ran out of data")
@@ -221,7 +222,7 @@ def test_micro_batches_are_grouped_by_update():
         rows = [*mapped.as_numpy_iterator()]
         model = types.SimpleNamespace(_loss_divisors=lambda x, *_: x["token_ids"][0])
         batches = [({"token_ids": number[None]},) for number in numbers]
-        micro_batches = MicroBatches(model, size, period, 0, first, x=np.zeros((1, 1)))
+        micro_batches = MicroBatches(model, BatchPlan(first, period, size), x=np.zeros((1, 1)))
         found = [
             (batch["token_ids"][0], batch[LOSS_DIVISORS][0, 0])
             for (batch,) in micro_batches._with_mean_divisors(batches)

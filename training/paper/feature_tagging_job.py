@@ -110,6 +110,7 @@ class FeatureTagging(TaggingJob):
         import keras
 
         from keras_bert.data.labels import LabelRules
+        from keras_bert.tasks.batch_plan import BatchPlan
         from keras_bert.tasks.feeding import Feed
 
         from ..engine import finetuning
@@ -142,7 +143,7 @@ class FeatureTagging(TaggingJob):
         )
 
         def fit_epoch(epoch: int, batch: int, callbacks: list[keras.callbacks.Callback]) -> None:
-            feed = Feed(batches, epoch=epoch, first=batch)
+            feed = Feed(batches, epoch=epoch, plan=BatchPlan(initial_batch=batch))
             model.fit(
                 feed.for_keras(),
                 shuffle=False,
