@@ -30,12 +30,12 @@ from keras_bert.tasks.prediction import TextPredictor
 _UNSORTED = 1
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class FitArguments:
     """The arguments of `fit` that decide which batches Keras gets; see `TextTrainer.fit`.
 
     Args:
-        others: The `**kwargs` of `fit`, which are arguments of Keras.
+        keras_arguments: The `**kwargs` of `fit`, which are arguments of `keras.Model.fit`.
     """
 
     batch_size: int | None
@@ -46,28 +46,46 @@ class FitArguments:
     class_weight: Any
     initial_batch: int
     bucketing_window: int | None
-    others: Mapping[str, Any]
+    keras_arguments: Mapping[str, Any]
 
     def __post_init__(self) -> None:
         checks.NON_NEGATIVE_INT.check(epochs=self.epochs, initial_batch=self.initial_batch)
         checks.PROPER_FRACTION.check(validation_split=self.validation_split)
 
     @property
-    def for_keras(self) -> dict[str, Any]:
-        """The arguments that Keras gets as they are."""
-        size = self.others.get("validation_batch_size") or self.batch_size
-        return {**self.others, "epochs": self.epochs, "validation_batch_size": size}
+    def initial_epoch(self) -> int:
+        """The number of the first epoch."""
+        epoch: int = self.keras_arguments.get("initial_epoch", 0)
+        return epoch
+
+    @property
+    def steps_per_epoch(self) -> int | None:
+        """The number of batches in an epoch; `None` for all."""
+        return self.keras_arguments.get("steps_per_epoch")
+
+    @property
+    def validation_steps(self) -> int | None:
+        """The number of batches to validate on; `None` for all."""
+        return self.keras_arguments.get("validation_steps")
+
+    @property
+    def validation_batch_size(self) -> int | None:
+        """The number of rows in a batch to validate on."""
+        return self.keras_arguments.get("validation_batch_size") or self.batch_size
 
 
 def training_options(task: TextPredictor, arguments: FitArguments) -> BatchOptions:
     """Returns the options of batches to train on.
 
-    If only the first of unshuffled batches are used, their rows are not sorted by length. They are
-    the first rows, and not the shortest.
+    | `bucketing_window` | `steps_per_epoch` | `shuffle` | window |
+    |---|---|---|---|
+    | given | any | any | `bucketing_window` |
+    | `None` | given | no | unsorted: the first rows are used, and not the shortest |
+    | `None` | any other | any other | the default of `BatchOptions` |
     """
-    takes_first = arguments.others.get("steps_per_epoch") and not arguments.shuffle
-    default = _UNSORTED if takes_first else None
     window = arguments.bucketing_window
+    if window is None and arguments.steps_per_epoch and not arguments.shuffle:
+        window = _UNSORTED
     return task._options(
         arguments.batch_size,
         is_shared=True,
@@ -75,7 +93,7 @@ def training_options(task: TextPredictor, arguments: FitArguments) -> BatchOptio
         shuffle_seed=random.getrandbits(31) if arguments.shuffle else None,
         training=True,
         negative_share=task.negative_share,
-        bucketing_window=default if window is None else window,
+        bucketing_window=window,
     )
 
 
@@ -92,6 +110,9 @@ class FitPlan:
     """The data of a call of `fit`.
 
     Attributes:
+        task: The task to train.
+        arguments: The arguments of `fit`.
+        options: The options of batches to train on.
         train: The features to train on, or batches of them.
         validation: The features to validate on, or batches of them; `None` for no validation.
         class_weight: The weight of each class id; `None` if classes are not weighed.
@@ -100,6 +121,9 @@ class FitPlan:
         validation_feed: Hands `validation` to Keras.
     """
 
+    task: TextPredictor
+    arguments: FitArguments
+    options: BatchOptions
     train: Features
     validation: Features | None
     class_weight: dict[int, float] | None
@@ -113,7 +137,7 @@ class FitPlan:
         with self.feed.raising_errors(), self.validation_feed.raising_errors():
             yield
 
-    def data_for_keras(self, task: TextPredictor, arguments: FitArguments) -> dict[str, Any]:
+    def training_data(self) -> dict[str, Any]:
         """Returns the arguments of Keras' `fit` for the data to train on."""
         # Batches and generators have their own order. Keras would warn about `shuffle`.
         has_order = is_dataset(self.train.x) or isinstance(self.train.x, Batches | Iterator)
@@ -121,32 +145,42 @@ class FitPlan:
             "x": self.feed.for_keras(),
             "y": self.train.y,
             "sample_weight": self.train.sample_weight,
-            "batch_size": arguments.batch_size,
-            "shuffle": not has_order and arguments.shuffle,
+            "batch_size": self.arguments.batch_size,
+            "shuffle": not has_order and self.arguments.shuffle,
         }
         if self.batches.batches_per_update == 1:
             return data
-        return {"x": MicroBatches(task, self.batches, **data)}
+        return {"x": MicroBatches(self.task, self.batches, **data)}
 
-    def validation_for_keras(self) -> tuple[Any, Any, Any] | None:
-        """Returns the `validation_data` of Keras' `fit`."""
-        if self.validation is None:
-            return None
-        x = self.validation_feed.for_keras()
-        return x, self.validation.y, self.validation.sample_weight
+    def other_arguments(self) -> dict[str, Any]:
+        """Returns the other arguments of Keras' `fit` that this plan determines."""
+        arguments = self.arguments
+        data = self.validation
+        validation = None
+        if data is not None:
+            validation = (self.validation_feed.for_keras(), data.y, data.sample_weight)
+        return {
+            **arguments.keras_arguments,
+            "epochs": arguments.epochs,
+            "validation_data": validation,
+            "validation_batch_size": arguments.validation_batch_size,
+        }
 
 
 def plan_fit(
-    task: TextPredictor, rows: Rows, arguments: FitArguments, options: BatchOptions
+    task: TextPredictor, x: Any, y: Any, sample_weight: Any, arguments: FitArguments
 ) -> FitPlan:
-    """Decides which batches of the rows Keras trains and validates on.
+    """Reads the data of a call of `fit`, and decides which batches Keras trains and validates on.
 
     Args:
         task: The task to train.
-        rows: All rows, with their labels.
-        arguments: The arguments of `fit`.
-        options: The options of batches to train on.
+        x: The `x` of `fit`.
+        y: The `y` of `fit`.
+        sample_weight: The `sample_weight` of `fit`.
+        arguments: The other arguments of `fit`.
     """
+    options = training_options(task, arguments)
+    rows = task._read_labeled(x, y, sample_weight, options)
     if isinstance(rows, InputAdapter) and isinstance(arguments.shuffle, str):
         raise ValueError(
             f"shuffle must be True or False with text. Received: {arguments.shuffle!r}."
@@ -157,14 +191,25 @@ def plan_fit(
     shares_divisors = task.compiled and task._has_loss_divisors()
     batches = BatchPlan(
         arguments.initial_batch,
-        arguments.others.get("steps_per_epoch"),
+        arguments.steps_per_epoch,
         batches_per_update=steps_in_update(task.optimizer) if shares_divisors else 1,
     )
-    first_epoch = arguments.others.get("initial_epoch", 0)
-    epochs = arguments.epochs - first_epoch
-    feed = Feed(train.x, epoch=first_epoch, epochs=epochs, plan=batches)
-    validation_feed = Feed(None if validation is None else validation.x, evaluated=task)
-    return FitPlan(train, validation, class_weight, batches, feed, validation_feed)
+    return FitPlan(
+        task,
+        arguments,
+        options,
+        train,
+        validation,
+        class_weight,
+        batches,
+        Feed(
+            train.x,
+            epoch=arguments.initial_epoch,
+            epochs=arguments.epochs - arguments.initial_epoch,
+            plan=batches,
+        ),
+        Feed(None if validation is None else validation.x, evaluated=task),
+    )
 
 
 def plan_class_weight(
@@ -172,22 +217,24 @@ def plan_class_weight(
 ) -> dict[int, float] | None:
     """Returns the weights of classes by id.
 
-    | `class_weight` | labels are class ids | weights |
+    | labels are class ids | `class_weight` | weights |
     |---|---|---|
-    | `None` | | `None` |
-    | `{1: 2.0}` or `{"good": 2.0}` | yes | `{1: 2.0}` |
-    | `{}` | no | `None` |
-    | `{1: 2.0}` | no | an error |
+    | yes or no | `None` | `None` |
+    | no | `{}` | `None` |
+    | no | `{1: 2.0}` | an error |
+    | yes | `{1: 2.0}` or `{"good": 2.0}` | `{1: 2.0}` |
     """
-    if task.supports_class_weight and class_weight is not None:
-        rules = task._label_rules(options)
-        return checked_class_weight(class_weight, rules.num_ids, rules.class_names)
-    if not class_weight:
+    if class_weight is None:
         return None
-    raise ValueError(
-        f"class_weight is {class_weight}, but the labels of this {type(task).__name__} are "
-        "not class ids. Use sample_weight instead."
-    )
+    if not task.supports_class_weight:
+        if not class_weight:
+            return None
+        raise ValueError(
+            f"class_weight is {class_weight}, but the labels of this {type(task).__name__} are "
+            "not class ids. Use sample_weight instead."
+        )
+    rules = task._label_rules(options)
+    return checked_class_weight(class_weight, rules.num_ids, rules.class_names)
 
 
 def plan_validation(
@@ -201,8 +248,7 @@ def plan_validation(
     | `None` | 0 | all rows | `None` |
     | `None` | 0.2 | the first 80% | the last 20% |
     """
-    size = arguments.for_keras["validation_batch_size"]
-    options = evaluation_options(task, size, arguments.others.get("validation_steps"))
+    options = evaluation_options(task, arguments.validation_batch_size, arguments.validation_steps)
     if arguments.validation_data is not None:
         parts = unpack_validation_data(task, arguments.validation_data)
         validation_rows = task._read_labeled(*parts, options)

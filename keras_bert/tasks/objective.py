@@ -163,7 +163,9 @@ class Objective:
             total = total + loss.coefficient * logs[mean.name]
         return {**(logs if len(logs) > 1 else {}), "loss": total}
 
-    def _sums(self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any) -> Iterator[Any]:
+    def _sums(
+        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any
+    ) -> Iterator[tuple[str, OutputLoss, Tensor, Tensor]]:
         """Yields the name, loss, sum and divisor of each output."""
         for name, loss in self._losses.items():
             target, output, weights = select_output(name, y, y_pred, sample_weight)

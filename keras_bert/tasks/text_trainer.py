@@ -112,29 +112,26 @@ class TextTrainer(TextPredictor):
         """
         refuse_aliases(self.fit, kwargs, "fit")
         arguments = fit_plan.FitArguments(
-            batch_size,
-            epochs,
-            validation_split,
-            validation_data,
-            shuffle,
-            class_weight,
-            initial_batch,
-            bucketing_window,
-            kwargs,
+            batch_size=batch_size,
+            epochs=epochs,
+            validation_split=validation_split,
+            validation_data=validation_data,
+            shuffle=shuffle,
+            class_weight=class_weight,
+            initial_batch=initial_batch,
+            bucketing_window=bucketing_window,
+            keras_arguments=kwargs,
         )
-        options = fit_plan.training_options(self, arguments)
-        rows = self._read_labeled(x, y, sample_weight, options)
-        plan = fit_plan.plan_fit(self, rows, arguments, options)
+        plan = fit_plan.plan_fit(self, x, y, sample_weight, arguments)
         with self._weighing_classes(plan.class_weight), plan.raising_errors():
-            data = plan.data_for_keras(self, arguments)
+            data = plan.training_data()
             self._build(plan.feed, data["x"])
-            self._start_head(plan.train, options)
+            self._start_head(plan.train, plan.options)
             return super().fit(
                 **data,
                 verbose=verbose,
                 callbacks=with_fit_updates(callbacks, self, plan.feed),
-                validation_data=plan.validation_for_keras(),
-                **arguments.for_keras,
+                **plan.other_arguments(),
             )
 
     @tells_cut_rows
@@ -268,7 +265,15 @@ class TextTrainer(TextPredictor):
         return epochs * -(-count // in_update)
 
     def _build(self, feed: Feed, x: Any = None) -> None:
-        """Builds metrics, losses and the optimizer before Keras would read batches for it."""
+        """Builds metrics, losses and the optimizer, so that Keras reads no batch to build them.
+
+        | data | built by |
+        |---|---|
+        | any, on TensorFlow without a strategy | Keras, in the first step |
+        | text | a batch of few rows |
+        | micro-batches of features, without a strategy | their first batch |
+        | other features | Keras, which reads a batch |
+        """
         is_built_by_keras = keras.backend.backend() == "tensorflow" and self._strategy is None
         if is_built_by_keras or not self.compiled:
             return
@@ -280,14 +285,12 @@ class TextTrainer(TextPredictor):
 
     def _start_head(self, data: Features, options: BatchOptions) -> None:
         """Sets the bias of a new head to the best constant output for the labels in memory."""
-        bias = getattr(getattr(getattr(self, "head", None), "dense", None), "bias", None)
+        # Not every task has a head, and not every head a dense layer.
+        dense = getattr(getattr(self, "head", None), "dense", None)
+        bias = getattr(dense, "bias", None)
         if bias is None or not bias.trainable or ops.any(ops.not_equal(bias, 0)):
             return
-        if process_shard()[1] > 1 and not isinstance(data.x, Loader):
-            return  # Other processes may have other rows.
-        labels, weights = data.y, data.sample_weight
-        if isinstance(data.x, Batches):
-            labels, weights = data.x.first_targets()
+        labels, weights = self._labels_in_memory(data)
         if labels is None or isinstance(labels, Mapping):
             return
         labels = ops.convert_to_numpy(labels)
@@ -297,3 +300,12 @@ class TextTrainer(TextPredictor):
         value = self._label_rules(options).best_constant(labels, weights)
         if value is not None and value.shape == bias.shape:
             bias.assign(value)
+
+    def _labels_in_memory(self, data: Features) -> tuple[Any, Any]:
+        """Returns labels and weights that every process has, or `None`: if possible, all."""
+        # Each process has its own rows of other batches, and would start its head differently.
+        if process_shard()[1] > 1 and not isinstance(data.x, Loader):
+            return None, None
+        return (
+            data.x.first_targets() if isinstance(data.x, Batches) else (data.y, data.sample_weight)
+        )
