@@ -224,7 +224,10 @@ class CompiledModel(TokenModel):
     def _compared(
         self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool
     ) -> tuple[Any, Any, Any]:
-        """Returns the targets, outputs and weights for losses and metrics."""
+        """Returns the targets, outputs and weights that losses and metrics compare.
+
+        Tasks override it. For example, a `TokenClassifier` gives padding the weight 0.
+        """
         return y, y_pred, sample_weight
 
     def _with_layer_losses(self, loss: Any, x: Any) -> Any:
@@ -286,15 +289,18 @@ class CompiledModel(TokenModel):
         """Updates the metrics, and returns all of them."""
         y, y_pred, weights = self._compared(x, y, y_pred, sample_weight, training=False)
         if not isinstance(y, Mapping):
-            weights = self._counted(y, weights)
+            weights = self._metric_weights(y, weights)
         elif any(self._ignored_class(name) is not None for name in y):
             given = weights if isinstance(weights, Mapping) else dict.fromkeys(y, weights)
-            weights = {name: self._counted(y[name], given.get(name), name) for name in y}
+            weights = {name: self._metric_weights(y[name], given.get(name), name) for name in y}
         metrics: dict[str, Any] = super().compute_metrics(x, y, y_pred, weights)
         return metrics
 
-    def _counted(self, y: Any, weights: Any, name: str = "") -> Any:
-        """Returns the weights for metrics, which Keras counts labels in that its loss ignores."""
+    def _metric_weights(self, y: Any, weights: Any, name: str = "") -> Any:
+        """Returns the weights for metrics: 0 for labels that the loss of the output ignores.
+
+        Only the losses of Keras have an `ignore_class`; its metrics would count these labels.
+        """
         ignored = self._ignored_class(name)
         if ignored is None:
             return weights

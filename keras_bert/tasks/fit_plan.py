@@ -187,7 +187,7 @@ def plan_fit(
         )
     train_rows, validation = plan_validation(task, rows, arguments)
     class_weight = plan_class_weight(task, arguments.class_weight, options)
-    train = task._data(train_rows, options)
+    train = task._as_features(train_rows, options)
     shares_divisors = task.compiled and task._has_loss_divisors()
     batches = BatchPlan(
         arguments.initial_batch,
@@ -254,11 +254,11 @@ def plan_validation(
         validation_rows = task._read_labeled(*parts, options)
         if isinstance(validation_rows, TextBatchesAdapter):
             validation_rows.dataset.keep()  # They are evaluated in each epoch.
-        return rows, task._data(validation_rows, options)
+        return rows, task._as_features(validation_rows, options)
     if not arguments.validation_split:
         return rows, None
     train_rows, held_out = split_rows(rows, arguments.validation_split)
-    return train_rows, task._data(held_out, options)
+    return train_rows, task._as_features(held_out, options)
 
 
 def unpack_validation_data(task: TextPredictor, data: Any) -> tuple[Any, Any, Any]:

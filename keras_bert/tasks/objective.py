@@ -78,7 +78,7 @@ class OutputLoss:
         output = ops.convert_to_tensor(output, dtype=self.loss.dtype)
         values = ops.cast(self.loss.call(target, output), "float32")
         num_axes = len(values.shape)
-        if num_axes == 0 and self._counted(x, target, shape, weights) is None:
+        if num_axes == 0 and self._count_mask(x, target, shape, weights) is None:
             values = spread_over_rows(values, shape, self.is_sum)
         elif num_axes < len(shape):
             raise ValueError(
@@ -92,21 +92,28 @@ class OutputLoss:
 
     def divisor(self, x: Any, target: Any, shape: Sequence[Any], weights: Any) -> Any:
         """Computes the divisor of a batch, float32; `shape` is that of its rows or tokens."""
-        counted = self._counted(x, target, shape, weights)
+        counted = self._count_mask(x, target, shape, weights)
         if self.loss.reduction == "mean_with_sample_weight" and weights is not None:
             weights = weights_like(weights, shape)
             return ops.sum(weights if counted is None else weights * counted)
         return _size(shape) if counted is None else ops.sum(counted)
 
-    def _counted(self, x: Any, target: Any, shape: Sequence[Any], weights: Any) -> Any:
-        """Returns 1 for rows or tokens that count, otherwise 0; `None` if all do."""
-        counted = x.get(REAL_ROWS) if isinstance(x, Mapping) and len(shape) == 1 else None
-        if len(shape) > 1 and weights is not None:  # Padding tokens have no other mark.
-            counted = ops.cast(weights_like(weights, shape) != 0, "float32")
+    def _count_mask(self, x: Any, target: Any, shape: Sequence[Any], weights: Any) -> Any:
+        """Returns 1 for rows or tokens that count, otherwise 0; `None` if all do.
+
+        | does not count | its mark |
+        |---|---|
+        | a padding row | 0 in the feature `REAL_ROWS` |
+        | a padding token | the weight 0 |
+        | a row or token without a label | the `ignore_class` of the loss |
+        """
+        mask = x.get(REAL_ROWS) if isinstance(x, Mapping) and len(shape) == 1 else None
+        if len(shape) > 1 and weights is not None:
+            mask = ops.cast(weights_like(weights, shape) != 0, "float32")
         if self._ignored_class is None:
-            return counted
+            return mask
         has_class = ops.cast(ops.reshape(target, shape) != self._ignored_class, "float32")
-        return has_class if counted is None else counted * has_class
+        return has_class if mask is None else mask * has_class
 
 
 class Objective:

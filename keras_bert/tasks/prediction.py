@@ -306,14 +306,21 @@ class TextPredictor(CompiledModel):
         """Returns batches of features, labels and weights."""
         return rows.batches(self.preprocessor, options)
 
-    def _data(self, rows: Rows, options: BatchOptions) -> Features:
-        """Returns the batches of rows, or features as they are, of which Keras makes batches."""
+    def _as_features(self, rows: Rows, options: BatchOptions) -> Features:
+        """Returns text as `Features` whose `x` is `Batches`; other rows are `Features` already."""
         return rows if isinstance(rows, Features) else Features(self._batches(rows, options))
 
     def _options(
         self, batch_size: int | None, *, is_shared: bool = False, **options: Any
     ) -> BatchOptions:
-        """Returns the options of batches on this backend and these devices."""
+        """Returns the options of batches on this backend and these devices.
+
+        Args:
+            batch_size: Number of rows in a batch; `None` for the default.
+            is_shared: Whether all devices and processes compute a part of each batch, as in `fit`.
+                Otherwise, this process computes each batch by itself.
+            **options: Other options of `BatchOptions`.
+        """
         return BatchOptions(
             batch_size,
             **options,

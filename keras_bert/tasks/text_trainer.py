@@ -162,7 +162,7 @@ class TextTrainer(TextPredictor):
         """
         check_is_not_evaluated(self)
         options = fit_plan.evaluation_options(self, batch_size, kwargs.get("steps"))
-        data = self._data(self._read_labeled(x, y, sample_weight, options), options)
+        data = self._as_features(self._read_labeled(x, y, sample_weight, options), options)
         plan = BatchPlan(steps_per_epoch=kwargs.get("steps"))
         feed = Feed(data.x, plan=plan, evaluated=self)
         with feed.raising_errors():
@@ -258,7 +258,7 @@ class TextTrainer(TextPredictor):
         if validation_split:
             rows, _ = fit_plan.split_rows(rows, validation_split)
         options = self._options(batch_size, negative_share=self.negative_share)
-        batches = self._data(rows, options).x
+        batches = self._as_features(rows, options).x
         count = batches.num_batches if isinstance(batches, Batches) else None
         if count is None:
             count = rows.count_batches(options.rows_in_batch)
