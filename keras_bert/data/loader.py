@@ -182,12 +182,12 @@ class Loader(Batches):
         return columns["labels"], columns.get("weights")
 
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
-        options = self.options
-        size, seed = options.rows_in_batch, options.shuffle_seed
-        window_batches = options.window(self.source.num_rows)
-        skipped = 0 if window_batches is None else first // window_batches
-        batches_before = skipped * (window_batches or 0)
-        for index, window in enumerate(self.source.windows(number, options, skipped), skipped):
+        options, seed = self.options, self.options.shuffle_seed
+        in_window = options.window(self.source.num_rows)
+        # Whole windows are not read. A window of unknown size is, and its batches are left out.
+        windows_skipped, batches_skipped = divmod(first, in_window) if in_window else (0, first)
+        windows = self.source.windows(number, options, windows_skipped)
+        for index, window in enumerate(windows, windows_skipped):
             sequences = None
             if self._sizes is None:
                 sequences = window.examples.pack(window.rows)
@@ -197,11 +197,11 @@ class Loader(Batches):
             order = None if seed is None else (seed, number, index)
             texts = window.columns.get("texts")
             texts = None if texts is None else texts[window.rows]
-            batches = list(rows_of_batches(row_sizes[:, 0], size, order, texts))
+            batches = list(rows_of_batches(row_sizes[:, 0], options.rows_in_batch, order, texts))
             yield from self._batches_of_window(
-                window, sequences, row_sizes, batches[max(0, first - batches_before) :]
+                window, sequences, row_sizes, batches[batches_skipped:]
             )
-            batches_before += len(batches)
+            batches_skipped = max(0, batches_skipped - len(batches))
 
     def _batches_of_window(
         self,
@@ -210,16 +210,20 @@ class Loader(Batches):
         row_sizes: np.ndarray,
         batches: Sequence[np.ndarray],
     ) -> Iterator[Any]:
-        """Yields the batches of a window; if `sequences` is `None`, packs the rows of the shard."""
+        """Yields the batches of a window.
+
+        Args:
+            window: The window.
+            sequences: All rows of the window; `None` if only the rows of this process are packed.
+            row_sizes: The `sizes` of all rows of the window.
+            batches: For each batch, the indices of its rows in the window.
+        """
         fills, shard = self.options.fills_last_batch, self.options.shard
         full_batches = [np.resize(x, self.options.rows_in_batch) if fills else x for x in batches]
         shards = [rows[rows_of_shard(shard, len(rows))] for rows in full_batches]
         place = np.arange(len(window.rows))
         if sequences is None:
-            own = np.concatenate([np.zeros(0, "int64"), *shards])
-            place[own] = np.arange(len(own))
-            sequences = window.examples.pack(window.rows[own])
-            _check_sizes(sizes(sequences), row_sizes[own], window.rows[own])
+            sequences, place = _pack_shards(window, row_sizes, shards)
         for rows, full_batch, own_rows in zip(batches, full_batches, shards, strict=True):
             is_real = None
             if fills:
@@ -261,6 +265,24 @@ def sizes(sequences: Sequences) -> np.ndarray:
     longest, counts = sequences.longest(NUMPY), sequences.counts
     counts = np.ones_like(longest) if counts is None else counts
     return np.stack([longest, counts], axis=1).astype("int32")
+
+
+def _pack_shards(
+    window: BucketWindow, row_sizes: np.ndarray, shards: Sequence[np.ndarray]
+) -> tuple[Sequences, np.ndarray]:
+    """Packs only the rows of this process's shards of batches.
+
+    Returns:
+        The sequences, and for each row of the window that is in them, its index there, int64
+        `(rows,)`. For example, if a window has 6 rows and the shards `[[4, 0], [3]]`, rows 4, 0 and
+        3 have the indices 0, 1 and 2.
+    """
+    own = np.concatenate([np.zeros(0, "int64"), *shards])
+    place = np.arange(len(window.rows))
+    place[own] = np.arange(len(own))
+    sequences = window.examples.pack(window.rows[own])
+    _check_sizes(sizes(sequences), row_sizes[own], window.rows[own])
+    return sequences, place
 
 
 def _check_sizes(received: np.ndarray, expected: np.ndarray, rows: np.ndarray) -> None:
