@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Examples of docs/serving/index.md: the gRPC client against a gRPC server, a file for the server."""
+"""Examples of docs/serving/index.md: the gRPC client with a gRPC server, a file for the server."""
 
 import concurrent.futures
 import re
