@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # %% [markdown]
-# # A new family
+# # Add a model family
 #
-# A new family needs a record with its config values and the names of its config fields and weights. Then every task, checkpoint format and program
-# works with it.
+# To add a family, write a record with its config values and with the names of its config fields and weights. All tasks, checkpoint formats and commands then
+# support it.
 #
-# The example is NomicBERT (`model_type` "nomic_bert" in `transformers`): BERT with RoPE, gated feed-forward networks, and no biases in its blocks.
-# The library has its record; here it is made anew.
+# In this example you add NomicBERT (`model_type` "nomic_bert" in `transformers`). It is BERT with RoPE, gated feed-forward layers and no biases. The library already
+# contains it, but here we build its record again.
 
 # %%
 import keras
@@ -35,7 +35,7 @@ theirs = transformers.NomicBertModel(
 theirs.save_pretrained("nomic")
 
 # %% [markdown]
-# Without a record, the folder is refused:
+# Without a record, loading the directory raises an error:
 
 # %%
 try:
@@ -44,9 +44,9 @@ except keras_bert.checkpoints.CheckpointError as error:
     print(error)
 
 # %% [markdown]
-# ## The values
+# ## Config values
 #
-# The differences from BERT are fields of `BertConfig`. An encoder with these values can be trained without any record:
+# The differences from BERT are fields of `BertConfig`. With these values you can already train an encoder:
 
 # %%
 NOMIC = {
@@ -61,11 +61,20 @@ config = keras_bert.BertConfig(
 print(f"{keras_bert.Backbone(config).count_params():,} parameters")
 
 # %% [markdown]
-# ## The record
+# ## Record
 #
-# A record has `name`, the `model_type`, which is also the scope of the tensors; the prefix of its class names; `config`, the field names in its
-# configuration files, and constant values; `hugging_face`, the names of its tensors; `classes`, the heads of each class; and the same for KerasHub's
-# format and a TF1 release. A weight may be several tensors, as here both halves of a gated network: the activated one and the gate.
+# A record has these fields:
+#
+# | Field | Content |
+# |---|---|
+# | `name` | the `model_type`, also the scope of the tensors |
+# | the class prefix | for example `NomicBert` |
+# | `config` | names in configuration files, and constant values |
+# | `hugging_face` | tensor names |
+# | `classes` | the heads of each class |
+#
+# The same fields exist for KerasHub and TF1 checkpoints. A weight can consist of multiple tensors, for example the activated half and the gate of a gated
+# feed-forward layer.
 
 # %%
 block = names.hf_block(
@@ -93,9 +102,9 @@ families.FAMILIES["nomic_bert"] = Family(
 )
 
 # %% [markdown]
-# ## Does it compute the same?
+# ## Compare with the reference
 #
-# A family is right if its hidden states equal the reference's, with padding too:
+# A family is correct if its hidden states match the reference, including padded inputs:
 
 # %%
 ours = keras_bert.Backbone.from_preset("nomic")
@@ -113,18 +122,18 @@ print(f"largest difference of {difference[mask].size} values: {largest:.1e}")
 assert largest < 1e-5
 
 # %% [markdown]
-# Every task supports it. The record's `sizes` make an architecture available by a name, without a checkpoint.
+# Every task now supports the family. With `sizes` in the record, you can create an architecture by name, without a checkpoint.
 
 # %%
 classifier = keras_bert.TextClassifier(ours, num_classes=2)
 print(classifier.predict({"token_ids": ids * mask, "padding_mask": mask}, verbose=0).shape)
 
 # %% [markdown]
-# ## In the library
+# ## Contribute it to the library
 #
-# - The family gets a module in `keras_bert/families/` with its record and released sizes, and a place in `FAMILIES` there. If a field of its
-#   files is an object or a list, a pair of functions makes plain fields of it, as in `rotary.py`.
-# - If `BertConfig` lacks a value, add a field with a default for the other families, and the few lines in `layers` or `models` that read it. An
-#   architecture that differs in kind (a convolution, experts) is not a family of this encoder.
-# - A tokenizer is needed only for a new kind; WordPiece, byte-level BPE and SentencePiece are there.
-# - `tests/checkpoints/families_test.py` compares each family with `transformers`, and `tests/tasks/contract_test.py` runs it in every task.
+# - **Family.** Add a module with the record and its sizes to `keras_bert/families/`, and list it in `FAMILIES`. If a field in the configuration file is an object or a
+#   list, add two functions that convert it, as in `rotary.py`.
+# - **Config.** If `BertConfig` lacks a value, add a field with a default for the other families, and the few lines in `layers` or `models` that read it. An
+#   architecture with a different structure (a convolution, experts) does not fit this encoder.
+# - **Tokenizer.** WordPiece, byte-level BPE and SentencePiece exist. Add a tokenizer only for a new type.
+# - **Tests.** `tests/checkpoints/families_test.py` compares each family with `transformers`. `tests/tasks/contract_test.py` runs it in every task.

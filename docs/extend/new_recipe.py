@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # %% [markdown]
-# # A new recipe
+# # Add a recipe
 #
-# A recipe is a run that others can repeat: one file in `training/paper/recipes` with the flags of a program, and its score, time and hardware.
-# `--recipe=NAME` takes it, any flag changes a value of it, and [the page of recipes](../recipes.md) is made from these files. The example is a file
-# `xkcd_colors.py`: is the color of a name light or dark?
+# A recipe is a run that other people can repeat. It is one file in `training/paper/recipes` with the command's flags, the score, the time and the hardware. Run it
+# with `--recipe=NAME`, and override its values with flags. [The recipes page](../recipes.md) is generated from these files.
+#
+# In this example you add `xkcd_colors.py`. It classifies color names as light or dark:
 
 # %%
 from pathlib import Path
@@ -36,9 +37,10 @@ CONFIG = FinetuneConfig.from_flags(
 Path("recipes").mkdir()
 with open("recipes/xkcd_colors.py", "w", encoding="utf-8") as file:
     file.write(RECIPE)
+
 # %% [markdown]
-# The program's flags are made from this config: an unknown name or a forbidden value is an error. To try the file where it stands, its folder is
-# added to the package; in a checkout, put it in `training/paper/recipes`.
+# The config validates the values, so a wrong name or value raises an error. To try the file without moving it, we add its directory to the package. In a clone,
+# save it to `training/paper/recipes`.
 
 # %%
 from training.jobs.classification import FinetuneConfig
@@ -68,7 +70,7 @@ with open("colors.csv", "w", newline="", encoding="utf-8") as file:
     csv.writer(file).writerows([("text", "label"), *zip(texts, labels, strict=True)])
 
 # %% [markdown]
-# On the command line this is `keras-bert finetune --recipe=xkcd_colors --data_dir=DIR`. In Python:
+# On the command line, run `keras-bert finetune --recipe=xkcd_colors --data_dir=DIR`. In Python:
 
 # %%
 from training.engine import finetuning
@@ -84,9 +86,9 @@ for name, scores in {
     print(f"{name:14}{scores['accuracy']:.1f}")
 
 # %% [markdown]
-# With this seed it is below the bag of words, so try more epochs or another encoder, and measure again.
+# With this seed, the model is worse than the bag of words. Try more epochs or a different encoder, and measure again.
 #
-# ## Finish it
+# ## Document the result
 #
-# Write your measurement into the file: the score with its interval over several seeds (`num_seeds=3`), the validation set, the time and the
-# hardware; or "not run here". `tests/training/paper/recipes_test.py` checks the file.
+# Add the measurement to the file: the score with its confidence interval over multiple seeds (`num_seeds=3`), the validation set, the time and the hardware. If you
+# cannot run the recipe, write "not run here". `tests/training/paper/recipes_test.py` checks the file.

@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # %% [markdown]
-# # A new task
+# # Add a task
 #
-# A task is an encoder, a head and a preprocessor. `Task` has `fit`, `evaluate` and `predict` on text, presets, files and `export`. A subclass
-# defines the differences. The example is ordinal regression: classes that have an order, such as stars, where a mistake by one level is smaller
-# than a mistake by three.
+# A task consists of an encoder, a head and a preprocessor. The base class `Task` provides `fit`, `evaluate` and `predict` on text, presets, files and `export`. Your
+# subclass defines only the differences.
 #
-# | a subclass defines | for | here |
+# In this example you add ordinal regression. Its classes have an order, for example stars, and a mistake by one level is smaller than a mistake by three. With K
+# levels the head has K - 1 outputs. Output k predicts whether the level is above level k ([Niu et al., 2016](https://doi.org/10.1109/CVPR.2016.532)).
+#
+# | A subclass defines | Purpose | In this example |
 # |---|---|---|
-# | arguments of its constructor | files, from the attributes of their names | the levels, the dropout rate |
-# | `preset_options` | the arguments that a preset saves too | both |
-# | `head_name` | the layer `head` in checkpoints | `ordinal` |
-# | `verb`, and its method | readable answers, in programs and exports too | `rate` |
-# | `fields`, `optional_fields`, `list_fields`; `adapters` | the fields of a row of text, by default `text`, and the `InputAdapter` that reads others | a text |
-# | `_default_loss`, `_default_metrics` | `compile()` without arguments | binary cross-entropy; how many levels a prediction is off |
-# | `_label_rules` | the labels that `fit` accepts | a level, by name or id |
-# | `serving_signatures` | the functions of an exported model | text in, level and score out |
-# | `has_row_logits`, `explained_row` | what `insight` explains, by default of a head on a text or a pair | neither |
-# | a subclass of `keras_bert.Ensemble` and of the task | ensembles: `shared_options`, equal in all members, and `averaging`, by default the mean | none |
-#
-# With K levels the head has K - 1 outputs: output k says whether the level is above level k ([Niu et al., 2016](https://doi.org/10.1109/CVPR.2016.532)).
+# | constructor arguments | are saved to files, from attributes with the same names | levels, dropout rate |
+# | `preset_options` | arguments that are also saved to presets | both |
+# | `head_name` | name of the `head` layer in checkpoints | `ordinal` |
+# | `verb` and its method | readable predictions, also in commands and exports | `rate` |
+# | `fields`, `optional_fields`, `list_fields` | input fields (default: `text`) | a text |
+# | `adapters` | reads other input types with an `InputAdapter` | none |
+# | `_default_loss`, `_default_metrics` | `compile()` without arguments | cross-entropy, distance |
+# | `_label_rules` | labels that `fit` accepts | a level, by name or id |
+# | `serving_signatures` | signatures of an exported model | text to level and score |
+# | `has_row_logits`, `explained_row` | what `insight` explains | none |
+# | an `Ensemble` subclass | ensembles | none |
 
 # %%
 import keras
@@ -129,7 +130,7 @@ class OrdinalClassifier(Task):
 
 
 # %% [markdown]
-# That is all. The data are names of colors of xkcd's survey, which come with Matplotlib, and how light the color is, in five levels.
+# The task is complete. We train it on color names from the xkcd survey, which ship with Matplotlib. The label is the lightness in five levels.
 
 # %%
 import csv
@@ -173,7 +174,7 @@ classifier.export("export/colors/1", warm_up=False)
 keras_bert.export.ServedModel("export/colors/1").apply_verb([{"text": "pale salmon"}])
 
 # %% [markdown]
-# `fit` refuses wrong labels before training:
+# `fit` reports invalid labels before training:
 
 # %%
 try:
@@ -182,10 +183,10 @@ except ValueError as error:
     print(error)
 
 # %% [markdown]
-# ## A job
+# ## Add it to `finetune`
 #
-# The command `finetune` trains a task by its job: a config, from which the flags are made, and methods that read files, build the task and score it.
-# Here the files are read as for classification, and there is one more flag.
+# A job connects a task to the `finetune` command. It has a config, which defines the flags, and methods that read files, build the task and score it. Here the
+# files are the same as for classification, and there is one more flag.
 
 # %%
 import dataclasses
@@ -250,10 +251,16 @@ config = LevelsConfig.from_flags(
 results = finetuning.run(LevelsJob, config, LevelsJob.read(config))
 
 # %% [markdown]
-# ## In the library
+# ## Contribute it to the library
 #
-# A task in the library has its file in `keras_bert/tasks`, its signatures in `keras_bert/export`, and its job in `training/jobs` with a row in
-# `TASKS` in `training/jobs/tasks.py`, such as `"levels": _task(LevelsJob)`. The commands `evaluate` and `insight` call the job's `evaluate`,
-# `insight_rows` and `explained`; `predict` and `export` ask the task. A new kind of input, beside texts, words, questions and choices, needs a
-# subclass of `keras_bert.data.adapters.base.InputAdapter` in `keras_bert/data/adapters`. `keras_bert/tasks/__init__.py` and `keras_bert/__init__.py` list its
-# public name.
+# | File | Content |
+# |---|---|
+# | `keras_bert/tasks/` | the task |
+# | `keras_bert/export/` | its signatures |
+# | `training/jobs/` | its job |
+# | `training/jobs/tasks.py` | a row in `TASKS`, for example `"levels": _task(LevelsJob)` |
+# | `keras_bert/tasks/__init__.py`, `keras_bert/__init__.py` | its public name |
+# | `keras_bert/data/adapters/` | an `InputAdapter` subclass, only for a new input type |
+#
+# `evaluate` and `insight` call the job's methods `evaluate`, `insight_rows` and `explained`. `predict` and `export` use the task itself. Texts, words, questions and
+# choices already have adapters (`keras_bert.data.adapters.base.InputAdapter`).
