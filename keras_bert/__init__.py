@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from keras_bert.lazy import lazy_names
+from keras_bert.lazy import lazy_imports
 
 # Imported on first use, so that training on ids works without TensorFlow, and importing is fast.
-if TYPE_CHECKING:
+with lazy_imports(globals()):
     from keras_bert import checkpoints as checkpoints
     from keras_bert import data as data
     from keras_bert import export as export
@@ -42,5 +40,3 @@ if TYPE_CHECKING:
     from keras_bert.text.wordpiece import WordPieceTokenizer as WordPieceTokenizer
 
 __version__ = "0.1.0"
-
-__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -3,41 +3,59 @@
 
 from __future__ import annotations
 
-import ast
+import builtins
+import contextlib
 import importlib
-import inspect
-import sys
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from keras_bert.checks import importing_keras
 
 
-def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """Returns `__all__`, `__getattr__` and `__dir__` of a package with lazily imported names.
+@contextlib.contextmanager
+def lazy_imports(package: dict[str, Any]) -> Iterator[None]:
+    """Context manager in which `from` imports of a package are postponed to the names' first use.
 
-    The names are those that its source imports under `if TYPE_CHECKING:`, where type checkers and
-    editors find them. So they are written once.
+    It defines `__all__`, `__getattr__` and `__dir__` of the package. Type checkers and editors see
+    the usual imports, so the names are written once.
+
+    Args:
+        package: `globals()` of the package.
     """
-    modules = {
-        alias.name: node.module or ""
-        for block in ast.parse(inspect.getsource(sys.modules[package])).body
-        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
-        for node in block.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
+    modules: dict[str, str] = {}
+    import_now = builtins.__import__
+
+    def postpone(
+        name: str,
+        globals: Mapping[str, object] | None = None,
+        locals: Mapping[str, object] | None = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> Any:
+        if globals is not package:  # For example, an import of another thread.
+            return import_now(name, globals, locals, fromlist, level)
+        modules.update(dict.fromkeys(fromlist or (), name))
+        return SimpleNamespace(**modules)
 
     def get(name: str) -> Any:
         if name not in modules:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise AttributeError(f"module {package['__name__']!r} has no attribute {name!r}")
         with importing_keras():
-            if modules[name] == package:  # The name is a module.
-                return importlib.import_module(f"{package}.{name}")
+            if modules[name] == package["__name__"]:  # The name is a module.
+                return importlib.import_module(f"{modules[name]}.{name}")
             return getattr(importlib.import_module(modules[name]), name)
 
-    def list_names() -> list[str]:
-        return [*names, *(name for name in vars(sys.modules[package]) if name.startswith("__"))]
-
+    builtins.__import__ = postpone
+    try:
+        yield
+    finally:
+        builtins.__import__ = import_now
+    for name in modules:
+        del package[name]
     names = sorted(modules)
-    return names, get, list_names
+    package |= {
+        "__all__": names,
+        "__getattr__": get,
+        "__dir__": lambda: [*names, *(name for name in package if name.startswith("__"))],
+    }

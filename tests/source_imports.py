@@ -21,8 +21,8 @@ class Import:
     Attributes:
         module: Its absolute dotted name: the file's, where it is one of this project's.
         line: The line it stands on.
-        deferred: Whether importing the file leaves it undone: inside a function, or under
-            `TYPE_CHECKING`.
+        deferred: Whether importing the file leaves it undone: inside a function, under
+            `TYPE_CHECKING` or with `lazy_imports`.
     """
 
     module: str
@@ -76,6 +76,8 @@ def _walk(node: ast.AST, deferred: bool) -> Iterator[tuple[ast.AST, bool]]:
 def _defers(node: ast.AST) -> bool:
     if isinstance(node, ast.If):
         return ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+    if isinstance(node, ast.With):
+        return "lazy_imports" in ast.unparse(node.items[0])
     return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
 
 

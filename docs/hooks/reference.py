@@ -142,7 +142,7 @@ def _tree(module: str) -> ast.Module:
 def _exported(tree: ast.Module) -> list[str]:
     """Returns `__all__`, or the names that are imported lazily, or the public classes."""
     for node in tree.body:
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        if isinstance(node, ast.With) and "lazy_imports" in ast.unparse(node.items[0]):
             imports = [one for one in node.body if isinstance(one, ast.ImportFrom)]
             names = sorted(alias.asname or "" for one in imports for alias in one.names)
             if all(names):
