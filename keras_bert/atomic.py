@@ -260,7 +260,7 @@ def make_folder(path: str | os.PathLike[str]) -> None:
 
 
 def check_replaceable(
-    paths: Iterable[Path], is_own: Callable[[Path], bool], advice: str = ""
+    paths: Iterable[Path], is_own: Callable[[Path], bool], advice: str = "", name: str = "path"
 ) -> None:
     """Checks that a command may replace what is at some paths: only what it has written itself.
 
@@ -271,6 +271,7 @@ def check_replaceable(
         is_own: Whether the command has written what is at a path.
         advice: What the user can do if its own files must not be replaced either, such as `pass
             overwrite=True to replace it`; empty if they may be.
+        name: The name of the option for the path, such as `--output_dir`.
 
     Raises:
         FileExistsError: If it may not.
@@ -285,7 +286,7 @@ def check_replaceable(
         deepest = min(foreign, key=lambda path: (-len(path.parts), path))
         raise FileExistsError(
             "What exists must have been written by the same command to be replaced. Received: "
-            f"{deepest}. Choose another path, or move that file."
+            f"{deepest}. Choose another {name}, or move that file."
         )
     if taken and advice:
         raise FileExistsError(f"{taken[0]} exists already; {advice}.")

@@ -88,17 +88,16 @@ class QuickstartConfig(ProgramConfig):
 
 def main(config: QuickstartConfig) -> None:
     start = time.perf_counter()
-    model = Path(config.output_dir, _MODEL)
-    if model.exists() and not config.overwrite:
-        raise FileExistsError(
-            f"--output_dir must have no model. Received: {config.output_dir}, which has {_MODEL}. "
-            "Choose another folder, or replace the model with --overwrite"
-        )
     # TensorFlow logs every file that it writes.
     logging.set_verbosity(logging.WARNING)
     minilm.resolve(minilm.NAME)  # an error before Keras is imported, which takes seconds
     program.require(program.TRAINING_LIBRARIES, "training")
-    with output_folder.locked(config.output_dir, command="quickstart"):
+    with output_folder.locked(config.output_dir, command="quickstart") as folder:
+        if (folder / _MODEL).exists() and not config.overwrite:
+            raise FileExistsError(
+                f"--output_dir must have no model. Received: {folder}, which has {_MODEL}. Choose "
+                "another folder, or replace the model with --overwrite"
+            )
         program.import_quietly()
         quickstart(config, minilm.NAME)
     print(f"\nIt took {time.perf_counter() - start:.0f} s.")

@@ -153,12 +153,13 @@ def test_input_and_pairs_are_not_lost(models, tmp_path, monkeypatch):
     assert source.read_text() == row
     source.write_text('{"text": "a"}\n')
     (tmp_path / "out").write_text("mine\n")
-    with pytest.raises(FileExistsError, match=r"--output must be a new file.*--overwrite"):
-        predict(config)
-    with pytest.raises(FileExistsError, match="must be a file that this command wrote"):
-        predict(dataclasses.replace(config, overwrite=True))
+    for overwrite in (False, True):
+        with pytest.raises(FileExistsError, match="must be a file that this command wrote"):
+            predict(dataclasses.replace(config, overwrite=overwrite))
     assert (tmp_path / "out").read_text() == "mine\n"
     (tmp_path / "out").write_text('{"label": "bad", "score": 0.7}\n' * 2)
+    with pytest.raises(FileExistsError, match=r"--output must be a new file.*--overwrite"):
+        predict(config)
     assert predict(dataclasses.replace(config, overwrite=True)) == 1
     assert len((tmp_path / "out").read_text().splitlines()) == 1
 

@@ -130,6 +130,7 @@ def locked(
             [path / name for name in names if is_own(name, command) and name not in _OF_FOLDER],
             lambda file: file.name in written or _ALL in written,
             f"choose another --{flag}" if once else "",
+            f"--{flag}",
         )
     try:
         path.mkdir(parents=True, exist_ok=True)

@@ -368,17 +368,17 @@ def check_new_file(flag: str, path: str, overwrite: bool, beginning: bytes = b"{
     is_open = file.parent in (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
     if not path or path == "-" or is_open or not (file.is_file() and file.stat().st_size):
         return
-    if not overwrite:
-        raise FileExistsError(
-            f"{flag} must be a new file. Received: {path}, which exists. Choose another file, or "
-            "replace it with --overwrite"
-        )
     with open(file, "rb") as content:
         if content.read(len(beginning)) != beginning:
             raise FileExistsError(
                 f"{flag} must be a file that this command wrote, to be replaced. Received: {path}, "
                 f"which does not begin with {beginning!r}. Choose another file, or remove it"
             )
+    if not overwrite:
+        raise FileExistsError(
+            f"{flag} must be a new file. Received: {path}, which exists. Choose another file, or "
+            "replace it with --overwrite"
+        )
 
 
 def check_preset(preset: str) -> None:
