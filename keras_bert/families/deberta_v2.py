@@ -163,8 +163,6 @@ DEBERTA_V2 = Family(
             "unk": "[UNK]",
             "mask": "[MASK]",
         },
-        "lowercase": False,
-        "keep_accents": True,
-        "albert_rules": False,
+        **shared.UNCLEANED,
     },
 )

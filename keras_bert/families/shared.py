@@ -120,6 +120,9 @@ ROBERTA_TOKENS = {
 }
 """Those of RoBERTa, XLM-RoBERTa and CamemBERT."""
 
+UNCLEANED = {"lowercase": False, "keep_accents": True, "albert_rules": False}
+"""The options of a SentencePiece tokenizer that cleans no text before its model does."""
+
 
 def size(num_layers: int, hidden_dim: int, **fields: Any) -> dict[str, Any]:
     """Returns the values of `BertConfig` of a released model, by the papers' proportions."""

@@ -24,9 +24,7 @@ XLM_ROBERTA = dataclasses.replace(
     # Text is not lowercased, and pairs have no segments.
     tokenizer={
         "special_tokens": shared.ROBERTA_TOKENS,
-        "lowercase": False,
-        "keep_accents": True,
-        "albert_rules": False,
+        **shared.UNCLEANED,
         "pair_separators": 2,
         "num_segments": 1,
     },

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.families.shared import ROBERTA_TOKENS, WORDPIECE_TOKENS
+from keras_bert.families.shared import ROBERTA_TOKENS, UNCLEANED, WORDPIECE_TOKENS
 from keras_bert.vocabularies import fairseq_ids
 from keras_bert.vocabularies.byte_pair_files import BLANK
 from keras_bert.vocabularies.files import read_bytes
@@ -51,15 +51,13 @@ MODEL_FILES = {
     fairseq_ids.MODEL_FILE: XLM_ROBERTA,
     DEBERTA_MODEL_FILE: DEBERTA_V2,
 }
-# The options of a SentencePiece tokenizer that only applies its model
-_PLAIN = {"lowercase": False, "keep_accents": True, "albert_rules": False}
 # Steps that SentencePiece does itself: it joins runs of spaces, and strips spaces at the end
 _OF_SPACES = (f"Replace {SPACES!r} by ' '", f"Replace {SPACES!r} by {BLANK!r}", "Strip")
 
 
 def read_sentence_piece(path: Path) -> dict[str, Any]:
     """Reads the config of a tokenizer with ALBERT's special tokens that only applies its model."""
-    return _sentence_piece(read_bytes(path), path, ALBERT_TOKENS, **_PLAIN)
+    return _sentence_piece(read_bytes(path), path, ALBERT_TOKENS, **UNCLEANED)
 
 
 def read_sentence_piece_files(
@@ -74,7 +72,7 @@ def read_sentence_piece_files(
     if name == DEBERTA_V2:
         model = _with_mask(model)
     where = file.path if path is None and file is not None else path or folder
-    options = {**_PLAIN, "compose": name == DEBERTA_V2}
+    options = {**UNCLEANED, "compose": name == DEBERTA_V2}
     pair_separators, num_segments, names = 2, 1, ROBERTA_TOKENS
     if file is not None and name in (None, *DEFINED_BY_FILE):
         options = _unigram_options(file)
@@ -281,7 +279,7 @@ def _unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
     steps = tokenizer.steps("normalizer")
     if _composes(tokenizer):
         _check_pre_tokenizer(tokenizer, steps)
-        return {"lowercase": False, "keep_accents": True, "albert_rules": False, "compose": True}
+        return {**UNCLEANED, "compose": True}
     names = [
         f"Replace {_replacement(step)}" if step.get("type") == "Replace" else str(step.get("type"))
         for step in steps

@@ -56,8 +56,6 @@ WORD_LENGTH_FIELD = "max_word_length"
 
 ALBERT_TOKENS = {**WORDPIECE_TOKENS, "pad": "<pad>", "unk": "<unk>"}
 """The special tokens of ALBERT by their roles."""
-MPNET_TOKENS = {**ROBERTA_TOKENS, "unk": "[UNK]"}
-"""Those of MPNet, which are RoBERTa's in a WordPiece vocabulary."""
 SAME_ROLES = {"cls": "bos", "sep": "eos"}
 """The names of the tokens at the beginning and the end of a text in the transformers library."""
 
@@ -76,13 +74,14 @@ _CLASSES_OF_MODELS = {
     **{family.name: family.tokenizer_class for family in FAMILIES.values()},
     **_OTHER_MODELS,
 }
-_FAMILIES = {
+CLASS_FAMILIES = {
     family.tokenizer_class: family
     for family in FAMILIES.values()
     if family.tokenizer_class and family.tokenizer_class not in DEFINED_BY_FILE
 }
+"""The families with a tokenizer class of their own in `transformers`, by that class."""
 KINDS: dict[str, str] = {
-    **{name: family.values.get("tokenizer", WORDPIECE) for name, family in _FAMILIES.items()},
+    **{name: family.values.get("tokenizer", WORDPIECE) for name, family in CLASS_FAMILIES.items()},
     **dict.fromkeys(_OTHER_MODELS.values(), WORDPIECE),
 }
 """The kinds of the classes of `transformers` that take a vocabulary alone from `tokenizer.json`."""
@@ -92,10 +91,11 @@ USUAL_TOKENS = {
     SENTENCE_PIECE: ALBERT_TOKENS,
 }
 """The special tokens of each kind without names of its own."""
-_TOKENS_OF_CLASSES: dict[str, Mapping[str, str]] = {
+TOKENS_OF_CLASSES: dict[str, Mapping[str, str]] = {
     name: family.tokenizer.get("special_tokens", USUAL_TOKENS[KINDS[name]])
-    for name, family in _FAMILIES.items()
+    for name, family in CLASS_FAMILIES.items()
 }
+"""The special tokens of each of these classes."""
 
 # Fields that change ids in `transformers`, and the values with which they do not
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
@@ -204,7 +204,7 @@ class TokenizerSettings:
     def special_tokens(self, kind: str) -> Mapping[str, str]:
         """Returns the special tokens of a class that takes a vocabulary alone, by their roles."""
         usual = WORDPIECE_TOKENS if kind == WORDPIECE else {}
-        return _TOKENS_OF_CLASSES.get(self.tokenizer_class or "", usual)
+        return TOKENS_OF_CLASSES.get(self.tokenizer_class or "", usual)
 
     def flag(self, field: str) -> bool | None:
         """Returns a field that is true or false; `None` if it is absent."""

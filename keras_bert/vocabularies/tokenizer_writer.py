@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.checks import shortened
-from keras_bert.families.shared import ROBERTA_TOKENS, WORDPIECE_TOKENS
+from keras_bert.families.shared import WORDPIECE_TOKENS
 from keras_bert.vocabularies import fairseq_ids, vocab_txt
 from keras_bert.vocabularies.byte_pair_files import save_tokens_and_merges
 from keras_bert.vocabularies.files import write_json
@@ -38,16 +38,16 @@ from keras_bert.vocabularies.tokenizer_json_writer import (
 from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
 from keras_bert.vocabularies.tokenizer_settings import (
     ALBERT,
-    ALBERT_TOKENS,
     CAMEMBERT,
+    CLASS_FAMILIES,
     DEBERTA_MODEL_FILE,
     DEBERTA_V2,
     FIRST_WORD_FIELD,
     MODEL_FILE,
     MPNET,
-    MPNET_TOKENS,
     SETTINGS_FILE,
     SPECIAL_IN_TEXT_FIELD,
+    TOKENS_OF_CLASSES,
     USUAL_TOKENS,
     VOCABULARY_FILE,
     WORD_LENGTH_FIELD,
@@ -59,11 +59,6 @@ _ROBERTA_FIELDS = {
     *("vocabulary", "merges", "add_prefix_space", "added_tokens", "mask_takes_space"),
     *("special_added_tokens", "truncation_side", SPECIAL_IN_TEXT_FIELD),
 }
-# The fields of a config that each class for SentencePiece has by itself
-_PLAIN = {"lowercase": False, "keep_accents": True, "albert_rules": False}
-_XLM_ROBERTA_FIELDS = {**_PLAIN, "compose": False, "pair_separators": 2, "num_segments": 1}
-_DEBERTA_FIELDS = {**_PLAIN, "compose": True, "pair_separators": 1}
-_ALBERT_FIELDS = {"albert_rules": True, "compose": False, "pair_separators": 1}
 
 
 def write_tokenizer(
@@ -149,7 +144,7 @@ def _write_wordpiece(
     is_usual = config[WORD_LENGTH_FIELD] in (MAX_WORD_LENGTH, 100)
     if is_usual and names == WORDPIECE_TOKENS and rows[0] == 1:
         name = "BertTokenizer"
-    elif is_usual and names == MPNET_TOKENS and rows == (2, 1):
+    elif is_usual and names == TOKENS_OF_CLASSES[MPNET] and rows == (2, 1):
         name = MPNET
     rules = {field: config[field] for field in ("strip_accents", "tokenize_chinese_chars")}
     settings: dict[str, Any] = {
@@ -208,19 +203,20 @@ def _write_sentence_piece(
         "model_input_names": ["input_ids", *segments, "attention_mask"],
     }
 
-    def is_of_class(names_of_class: Mapping[str, str], fields: Mapping[str, Any]) -> bool:
-        return names == names_of_class and fields.items() <= config.items()
+    def is_of_class(name: str, **fields: Any) -> bool:
+        fields |= {**CLASS_FAMILIES[name].tokenizer, "special_tokens": TOKENS_OF_CLASSES[name]}
+        return fields.items() <= {**config, "special_tokens": names}.items()
 
     name, content = MODEL_FILE, model
-    if released and is_of_class(ROBERTA_TOKENS, _XLM_ROBERTA_FIELDS):
+    if released and is_of_class(XLM_ROBERTA, compose=False):
         name, (content, ids) = fairseq_ids.MODEL_FILE, released
         is_camembert = ids == fairseq_ids.CAMEMBERT
         settings["tokenizer_class"] = CAMEMBERT if is_camembert else XLM_ROBERTA
-    elif is_of_class(WORDPIECE_TOKENS, _DEBERTA_FIELDS):
+    elif is_of_class(DEBERTA_V2, compose=True, pair_separators=1):
         pieces = pieces_without_mask(pieces, names["mask"])
         name, content = DEBERTA_MODEL_FILE, replace_pieces(model, pieces)
         settings |= {"tokenizer_class": DEBERTA_V2, "do_lower_case": False}
-    elif is_of_class(ALBERT_TOKENS, _ALBERT_FIELDS):
+    elif is_of_class(ALBERT, albert_rules=True, compose=False, pair_separators=1):
         cleaning = {"do_lower_case": config["lowercase"], "keep_accents": config["keep_accents"]}
         settings |= {"tokenizer_class": ALBERT, **cleaning, "remove_space": True}
     (folder / name).write_bytes(content)

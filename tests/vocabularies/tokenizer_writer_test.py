@@ -13,7 +13,7 @@ from keras_bert.families.shared import ROBERTA_TOKENS, WORDPIECE_TOKENS  # noqa:
 from keras_bert.text import tokenizer_from_config, train_sentence_piece_model  # noqa: E402
 from keras_bert.vocabularies.tokenizer_config import KINDS  # noqa: E402
 from keras_bert.vocabularies.tokenizer_reader import read_tokenizer  # noqa: E402
-from keras_bert.vocabularies.tokenizer_settings import MPNET_TOKENS  # noqa: E402
+from keras_bert.vocabularies.tokenizer_settings import MPNET, TOKENS_OF_CLASSES  # noqa: E402
 from keras_bert.vocabularies.tokenizer_writer import write_tokenizer  # noqa: E402
 from tests.text import small_tokenizers  # noqa: E402
 
@@ -31,7 +31,7 @@ TEXTS = [
 
 def wordpiece(draw):
     added = draw.sample(ADDED, draw.randrange(4))
-    names = draw.choice([{}, {}, MPNET_TOKENS, OTHER_NAMES])
+    names = draw.choice([{}, {}, TOKENS_OF_CLASSES[MPNET], OTHER_NAMES])
     first = [*WORDPIECE_TOKENS.values(), *(set(names.values()) - {*WORDPIECE_TOKENS.values()})]
     tokens = [token for token in small_tokenizers.wordpiece_vocabulary() if token not in first]
     return {
