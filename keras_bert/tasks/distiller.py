@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any
 
 import keras
 from keras import ops
@@ -21,7 +21,6 @@ from keras_bert.layers import Dense, FrozenModel, TokensAt
 from keras_bert.losses import SoftTargetDivergence, cosine_distance
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
-from keras_bert.models.layer_states import restore_layer_states
 from keras_bert.models.pretraining import decode_masked_lm, encode_masked, pretraining_inputs
 from keras_bert.ops import tokens_at
 from keras_bert.ops.annotations import Tensor
@@ -109,6 +108,8 @@ class Distiller(CustomObjective, Task):
         [DistilBERT](https://arxiv.org/abs/1910.01108), sections 2 and 3;
         [Distilling the Knowledge in a Neural Network](https://arxiv.org/abs/1503.02531).
     """
+
+    model_fields = ("student", "teacher")
 
     def __init__(
         self,
@@ -283,20 +284,6 @@ class Distiller(CustomObjective, Task):
             **self._layer_states(),
             **{name: checks.plain(getattr(self, name)) for name in self.options},
         }
-
-    @classmethod
-    def from_config(
-        cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
-    ) -> Self:
-        config = dict(config)
-        states = config.pop("layer_states", {})
-        tasks = {
-            name: keras.saving.deserialize_keras_object(config[name], custom_objects)
-            for name in ("student", "teacher")
-        }
-        distiller = cls(**{**config, **tasks})
-        restore_layer_states(distiller, states, distiller._parts_with_states)
-        return distiller
 
     @property
     def _parts_with_states(self) -> tuple[keras.Model, ...]:

@@ -16,7 +16,6 @@ from keras_bert.layers.averaging import (
     mean_of_probabilities,
     mean_of_values,
 )
-from keras_bert.models.layer_states import restore_layer_states
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
 from keras_bert.tasks.multiple_choice import MultipleChoice
 from keras_bert.tasks.presets import shown, tokenizer_facts
@@ -85,6 +84,7 @@ class Ensemble(Task):
     # Options that must be equal for all members, and options that are averaged over them
     shared_options: ClassVar[tuple[str, ...]] = ()
     mean_options: ClassVar[tuple[str, ...]] = ()
+    model_fields = ("members",)
     # Its encoders are those of its members, which `insight` explains one by one.
     has_row_logits = False
 
@@ -244,15 +244,10 @@ class Ensemble(Task):
         cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
         config = dict(config)
-        options, states = config.pop("options"), config.pop("layer_states", {})
-        config["members"] = [
-            keras.saving.deserialize_keras_object(member, custom_objects=custom_objects)
-            for member in config["members"]
-        ]
-        ensemble: Self = cls(**config)
+        options = config.pop("options")
+        ensemble = super().from_config(config, custom_objects)
         for name, value in options.items():
             setattr(ensemble, name, tuple(value) if isinstance(value, list) else value)
-        restore_layer_states(ensemble, states, ensemble.members)
         return ensemble
 
 

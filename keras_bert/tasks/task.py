@@ -73,6 +73,8 @@ class Task(TextTrainer):
     head_name: ClassVar[str] = ""
     # The name of a single output in exports without text
     output_name: ClassVar[str] = "logits"
+    # The fields of a config that are models, or lists of models
+    model_fields: ClassVar[tuple[str, ...]] = ("backbone",)
     # Whether a preset without a vocabulary can be loaded
     needs_vocabulary: ClassVar[bool] = True
 
@@ -469,9 +471,10 @@ class Task(TextTrainer):
     ) -> Self:
         config = dict(config)
         states = config.pop("layer_states", {})
-        config["backbone"] = keras.saving.deserialize_keras_object(
-            config["backbone"], custom_objects=custom_objects
-        )
+        for name in cls.model_fields:
+            config[name] = keras.saving.deserialize_keras_object(
+                config[name], custom_objects=custom_objects
+            )
         task = cls(**config)
         restore_layer_states(task, states, task._parts_with_states)
         return task
