@@ -35,7 +35,7 @@ PARTS = {
         "jax 0.10.2",
         {
             "_jax.get_distributed_runtime_client": "on_lost_process of this module",
-            "distributed.global_state.client": "training/engine/hosts.py: messages",
+            "distributed.global_state.client": "training/engine/connection.py: messages",
         },
     ),
     "torch_private": (

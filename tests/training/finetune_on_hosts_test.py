@@ -38,7 +38,7 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 from absl import flags
-from training.engine import config_flags, finetuning, hosts, program
+from training.engine import config_flags, connection, finetuning, hosts, program
 from training.engine.options import HostOptions
 from tests.training.finetune_on_hosts_test import classification, questions
 
@@ -47,7 +47,7 @@ config_flags.define_flags(HostOptions)
 flags.FLAGS(sys.argv)
 place = config_flags.configuration(HostOptions)
 answers = {}
-with hosts.joined(place):
+with connection.joined(place):
     for name, shares in (("two", True), ("one_then_two", False)):
         config, job = classification(folder, name, shard_optimizer=shares, **vars(place))
         program.fine_tune(config, job)

@@ -56,7 +56,7 @@ PROGRAM = """
 import contextlib, json, resource, sys
 from pathlib import Path
 from absl import flags
-from training.engine import config_flags, hosts
+from training.engine import config_flags, connection, hosts
 from training.engine.options import HostOptions
 from training.engine.run_checkpoints import DiskFullError, RunCheckpoints
 from training.pretraining.run import pretrain
@@ -70,7 +70,7 @@ config_flags.define_flags(HostOptions)
 flags.FLAGS(sys.argv)
 answers = {}
 place = config_flags.configuration(HostOptions)
-with hosts.joined(place):
+with connection.joined(place):
     pretrain(config(folder, "two"))
     with hosts.main_process_first():
         if hosts.is_main_process():

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processes of a run on several hosts: which one this is, and the messages between them.
 
-A program enters `joined` before it computes anything. Without `--coordinator` there is one process,
-which is the main process and waits for nobody. This module alone knows how processes find one
-another, and uses `jax.distributed`.
+A program enters `connection.joined` before it computes anything. Without `--coordinator` there is
+one process, which is the main process and waits for nobody.
 
 Messages go through the key-value store of JAX's coordinator, by the client that Orbax uses too.
 Collectives of the devices would have to be in one order with the model's own, and a process that
@@ -12,54 +11,30 @@ waits in one cannot be told that another one has failed.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import dataclasses
 import functools
 import itertools
 import json
-import os
-import socket
-import sys
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
-
-from absl import logging
 
 from keras_bert.data.batch_options import rows_of_shard
 from keras_bert.data.batches import Batches, BatchesOfBatches
 from keras_bert.data.pretraining.masking import BatchShard
 
 from ..costs import energy
-from .options import ALL_BY_ENVIRONMENT, HostOptions
+from .options import HostOptions
 
 # What one process makes for the others, such as records, may take days. A process that has ended is
 # noticed much earlier.
 _LONGEST_WAIT = 7 * 24 * 3600.0
-# Processes start at different times: they may take this many timeouts to join
-_TIMEOUTS_TO_JOIN = 5
-# They may take this many timeouts to write their shards of a checkpoint
+# Processes may take this many timeouts to write their shards of a checkpoint
 _TIMEOUTS_TO_WRITE = 20
-# How long to wait for the reason why another process has ended
-_SECONDS_FOR_REASON = 3.0
-_SECONDS_BETWEEN_LOOKS = 1.0
-_FAILURE = "failure"
-_LOST = (
-    "the connection to another process is lost: it has ended. Start the same command on all hosts "
-    "again, or on another number of them; it resumes from the last checkpoint"
-)
-# Words in the errors of collectives of which another process has ended
-_CONNECTION_WORDS = ("Gloo", "NCCL", "UNAVAILABLE", "Connection", "connection", "DEADLINE")
 
 Item = TypeVar("Item")
-
-
-class LostProcessError(ConnectionError):
-    """Raised if another process of the run has failed, or does not answer."""
 
 
 class DisagreementError(ValueError):
@@ -67,7 +42,18 @@ class DisagreementError(ValueError):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Processes:
+class Processes:
+    """The processes of a run.
+
+    Args:
+        index: The number of this process, from 0.
+        count: The number of processes.
+        client: The client of JAX's coordinator, which has a store of keys and values for all;
+            `None` for a single process.
+        is_first_of_host: Whether no process before this one runs on the same host.
+        timeout: `--host_timeout`, in seconds.
+    """
+
     index: int = 0
     count: int = 1
     client: Any = None
@@ -75,9 +61,18 @@ class _Processes:
     timeout: int = HostOptions.host_timeout
 
 
-_processes = _Processes()
-# The last answer of `_failure`, for when the store has ended with the first process
-_known_failure = ""
+_processes = Processes()
+
+
+def current() -> Processes:
+    """Returns the processes of the run."""
+    return _processes
+
+
+def enter(processes: Processes) -> None:
+    """Makes this process one of the processes of a run; only `connection` calls this."""
+    global _processes
+    _processes = processes
 
 
 def index() -> int:
@@ -106,115 +101,6 @@ def seconds_to_write() -> int:
     One that has ended is noticed much earlier, after `--host_timeout`.
     """
     return _TIMEOUTS_TO_WRITE * _processes.timeout
-
-
-@contextlib.contextmanager
-def joined(options: HostOptions) -> Iterator[None]:
-    """Joins the other processes, which share each batch from then on.
-
-    Does nothing if there are no others, or within another such block.
-
-    Within the block, only the main process prints. If the block fails, the others end with
-    its error within seconds.
-
-    Raises:
-        ValueError: If the backend cannot train on several hosts, or the environment does not
-            describe the processes.
-        LostProcessError: If they do not all join, or one of them fails.
-    """
-    if not options.coordinator or count() > 1:
-        yield
-        return
-    global _processes
-    _processes = _join(options)
-    has_ended = threading.Event()
-    watch = threading.Thread(target=_end_with_another, args=(has_ended,), daemon=True)
-    watch.start()
-    if not is_main_process():
-        logging.set_verbosity(logging.ERROR)  # It would repeat the warnings of the main process.
-    logging.info("process %d of %d has joined", index(), count())
-    try:
-        machines = gather(socket.gethostname())
-        is_first = machines[index()] not in machines[: index()]
-        _processes = dataclasses.replace(_processes, is_first_of_host=is_first)
-        with open(os.devnull, "w", encoding="utf-8") as nowhere:
-            output = sys.stdout if is_main_process() else nowhere
-            with contextlib.redirect_stdout(output):
-                yield
-        barrier()
-    except BaseException as error:
-        # At exit, JAX would wait for the others, which may wait for this process, and then abort.
-        # This handler comes before JAX's, since they are called in reverse order.
-        atexit.register(_end_at_once)
-        # Before handlers, Python would wait for a thread that writes a checkpoint with the others.
-        threading.Thread(target=_end_after_main_thread, daemon=True).start()
-        reason = _reason_of_another(error)
-        if reason:
-            raise LostProcessError(reason) from error
-        _tell_others(error)
-        raise
-    finally:
-        has_ended.set()
-        watch.join()
-
-
-def _join(options: HostOptions) -> _Processes:
-    """Connects this process with the others, and has Keras share each batch among them."""
-    import keras
-
-    backend = keras.backend.backend()
-    if backend != "jax":
-        raise ValueError(
-            f"--coordinator needs the JAX backend, and this is {backend}: set KERAS_BACKEND=jax. "
-            "TensorFlow's MultiWorkerMirroredStrategy does not train models of Keras 3 "
-            "(https://github.com/keras-team/keras/issues/20585), and the distribution of Keras "
-            "3.15 has no PyTorch"
-        )
-    import jax
-
-    from keras_bert.ops.jax_private import distributed_client
-    from keras_bert.ops.lazy_tensorflow import set_random_seed
-
-    seconds_to_join = _TIMEOUTS_TO_JOIN * options.host_timeout
-    is_auto = options.coordinator == ALL_BY_ENVIRONMENT
-    try:
-        _end_without_abort()
-        # `keras.distribution.initialize` calls this too, without the timeouts.
-        jax.distributed.initialize(
-            None if is_auto else options.coordinator,
-            options.num_processes,
-            options.process_id,
-            # Otherwise environment variables of a cluster would choose among this process's
-            # devices.
-            cluster_detection_method=None if is_auto else "deactivate",
-            initialization_timeout=seconds_to_join,
-            heartbeat_timeout_seconds=options.host_timeout,
-            shutdown_timeout_seconds=options.host_timeout,
-        )
-    except ValueError as error:
-        raise ValueError(
-            f"--coordinator={ALL_BY_ENVIRONMENT} finds no cluster in the environment ({error}): "
-            "expected a step of SLURM (srun), an indexed Job of Kubernetes with the package "
-            "kubernetes, a TPU pod or Open MPI; or --coordinator=host:port, --num_processes and "
-            "--process_id"
-        ) from error
-    except RuntimeError as error:
-        raise LostProcessError(
-            f"not all processes have joined within {seconds_to_join} s: {_first_line(error)}"
-        ) from error
-    # As `keras.distribution.initialize` does: the variables that each process creates, such as
-    # those of a model that is loaded, must have the same values.
-    set_random_seed(0)
-    keras.distribution.set_distribution(
-        # Each process reads its own rows, of any kind of data; Keras would shard `tf.data` only.
-        keras.distribution.DataParallel(auto_shard_dataset=False)
-    )
-    return _Processes(
-        jax.process_index(),
-        jax.process_count(),
-        distributed_client(),
-        timeout=options.host_timeout,
-    )
 
 
 # === Work of one process for all ===
@@ -290,6 +176,10 @@ def with_whole_values(variables: Iterable[Any]) -> Iterator[None]:
 
 
 # === Messages ===
+
+
+def _wait_for(key: str, seconds: float) -> str:
+    return str(_processes.client.blocking_key_value_get(key, int(1000 * seconds)))
 
 
 class _Exchanges:
@@ -423,84 +313,3 @@ class AgreedBatches(BatchesOfBatches):
             _check_same(f"batch {place}", [value for value, _ in by_process])
             before = sum(count for _, count in by_process[: index()])
             yield batch.completed(before) if is_shard else batch
-
-
-# === Failures ===
-
-
-def is_of_connection(error: BaseException) -> bool:
-    """Returns whether an error may come from the end of another process."""
-    return count() > 1 and any(word in str(error) for word in _CONNECTION_WORDS)
-
-
-def _wait_for(key: str, seconds: float) -> str:
-    return str(_processes.client.blocking_key_value_get(key, int(1000 * seconds)))
-
-
-def _tell_others(error: BaseException) -> None:
-    words = [] if isinstance(error, (OSError, ValueError)) else [type(error).__name__]
-    words += [_first_line(error)] if str(error) else []
-    reason = f"process {index()} on {socket.gethostname()} has ended: {': '.join(words)}"
-    with contextlib.suppress(Exception):
-        _processes.client.key_value_set(_FAILURE, reason)
-        if is_main_process():
-            time.sleep(1)  # The store ends with this process.
-
-
-def _reason_of_another(error: BaseException) -> str:
-    """Returns why another process has failed, if that made this one fail."""
-    if isinstance(error, (DisagreementError, KeyboardInterrupt)):
-        return ""
-    is_lost = is_of_connection(error)
-    end = time.monotonic() + (_SECONDS_FOR_REASON if is_lost else 0)
-    while not (reason := _failure()) and time.monotonic() < end:
-        time.sleep(0.1)
-    if reason or not is_lost:
-        return reason
-    return f"{_LOST} ({_first_line(error)})"
-
-
-def _end_with_another(has_ended: threading.Event) -> None:
-    """Ends this process when another one has failed, even while the device waits for it."""
-    while not has_ended.wait(_SECONDS_BETWEEN_LOOKS):
-        reason = _failure()
-        # The main thread may have failed too, and says so itself.
-        if reason and not has_ended.wait(_SECONDS_FOR_REASON):
-            print(f"error: {reason}", file=sys.stderr)
-            _end_at_once()
-
-
-def _failure() -> str:
-    """Returns the reason why a process has failed; empty if none has said that it did."""
-    global _known_failure
-    with contextlib.suppress(Exception):
-        _known_failure = str(_processes.client.key_value_try_get(_FAILURE))
-    return _known_failure
-
-
-@functools.cache
-def _end_without_abort() -> None:
-    """Makes this process end with one line, not a C++ stack, when another one is lost."""
-    from keras_bert.ops.jax_private import on_lost_process
-
-    def end() -> None:
-        print(f"error: {_known_failure or _LOST}", file=sys.stderr)
-        _end_at_once()
-
-    on_lost_process(end)
-
-
-def _end_at_once() -> None:
-    with contextlib.suppress(OSError, ValueError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(1)
-
-
-def _end_after_main_thread() -> None:
-    threading.main_thread().join()
-    _end_at_once()
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [""])[0][:500]

@@ -397,7 +397,7 @@ def check_preset(preset: str) -> None:
 
 @contextlib.contextmanager
 def joined_hosts(options: HostOptions, compute: DeviceOptions) -> Iterator[None]:
-    """Joins the other processes of a training run, see `hosts.joined`.
+    """Joins the other processes of a training run, see `connection.joined`.
 
     A run of one process without sharding imports no library here, so that errors in its files
     appear early.
@@ -410,11 +410,11 @@ def joined_hosts(options: HostOptions, compute: DeviceOptions) -> Iterator[None]
         import_quietly()
         import keras
 
-        if keras.backend.backend() == "jax":  # `hosts.joined` refuses the other backends.
+        if keras.backend.backend() == "jax":  # `connection.joined` refuses the other backends.
             require(("orbax.checkpoint",), "distributed")
-    from . import hosts
+    from . import connection
 
-    with hosts.joined(options):
+    with connection.joined(options):
         yield
 
 

@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 
 from keras_bert.atomic import atomic_path, make_folder, remove_abandoned
 
-from . import hosts, sharded_tensors, whole_tensors
+from . import connection, hosts, sharded_tensors, whole_tensors
 from .output_folder import (
     NotFiniteError,
     OtherSettingsError,
@@ -107,7 +107,7 @@ class RunCheckpoints:
         if error is None:
             self.wait()
         # The threads of other processes still write, even if their main threads wait.
-        elif isinstance(error, Exception) and not hosts.is_of_connection(error):
+        elif isinstance(error, Exception) and not connection.is_of_connection(error):
             with contextlib.suppress(Exception):  # It would hide the error that ends the run.
                 self.wait()
 

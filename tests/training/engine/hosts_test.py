@@ -6,7 +6,7 @@ import keras
 import pytest
 
 from tests.training.host_processes import SECONDS, HostProcesses, free_port
-from training.engine import hosts
+from training.engine import connection, hosts
 from training.engine.options import HostOptions
 
 pytestmark = pytest.mark.slow
@@ -18,11 +18,11 @@ TIMEOUT = 8
 PROGRAM = """
 import os, random, signal, sys
 from absl import flags
-from training.engine import config_flags, hosts, program
+from training.engine import config_flags, connection, hosts, program
 from training.engine.options import HostOptions
 
 def main(options):
-    with hosts.joined(options):
+    with connection.joined(options):
         print("only one prints", flush=True)
         # What others print is discarded.
         drawn = hosts.gather(random.random())
@@ -48,7 +48,7 @@ def run(folder, what, environment=None, flags=(), count=2):
 
 
 def test_a_process_alone_waits_for_nobody():
-    with hosts.joined(HostOptions()):
+    with connection.joined(HostOptions()):
         assert (hosts.index(), hosts.count(), hosts.shard()) == (0, 1, (0, 1))
         assert hosts.is_main_process()
         assert hosts.gather({"a": 1}) == [{"a": 1}]
@@ -77,7 +77,7 @@ def test_a_backend_that_cannot_train_on_several_hosts_names_the_one_that_can():
     options = HostOptions(f"localhost:{free_port()}", 2, 0)
     with (
         pytest.raises(ValueError, match=f"JAX backend, and this is {BACKEND}: set KERAS_BACKEND"),
-        hosts.joined(options),
+        connection.joined(options),
     ):
         pass
 
