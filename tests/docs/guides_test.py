@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs import pages
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow, pytest.mark.slow]
 
 _SPEC = importlib.util.spec_from_file_location("run_guides", pages.DOCS / "run_guides.py")
 guides = importlib.util.module_from_spec(_SPEC)

@@ -25,7 +25,7 @@ from tests.text.small_tokenizers import LETTER_TOKENS, of_tokens
 from training.serve import ServeConfig, listening, named_models
 from training.serving.signatures import of_task, warm_up
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = [pytest.mark.on_tensorflow, pytest.mark.slow]
 
 ROOT = Path(__file__).parent.parent.parent
 TEXTS = ["a film", "", "naïve é", "plot " * 20, "b"]
