@@ -75,8 +75,9 @@ def test_every_room_imports():
 def test_tasks_and_programs_on_text_do_not_import_tensorflow(tmp_path):
     printed = output_of("-m", "tests.text_without_tensorflow", str(tmp_path), backend=BACKEND)
     assert printed.splitlines()[-1] == "TensorFlow is not imported"
-    assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 4
-    assert (tmp_path / "insight" / "index.html").exists()
+    if BACKEND == "torch":
+        assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 4
+        assert (tmp_path / "insight" / "index.html").exists()
 
 
 WITHOUT_BACKEND = """
