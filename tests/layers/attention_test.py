@@ -39,8 +39,10 @@ def test_dropout_falls_on_the_probabilities_in_training_alone():
     np.testing.assert_allclose(to_numpy(layer(X)), expected(layer, None)[0], atol=ATOL)
 
 
-@pytest.mark.parametrize("arguments", [{}, {"causal": True}, {"num_key_value_heads": 1}])
-@pytest.mark.parametrize("length", [5, 300])
+@pytest.mark.parametrize(
+    ("length", "arguments"),
+    [(5, {}), (300, {}), (300, {"causal": True}), (300, {"num_key_value_heads": 1})],
+)
 def test_within_a_window_scores_change_nothing(length, arguments):
     """Without the scores, those of distant tokens are not computed."""
     layer = attention(window=3, **arguments)
