@@ -16,7 +16,7 @@ import random
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,14 @@ if TENSORFLOW_IS_BLOCKED:
     tensorflow_blocker.install()
 # PyTorch's builds for CUDA bring it; imported after TensorFlow, it ends the process.
 BEFORE_TENSORFLOW = "triton"
+MARK = r"pytest\.mark\.(\w+)"
+# The backends that run a test with one of these marks. Tests without run on all of them.
+RUNS_ON = {
+    "backend_independent": ("tensorflow",),
+    "on_tensorflow": ("tensorflow",),
+    "on_torch": ("torch",),
+    "on_each_backend": ("tensorflow", "jax", "torch"),
+}
 # Marks of tests that another session runs than those without TensorFlow
 RUNS_ELSEWHERE = ("needs_tensorflow", "backend_independent", "on_tensorflow")
 with contextlib.suppress(ImportError):
@@ -54,13 +62,13 @@ def pytest_collection():
         gc.enable()
 
 
-def _is_selected(marks: Set[str]) -> bool:
+def _is_selected(marks: Sequence[str]) -> bool:
+    """Returns whether this run has a test with these marks, the nearest mark first."""
     if TENSORFLOW_IS_BLOCKED and "needs_tensorflow" in marks:
         return False
     if "release" in marks and os.environ.get("KERAS_BERT_RELEASE") != "1":
         return False
-    runs_once = marks & {"backend_independent", "on_tensorflow"}
-    return BACKEND == "tensorflow" or "on_each_backend" in marks or not runs_once
+    return BACKEND in next((RUNS_ON[mark] for mark in marks if mark in RUNS_ON), (BACKEND,))
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -68,11 +76,10 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     if not collection_path.name.endswith("_test.py"):
         return None
     text = collection_path.read_text("utf-8")
-    marked = re.search(r"^pytestmark = .*?\n\n", text, re.MULTILINE | re.DOTALL)
-    marks = set(re.findall(r"pytest\.mark\.(\w+)", marked[0])) if marked else set()
-    if "pytest.mark.on_each_backend" in text:
-        marks.add("on_each_backend")
-    return None if _is_selected(marks) else True
+    module = re.search(r"^pytestmark = .*?\n\n", text, re.MULTILINE | re.DOTALL)
+    marks = re.findall(MARK, module[0]) if module else []
+    tests = [[mark, *marks] for mark in re.findall(MARK, text)]
+    return None if any(map(_is_selected, [marks, *tests])) else True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -80,7 +87,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Two processes share the files in this order, and neither should begin a slow one at the end.
     """
-    items[:] = [item for item in items if _is_selected({mark.name for mark in item.iter_markers()})]
+    items[:] = [item for item in items if _is_selected([mark.name for mark in item.iter_markers()])]
     sizes = collections.Counter(item.path for item in items)
     items.sort(key=lambda item: (item.get_closest_marker("slow") is None, -sizes[item.path]))
 

@@ -210,7 +210,7 @@ def jax(session: nox.Session) -> None:
 
 @nox.session
 def torch(session: nox.Session) -> None:
-    """The same on PyTorch."""
+    """The same on PyTorch, and what needs a backend, but not each."""
     run_pytest(session, KERAS_BACKEND="torch", **WITHOUT_TENSORFLOW)
 
 

@@ -42,7 +42,6 @@ def test_config_round_trip():
             assert keras.saving.deserialize_keras_object(saved).name == metric.name
 
 
-@pytest.mark.on_each_backend
 @pytest.mark.parametrize("average", ["micro", "macro"])
 def test_f1_of_several_labels_is_that_of_scikit_learn(average):
     """In two batches; the last label occurs nowhere."""
@@ -78,9 +77,8 @@ def updated(metric, y, logits, weights):
     return keras.ops.convert_to_numpy(metric.result())
 
 
-@pytest.mark.on_each_backend
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # by Keras' IoU on JAX
-@pytest.mark.parametrize("shape", [(60,), (6, 10)])
+@pytest.mark.parametrize("shape", [pytest.param((60,), marks=pytest.mark.on_torch), (6, 10)])
 def test_metrics_of_two_classes_match_scikit_learn(shape):
     """For rows and for tokens, whose number per row does not matter."""
     sklearn = pytest.importorskip("sklearn.metrics")

@@ -27,7 +27,7 @@ MODERN = SMALL.replace(
     [
         (SMALL, "float32"),
         (MODERN, "float32"),
-        (SMALL, "mixed_bfloat16"),
+        pytest.param(SMALL, "mixed_bfloat16", marks=pytest.mark.on_torch),
         (SMALL.replace(**RELATIVE["deberta"]), "float32"),
     ],
 )

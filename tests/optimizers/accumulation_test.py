@@ -117,8 +117,8 @@ def assert_same(actual, expected):
     [
         (TokenClassifier, None),
         (Pretrainer, None),  # two losses, whose divisors are not in proportion
-        pytest.param(Distiller, None, marks=pytest.mark.on_tensorflow),
-        pytest.param(TextClassifier, "mse", marks=pytest.mark.on_tensorflow),
+        pytest.param(Distiller, None, marks=pytest.mark.on_torch),
+        pytest.param(TextClassifier, "mse", marks=pytest.mark.on_torch),
     ],
 )
 def test_micro_batches_of_a_task_are_one_batch(task, loss):

@@ -32,6 +32,7 @@ def test_depth_of_a_path(path, depth):
     assert layer_depth(path, num_layers=12) == depth
 
 
+@pytest.mark.on_torch
 def test_every_variable_of_the_backbone_moves_by_its_layers_rate():
     config = BertConfig(
         vocabulary_size=5,

@@ -160,6 +160,7 @@ def test_the_discriminators_loss_reaches_what_is_shared_and_nothing_else_of_the_
             assert abs(other - one).max() > 1e-5
 
 
+@pytest.mark.on_torch
 def test_disentangled_embeddings_add_what_the_discriminator_learns(tmp_path):
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     tokens += [f"word{number}" for number in range(CONFIG.vocabulary_size - len(tokens))]

@@ -153,6 +153,7 @@ def test_the_unigram_baseline_predicts_by_frequency_and_never_a_special_token():
     assert score(probabilities, [batch]) == scores
 
 
+@pytest.mark.on_torch
 def test_records_with_masks_count_their_original_tokens(corpus, tmp_path):
     frequencies = []
     for name in ("dynamic", "static"):
@@ -222,6 +223,7 @@ def test_a_run_that_learns_frequencies_alone_is_told_from_one_that_learns():
     assert "frequent token gives 50.0% (perplexity 3.0, unigram baseline 2.8)" in message
 
 
+@pytest.mark.on_torch
 def test_ctrl_c_writes_a_checkpoint_from_which_the_run_goes_on(
     corpus, finished, tmp_path, monkeypatch, press_ctrl_c
 ):
