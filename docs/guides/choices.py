@@ -163,7 +163,7 @@ for answer in task.choose(question):
 # ## Export
 #
 # The export accepts `text` and `choices` as strings. It returns the index of the best choice, its probability and the ranking. If examples in a
-# request have fewer choices than others, pad them with empty strings. See [all signatures](../serving/index.md#signatures-and-their-json).
+# request have fewer choices than others, pad them with empty strings. See [all signatures](../serving/api.md#signatures).
 
 # %%
 import tensorflow as tf

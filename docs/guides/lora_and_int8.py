@@ -114,7 +114,7 @@ answers = {"float32.keras": expected, "int8.keras": merged.predict(test, verbose
 # ## int8 exports
 #
 # ONNX, OpenVINO and LiteRT exports with `dtype="int8"` also store the embeddings in 8 bits. They accept token ids from the preprocessor. An int8
-# SavedModel accepts text, but needs calibration data. See [int8 with calibration](../serving/openvino.md#int8).
+# SavedModel accepts text, but needs calibration data. See [int8 with calibration](../serving/openvino.md#int8-exports).
 
 # %% small="dtypes = ['int8']"
 dtypes = ["float32", "int8"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Examples of docs/serving/index.md: the gRPC client with a gRPC server, a file for the server."""
+"""Examples of docs/serving: the gRPC client against a gRPC server, a file for the server."""
 
 import concurrent.futures
 import re
@@ -19,11 +19,11 @@ grpc = prediction_service_pb2_grpc.grpc  # it comes with the stubs
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
-PAGE = Path(__file__).parents[2] / "docs" / "serving" / "index.md"
+PAGES = Path(__file__).parents[2] / "docs" / "serving"
 
 
-def example_of_page(name, language):
-    text = PAGE.read_text(encoding="utf-8")
+def example_of_page(page, name, language):
+    text = (PAGES / page).read_text(encoding="utf-8")
     return re.search(rf"<!-- {name} -->\n```{language}\n(.*?)```", text, re.DOTALL)[1]
 
 
@@ -45,7 +45,7 @@ class Predictor(prediction_service_pb2_grpc.PredictionServiceServicer):
 
 
 def test_the_example_gets_the_answers_of_the_model(exported):
-    example = example_of_page("gRPC example", "python")
+    example = example_of_page("api.md", "gRPC example", "python")
     predictor = Predictor(exported.folder)
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(predictor, server)
@@ -72,5 +72,5 @@ def test_the_models_file_has_the_fields_of_the_server():
     sst2.version_labels.update(stable=3, canary=4)
     models.add(name="squad", base_path="/models/squad", model_platform="tensorflow")
     # In any order, which that of labels is
-    example = example_of_page("model_config_file", "text")
+    example = example_of_page("tensorflow_serving.md", "model_config_file", "text")
     assert sorted(example.split()) == sorted(str(config).split())
