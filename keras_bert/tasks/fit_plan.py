@@ -80,8 +80,9 @@ def training_options(task: TextPredictor, arguments: FitArguments) -> BatchOptio
     | `bucketing_window` | `steps_per_epoch` | `shuffle` | window |
     |---|---|---|---|
     | given | any | any | `bucketing_window` |
-    | `None` | given | no | unsorted: the first rows are used, and not the shortest |
-    | `None` | any other | any other | the default of `BatchOptions` |
+    | `None` | `None` | any | the default of `BatchOptions` |
+    | `None` | given | `True` | the default of `BatchOptions` |
+    | `None` | given | `False` | unsorted: the first rows are used, and not the shortest |
     """
     window = arguments.bucketing_window
     if window is None and arguments.steps_per_epoch and not arguments.shuffle:
