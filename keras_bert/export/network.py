@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_bert.export.options import Servable
 from keras_bert.models.inputs import INPUT_NAMES
-from keras_bert.ops.varlen import padded_form
+from keras_bert.ops.unpadding import forbid_unpadding
 
 
 def network_function(
@@ -34,7 +34,7 @@ def network_function(
             # its end.
             ids = features["token_ids"]
             features["token_ids"] = tf.where(ids < 0, tf.int32.max, ids)
-        with padded_form():  # Not all runtimes have the operations of the unpadded form.
+        with forbid_unpadding():  # Not all runtimes have the operations of unpadded batches.
             outputs = task(features, training=False)
         return dict(outputs) if isinstance(outputs, dict) else {task.output_name: outputs}
 

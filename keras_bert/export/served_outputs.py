@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from keras_bert.export.options import ExportOptions, Servable
 from keras_bert.ops.tensorflow_graphs import traced_once
-from keras_bert.ops.varlen import padded_form, rounded_up
+from keras_bert.ops.unpadding import forbid_unpadding
+from keras_bert.ops.varlen import rounded_up
 
 # The name of the output with the error of each row, empty if there is none
 ERROR = "error"
@@ -32,7 +33,7 @@ class ServedOutputs:
         self._part_tokens = options.part_tokens
 
         def compute(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-            with padded_form():  # A chunk has next to no padding.
+            with forbid_unpadding():  # A chunk has almost no padding.
                 return self._by_name(task(features, training=False))
 
         self._graph = traced_once(compute, inline=True)

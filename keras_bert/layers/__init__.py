@@ -2,7 +2,7 @@
 """The Keras layers of encoders and heads."""
 
 from keras_bert.layers.attention import Attention
-from keras_bert.layers.batch_layout import BatchLayoutBuilder
+from keras_bert.layers.batch_layout import BatchLayoutBuilder, RestorePadding
 from keras_bert.layers.block import TransformerBlock
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.embeddings import EmbeddingPostprocessor, TokenEmbedding
@@ -21,7 +21,6 @@ from keras_bert.layers.pooling import SentencePooling
 from keras_bert.layers.positions import PositionIds, RelativeEmbeddings
 from keras_bert.layers.replacement import SampledTokens, ScatteredTokens, spread_slots
 from keras_bert.layers.top_layers import bidirectional_lstm
-from keras_bert.layers.unpadding import RestorePadding
 
 __all__ = [
     "Attention",

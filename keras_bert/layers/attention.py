@@ -255,7 +255,7 @@ class Attention(Layer):
 
         Args:
             inputs: See the call arguments.
-            layout: See the call arguments; it must not be varlen.
+            layout: See the call arguments; it must not be unpadded.
 
         Returns:
             A tensor `(batch, heads, length, length)` in the compute dtype.

@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds how the tokens of a batch are arranged, once for all blocks of an encoder."""
+"""The two ends of an encoder's blocks: how a batch is arranged before them, and restored after."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_bert.config import BertConfig
 from keras_bert.layers.shapes import check_length, check_same_shape
-from keras_bert.layers.unpadding import remove_padding, should_unpad
 from keras_bert.ops import BatchLayout
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.attention.kernels import case_on_device_of
 from keras_bert.ops.batch_layout import rope_name
 from keras_bert.ops.masks import AttentionPattern
-from keras_bert.ops.varlen import NUM_GROUPS, Varlen
+from keras_bert.ops.unpadding import should_unpad
+from keras_bert.ops.varlen import NUM_GROUPS, index_of_tokens, pad, unpad, varlen_of
 
 _IDS = ("token_ids", "segment_ids", "position_ids", "counted_position_ids")
 
@@ -25,25 +27,46 @@ class BatchLayoutBuilder(keras.layers.Layer):
 
     Args:
         config: The architecture.
-        unpadded: Whether a batch with a `padding_mask` becomes a varlen one, with the tokens of all
-            rows concatenated; `None` where this is faster, see
-            `keras_bert.ops.varlen.computes_unpadded`. JAX always has padded batches, since its
-            shapes are static.
+        unpadded: Whether a batch is computed without its padding, see
+            `keras_bert.ops.unpadding.should_unpad`.
 
     Call arguments:
-        inputs: A dict of int `(batch, length)` or `None`: `token_ids`; `segment_ids`;
-            `position_ids`; `counted_position_ids`, which the embeddings take instead of
-            `position_ids`; `padding_mask`, bool or int, 0 at padding; `sequence_ids` of packed
-            rows, which are never unpadded; and `output_positions`, int `(batch, slots)`.
+        inputs: A dict of int `(batch, length)`, in which all but `token_ids` are optional:
+            `token_ids`; `segment_ids`; `position_ids`; `counted_position_ids`, which the embeddings
+            use instead of `position_ids`; `padding_mask`, bool or int, 0 at padding; `sequence_ids`
+            of packed rows; and `output_positions`, int `(batch, slots)`, the positions for which
+            the last block computes outputs.
         training: Whether the model is in training.
 
     Output shape:
-        A tuple of a dict of the ids, each `(batch, length)`, or `(1, tokens)` in a varlen batch,
+        A tuple of a dict of the ids, each `(batch, length)`, or `(1, tokens)` in an unpadded batch,
         and of a `keras_bert.ops.BatchLayout`.
 
     Raises:
         ValueError: If the input is longer than `config.max_sequence_length` and has no
             `position_ids`, or an input has another shape.
+
+    Example:
+
+    Two rows, of three tokens and of one, and two output positions of each. Unpadded, they are one
+    row, of which `cu_seqlens` has the ends:
+
+    >>> inputs = {
+    ...     "token_ids": np.array([[7, 8, 9], [5, 0, 0]]),
+    ...     "padding_mask": np.array([[1, 1, 1], [1, 0, 0]]),
+    ...     "output_positions": np.array([[0, 2], [0, 0]]),
+    ... }
+    >>> layer = BatchLayoutBuilder(BertConfig(), unpadded=True)
+    >>> ids, layout = layer(inputs, training=True)
+    >>> [keras.ops.convert_to_numpy(x).tolist() for x in (ids["token_ids"], ids["position_ids"])]
+    [[[7, 8, 9, 5]], [[0, 1, 2, 0]]]
+    >>> keras.ops.convert_to_numpy(layout.output_positions).tolist()
+    [[0, 2, 3, 3]]
+    >>> keras.ops.convert_to_numpy(layout.varlen.cu_seqlens).tolist()
+    [0, 3, 4]
+
+    `RestorePadding` returns the four vectors at the output positions as `(2, 2, hidden)`; without
+    output positions, all four vectors as `(2, 3, hidden)`, with zeros at padding.
 
     Reference:
         [ModernBERT](https://arxiv.org/abs/2412.13663), section 2.1.2.
@@ -62,24 +85,38 @@ class BatchLayoutBuilder(keras.layers.Layer):
     def call(
         self, inputs: dict[str, Tensor], training: bool = False
     ) -> tuple[dict[str, Tensor], BatchLayout]:
+        config = self.config
         self._check(inputs)
-        names = ("padding_mask", "sequence_ids", "output_positions", "position_ids")
-        layout = BatchLayout(**{name: inputs[name] for name in names})
-        ids = {name: inputs[name] for name in _IDS}
-        x = ids["token_ids"]
-        if should_unpad(x, layout, self.config, self.unpadded, self.compute_dtype, training):
-            ids, layout = remove_padding(ids, layout, training)
-            x = ids["token_ids"]
-        ropes = {
-            rope_name(base, self.config.rotary_scale): layout.rope(
-                x, self.config.head_dim, base, self.config.rotary_scale
-            )
-            for base in self.rotary_bases
-        }
-        masks = {
-            pattern.name: layout.mask(x, pattern, self.compute_dtype) for pattern in self.patterns
-        }
-        layout = layout._replace(cos_sin=ropes, masks=masks)
+        ids = {name: inputs.get(name) for name in _IDS}
+        layout = BatchLayout(
+            padding_mask=inputs.get("padding_mask"),
+            sequence_ids=inputs.get("sequence_ids"),
+            output_positions=inputs.get("output_positions"),
+            position_ids=inputs.get("position_ids"),
+        )
+        case = case_on_device_of(
+            ids["token_ids"],
+            dtype=self.compute_dtype,
+            head_dim=config.head_dim,
+            lengths=(None, None),
+            form="unpadded",
+            bias=config.relative_positions is not None,
+            training=bool(training),
+        )
+        returns_all_layers = config.output_hidden_states or config.output_attention_scores
+        if should_unpad(self.unpadded, ids["token_ids"], layout, case, returns_all_layers):
+            ids, layout = _remove_padding(ids, layout, training)
+        x, scale = ids["token_ids"], config.rotary_scale
+        layout = layout._replace(
+            cos_sin={
+                rope_name(base, scale): layout.rope(x, config.head_dim, base, scale)
+                for base in self.rotary_bases
+            },
+            masks={
+                pattern.name: layout.mask(x, pattern, self.compute_dtype)
+                for pattern in self.patterns
+            },
+        )
         counted_position_ids = ids.pop("counted_position_ids")
         if counted_position_ids is not None:
             ids["position_ids"] = counted_position_ids
@@ -88,41 +125,34 @@ class BatchLayoutBuilder(keras.layers.Layer):
     def _check(self, inputs: dict[str, Tensor]) -> None:
         shape = inputs["token_ids"].shape
         for name in (*_IDS, "padding_mask", "sequence_ids"):
-            if inputs[name] is not None:
+            if inputs.get(name) is not None:
                 check_same_shape(name, inputs[name].shape, shape)
-        if all(inputs[name] is None for name in _IDS[2:]):
+        if all(inputs.get(name) is None for name in _IDS[2:]):
             check_length(shape[1], self.config.max_sequence_length)
 
     def compute_output_spec(
         self, inputs: dict[str, Tensor], training: bool = False
     ) -> tuple[dict[str, Tensor], BatchLayout]:
+        """Returns a symbolic tensor for each place in the outputs of `call`.
+
+        Keras connects layers by these places, and does not allow `None` in them. So the symbolic
+        layout always has `output_positions`, and all fields of padded, packed and unpadded batches;
+        the fields that a batch lacks are `None` in `call`. Tracing reads only the shapes of the ids
+        and output positions.
+        """
         self._check(inputs)
         batch, length = inputs["token_ids"].shape
 
-        def tensor(*shape: int | None, dtype: str = "int32") -> keras.KerasTensor:
-            return keras.KerasTensor(shape, dtype=dtype)
+        def tensor(*shape: int | None) -> keras.KerasTensor:
+            return keras.KerasTensor(shape, dtype="int32")
 
-        def masks(*shape: int | None) -> tuple[keras.KerasTensor, ...]:
-            return tuple(tensor(*shape, dtype="bool") for _ in range(NUM_GROUPS))
-
-        varlen = {name: tensor(None) for name in Varlen._fields}
-        # Here each is a tensor, even if it is `None` in `call`.
-        layout = BatchLayout(
-            padding_mask=tensor(batch, length, dtype="bool"),
-            sequence_ids=tensor(batch, length),
-            varlen=Varlen(**{**varlen, "key_masks": masks(None, None)}),
-            output_positions=tensor(batch, None),
-            position_ids=tensor(batch, length),
-            relative=tensor(None),
-            cos_sin={
-                rope_name(base, self.config.rotary_scale): tensor(
-                    None, length, 2, self.config.head_dim // 2, dtype="float32"
-                )
-                for base in self.rotary_bases
-            },
-            masks={pattern.name: masks(None, 1, None, None) for pattern in self.patterns},
+        places = BatchLayout(
+            cos_sin={rope_name(base, self.config.rotary_scale): None for base in self.rotary_bases},
+            masks={pattern.name: (None,) * NUM_GROUPS for pattern in self.patterns},
         )
-        return {name: tensor(batch, length) for name in _IDS[:3]}, layout
+        layout = keras.tree.map_structure(lambda _: tensor(None), places)
+        ids = {name: tensor(batch, length) for name in _IDS[:3]}
+        return ids, layout._replace(output_positions=tensor(batch, None))
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -134,3 +164,49 @@ class BatchLayoutBuilder(keras.layers.Layer):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> BatchLayoutBuilder:
         return cls(BertConfig.from_dict(config.pop("config")), **config)
+
+
+def _remove_padding(
+    ids: dict[str, Tensor], layout: BatchLayout, training: bool
+) -> tuple[dict[str, Tensor], BatchLayout]:
+    """Returns the ids `(1, tokens)` and the layout of the unpadded batch of a padded one."""
+    varlen = varlen_of(layout.padding_mask, training)
+    ids = {name: None if x is None else unpad(x, varlen) for name, x in ids.items()}
+    if ids["position_ids"] is None:
+        ids["position_ids"] = varlen.position_ids[None]
+    positions = layout.output_positions
+    if positions is not None:
+        positions = index_of_tokens(positions, varlen)
+    return ids, BatchLayout(
+        varlen=varlen, output_positions=positions, position_ids=ids["position_ids"]
+    )
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class RestorePadding(keras.layers.Layer):
+    """Restores the shape of a batch from the vectors of an unpadded one, with zeros at padding.
+
+    Call arguments:
+        inputs: Float `(1, tokens, hidden)`, of all tokens or of the layout's output positions.
+        ids: int `(batch, length)`, the token ids or the output positions, for the shape.
+        layout: The second output of `BatchLayoutBuilder`.
+
+    Output shape:
+        `(batch, length, hidden)`; the inputs unchanged if the batch is not unpadded.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "autocast": False})
+
+    def call(self, inputs: Tensor, ids: Tensor, layout: BatchLayout) -> Tensor:
+        if not layout.is_unpadded:
+            return inputs
+        batch, length = ops.shape(ids)
+        if layout.output_positions is not None:
+            return ops.reshape(inputs, (batch, length, inputs.shape[-1]))
+        return pad(inputs, layout.varlen, (batch, length))
+
+    def compute_output_spec(
+        self, inputs: Tensor, ids: Tensor, layout: BatchLayout
+    ) -> keras.KerasTensor:
+        return keras.KerasTensor((*ids.shape, inputs.shape[-1]), dtype=inputs.dtype)

@@ -83,7 +83,7 @@ class RelativeEmbeddings(Layer):
     Output shape:
         For `"bucketed"`, the bias of the attention scores, `(1, heads, length, length)`; for
         `"disentangled"`, the vectors of the distances from `1 - length` to `length - 1`, keys minus
-        queries, `(2 * length - 1, hidden)`. The length of a varlen batch is its longest row's.
+        queries, `(2 * length - 1, hidden)`. The length of an unpadded batch is its longest row's.
 
     Raises:
         ValueError: If `kind` is unknown.
@@ -133,7 +133,7 @@ class RelativeEmbeddings(Layer):
             self.gamma, self.beta = add_norm_weights(self, self.dim, "layer_norm", True)
 
     def call(self, token_ids: Tensor, layout: BatchLayout, training: bool = False) -> Tensor:
-        length = length_of(layout.varlen.key_masks[-1] if layout.is_varlen else token_ids)
+        length = length_of(layout.varlen.key_masks[-1] if layout.is_unpadded else token_ids)
         distances = ops.clip(ops.arange(1 - length, length), -self.reach, self.reach)
         rows = ops.take(ops.convert_to_tensor(self.rows), distances + self.reach)
         if self.kind == "disentangled":

@@ -30,7 +30,6 @@ from keras_bert.models.layout_map import layout_map
 from keras_bert.models.token_model import TokenModel
 from keras_bert.ops import BatchLayout
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.varlen import may_compute_unpadded
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -49,7 +48,7 @@ class Backbone(TokenModel):
             and computes the blocks again there: less memory, for a third more time. It does not
             change the outputs.
         unpadded: Whether to compute a batch with a `padding_mask` without its padding, with the
-            tokens of all rows concatenated (varlen): faster if rows differ in length. `None` does
+            tokens of all rows concatenated: faster if rows differ in length. `None` does
             so where that was measured: on TensorFlow without a GPU, in `predict` and `evaluate` of
             this model and of tasks, without XLA; on PyTorch with a GPU, in inference in 16 bits of
             batches with at least 65,536 positions. The outputs are the same, except that
@@ -398,13 +397,10 @@ def _outputs(
 ) -> dict[str, Tensor]:
     """Computes the symbolic outputs of an encoder from its inputs and optional output positions."""
     token_ids, output_positions = inputs["token_ids"], inputs.get("output_positions")
-    names = ("segment_ids", "position_ids", "padding_mask", "sequence_ids", "output_positions")
-    tensors: dict[str, Any] = {"token_ids": token_ids, **{name: inputs.get(name) for name in names}}
-    tensors["counted_position_ids"] = None
+    tensors = dict(inputs)
     if config.position_offset:
         count = PositionIds(config.pad_token_id, config.max_sequence_length, name="positions")
-        tensors["counted_position_ids"] = count(token_ids, position_ids=tensors["position_ids"])
-    unpadded = unpadded if may_compute_unpadded(unpadded) else False
+        tensors["counted_position_ids"] = count(token_ids, position_ids=inputs.get("position_ids"))
     policy = layers.blocks[0].dtype_policy
     ids, layout = BatchLayoutBuilder(config, unpadded, dtype=policy, name="layout")(tensors)
     relative = layers.relative_embeddings
@@ -420,24 +416,25 @@ def _outputs(
     if layers.embedding_projection is not None:
         x = layers.embedding_projection(x)
     hidden_states, attention_scores = [x], []
-    # Only the last block may skip tokens: the next block attends to all outputs of the others.
-    full_layout = layout._replace(output_positions=None)
-    last_layout = full_layout if output_positions is None else layout
-    for depth, block in enumerate(layers.blocks, start=1):
-        x = block(x, last_layout if depth == config.num_layers else full_layout)
+    # Only the last block may skip tokens: the next block attends to all outputs of the others. A
+    # symbolic layout always has output positions.
+    layouts = [layout._replace(output_positions=None)] * config.num_layers
+    if output_positions is not None:
+        layouts[-1] = layout
+    for block, block_layout in zip(layers.blocks, layouts, strict=True):
+        x = block(x, block_layout)
         if config.output_attention_scores:
             x, scores = x
             attention_scores.append(scores)
         hidden_states.append(x)
     if layers.final_norm is not None:
         x = hidden_states[-1] = layers.final_norm(x)
-    if unpadded is not False:
-        shape_of = token_ids if output_positions is None else output_positions
-        x = hidden_states[-1] = RestorePadding(name="padding")(x, shape_of, last_layout)
+    output_ids = token_ids if output_positions is None else output_positions
+    x = hidden_states[-1] = RestorePadding(name="padding")(x, output_ids, layouts[-1])
     outputs: dict[str, Any] = {"sequence_output": x}
     if layers.pooler is not None:
-        mask_names = ("padding_mask", "sequence_ids") if layers.pooler.needs_mask else ()
-        outputs["pooled_output"] = layers.pooler(x, **{name: tensors[name] for name in mask_names})
+        names = ("padding_mask", "sequence_ids") if layers.pooler.needs_mask else ()
+        outputs["pooled_output"] = layers.pooler(x, **{name: inputs.get(name) for name in names})
     if config.output_hidden_states:
         outputs["hidden_states"] = tuple(hidden_states)
     if config.output_attention_scores:

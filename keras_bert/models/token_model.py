@@ -28,7 +28,7 @@ from keras_bert.models.threads import (
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.dispatch import backend_steps
 from keras_bert.ops.lazy_tensorflow import without_tensorflow_import
-from keras_bert.ops.varlen import unpadded_form
+from keras_bert.ops.unpadding import allow_unpadding
 
 
 class TokenModel(keras.Model):
@@ -74,11 +74,11 @@ class TokenModel(keras.Model):
         return super().call(fill_inputs(inputs, self.input), training=training, mask=mask)
 
     def predict_step(self, *arguments: Any) -> Any:
-        with unpadded_form():
+        with allow_unpadding():
             return super().predict_step(*arguments)
 
     def test_step(self, *arguments: Any) -> Any:
-        with unpadded_form():
+        with allow_unpadding():
             return super().test_step(*arguments)
 
     def quantize(

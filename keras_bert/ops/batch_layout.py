@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the tokens of a batch are arranged, and who attends to whom: one value for each batch.
 
-A batch is *padded*, *packed* (a row has several sequences), or *varlen* (it has no padding, see
-`keras_bert.ops.varlen`).
+A batch is *padded*, *packed* (a row has several sequences), or *unpadded* (the tokens of all rows
+are concatenated to one row without padding). `keras_bert.layers.BatchLayoutBuilder` has an example.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class BatchLayout(NamedTuple):
 
     Attributes:
         padding_mask: Bool or int `(batch, length)`, False at tokens that are not attended to;
-            `None` for a batch without padding, and for a varlen one.
+            `None` for a batch without padding, and for an unpadded one.
         sequence_ids: int `(batch, length)`, not negative, of a packed batch: tokens attend only to
             tokens with the same id.
-        varlen: Where the tokens of the rows are in a varlen batch; all `None` in others.
+        varlen: Where the tokens of the rows are in an unpadded batch; all `None` in others.
         output_positions: int `(batch, slots)`, the positions of the tokens for which the last block
             computes outputs; `None` for all tokens.
         position_ids: int `(batch, length)`, the position of each token in its sequence; `None` for
@@ -50,15 +50,15 @@ class BatchLayout(NamedTuple):
     masks: dict[str, Sequence[Tensor]] = {}  # noqa: RUF012
 
     @property
-    def is_varlen(self) -> bool:
-        """Whether the batch is varlen: the tokens of all rows are concatenated."""
+    def is_unpadded(self) -> bool:
+        """Whether the tokens of all rows are concatenated to one row without padding."""
         return self.varlen.token_indices is not None
 
     @property
     def form(self) -> str:
-        """`"padded"`, `"packed"` or `"varlen"`."""
-        if self.is_varlen:
-            return "varlen"
+        """`"padded"`, `"packed"` or `"unpadded"`."""
+        if self.is_unpadded:
+            return "unpadded"
         return "padded" if self.sequence_ids is None else "packed"
 
     def rope(self, x: Tensor, head_dim: int, base: float, scale: float = 1.0) -> Tensor:
@@ -80,13 +80,13 @@ class BatchLayout(NamedTuple):
     ) -> Sequence[Tensor]:
         """Returns the masks of `x` `(batch, length, ...)`, see `keras_bert.ops.masks.kernel_mask`.
 
-        A varlen batch has a mask for each of its groups, and `None` for a group without rows. Other
-        batches have one mask, the first. `dtype`, that of the scores, defaults to the dtype of `x`.
+        An unpadded batch has a mask for each of its groups, and `None` for a group without rows.
+        Other batches have one mask, the first. `dtype` is that of the scores, by default of `x`.
         """
         if pattern.name in self.masks:
             return self.masks[pattern.name]
         dtype = dtype or keras.backend.standardize_dtype(x.dtype)
-        if not self.is_varlen:
+        if not self.is_unpadded:
             mask = kernel_mask(x, self.padding_mask, self.sequence_ids, pattern, dtype)
             return mask, *(None,) * (NUM_GROUPS - 1)
         return tuple(

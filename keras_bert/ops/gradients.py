@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.varlen import padded_form
+from keras_bert.ops.unpadding import forbid_unpadding
 
 
 def gradient_function(
@@ -43,7 +43,7 @@ def gradient_function(
                     "occlusion."
                 )
         # Rows of vectors and of gradients are padded.
-        with padded_form():
+        with forbid_unpadding():
             values, gradient = compute(keras.ops.convert_to_tensor(x), *rest)
         return keras.ops.convert_to_numpy(values), keras.ops.convert_to_numpy(gradient)
 
@@ -63,7 +63,7 @@ def value_function(
             return function(_alive(reference), x, *rest)
 
     def values(x: np.ndarray, *rest: Any) -> np.ndarray:
-        with padded_form(), without_gradients():
+        with forbid_unpadding(), without_gradients():
             return np.asarray(
                 keras.ops.convert_to_numpy(compute(keras.ops.convert_to_tensor(x), *rest))
             )

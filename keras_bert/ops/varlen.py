@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Varlen batches: the tokens of all rows are concatenated to a single row without padding.
+"""The varlen layout: where the rows are in an unpadded batch, `(1, tokens, ...)`.
 
-Matrix products, norms and all other operations on single tokens then spend no time on padding.
-Attention needs the rows: either a GPU kernel reads where each begins (`cu_seqlens`), or queries,
-keys and values are gathered into a few groups of rows of similar lengths, each padded to its
-longest row, and the results are gathered back.
+The tokens of all rows are concatenated. Matrix products, norms and all other operations on single
+tokens then spend no time on padding. Attention needs the rows: either a GPU kernel reads where each
+starts (`cu_seqlens`), or queries, keys and values are gathered into a few groups of rows of similar
+lengths, each padded to its longest row, and the results are gathered back.
 
-Only the mask tells the number of tokens, so varlen needs the dynamic shapes of TensorFlow or
-PyTorch.
+Which batches are unpadded: see `keras_bert.ops.unpadding`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import functools
 import itertools
 import math
@@ -25,7 +22,6 @@ from keras import ops
 
 from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.context_variables import assigned
 from keras_bert.ops.shapes import split
 from keras_bert.ops.tokens import take, take_once
 
@@ -36,12 +32,9 @@ NUM_GROUPS = 4
 # shape, which takes up to a millisecond, and TensorFlow caches the last thousand of them.
 SIZE_STEP = 8
 
-# The form that a context asks for: "padded", "unpadded", or neither
-_form = contextvars.ContextVar("_form", default="")
-
 
 class Varlen(NamedTuple):
-    """Where the tokens of the rows are in a varlen batch.
+    """Where the tokens of the rows are in an unpadded batch.
 
     A row keeps its tokens up to the last one that is not padding, so positions do not change. A row
     that is all padding keeps its first token, so no row is empty. In TensorFlow's inference, the
@@ -170,9 +163,10 @@ def pad(x: Tensor, varlen: Varlen, shape: Tensor) -> Tensor:
 
 
 def index_of_tokens(positions: Tensor, varlen: Varlen) -> Tensor:
-    """Returns the indices in a varlen batch, int32 `(1, batch * slots)`, of positions in the rows.
+    """Returns the indices of positions in an unpadded batch, int32 `(1, batch * slots)`.
 
-    Positions are int `(batch, slots)`. Past the end of a row, the index is that of its last token.
+    Positions are int `(batch, slots)`, in the rows. Past the end of a row, the index is that of its
+    last token.
     """
     positions = ops.minimum(ops.cast(positions, "int32"), varlen.lengths[:, None] - 1)
     return ops.reshape(varlen.cu_seqlens[:-1, None] + positions, (1, -1))
@@ -192,55 +186,6 @@ def ungrouped(groups: list[Tensor], varlen: Varlen) -> Tensor:
     dims = groups[0].shape[2:]
     flat = ops.concatenate([ops.reshape(group, (-1, math.prod(dims))) for group in groups])
     return ops.reshape(take(flat, varlen.group_scatter), (1, -1, *dims))
-
-
-def may_compute_unpadded(enabled: bool | None) -> bool:
-    """Returns whether `computes_unpadded` may be true for a batch on this backend and device."""
-    if enabled is None:
-        has_gpu = keras.backend.backend() == "torch" and dispatch.cuda_capability() is not None
-        return has_gpu or dispatch.is_tensorflow_on_cpu()
-    return enabled and keras.backend.backend() in ("tensorflow", "torch")
-
-
-def computes_unpadded(enabled: bool | None, training: bool = False) -> bool:
-    """Returns whether batches are computed without padding.
-
-    Args:
-        enabled: `True` for wherever the backend can, except in `torch.compile` and `padded_form()`;
-            `None` for where it is faster: in inference on TensorFlow without a GPU, in
-            `unpadded_form()`, unless XLA compiles the graph. (In training, XLA would compile the
-            kernels between products for each new number of tokens, which takes longer than a step.
-            On PyTorch, `keras_bert.layers.unpadding.should_unpad` asks `prefers_varlen` first.)
-        training: Whether gradients will be computed.
-    """
-    if not may_compute_unpadded(enabled) or dispatch.is_torch_graph() or _form.get() == "padded":
-        return False
-    if enabled is not None:
-        return enabled
-    if not dispatch.is_tensorflow_on_cpu():
-        return False
-    from keras_bert.ops.tensorflow_plain import is_compiled_as_a_whole
-
-    return not training and _form.get() == "unpadded" and not is_compiled_as_a_whole()
-
-
-def padded_form() -> contextlib.AbstractContextManager[None]:
-    """Has all encoders compute padding, whatever they are set to.
-
-    For graphs that other runtimes execute, and for batches that have next to no padding.
-    """
-    return assigned(_form, "padded")
-
-
-def unpadded_form() -> contextlib.AbstractContextManager[None]:
-    """Lets encoders with `unpadded=None` skip padding in inference, where that is faster.
-
-    It is not the default, since exported graphs may be converted for runtimes that lack its
-    operations. It has no effect within `padded_form()`.
-    """
-    if not dispatch.is_tensorflow_on_cpu():
-        return contextlib.nullcontext()  # `torch.compile` cannot trace context variables.
-    return assigned(_form, _form.get() or "unpadded")
 
 
 def _in_groups(flat: Tensor, shapes: list[Any], dims: Sequence[int] = ()) -> list[Tensor]:

@@ -16,7 +16,7 @@ from tests.models.parts_test import ALL_VARIANTS
 from tests.models.small_backbone import WITHOUT_DROPOUT, features, random_weights, to_numpy
 
 pytestmark = pytest.mark.skipif(
-    keras.backend.backend() == "jax", reason="JAX has static shapes, and the padded form alone"
+    keras.backend.backend() == "jax", reason="JAX has static shapes, and only padded batches"
 )
 
 FAMILIES = {
@@ -78,7 +78,7 @@ def check_same_outputs(expected, outputs, batch, **tolerance):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_outputs_are_those_of_the_padded_form(family):
+def test_outputs_match_padded_batches(family):
     padded, unpadded = pair(family)
     for lengths in LENGTHS.values():
         batch = batch_of(lengths)
@@ -225,7 +225,7 @@ def test_by_default_all_else_is_padded():
     encoder, batch = Backbone(WITHOUT_DROPOUT), batch_of([3, 6])
     assert not is_unpadded(encoder(batch))
     assert not is_unpadded(encoder(batch, training=True))
-    # Such models may be exported to runtimes that lack operations of the unpadded form
+    # Such models may be exported to runtimes that lack operations of unpadded batches
     own = keras.Model(encoder.input, encoder.output)
     assert not is_unpadded(own.predict(batch, verbose=0))
     if keras.backend.backend() == "tensorflow":
@@ -233,7 +233,7 @@ def test_by_default_all_else_is_padded():
         assert not is_unpadded(encoder.predict(batch, verbose=0))
 
 
-def test_by_default_training_is_that_of_the_padded_form():
+def test_by_default_training_is_padded():
     config = WITHOUT_DROPOUT.replace(dropout=0.5, attention_dropout=0.5)
     results = []
     for unpadded in (False, None):

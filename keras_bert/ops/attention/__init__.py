@@ -60,14 +60,14 @@ def attention(
     memory grow with `length * window`, in the backward pass too.
 
     Args:
-        query_key_value: See `attention_with_scores`; a varlen layout has one row, `(1, tokens,
-            ...)`.
+        query_key_value: See `attention_with_scores`; an unpadded layout has one row,
+            `(1, tokens, ...)`.
         layout: How the tokens are arranged, and which are padding; `None` for a batch without
             padding.
         causal: Whether tokens attend only to themselves and to the tokens before them.
         window: The largest distance of two tokens that attend to each other; `None` for no limit.
-        bias: See `attention_with_scores`; not with a window. In a varlen layout it is called with
-            the queries and keys of a group of rows.
+        bias: See `attention_with_scores`; not with a window. In an unpadded layout it is called
+            with the queries and keys of a group of rows.
         dropout: Dropout rate, in `[0, 1)`; applied only if `training`.
         seed: A `keras.random.SeedGenerator`, required if dropout is active.
         training: Whether dropout is active and gradients will be computed.
@@ -190,7 +190,7 @@ def _compute_by_heads(
 def _by_group(
     query_key_value: QueryKeyValue, varlen: Varlen, masks: Sequence[Tensor], options: _Options
 ) -> Tensor:
-    """Computes attention of the tokens of a varlen batch, one group of rows at a time."""
+    """Computes attention of the tokens of an unpadded batch, one group of rows at a time."""
     training = options.training
     if isinstance(query_key_value, tuple):
         parts = (grouped(tensor, varlen, training) for tensor in query_key_value)

@@ -4,7 +4,7 @@
 | kernel | is |
 |---|---|
 | `portable` | the definition, of Keras' operations |
-| `by_group` | each group of a varlen batch as a padded batch, by another kernel of the table |
+| `by_group` | each group of an unpadded batch as a padded batch, by another kernel of the table |
 | `in_blocks` | the blocks of a window as rows of their own, by another kernel of the table |
 | `varlen` | PyTorch's `varlen_attn` |
 | `flex` | PyTorch's `flex_attention`, for windows |
@@ -20,7 +20,7 @@ would drop other positions, and all devices would drop the same ones. So JAX com
 dropout by its own operations.
 
 On TensorFlow with a GPU or TPU, XLA compiles the operations, and scores are stored. JAX has static
-shapes, and so no varlen batches.
+shapes, and so no unpadded batches.
 """
 
 from __future__ import annotations
@@ -35,9 +35,6 @@ from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention.portable import QueryKeyValue
 
-# BERT-base on an H100: a batch of 98,304 positions, 74 % padding, took 44 ms as varlen and 81 ms
-# padded. With 24,576, Python took longer to launch the operations than the GPU to compute them.
-MIN_VARLEN_POSITIONS = 65_536
 # Queries in a chunk: their scores with 8,192 keys take 16 MiB for each head.
 CHUNK_SIZE = 512
 # Rows of fewer tokens are not cut into chunks: they need less memory than the rest of a step.
@@ -55,7 +52,7 @@ class Case:
         dtype: The dtype of the queries.
         head_dim: The dimension of a head.
         lengths: The number of queries and of keys of a row; `None` if a graph does not know them.
-        form: `"padded"`, `"packed"` or `"varlen"`, see `keras_bert.ops.BatchLayout`.
+        form: `"padded"`, `"packed"` or `"unpadded"`, see `keras_bert.ops.BatchLayout`.
         window: Whether tokens attend only to tokens within a window.
         causal: Whether tokens attend only to themselves and to the tokens before them.
         mask: `"none"`; `"keys"`, `(batch, 1, 1, length)`; or `"pairs"`, all others.
@@ -95,7 +92,7 @@ class Case:
 
 def _takes_varlen(case: Case) -> bool:
     fits = case.is_half and case.head_dim % 8 == 0 and case.head_dim <= 256
-    return fits and case.form == "varlen" and not (case.window or case.causal) and case.is_fusible
+    return fits and case.form == "unpadded" and not (case.window or case.causal) and case.is_fusible
 
 
 def _takes_flex(case: Case) -> bool:
@@ -134,7 +131,7 @@ class Row(NamedTuple):
 TABLE = (
     Row("varlen", "torch", _takes_varlen),
     Row("flex", "torch", _takes_flex),
-    Row("by_group", None, lambda case: case.form == "varlen"),
+    Row("by_group", None, lambda case: case.form == "unpadded"),
     Row("cudnn", "jax", _takes_cudnn),
     Row("in_blocks", None, lambda case: case.window),
     # On a CPU with dropout, the portable operations are as fast as PyTorch's function.
@@ -151,14 +148,6 @@ def kernel_of(case: Case) -> str:
     return next(
         row.kernel for row in TABLE if row.backend in (None, case.backend) and row.takes(case)
     )
-
-
-def prefers_varlen(case: Case, num_positions: int) -> bool:
-    """Returns whether inference is faster without padding, by PyTorch's varlen kernel on a GPU.
-
-    `case` describes the varlen batch; `num_positions` includes padding.
-    """
-    return kernel_of(case) == "varlen" and num_positions >= MIN_VARLEN_POSITIONS
 
 
 def case_on_device_of(x: Tensor, **attributes: Any) -> Case:

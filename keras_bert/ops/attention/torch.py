@@ -41,7 +41,7 @@ def sdpa(
 
 
 def varlen(query: Tensor, key: Tensor, value: Tensor, layout: Varlen) -> Tensor:
-    """Attention of each row of a varlen batch to itself, without dropout.
+    """Attention of each row of an unpadded batch to itself, without dropout.
 
     Queries, keys and values are float16 or bfloat16 `(1, tokens, heads, head_dim)`.
     """
@@ -61,10 +61,10 @@ def flex(
 ) -> Tensor:
     """Attention within a window, without dropout, in a kernel that PyTorch generates.
 
-    A varlen batch is a packed row, in which blocks beyond the window are not computed.
+    An unpadded batch is a packed row, in which blocks beyond the window are not computed.
     """
     padding_mask, sequence_ids = layout.padding_mask, layout.sequence_ids
-    if layout.is_varlen:
+    if layout.is_unpadded:
         padding_mask, sequence_ids = layout.varlen.is_key[None], layout.varlen.row_ids[None]
     padding_mask = None if padding_mask is None else padding_mask.to(torch.bool)
     length = query.shape[1]

@@ -15,7 +15,7 @@ PATTERNS = {
     "window": {"window": True},
     "causal window": {"window": True, "causal": True},
     "masked causal window": {"window": True, "causal": True, "mask": "pairs"},
-    "varlen": {"form": "varlen"},
+    "unpadded": {"form": "unpadded"},
 }
 ON_AN_H100 = {
     ("torch", False): ("sdpa", "sdpa", "sdpa", "flex", "flex", "flex", "varlen"),
@@ -58,7 +58,7 @@ def test_a_cpu_has_others(backend, training, dropout, expected):
 
 def test_a_bias_is_for_kernels_that_take_one():
     assert kernel("torch", bias=True) == "sdpa"
-    assert kernel("torch", "varlen", bias=True) == "by_group"
+    assert kernel("torch", "unpadded", bias=True) == "by_group"
     assert kernel("jax", bias=True) == "portable"
     assert kernel("jax", bias=True, lengths=(4096, 4096)) == "chunked"
     assert kernel("tensorflow", device="cpu", bias=True, training=True) == "plain"
@@ -114,26 +114,7 @@ def test_flex_is_used_for_what_pytorch_compiles(expected, options):
     ],
 )
 def test_varlen_is_used_for_what_flash_attention_takes(expected, options):
-    assert kernel("torch", "varlen", **options) == expected
-
-
-@pytest.mark.parametrize(
-    ("expected", "num_positions", "options"),
-    [
-        (True, 98_304, {}),
-        (False, 24_576, {}),
-        (False, 98_304, {"dtype": "float32"}),
-        (False, 98_304, {"bias": True}),
-        (False, 98_304, {"capability": (7, 5)}),
-        (False, 98_304, {"device": "cpu"}),
-    ],
-)
-def test_pytorch_prefers_varlen_for_large_batches_of_its_kernel(expected, num_positions, options):
-    options = {"device": "gpu", "capability": (9, 0), "dtype": "bfloat16", **options}
-    device, capability, dtype = (options.pop(name) for name in ("device", "capability", "dtype"))
-    capability = capability if device == "gpu" else None
-    case = Case("torch", device, capability, dtype, 64, (None, None), form="varlen", **options)
-    assert kernels.prefers_varlen(case, num_positions) == expected
+    assert kernel("torch", "unpadded", **options) == expected
 
 
 def test_the_page_names_each_kernel():

@@ -58,7 +58,7 @@ def packed(length: int) -> Batch:
     return Batch(layout, ids[:, :, None] == ids[:, None])
 
 
-def varlen(length: int) -> Batch:
+def unpadded(length: int) -> Batch:
     """The rows of `padded`, end to end."""
     mask = np.arange(length) < lengths_of(length)
     mask[0, 2:4] = False
@@ -68,9 +68,9 @@ def varlen(length: int) -> Batch:
     return Batch(layout, ((rows[:, None] == rows) & is_key)[None])
 
 
-LAYOUTS = {"whole": whole, "padded": padded, "packed": packed, "varlen": varlen}
+LAYOUTS = {"whole": whole, "padded": padded, "packed": packed, "unpadded": unpadded}
 if keras.backend.backend() == "jax":  # has static shapes
-    del LAYOUTS["varlen"]
+    del LAYOUTS["unpadded"]
 PATTERNS = {
     "full": {"causal": False, "window": None},
     "causal": {"causal": True, "window": None},

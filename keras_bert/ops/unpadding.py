@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which batches are computed without their padding."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import math
+
+from keras_bert.ops import dispatch
+from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.attention.kernels import Case, kernel_of
+from keras_bert.ops.batch_layout import BatchLayout
+from keras_bert.ops.context_variables import assigned
+
+# BERT-base on an H100: a batch of 98,304 positions, 74% padding, took 44 ms unpadded and 81 ms
+# padded. With 24,576, Python took longer to launch the operations than the GPU to compute them.
+MIN_POSITIONS_ON_GPU = 65_536
+
+# What a context asks for: "allow", "forbid", or nothing
+_request = contextvars.ContextVar("_request", default="")
+
+
+def should_unpad(
+    unpadded: bool | None,
+    token_ids: Tensor,
+    layout: BatchLayout,
+    case: Case,
+    returns_all_layers: bool = False,
+) -> bool:
+    """Returns whether a batch is computed without its padding.
+
+    The first row that applies decides. Outputs are the same in both forms; the rows after
+    `unpadded=True` are about speed.
+
+    | case | unpadded |
+    |---|---|
+    | `unpadded=False` | no |
+    | JAX: its shapes are static, and only the mask has the number of tokens | no |
+    | no `padding_mask`: there is no padding | no |
+    | packed rows, whose sequences already follow one another | no |
+    | hidden states or attention scores are returned, which have the shape of padded rows | no |
+    | no rows; or PyTorch's meta tensors, whose mask has no values | no |
+    | `torch.compile` traces the model | no |
+    | in `forbid_unpadding()` | no |
+    | `unpadded=True` | yes |
+    | training: XLA would compile kernels for each new number of tokens, longer than a step | no |
+    | PyTorch, if its varlen kernel computes attention, for 65,536 positions or more | yes |
+    | TensorFlow on a CPU in `allow_unpadding()`, unless XLA compiles the graph | yes |
+    | all others | no |
+
+    Args:
+        unpadded: The option of `Backbone`.
+        token_ids: int `(batch, length)`.
+        layout: The layout of the padded batch.
+        case: The attention that the unpadded batch would have.
+        returns_all_layers: Whether the model returns hidden states or attention scores.
+    """
+    if unpadded is False or case.backend == "jax":
+        return False
+    if layout.padding_mask is None or layout.sequence_ids is not None or returns_all_layers:
+        return False
+    if token_ids.shape[0] == 0 or getattr(token_ids, "is_meta", False):
+        return False
+    # First, since `torch.compile` cannot trace context variables.
+    if dispatch.is_torch_graph() or _request.get() == "forbid":
+        return False
+    if unpadded or case.training:
+        return bool(unpadded)
+    if case.backend == "torch":
+        return kernel_of(case) == "varlen" and math.prod(token_ids.shape) >= MIN_POSITIONS_ON_GPU
+    return case.device == "cpu" and _request.get() == "allow" and not _is_compiled_by_xla()
+
+
+def forbid_unpadding() -> contextlib.AbstractContextManager[None]:
+    """Has all encoders compute padding, whatever they are set to.
+
+    For graphs that other runtimes execute, and for batches that have almost no padding.
+    """
+    return assigned(_request, "forbid")
+
+
+def allow_unpadding() -> contextlib.AbstractContextManager[None]:
+    """Lets encoders with `unpadded=None` skip padding where that is faster, in inference.
+
+    It is not the default, since exported graphs may be converted for runtimes that lack its
+    operations. It has no effect in `forbid_unpadding()`.
+    """
+    if not dispatch.is_tensorflow_on_cpu():
+        return contextlib.nullcontext()  # `torch.compile` cannot trace context variables.
+    return assigned(_request, _request.get() or "allow")
+
+
+def _is_compiled_by_xla() -> bool:
+    from keras_bert.ops.tensorflow_plain import is_compiled_as_a_whole
+
+    return is_compiled_as_a_whole()
