@@ -111,7 +111,7 @@ def _blocks_mask(
 ) -> Tensor | None:
     """Returns the bool mask of the blocks into which a window cuts the rows."""
     batch, length = shape
-    blocks = WindowBlocks.of(length, window, causal)
+    blocks = WindowBlocks.from_length(length, window, causal)
     near = blocks.near()
     masks = [] if near is None else [near[None]]
     if padding_mask is not None:

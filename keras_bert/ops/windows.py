@@ -61,7 +61,7 @@ class WindowBlocks:
     causal: bool
 
     @classmethod
-    def of(cls, length: Tensor, window: int, causal: bool = False) -> WindowBlocks:
+    def from_length(cls, length: Tensor, window: int, causal: bool = False) -> WindowBlocks:
         """Cuts a row into as many blocks as have at least twice the size of the window.
 
         A block of that size is computed with twice as many keys, and each query attends to half of

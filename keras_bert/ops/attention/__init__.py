@@ -10,15 +10,15 @@ from typing import Any
 
 from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.attention.kernels import case_of, kernel_of
+from keras_bert.ops.attention.kernels import case_of, kernel_of, mask_kind
 from keras_bert.ops.attention.portable import (
     Bias,
     QueryKeyValue,
     attention_with_scores,
-    by_heads,
-    by_tokens,
     query_key_value_parts,
     repeated_heads,
+    to_heads_first,
+    to_tokens_first,
 )
 from keras_bert.ops.batch_layout import BatchLayout
 from keras_bert.ops.masks import AttentionPattern, masked
@@ -106,40 +106,47 @@ def _compute(
     query_key_value: QueryKeyValue, layout: BatchLayout, masks: Sequence[Tensor], options: _Options
 ) -> Tensor:
     """Computes attention by the kernel that the table has for it."""
-    is_windowed = options.window is not None
     case = case_of(
         query_key_value,
         form=layout.form,
-        window=is_windowed,
+        window=options.window is not None,
         causal=options.causal,
-        mask=None if is_windowed else masks[0],
+        mask=_mask_kind(layout, masks[0], options.window),
         bias=options.bias is not None,
         dropout=options.dropout,
         training=options.training,
     )
-    if is_windowed and (layout.padding_mask is not None or layout.sequence_ids is not None):
-        case = dataclasses.replace(case, mask="pairs")
     kernel = kernel_of(case)
-    if kernel == "by_group":
-        in_groups = _in_shared_graph(_by_group, options, is_worth_it=not options.training)
-        return in_groups(query_key_value, layout.varlen, masks)
-    if kernel == "in_blocks":
+    if kernel == "per_group":
+        is_worth_it = not options.training
+        compute = _bind_in_shared_graph(_attention_per_group, options, is_worth_it)
+        return compute(query_key_value, layout.varlen, masks)
+    if kernel == "windowed":
         is_worth_it = options.training and not options.dropout
-        in_blocks = _in_shared_graph(_in_blocks, options, is_worth_it)
-        return in_blocks(query_key_value, masks[0])
+        compute = _bind_in_shared_graph(_windowed_attention, options, is_worth_it)
+        return compute(query_key_value, masks[0])
     if kernel in ("varlen", "flex", "cudnn"):
-        return _compute_by_tokens(kernel, query_key_value, layout, masks[0], options)
-    return _compute_by_heads(kernel, query_key_value, masks[0], options)
+        return _compute_tokens_first(kernel, query_key_value, layout, masks[0], options)
+    return _compute_heads_first(kernel, query_key_value, masks[0], options)
 
 
-def _compute_by_tokens(
+def _mask_kind(layout: BatchLayout, mask: Tensor | None, window: int | None) -> str:
+    """Returns the kind of mask that a kernel must accept; see `Case.mask`."""
+    if window is None:
+        return mask_kind(mask)
+    # The tensor has the window's blocks. Kernels for windows need to know what else is masked.
+    is_masked = layout.padding_mask is not None or layout.sequence_ids is not None
+    return "pairs" if is_masked else "none"
+
+
+def _compute_tokens_first(
     kernel: str,
     query_key_value: QueryKeyValue,
     layout: BatchLayout,
     mask: Tensor | None,
     options: _Options,
 ) -> Tensor:
-    """Computes attention by a GPU kernel that takes `(batch, length, heads, head_dim)`."""
+    """Computes attention by a GPU kernel that expects `(batch, length, heads, head_dim)`."""
     query, key, value = query_key_value_parts(query_key_value)
     if kernel == "cudnn":
         from keras_bert.ops.attention.jax import cudnn
@@ -154,16 +161,16 @@ def _compute_by_tokens(
     return varlen(query, key, value, layout.varlen)
 
 
-def _compute_by_heads(
+def _compute_heads_first(
     kernel: str, query_key_value: QueryKeyValue, mask: Tensor | None, options: _Options
 ) -> Tensor:
-    """Computes attention by a kernel that takes the mask and `(batch, heads, length, head_dim)`."""
+    """Computes attention by a kernel that expects `(batch, heads, length, head_dim)`."""
     rate, seed = options.dropout, options.seed
     if kernel == "portable":
         return attention_with_scores(
             query_key_value, mask, bias=options.bias, dropout=rate, seed=seed
         )[0]
-    query, key, value = by_heads(query_key_value)
+    query, key, value = to_heads_first(query_key_value)
     if options.bias is not None:
         mask = masked(options.bias(query, key), mask)
     if kernel == "sdpa":
@@ -184,10 +191,10 @@ def _compute_by_heads(
         context = fused_step(
             query, key, value, mask, dropout=rate, seed=seed, max_length=options.max_length
         )
-    return by_tokens(context)
+    return to_tokens_first(context)
 
 
-def _by_group(
+def _attention_per_group(
     query_key_value: QueryKeyValue, varlen: Varlen, masks: Sequence[Tensor], options: _Options
 ) -> Tensor:
     """Computes attention of the tokens of an unpadded batch, one group of rows at a time."""
@@ -206,17 +213,19 @@ def _by_group(
     return ungrouped(contexts, varlen)
 
 
-def _in_blocks(query_key_value: QueryKeyValue, mask: Tensor | None, options: _Options) -> Tensor:
+def _windowed_attention(
+    query_key_value: QueryKeyValue, mask: Tensor | None, options: _Options
+) -> Tensor:
     """Computes attention within a window, with the mask of the blocks of all rows."""
     query, key, value = query_key_value_parts(query_key_value)
     assert options.window is not None
-    blocks = WindowBlocks.of(length_of(query), options.window, options.causal)
+    blocks = WindowBlocks.from_length(length_of(query), options.window, options.causal)
     cut = blocks.cut(query), blocks.cut_with_neighbors(key), blocks.cut_with_neighbors(value)
     block_options = dataclasses.replace(options, window=None, causal=False, max_length=None)
     return blocks.joined(_compute(cut, BatchLayout(), [mask], block_options))
 
 
-def _in_shared_graph(
+def _bind_in_shared_graph(
     function: Callable[..., Tensor], options: _Options, is_worth_it: bool
 ) -> Callable[..., Tensor]:
     """Binds options to a function, in TensorFlow's graphs as one traced graph for all layers.

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which kernel computes attention: one table, in which the first row that takes a case is chosen.
+"""Which kernel computes attention: one table, whose first row that accepts a case is chosen.
 
 | kernel | is |
 |---|---|
 | `portable` | the definition, of Keras' operations |
-| `by_group` | each group of an unpadded batch as a padded batch, by another kernel of the table |
-| `in_blocks` | the blocks of a window as rows of their own, by another kernel of the table |
+| `per_group` | each group of an unpadded batch as a padded batch, by another kernel of the table |
+| `windowed` | the blocks of a window as separate rows, by another kernel of the table |
 | `varlen` | PyTorch's `varlen_attn` |
 | `flex` | PyTorch's `flex_attention`, for windows |
 | `sdpa` | PyTorch's `scaled_dot_product_attention`, which chooses a kernel by itself |
@@ -55,7 +55,8 @@ class Case:
         form: `"padded"`, `"packed"` or `"unpadded"`, see `keras_bert.ops.BatchLayout`.
         window: Whether tokens attend only to tokens within a window.
         causal: Whether tokens attend only to themselves and to the tokens before them.
-        mask: `"none"`; `"keys"`, `(batch, 1, 1, length)`; or `"pairs"`, all others.
+        mask: `"none"`; `"keys"`, `(batch, 1, 1, length)`; or `"pairs"`, all others. With a window,
+            `"pairs"` if anything but the window masks tokens, and otherwise `"none"`.
         bias: Whether something is added to the scores.
         dropout: Whether dropout applies to the probabilities.
         training: Whether gradients will be computed.
@@ -131,9 +132,9 @@ class Row(NamedTuple):
 TABLE = (
     Row("varlen", "torch", _takes_varlen),
     Row("flex", "torch", _takes_flex),
-    Row("by_group", None, lambda case: case.form == "unpadded"),
+    Row("per_group", None, lambda case: case.form == "unpadded"),
     Row("cudnn", "jax", _takes_cudnn),
-    Row("in_blocks", None, lambda case: case.window),
+    Row("windowed", None, lambda case: case.window),
     # On a CPU with dropout, the portable operations are as fast as PyTorch's function.
     Row("sdpa", "torch", lambda case: not case.dropout or case.device == "gpu"),
     Row("chunked", "jax", _takes_chunked),
@@ -148,6 +149,13 @@ def kernel_of(case: Case) -> str:
     return next(
         row.kernel for row in TABLE if row.backend in (None, case.backend) and row.takes(case)
     )
+
+
+def mask_kind(mask: Tensor | None) -> str:
+    """Returns the kind of a mask that broadcasts to `(batch, heads, queries, keys)`."""
+    if mask is None:
+        return "none"
+    return "keys" if tuple(mask.shape[1:3]) == (1, 1) else "pairs"
 
 
 def case_on_device_of(x: Tensor, **attributes: Any) -> Case:
@@ -167,7 +175,7 @@ def case_of(
     form: str = "padded",
     window: bool = False,
     causal: bool = False,
-    mask: Tensor | None = None,
+    mask: str = "none",
     bias: bool = False,
     dropout: float = 0.0,
     training: bool = False,
@@ -179,9 +187,6 @@ def case_of(
         query, key, _ = query_key_value
     else:
         query = key = query_key_value
-    mask_kind = "none"
-    if mask is not None:
-        mask_kind = "keys" if tuple(mask.shape[1:3]) == (1, 1) else "pairs"
     return case_on_device_of(
         query,
         dtype=keras.backend.standardize_dtype(query.dtype),
@@ -191,7 +196,7 @@ def case_of(
         form=form,
         window=window,
         causal=causal,
-        mask=mask_kind,
+        mask=mask,
         bias=bias,
         dropout=bool(dropout),
         training=training,

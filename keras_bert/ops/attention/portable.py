@@ -51,7 +51,7 @@ def attention_with_scores(
         [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.2.1;
         [GQA](https://arxiv.org/abs/2305.13245), section 2.2.
     """
-    query, key, value = by_heads(query_key_value)
+    query, key, value = to_heads_first(query_key_value)
     # In float16, the products of queries that are not scaled yet could overflow.
     scores = ops.matmul(query * (1 / math.sqrt(query.shape[-1])), ops.swapaxes(key, -1, -2))
     scores = ops.cast(scores, "float32")
@@ -63,7 +63,7 @@ def attention_with_scores(
     probabilities = ops.ones_like(scores) if alone else ops.softmax(scores, axis=-1)
     probabilities = ops.cast(probabilities, query.dtype)
     dropped = portable_dropout(probabilities, dropout, seed=seed)
-    return by_tokens(ops.matmul(dropped, value)), probabilities
+    return to_tokens_first(ops.matmul(dropped, value)), probabilities
 
 
 def query_key_value_parts(query_key_value: QueryKeyValue) -> tuple[Tensor, Tensor, Tensor]:
@@ -74,7 +74,7 @@ def query_key_value_parts(query_key_value: QueryKeyValue) -> tuple[Tensor, Tenso
     return query, key, value
 
 
-def by_heads(query_key_value: QueryKeyValue) -> list[Tensor]:
+def to_heads_first(query_key_value: QueryKeyValue) -> list[Tensor]:
     """Returns queries, keys and values, each of shape `(batch, heads, length, head_dim)`."""
     if not isinstance(query_key_value, tuple):
         # One transposition for all three
@@ -85,7 +85,7 @@ def by_heads(query_key_value: QueryKeyValue) -> list[Tensor]:
     return [ops.transpose(part, (0, 2, 1, 3)) for part in parts]
 
 
-def by_tokens(context: Tensor) -> Tensor:
+def to_tokens_first(context: Tensor) -> Tensor:
     """Transposes `(batch, heads, length, head_dim)` to `(batch, length, heads, head_dim)`."""
     return ops.transpose(context, (0, 2, 1, 3))
 

@@ -126,20 +126,20 @@ def test_masks_that_were_made_before_are_the_same():
 # A row of the table -> a case that it takes on this machine
 REACHED = {
     "tensorflow": {
-        "by_group": ("unpadded", "full", {}),
-        "in_blocks": ("padded", "window", {}),
+        "per_group": ("unpadded", "full", {}),
+        "windowed": ("padded", "window", {}),
         "fused_step": ("padded", "full", {"training": True}),
         "plain": ("padded", "full", {}),
         "portable": ("padded", "full", {"training": True, "dropout": 0.1, "bias": bias_of}),
     },
     "jax": {
-        "in_blocks": ("padded", "window", {}),
+        "windowed": ("padded", "window", {}),
         "chunked": ("padded", "full", {"length": 2100}),
         "portable": ("padded", "full", {}),
     },
     "torch": {
-        "by_group": ("unpadded", "full", {}),
-        "in_blocks": ("padded", "window", {}),
+        "per_group": ("unpadded", "full", {}),
+        "windowed": ("padded", "window", {}),
         "sdpa": ("padded", "full", {}),
         "portable": ("padded", "full", {"training": True, "dropout": 0.1}),
     },
@@ -167,7 +167,7 @@ def test_each_row_of_the_table_that_a_cpu_has_is_reached(monkeypatch):
         assert called[0] == kernel
     on_gpus = {"varlen", "flex", "cudnn"}
     others = {row.kernel for row in kernels.TABLE if row.backend in (None, BACKEND)} - on_gpus
-    assert others - ({"by_group"} if BACKEND == "jax" else set()) == set(REACHED[BACKEND])
+    assert others - ({"per_group"} if BACKEND == "jax" else set()) == set(REACHED[BACKEND])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])

@@ -12,7 +12,7 @@ import pytest
 
 from keras_bert import Backbone
 from keras_bert.ops import BatchLayout, attention, attention_with_scores, dispatch
-from keras_bert.ops.attention.kernels import case_of, kernel_of
+from keras_bert.ops.attention.kernels import case_of, kernel_of, mask_kind
 from keras_bert.ops.masks import AttentionPattern
 from keras_bert.ops.varlen import varlen_of
 from tests.models.small_backbone import WITHOUT_DROPOUT, random_weights
@@ -57,7 +57,8 @@ def mask_of(layout, three, **pattern):
 def kernel_for(three, layout, dropout=0.0, **pattern):
     mask = layout.mask(three[0], AttentionPattern(**pattern))[0]
     options = {"causal": pattern.get("causal", False), "window": "window" in pattern}
-    return kernel_of(case_of(tuple(three), form=layout.form, mask=mask, dropout=dropout, **options))
+    options = {"form": layout.form, "mask": mask_kind(mask), "dropout": dropout, **options}
+    return kernel_of(case_of(tuple(three), **options))
 
 
 @contextlib.contextmanager
@@ -120,7 +121,7 @@ def test_windows_agree_with_the_definition(case):
     pattern = {"causal": case == "causal", "window": 40}
     *three, upstream = as_tensors(arrays(2, length), "bfloat16")
     assert kernel_for(three, layout, **pattern) == (
-        "flex" if BACKEND == "torch" else "cudnn" if case == "causal" else "in_blocks"
+        "flex" if BACKEND == "torch" else "cudnn" if case == "causal" else "windowed"
     )
     mask = mask_of(layout, three, **pattern)
     has_keys = keras.ops.convert_to_tensor((to_numpy(mask) >= 0).any(-1)[:, 0, :, None, None])

@@ -19,11 +19,11 @@ PATTERNS = {
 }
 ON_AN_H100 = {
     ("torch", False): ("sdpa", "sdpa", "sdpa", "flex", "flex", "flex", "varlen"),
-    ("torch", True): ("sdpa", "sdpa", "sdpa", "in_blocks", "in_blocks", "in_blocks", "by_group"),
-    ("jax", False): ("cudnn", "cudnn", "cudnn", "in_blocks", "cudnn", "in_blocks"),
-    ("jax", True): ("portable", "portable", "portable", "in_blocks", "in_blocks", "in_blocks"),
-    ("tensorflow", False): (*["plain"] * 3, *["in_blocks"] * 3, "by_group"),
-    ("tensorflow", True): (*["portable"] * 3, *["in_blocks"] * 3, "by_group"),
+    ("torch", True): ("sdpa", "sdpa", "sdpa", "windowed", "windowed", "windowed", "per_group"),
+    ("jax", False): ("cudnn", "cudnn", "cudnn", "windowed", "cudnn", "windowed"),
+    ("jax", True): ("portable", "portable", "portable", "windowed", "windowed", "windowed"),
+    ("tensorflow", False): (*["plain"] * 3, *["windowed"] * 3, "per_group"),
+    ("tensorflow", True): (*["portable"] * 3, *["windowed"] * 3, "per_group"),
 }
 
 
@@ -58,7 +58,7 @@ def test_a_cpu_has_others(backend, training, dropout, expected):
 
 def test_a_bias_is_for_kernels_that_take_one():
     assert kernel("torch", bias=True) == "sdpa"
-    assert kernel("torch", "unpadded", bias=True) == "by_group"
+    assert kernel("torch", "unpadded", bias=True) == "per_group"
     assert kernel("jax", bias=True) == "portable"
     assert kernel("jax", bias=True, lengths=(4096, 4096)) == "chunked"
     assert kernel("tensorflow", device="cpu", bias=True, training=True) == "plain"
@@ -94,9 +94,9 @@ def test_cudnn_masks_pairs_of_even_lengths(lengths):
     ("expected", "options"),
     [
         ("flex", {"dtype": "float32", "capability": (8, 0)}),
-        ("in_blocks", {"dtype": "float64"}),
-        ("in_blocks", {"head_dim": 8}),
-        ("in_blocks", {"capability": (7, 5)}),
+        ("windowed", {"dtype": "float64"}),
+        ("windowed", {"head_dim": 8}),
+        ("windowed", {"capability": (7, 5)}),
     ],
 )
 def test_flex_is_used_for_what_pytorch_compiles(expected, options):
@@ -107,10 +107,10 @@ def test_flex_is_used_for_what_pytorch_compiles(expected, options):
     ("expected", "options"),
     [
         ("varlen", {"dtype": "float16", "capability": (8, 0), "head_dim": 256}),
-        ("by_group", {"dtype": "float32"}),
-        ("by_group", {"head_dim": 20}),
-        ("by_group", {"head_dim": 264}),
-        ("by_group", {"capability": (7, 5)}),
+        ("per_group", {"dtype": "float32"}),
+        ("per_group", {"head_dim": 20}),
+        ("per_group", {"head_dim": 264}),
+        ("per_group", {"capability": (7, 5)}),
     ],
 )
 def test_varlen_is_used_for_what_flash_attention_takes(expected, options):

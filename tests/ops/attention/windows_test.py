@@ -102,7 +102,7 @@ def test_a_functional_model_takes_all_lengths():
 @pytest.mark.parametrize("window", [1, 10, 64, 100])
 def test_blocks_hold_the_row_and_reach_the_window(window):
     for length in range(1, 2000, 7):
-        blocks = WindowBlocks.of(length, window)
+        blocks = WindowBlocks.from_length(length, window)
         assert length <= blocks.number * blocks.size < length + blocks.number
         if blocks.number > 1:
             assert blocks.size >= 2 * window
