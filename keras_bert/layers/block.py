@@ -22,7 +22,7 @@ from keras_bert.ops import (
     tokens_at,
 )
 from keras_bert.ops.annotations import Shape, Tensor
-from keras_bert.ops.shapes import reshape_like
+from keras_bert.ops.shapes import length_of
 
 _PARTS = ("attention", "attention_norm", "feed_forward", "feed_forward_norm")
 
@@ -149,7 +149,7 @@ class TransformerBlock(keras.layers.Layer):
         x = self._sublayer_end(
             y, x, self.feed_forward, self.feed_forward_norm, seed=self.feed_forward_seed, **options
         )
-        x = reshape_like(x, inputs)
+        x = ops.reshape(x, (-1, length_of(inputs), hidden_dim))
         return x if scores is None else (x, scores)
 
     def attention_inputs(self, inputs: Tensor) -> Tensor:

@@ -6,8 +6,6 @@ Exported graphs contain them, so they do not require XLA.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import tensorflow as tf
 
 from keras_bert.ops.annotations import Tensor
@@ -25,19 +23,8 @@ def take(table: Tensor, indices: Tensor) -> Tensor:
 
 
 def length_of(inputs: Tensor) -> Tensor:
-    """Returns the second dimension; Keras' `shape` takes apart the whole shape."""
+    """`keras_bert.ops.shapes.length_of`, without operations for the other dimensions."""
     return tf.shape(inputs)[1] if inputs.shape[1] is None else inputs.shape[1]
-
-
-def reshape_like(x: Tensor, other: Tensor) -> Tensor:
-    """Returns `x` in the shape of `other`, which is not taken apart."""
-    return tf.reshape(x, tf.shape(other))
-
-
-def split(x: Tensor, sizes: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Splits the first axis into chunks of sizes that need not be known to the graph."""
-    chunks: Sequence[Tensor] = tf.split(x, sizes)
-    return chunks
 
 
 def is_compiled_as_a_whole() -> bool:

@@ -22,7 +22,6 @@ from keras import ops
 
 from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.shapes import split
 from keras_bert.ops.tokens import take, take_once
 
 # Rows of a batch are divided by length into this many groups, and attention is computed in each.
@@ -190,11 +189,27 @@ def ungrouped(groups: list[Tensor], varlen: Varlen) -> Tensor:
 
 def _in_groups(flat: Tensor, shapes: list[Any], dims: Sequence[int] = ()) -> list[Tensor]:
     """Splits the places of all groups into `(rows, length, *dims)` for each group."""
-    # The gradient of a split is a concatenation; gradients of slices would be added up.
-    chunks = split(flat, [size * length for size, length in shapes])
+    chunks = _split(flat, [size * length for size, length in shapes])
     return [
         ops.reshape(chunk, (*shape, *dims)) for chunk, shape in zip(chunks, shapes, strict=True)
     ]
+
+
+def _split(x: Tensor, sizes: list[Tensor]) -> Sequence[Tensor]:
+    """Splits the first axis into chunks, by the backend's own function.
+
+    `ops.split` needs static sizes on TensorFlow, and on PyTorch copies them to the device and back.
+    Slices would do, but their gradients are padded and added up, while the gradient of a split is a
+    concatenation.
+    """
+    chunks: Sequence[Tensor]
+    if keras.backend.backend() == "torch":
+        chunks = x.split(sizes)
+    else:
+        import tensorflow as tf
+
+        chunks = tf.split(x, sizes)
+    return chunks
 
 
 def _true_indices(mask: Tensor) -> Tensor:
