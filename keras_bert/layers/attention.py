@@ -27,8 +27,8 @@ from keras_bert.ops import (
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.attention import Bias, QueryKeyValue
 from keras_bert.ops.masks import AttentionPattern
+from keras_bert.ops.reference import length_of
 from keras_bert.ops.relative import disentangled_bias
-from keras_bert.ops.shapes import length_of
 
 
 class _BiasedProduct(Dense):
@@ -79,8 +79,8 @@ class Attention(Layer):
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
-        layout: A `keras_bert.ops.BatchLayout`: how the tokens lie, which are padding, and which
-            need outputs. `None` for a batch without padding.
+        layout: A `keras_bert.ops.BatchLayout`: how the tokens are arranged, which are
+            padding, and which need outputs. `None` for a batch without padding.
         add_bias: Whether to add the bias of the output projection. A block adds it together with
             the dropout, the residual connection and the norm.
         training: Whether dropout is active.

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_bert.config import BertConfig
-from keras_bert.layers.shapes import check_length, check_same_shape
+from keras_bert.layers.base import check_length, check_same_shape
 from keras_bert.ops import BatchLayout
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention.kernels import case_on_device_of
@@ -192,7 +192,7 @@ class RestorePadding(keras.layers.Layer):
         layout: The second output of `BatchLayoutBuilder`.
 
     Output shape:
-        `(batch, length, hidden)`; the inputs unchanged if the batch is not unpadded.
+        `(batch, length, hidden)`; the inputs unchanged if the batch is padded or packed.
     """
 
     def __init__(self, **kwargs: Any) -> None:

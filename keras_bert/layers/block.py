@@ -22,7 +22,7 @@ from keras_bert.ops import (
     tokens_at,
 )
 from keras_bert.ops.annotations import Shape, Tensor
-from keras_bert.ops.shapes import length_of
+from keras_bert.ops.reference import length_of
 
 _PARTS = ("attention", "attention_norm", "feed_forward", "feed_forward_norm")
 
@@ -47,9 +47,9 @@ class TransformerBlock(keras.layers.Layer):
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
-        layout: A `keras_bert.ops.BatchLayout`: how the tokens lie, and which are padding. If it has
-            output positions, everything after the attention is computed only there. `None` for a
-            batch without padding.
+        layout: A `keras_bert.ops.BatchLayout`: how the tokens are arranged, and which are
+            padding. If it has output positions, everything after the attention is computed only
+            there. `None` for a batch without padding.
         training: Whether dropout is active.
 
     Output shape:

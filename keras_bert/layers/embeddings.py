@@ -12,13 +12,12 @@ from keras import ops
 from keras_bert import checks
 from keras_bert.config import BertConfig
 from keras_bert.layers import interventions
-from keras_bert.layers.base import Layer
+from keras_bert.layers.base import Layer, check_length, check_same_shape
 from keras_bert.layers.initial_weights import TruncatedNormal
 from keras_bert.layers.norm import add_norm_weights
-from keras_bert.layers.shapes import check_length, check_same_shape
 from keras_bert.ops import SeedGenerator, dropout, norm, take, take_of_few, token_logits
 from keras_bert.ops.annotations import Shape, Tensor
-from keras_bert.ops.shapes import length_of
+from keras_bert.ops.reference import length_of
 
 # In a file, the sum of a table and the one that it is based on
 _SUM = "sum"

@@ -12,9 +12,9 @@ from keras_bert.layers.base import Layer
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.initial_weights import TruncatedNormal
 from keras_bert.ops import bias_activation, bias_add, gated_activation
-from keras_bert.ops.activations import activation_function
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.int8 import int8_feed_forward
+from keras_bert.ops.reference import activation_function
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

@@ -17,7 +17,7 @@ from keras_bert.layers.norm import Norm, add_norm_weights
 from keras_bert.layers.pooling import mean_of_tokens
 from keras_bert.ops import SeedGenerator, activation_function, dropout, norm, tokens_at
 from keras_bert.ops.annotations import Shape, Tensor
-from keras_bert.ops.shapes import length_of
+from keras_bert.ops.reference import length_of
 
 POOLINGS = (*ENCODER_POOLINGS, "none")
 

@@ -10,14 +10,13 @@ from keras import ops
 
 from keras_bert import checks
 from keras_bert.config import RELATIVE_POSITIONS
-from keras_bert.layers.base import Layer
+from keras_bert.layers.base import Layer, check_length
 from keras_bert.layers.initial_weights import TruncatedNormal
 from keras_bert.layers.norm import add_norm_weights
-from keras_bert.layers.shapes import check_length
 from keras_bert.ops import BatchLayout, norm, take_of_few
 from keras_bert.ops.annotations import Shape, Tensor
+from keras_bert.ops.reference import length_of
 from keras_bert.ops.relative import rows_within, scores_of_pairs
-from keras_bert.ops.shapes import length_of
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

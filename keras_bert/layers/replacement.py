@@ -12,8 +12,8 @@ from keras_bert import checks
 from keras_bert.layers.base import Layer
 from keras_bert.ops import SeedGenerator
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.reference import length_of
 from keras_bert.ops.seeds import uniform_like
-from keras_bert.ops.shapes import length_of
 
 # In evaluation, a slot always gets the same token.
 _EVALUATION_SEED = 0

@@ -14,8 +14,8 @@ import keras
 
 from keras_bert.aliases import refuse_aliases
 from keras_bert.atomic import atomic_path
+from keras_bert.layers.base import check_length
 from keras_bert.layers.frozen import NO_CLONE
-from keras_bert.layers.shapes import check_length
 from keras_bert.models.calibration import quantize_statically
 from keras_bert.models.inputs import check_ids, fill_inputs
 from keras_bert.models.threads import (

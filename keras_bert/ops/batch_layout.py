@@ -15,8 +15,7 @@ from keras import ops
 
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.masks import AttentionPattern, kernel_mask
-from keras_bert.ops.rotary import cos_sin_of
-from keras_bert.ops.shapes import length_of
+from keras_bert.ops.reference import cos_sin_of, length_of
 from keras_bert.ops.varlen import NUM_GROUPS, Varlen
 
 

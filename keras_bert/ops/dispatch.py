@@ -29,16 +29,16 @@ FUSED = {
 }
 
 
-def fused(portable: _Operation) -> _Operation:
-    """Decorates an operation's portable definition, so that its fused functions replace it.
+def fused(reference: _Operation) -> _Operation:
+    """Decorates an operation's reference implementation, so that fused functions replace it.
 
     They have the same arguments, except for `training`, which callers pass by keyword. On a backend
-    without fused functions, the operation is its portable definition, which `inspect.unwrap`
+    without fused functions, the operation is its reference implementation, which `inspect.unwrap`
     returns on all.
     """
     backend = keras.backend.backend()
     if backend not in {backend for backend, _ in FUSED}:
-        return portable
+        return reference
 
     @functools.cache
     def function_for(training: bool) -> Any:
@@ -47,15 +47,15 @@ def fused(portable: _Operation) -> _Operation:
             devices.insert(0, CPU_TRAINING)
         for device in devices:
             module = importlib.import_module(f"keras_bert.ops.{FUSED[backend, device]}")
-            if hasattr(module, portable.__name__):
-                return getattr(module, portable.__name__)
+            if hasattr(module, reference.__name__):
+                return getattr(module, reference.__name__)
         return None
 
-    @functools.wraps(portable)
+    @functools.wraps(reference)
     def operation(*args: Any, **kwargs: Any) -> Any:
         function = function_for(bool(kwargs.get("training")))
         if function is None:
-            return portable(*args, **kwargs)
+            return reference(*args, **kwargs)
         kwargs.pop("training", None)
         return function(*args, **kwargs)
 

@@ -11,8 +11,8 @@ import keras
 from keras import ops
 
 from keras_bert.ops import dispatch
-from keras_bert.ops.activations import bias_activation
 from keras_bert.ops.annotations import LARGEST, Int8Kernel, Tensor
+from keras_bert.ops.reference import bias_activation
 
 
 def int8_product(x: Tensor, weights: Int8Kernel, bias: Tensor | None = None) -> Tensor:

@@ -11,7 +11,7 @@ import keras
 from keras import ops
 
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.shapes import length_of
+from keras_bert.ops.reference import length_of
 from keras_bert.ops.windows import WindowBlocks, in_sliding_window
 
 

@@ -202,7 +202,7 @@ def _dropout(rate: float) -> Callable[..., Any]:
 def take_once(
     x: Tensor, indices: Tensor, inverse_indices: Tensor
 ) -> tuple[Any, Callable[[Any], Any]]:
-    """`keras_bert.ops.tokens.take_once` in training.
+    """`keras_bert.ops.reference.take_once` in training.
 
     The gradient is a gather too, while the gradient of `tf.gather` adds rows up one by one.
     """

@@ -23,7 +23,7 @@ def take(table: Tensor, indices: Tensor) -> Tensor:
 
 
 def length_of(inputs: Tensor) -> Tensor:
-    """`keras_bert.ops.shapes.length_of`, without operations for the other dimensions."""
+    """`keras_bert.ops.reference.length_of`, without operations for the other dimensions."""
     return tf.shape(inputs)[1] if inputs.shape[1] is None else inputs.shape[1]
 
 

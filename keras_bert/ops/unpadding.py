@@ -50,7 +50,7 @@ def should_unpad(
     | all others | no |
 
     Args:
-        unpadded: The option of `Backbone`.
+        unpadded: The option of `Backbone`, which is `False` for `True` with `rematerialize`.
         token_ids: int `(batch, length)`.
         layout: The layout of the padded batch.
         case: The attention that the unpadded batch would have.

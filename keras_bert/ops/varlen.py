@@ -22,7 +22,7 @@ from keras import ops
 
 from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.tokens import take, take_once
+from keras_bert.ops.reference import take, take_once
 
 # Rows of a batch are divided by length into this many groups, and attention is computed in each.
 # Measured on CPUs: more groups save less than the additional calls cost.
@@ -198,9 +198,9 @@ def _in_groups(flat: Tensor, shapes: list[Any], dims: Sequence[int] = ()) -> lis
 def _split(x: Tensor, sizes: list[Tensor]) -> Sequence[Tensor]:
     """Splits the first axis into chunks, by the backend's own function.
 
-    `ops.split` needs static sizes on TensorFlow, and on PyTorch copies them to the device and back.
-    Slices would do, but their gradients are padded and added up, while the gradient of a split is a
-    concatenation.
+    `ops.split` needs a static length on TensorFlow, and on PyTorch copies the sizes to the device
+    and back. Slices would do, but their gradients are padded and added up, while the gradient of a
+    split is a concatenation.
     """
     chunks: Sequence[Tensor]
     if keras.backend.backend() == "torch":

@@ -21,7 +21,7 @@ from keras_bert.layers.encoder_layers import check_same_embeddings
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretraining_inputs
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.shapes import length_of
+from keras_bert.ops.reference import length_of
 from keras_bert.tasks.custom_objective import CustomObjective, slot_targets, token_weights
 from keras_bert.tasks.masked_lm import MaskedTokenTask, token_batches
 from keras_bert.tasks.presets import task_of_preset, with_encoder_dropout

@@ -22,7 +22,7 @@ from keras_bert.ops.attention.portable import (
 )
 from keras_bert.ops.batch_layout import BatchLayout
 from keras_bert.ops.masks import AttentionPattern, masked
-from keras_bert.ops.shapes import length_of
+from keras_bert.ops.reference import length_of
 from keras_bert.ops.varlen import Varlen, grouped, ungrouped
 from keras_bert.ops.windows import WindowBlocks
 

@@ -10,8 +10,8 @@ from typing import TypeAlias
 from keras import ops
 
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.dropout import portable_dropout
 from keras_bert.ops.masks import masked
+from keras_bert.ops.reference import portable_dropout
 
 # The packed result of one product, `(batch, length, 3, heads, head_dim)`; or three tensors `(batch,
 # length, heads, head_dim)`, of which keys and values may have fewer heads. Packed, all three are

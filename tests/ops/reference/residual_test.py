@@ -7,7 +7,7 @@ import pytest
 
 from keras_bert.ops import bias_dropout_residual, bias_dropout_residual_norm
 from tests.ops.backend_gradients import as_tensors, to_numpy, value_and_gradients
-from tests.ops.norm_test import BETA, EPSILON, GAMMA, X, numpy_layer_norm
+from tests.ops.reference.norm_test import BETA, EPSILON, GAMMA, X, numpy_layer_norm
 
 RANDOM = np.random.default_rng(1)
 RESIDUAL, UPSTREAM = RANDOM.normal(size=(2, 2, 5, 8))
