@@ -25,7 +25,7 @@ from keras_bert import (  # noqa: E402
     insight,
     optimizers,
 )
-from tests.insight.hugging_face_models import save_model  # noqa: E402
+from tests.insight.hugging_face_models import save_classifier  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 WORDS = "a the film was gripping dull good bad , . ? who in paris ann ate slept"
@@ -36,14 +36,7 @@ SIZES = {"num_layers": 1, "hidden_dim": 32, "num_heads": 2, "intermediate_dim": 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A small random classifier as Hugging Face stores it."""
-    return save_model(
-        transformers.BertForSequenceClassification,
-        TOKENS,
-        tmp_path_factory.mktemp("classifier"),
-        max_position_embeddings=32,
-        initializer_range=0.3,
-        num_labels=3,
-    )
+    return save_classifier(TOKENS, tmp_path_factory.mktemp("classifier"), initializer_range=0.3)
 
 
 def with_captum(folder, ids, segments, target, method):

@@ -27,10 +27,13 @@ def save_model(kind: type[Any], tokens: list[str], folder: Path, **changes: Any)
 
 def save_masked_lm(tokens: list[str], folder: Path) -> Path:
     """Writes a masked LM whose predictions differ much from token to token; returns the folder."""
+    kind, sizes = transformers.BertForMaskedLM, {"max_position_embeddings": 64}
+    return save_model(kind, tokens, folder, initializer_range=0.5, **sizes)
+
+
+def save_classifier(tokens: list[str], folder: Path, initializer_range: float = 0.6) -> Path:
+    """Writes a classifier of three classes; returns the folder."""
+    kind, sizes = transformers.BertForSequenceClassification, {"max_position_embeddings": 64}
     return save_model(
-        transformers.BertForMaskedLM,
-        tokens,
-        folder,
-        max_position_embeddings=64,
-        initializer_range=0.5,
+        kind, tokens, folder, initializer_range=initializer_range, num_labels=3, **sizes
     )

@@ -9,7 +9,7 @@ transformers = pytest.importorskip("transformers")
 
 from keras_bert import Backbone, BertConfig, MaskedLM, TextClassifier, insight  # noqa: E402
 from keras_bert.insight.bias.word_swaps import Swapper  # noqa: E402
-from tests.insight.hugging_face_models import save_model  # noqa: E402
+from tests.insight.hugging_face_models import save_classifier  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 pytestmark = pytest.mark.on_tensorflow
@@ -28,14 +28,7 @@ SWAPS = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A small random classifier as Hugging Face stores it."""
-    return save_model(
-        transformers.BertForSequenceClassification,
-        TOKENS,
-        tmp_path_factory.mktemp("classifier"),
-        max_position_embeddings=64,
-        initializer_range=0.6,
-        num_labels=3,
-    )
+    return save_classifier(TOKENS, tmp_path_factory.mktemp("classifier"))
 
 
 @pytest.fixture(scope="module")
