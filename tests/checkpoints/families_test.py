@@ -476,28 +476,63 @@ def test_the_dropout_of_a_tagger_is_that_of_transformers(family, shape, tmp_path
     assert TokenClassifier(Backbone(config), 2).dropout == dropout.p
 
 
-@pytest.mark.parametrize(("family", "shape"), CASES)
+def compare_rows(ours, theirs, real):
+    return ours, theirs.logits
+
+
+def compare_tokens(ours, theirs, real):
+    return ours[real], theirs.logits[real]
+
+
+def compare_spans(ours, theirs, real):
+    names = ("start_logits", "end_logits")
+    return [np.stack([outputs[name][real] for name in names]) for outputs in (ours, theirs)]
+
+
+def compare_slots(ours, theirs, real):
+    return ours, theirs.logits[:, SLOTS[0]]
+
+
+def compare_order(ours, theirs, real):
+    return ours["next_sentence_logits"], theirs.sop_logits
+
+
+SLOTS = np.array([[1, 3]] * 3)
+# The task of each class, and which of our outputs are those of transformers
+HEADS = {
+    "ForSequenceClassification": (TextClassifier, compare_rows),
+    "ForTokenClassification": (TokenClassifier, compare_tokens),
+    "ForQuestionAnswering": (QuestionAnswerer, compare_spans),
+    "ForMultipleChoice": (MultipleChoice, compare_rows),
+    "ForMaskedLM": (MaskedLM, compare_slots),
+}
+
+
 @pytest.mark.parametrize(
-    ("ending", "num_labels"), [("ForSequenceClassification", 3), ("ForTokenClassification", 4)]
+    ("family", "shape", "ending"),
+    [
+        *((*case, ending) for ending in list(HEADS)[:2] for case in CASES),
+        *((*case, ending) for ending in list(HEADS)[2:] for case in cases_with(ending)),
+        *(("albert", shape, "ForPreTraining") for shape in ("plain", "other")),
+    ],
 )
-def test_classifiers(family, shape, ending, num_labels, tmp_path, no_warning):
-    model = saved_by_transformers(family, shape, ending, tmp_path / "theirs", num_labels=num_labels)
-    task_class = TextClassifier if "Sequence" in ending else TokenClassifier
-    task = read_task(task_class, tmp_path / "theirs", num_labels)
+def test_heads_are_those_of_transformers(family, shape, ending, tmp_path, no_warning):
+    task_class, outputs_to_compare = HEADS.get(ending, (Pretrainer, compare_order))
+    labels = {"num_labels": 3} if ending.endswith("Classification") else {}
+    model = saved_by_transformers(family, shape, ending, tmp_path / "theirs", **labels)
+    task = read_task(task_class, tmp_path / "theirs", *labels.values())
     inputs = inputs_for(task.config)
-    ours, theirs = outputs_of(task, inputs), as_numpy(reference_outputs(model, inputs).logits)
-    if task_class is TokenClassifier:
-        ours, theirs = ours[inputs["padding_mask"]], theirs[inputs["padding_mask"]]
-    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    real = inputs["padding_mask"]
+    if ending == "ForMultipleChoice":
+        inputs = {name: values[None] for name, values in inputs.items()}
+    slots = {"mask_positions": SLOTS} if "masked_lm" in task.heads else {}
+    ours = outputs_of(task, {**inputs, **slots})
     checkpoints.save_hugging_face(task, tmp_path / "ours")
-    # What we write, the transformers library reads: the same outputs.
-    again = type(model).from_pretrained(tmp_path / "ours").eval()
-    np.testing.assert_allclose(
-        as_numpy(reference_outputs(again, inputs).logits),
-        as_numpy(reference_outputs(model, inputs).logits),
-        atol=1e-6,
-    )
     same_tensors(tmp_path)
+    # What we write, the transformers library reads.
+    for reference in (model, type(model).from_pretrained(tmp_path / "ours").eval()):
+        theirs = reference_outputs(reference, inputs)
+        np.testing.assert_allclose(*outputs_to_compare(ours, theirs, real), atol=1e-5)
 
 
 def test_a_roberta_classifier_ignores_the_pooler_of_its_encoder(tmp_path):
@@ -519,44 +554,6 @@ def test_a_roberta_classifier_ignores_the_pooler_of_its_encoder(tmp_path):
     inputs = inputs_for(backbone.config)
     logits = reference_outputs(model, inputs).logits
     np.testing.assert_allclose(outputs_of(task, inputs), as_numpy(logits), atol=1e-5)
-
-
-@pytest.mark.parametrize(("family", "shape"), cases_with("ForQuestionAnswering"))
-def test_question_answerers(family, shape, tmp_path, no_warning):
-    model = saved_by_transformers(family, shape, "ForQuestionAnswering", tmp_path / "theirs")
-    task = read_task(QuestionAnswerer, tmp_path / "theirs")
-    inputs = inputs_for(task.config)
-    real = inputs["padding_mask"]
-    ours, theirs = outputs_of(task, inputs), reference_outputs(model, inputs)
-    for name in ("start_logits", "end_logits"):
-        expected = as_numpy(theirs[name])[real]
-        np.testing.assert_allclose(ours[name][real], expected, atol=1e-5)
-    checkpoints.save_hugging_face(task, tmp_path / "ours")
-    same_tensors(tmp_path)
-
-
-@pytest.mark.parametrize(("family", "shape"), cases_with("ForMultipleChoice"))
-def test_multiple_choice(family, shape, tmp_path, no_warning):
-    model = saved_by_transformers(family, shape, "ForMultipleChoice", tmp_path / "theirs")
-    task = read_task(MultipleChoice, tmp_path / "theirs")
-    inputs = {name: values[None] for name, values in inputs_for(task.config).items()}
-    theirs = reference_outputs(model, inputs)
-    np.testing.assert_allclose(outputs_of(task, inputs), as_numpy(theirs.logits), atol=1e-5)
-    checkpoints.save_hugging_face(task, tmp_path / "ours")
-    same_tensors(tmp_path)
-
-
-@pytest.mark.parametrize(("family", "shape"), cases_with("ForMaskedLM"))
-def test_masked_lms(family, shape, tmp_path, no_warning):
-    model = saved_by_transformers(family, shape, "ForMaskedLM", tmp_path / "theirs")
-    task = read_task(MaskedLM, tmp_path / "theirs")
-    inputs = inputs_for(task.config)
-    positions = np.array([[1, 3]] * 3)
-    ours = outputs_of(task, {**inputs, "mask_positions": positions})
-    theirs = as_numpy(reference_outputs(model, inputs).logits)
-    np.testing.assert_allclose(ours, np.take_along_axis(theirs, positions[..., None], 1), atol=1e-5)
-    checkpoints.save_hugging_face(task, tmp_path / "ours")
-    same_tensors(tmp_path)
 
 
 def test_a_masked_lm_whose_matrix_is_its_own_is_trained_and_saved(tmp_path):
@@ -668,18 +665,6 @@ def test_of_the_poolers_of_two_electra_classes_that_of_the_class_is_read(ending,
     dense = task.pooler.dense
     np.testing.assert_array_equal(as_numpy_of(dense.bias), tensors[f"{pooler}.bias"])
     np.testing.assert_array_equal(as_numpy_of(dense.kernel), tensors[f"{pooler}.weight"].T)
-
-
-@pytest.mark.parametrize("shape", ["plain", "other"])
-def test_albert_with_the_order_of_sentences(shape, tmp_path, no_warning):
-    model = saved_by_transformers("albert", shape, "ForPreTraining", tmp_path / "theirs")
-    task = read_task(Pretrainer, tmp_path / "theirs")
-    inputs = inputs_for(task.config)
-    ours = outputs_of(task, {**inputs, "mask_positions": np.zeros((3, 1), int)})
-    theirs = as_numpy(reference_outputs(model, inputs).sop_logits)
-    np.testing.assert_allclose(ours["next_sentence_logits"], theirs, atol=1e-5)
-    checkpoints.save_hugging_face(task, tmp_path / "ours")
-    same_tensors(tmp_path)
 
 
 @pytest.mark.parametrize("shape", ["plain", "other"])

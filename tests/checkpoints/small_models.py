@@ -76,6 +76,18 @@ def read_task(task_class, folder, *arguments):
     return task
 
 
+def load_pretraining(folder, names=("masked_lm", "next_sentence")):
+    """An encoder and heads of pre-training, whose weights are all weights of a checkpoint."""
+    checkpoint = checkpoints.open_checkpoint(folder)
+    backbone = Backbone(checkpoint.config)
+    checkpoint.load_into(backbone)
+    heads, _ = pretraining_heads(backbone)
+    heads = {name: heads[name] for name in names}
+    assert all(checkpoint.load_head(name, head) for name, head in heads.items())
+    assert checkpoint.unused() == []
+    return backbone, heads
+
+
 def random_inputs(config: BertConfig, batch: int = 3, length: int = 7) -> dict[str, np.ndarray]:
     """Token ids of rows that are padded to a length, all but the first one."""
     rng = np.random.default_rng(2)

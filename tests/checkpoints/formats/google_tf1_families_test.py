@@ -6,14 +6,17 @@ import re
 
 import numpy as np
 import pytest
-import torch
-import transformers
 
 from keras_bert import checkpoints
 from keras_bert.checkpoints import CheckpointError
 from keras_bert.layers import ReplacedTokenHead
 from keras_bert.models import Backbone
 from keras_bert.tasks import Pretrainer
+from tests.checkpoints.families_test import (
+    CONFIGS,
+    reference_outputs,
+    saved_by_transformers,
+)
 from tests.checkpoints.small_models import (
     outputs_of,
     random_inputs,
@@ -73,42 +76,16 @@ def save_as_tf1(model, names, prefix):
     )
 
 
-def random_model(cls, config):
-    torch.manual_seed(0)
-    model = cls(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return model
-
-
-def reference_outputs(model, inputs):
-    with torch.no_grad():
-        return model(
-            input_ids=torch.tensor(inputs["token_ids"]),
-            token_type_ids=torch.tensor(inputs["segment_ids"]),
-            attention_mask=torch.tensor(inputs["padding_mask"].astype("int64")),
-        )
-
-
 def test_albert(tmp_path):
-    sizes = {
-        "vocab_size": 20,
-        "embedding_size": 4,
-        "hidden_size": 8,
-        "num_hidden_layers": 4,
-        "num_hidden_groups": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 16,
-        "max_position_embeddings": 12,
-        "type_vocab_size": 2,
-    }
-    model = random_model(transformers.AlbertForPreTraining, transformers.AlbertConfig(**sizes))
-    save_as_tf1(model, ALBERT_NAMES, tmp_path / "model.ckpt-best")
+    sizes = {**CONFIGS["albert"]["plain"], "num_hidden_layers": 4, "num_hidden_groups": 2}
+    model = saved_by_transformers("albert", "plain", "ForPreTraining", tmp_path / "theirs", **sizes)
+    folder = tmp_path / "tf1"
+    folder.mkdir()
+    save_as_tf1(model, ALBERT_NAMES, folder / "model.ckpt-best")
     fields = {**sizes, "hidden_act": "gelu", "inner_group_num": 1, "hidden_dropout_prob": 0}
-    (tmp_path / "albert_config.json").write_text(json.dumps(fields))
+    (folder / "albert_config.json").write_text(json.dumps({**fields, "type_vocab_size": 2}))
 
-    task = read_task(Pretrainer, tmp_path)
+    task = read_task(Pretrainer, folder)
     assert task.config.activation == "gelu_tanh"
     inputs = random_inputs(task.config)
     positions = np.array([[0, 3]] * 3)
@@ -143,18 +120,12 @@ def test_albert_is_written_and_read_again(tmp_path):
 
 
 def test_electra_is_known_by_its_variables(tmp_path):
-    config = transformers.ElectraConfig(
-        vocab_size=20,
-        embedding_size=8,
-        hidden_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=12,
-    )
-    model = random_model(transformers.ElectraForPreTraining, config)
-    save_as_tf1(model, ELECTRA_NAMES, tmp_path / "electra_small")
-    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    sizes = {"embedding_size": 8, "hidden_size": 128, "num_hidden_layers": 2}
+    theirs = tmp_path / "theirs"
+    model = saved_by_transformers("electra", "plain", "ForPreTraining", theirs, **sizes)
+    (tmp_path / "tf1").mkdir()
+    save_as_tf1(model, ELECTRA_NAMES, tmp_path / "tf1" / "electra_small")
+    checkpoint = checkpoints.open_checkpoint(tmp_path / "tf1")
     assert (checkpoint.config.num_layers, checkpoint.config.num_heads) == (2, 2)
     backbone = Backbone(checkpoint.config)
     head = ReplacedTokenHead(checkpoint.config.activation)
@@ -169,7 +140,7 @@ def test_electra_is_known_by_its_variables(tmp_path):
     checkpoints.save_google_tf1(backbone, tmp_path / "again", heads={"replaced_token": head})
     original, written = (
         tf.train.load_checkpoint(str(prefix))
-        for prefix in (tmp_path / "electra_small", tmp_path / "again" / "electra")
+        for prefix in (tmp_path / "tf1" / "electra_small", tmp_path / "again" / "electra")
     )
     shapes = original.get_variable_to_shape_map()
     assert written.get_variable_to_shape_map().keys() == shapes.keys() - {"global_step"}

@@ -14,6 +14,7 @@ from keras_bert.models import Backbone
 from tests.checkpoints.small_models import (
     VOCABULARY,
     classification_head,
+    load_pretraining,
     outputs_of,
     pretraining_heads,
     random_inputs,
@@ -80,9 +81,9 @@ def test_a_checkpoint_of_the_released_code_is_read(fixture_folder):
 
 
 def test_from_the_released_code_to_our_preset_and_back_is_bit_exact(fixture_folder, tmp_path):
-    backbone, heads = _load_for_pretraining(fixture_folder)
+    backbone, heads = load_pretraining(fixture_folder)
     checkpoints.save_preset(backbone, tmp_path / "ours", heads=heads)
-    backbone, heads = _load_for_pretraining(tmp_path / "ours")
+    backbone, heads = load_pretraining(tmp_path / "ours")
     checkpoints.save_google_tf1(backbone, tmp_path / "back", heads=heads)
     _assert_same_variables(fixture_folder, tmp_path / "back")
 
@@ -100,7 +101,7 @@ def test_weights_are_read_back_bit_by_bit(tmp_path):
         "bert_model.ckpt.index",
         "vocab.txt",
     ]
-    again, heads = _load_for_pretraining(tmp_path / "one")
+    again, heads = load_pretraining(tmp_path / "one")
     assert again.config == backbone.config
     for old, new in zip(weights_of(backbone), weights_of(again), strict=True):
         np.testing.assert_array_equal(old, new)
@@ -246,16 +247,6 @@ def test_models_that_the_released_code_computes_otherwise_are_not_written(
     with pytest.raises(CheckpointError, match=message):
         checkpoints.save_google_tf1(small_backbone(**changes), tmp_path / "new")
     assert not (tmp_path / "new").exists()
-
-
-def _load_for_pretraining(folder):
-    checkpoint = checkpoints.open_checkpoint(folder)
-    backbone = Backbone(checkpoint.config)
-    checkpoint.load_into(backbone)
-    heads, _ = pretraining_heads(backbone)
-    assert all(checkpoint.load_head(name, head) for name, head in heads.items())
-    assert checkpoint.unused() == []
-    return backbone, heads
 
 
 def _assert_same_variables(one, other):

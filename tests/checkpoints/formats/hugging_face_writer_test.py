@@ -17,6 +17,7 @@ from keras_bert.tasks import Distiller, TextClassifier, TextEmbedder
 from tests.checkpoints.small_models import (
     VOCABULARY,
     classification_head,
+    load_pretraining,
     outputs_of,
     pretraining_heads,
     random_inputs,
@@ -46,26 +47,14 @@ HEADS = {
 }
 
 
-def _load(folder, names):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CheckpointWarning)
-        checkpoint = checkpoints.open_checkpoint(folder)
-        backbone = Backbone(checkpoint.config)
-        checkpoint.load_into(backbone)
-        heads, _ = pretraining_heads(backbone)
-        heads = {name: heads[name] for name in names}
-        assert all(checkpoint.load_head(name, head) for name, head in heads.items())
-        assert checkpoint.unused() == []
-    return backbone, heads
-
-
+@pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
 @pytest.mark.parametrize("cls", HEADS)
 def test_from_transformers_to_our_preset_and_back_is_bit_exact(cls, tmp_path):
     model = getattr(transformers, cls)(transformers.BertConfig(**CONFIG))
     model.save_pretrained(tmp_path / "theirs")
-    backbone, heads = _load(tmp_path / "theirs", HEADS[cls])
+    backbone, heads = load_pretraining(tmp_path / "theirs", HEADS[cls])
     checkpoints.save_preset(backbone, tmp_path / "ours", heads=heads)
-    backbone, heads = _load(tmp_path / "ours", HEADS[cls])
+    backbone, heads = load_pretraining(tmp_path / "ours", HEADS[cls])
     checkpoints.save_hugging_face(backbone, tmp_path / "back", heads=heads)
 
     theirs = load_file(tmp_path / "theirs" / "model.safetensors")
@@ -162,6 +151,7 @@ def test_transformers_reads_a_classifier_of_any_encoder(changes, tmp_path):
     np.testing.assert_allclose(outputs_of(task, inputs), expected.logits, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
 def test_a_causal_encoder_is_a_decoder_of_transformers(tmp_path):
     backbone = small_backbone(causal=True)
     heads, model = pretraining_heads(backbone)
@@ -185,7 +175,7 @@ def test_a_causal_encoder_is_a_decoder_of_transformers(tmp_path):
     real = inputs["padding_mask"]
     np.testing.assert_allclose(ours[real], expected[real], atol=1e-5)
 
-    again, _ = _load(tmp_path, ("masked_lm",))
+    again, _ = load_pretraining(tmp_path, ("masked_lm",))
     assert again.config == backbone.config
     np.testing.assert_array_equal(
         outputs_of(again, inputs)["sequence_output"],
