@@ -296,6 +296,7 @@ def test_a_saved_model_finds_tokens_in_text(family, tmp_path):
         tokenizer.tokenize_with_offsets, input_signature=[tf.TensorSpec([None], tf.string)]
     )
     tf.saved_model.save(module, tmp_path / "model")
+    assert not list((tmp_path / "model" / "assets").iterdir())
     check_serving_ops(tmp_path / "model")
     loaded = tf.saved_model.load(tmp_path / "model")
     parts = [part.to_list() for part in loaded.tokenize(tf.constant(texts))]

@@ -15,7 +15,6 @@ tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tokenizers")
 pytest.importorskip("sentencepiece")
 
-from keras_bert.export.saved_model import check_serving_ops  # noqa: E402
 from keras_bert.text import tokenizer_from_config  # noqa: E402
 from tests.text import small_tokenizers  # noqa: E402
 from tests.text.executors import EXECUTORS, run_by  # noqa: E402
@@ -232,18 +231,3 @@ def test_a_file_is_an_argument_of_the_class_and_never_of_a_config(kind, field, f
         assert same.get_config() == tokenizer.get_config()
     with pytest.raises(FileNotFoundError, match="none does not exist"):
         type(tokenizer)(**{**arguments, field: tmp_path / "none"})
-
-
-def test_a_saved_model_needs_no_files_and_no_python(tmp_path):
-    tokenizer = small_tokenizers.make("byte_pair")
-    module = tf.Module()
-    module.resources = list(tokenizer.graph.resources)
-    module.tokenize = tf.function(
-        tokenizer.tokenize_with_offsets, input_signature=[tf.TensorSpec([None], tf.string)]
-    )
-    tf.saved_model.save(module, tmp_path / "model")
-    assert not list((tmp_path / "model" / "assets").iterdir())
-    check_serving_ops(tmp_path / "model")
-    loaded = tf.saved_model.load(tmp_path / "model")
-    parts = [part.to_list() for part in loaded.tokenize(tf.constant(TEXTS))]
-    assert parts == list(map(list, tokenizer.tokenize_with_offsets(TEXTS)))
