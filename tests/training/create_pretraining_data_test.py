@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program that creates pre-training data, from text to records, at miniature size."""
 
-import hashlib
 import json
-import signal
-import subprocess
 import sys
-import time
 
 import fsspec
 import numpy as np
@@ -18,7 +14,11 @@ pytest.importorskip("tensorflow")
 
 
 from keras_bert.data import pretraining_batches  # noqa: E402
-from tests.source_imports import ROOT  # noqa: E402
+from tests.training.pretraining.killed_records import (  # noqa: E402
+    digests,
+    kill_between_files,
+    written_times,
+)
 from training import create_pretraining_data  # noqa: E402
 from training.create_pretraining_data import CreatePretrainingDataConfig  # noqa: E402
 from training.engine import program  # noqa: E402
@@ -60,14 +60,6 @@ def config(tmp_path):
 
 def elsewhere(config, tmp_path, name, **changes):
     return config.replace(output_dir=str(tmp_path / name), **changes)
-
-
-def digests(config):
-    folder = ROOT / config.output_dir
-    return {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.glob("*.tfrecord"))
-    }
 
 
 def test_from_text_to_batches(config, tmp_path):
@@ -118,22 +110,11 @@ def test_the_number_of_processes_has_no_influence(config, tmp_path, monkeypatch,
 
 def test_after_a_kill_it_goes_on_to_the_same_records(config, tmp_path):
     config = config.replace(num_shards=30, duplicate_factor=40)
-    program = (
-        "from training.pretraining.record_config import *\n"
-        "from training.pretraining.records import create_records\n"
-        f"create_records({config!r})\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.DEVNULL)
-    wait_for(lambda: digests(config))
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    before = digests(config)
     folder = tmp_path / "records"
-    times = {name: (folder / name).stat().st_mtime_ns for name in before}
-    assert 0 < len(before) < 30
-    assert not (folder / "summary.json").exists()
+    before = kill_between_files(folder, config)
+    assert 0 < len(digests(config)) < 30
     create(config)
-    assert {name: (folder / name).stat().st_mtime_ns for name in before} == times
+    assert written_times(folder).items() >= before.items()
     assert not list(folder.glob(".*"))
     whole = elsewhere(config, tmp_path, "whole")
     create(whole)
@@ -174,13 +155,6 @@ def test_few_documents_for_second_segments_are_warned_of(config, tmp_path, caplo
     caplog.clear()
     create(elsewhere(config, tmp_path, "enough", independent_shards=True, num_shards=2))
     assert "documents of each" not in caplog.text
-
-
-def wait_for(condition, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 def test_done_is_done_and_other_settings_need_another_folder(config, tmp_path, caplog):

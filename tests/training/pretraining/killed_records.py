@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process that creates records and is killed, and what is compared after it was resumed."""
+
+import hashlib
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.source_imports import ROOT
+
+PROGRAM = """
+from training.pretraining.record_config import *
+from training.pretraining.records import create_records
+create_records{arguments!r}
+"""
+
+
+def digests(config: Any) -> dict[str, str]:
+    """The hash of each file of records that a config names."""
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(Path(config.to_dict()["output_dir"]).glob("*.tfrecord"))
+    }
+
+
+def kill_between_files(folder: Path, *arguments: Any) -> dict[Path, int]:
+    """Calls `create_records` in a process that is killed after its first file.
+
+    Returns:
+        The times at which the files of records and of tokens were written, which no later process
+        may write again.
+    """
+    command = [sys.executable, "-c", PROGRAM.format(arguments=arguments)]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 120
+    while not list(folder.glob("*.tfrecord")):
+        assert time.monotonic() < end
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
+    assert not (folder / "summary.json").exists()
+    return written_times(folder)
+
+
+def written_times(folder: Path) -> dict[Path, int]:
+    files = [*folder.glob("*.tfrecord"), *folder.glob(".work/tokens-*")]
+    return {path: path.stat().st_mtime_ns for path in files}
