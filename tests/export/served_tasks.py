@@ -10,7 +10,7 @@ import numpy as np
 import keras_bert
 from keras_bert.export import ExportOptions
 from tests.export.batching_session import Tensors
-from tests.export.small_classifier import make_classifier
+from tests.export.small_classifier import make_answerer, make_classifier
 
 OPTIONS = ExportOptions(
     name="1",
@@ -189,13 +189,8 @@ def _tagger() -> Served:
 
 
 def _answerer() -> Served:
-    from keras_bert.data import QuestionAnswererPreprocessor
-
-    classifier = make_classifier(num_classes=2)
-    preprocessor = QuestionAnswererPreprocessor(classifier.preprocessor.tokenizer, 24, 6, 8)
-    task = keras_bert.QuestionAnswerer(classifier.backbone, preprocessor)
-    kernel = task.head.dense.kernel
-    kernel.assign(np.random.default_rng(1).normal(0, 0.5, kernel.shape))
+    task = make_answerer()
+    preprocessor = task.preprocessor
     texts = [
         {"question": r["text_pair"], "context": r["text"]} for r in _texts("text", "text_pair")
     ]
