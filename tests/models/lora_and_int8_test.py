@@ -10,6 +10,7 @@ import pytest
 from keras_bert.layers import ClassificationHead
 from keras_bert.models import Backbone
 from keras_bert.models.inputs import token_inputs
+from keras_bert.ops.annotations import LARGEST_IN_KERNEL
 from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, features, random_weights, to_numpy
 
 
@@ -133,7 +134,7 @@ def static_backbone(config=SMALL) -> tuple[Backbone, np.ndarray]:
 def test_static_int8_is_near_and_is_loaded(tmp_path):
     backbone, before = static_backbone()
     layer = backbone.blocks[0].feed_forward.intermediate
-    assert layer.int8_kernel is not None
+    assert abs(keras.ops.convert_to_numpy(layer.int8_kernel.kernel)).max() == LARGEST_IN_KERNEL
     after = sequence_output(backbone)
     assert 0 < abs(after - before).max() < 0.1
     backbone.save(tmp_path / "int8.keras")

@@ -96,6 +96,14 @@ def test_equal_texts_are_not_negatives():
     assert losses[2] == pytest.approx(expected, rel=1e-4)
 
 
+def test_equal_texts_are_in_different_batches():
+    embedder = make_embedder()
+    embedder.compile("sgd")
+    pairs = [(f"a {color}", color) for color in COLORS[:4] for _ in range(2)]
+    batches = embedder.evaluation_batches(pairs, batch_size=4)
+    assert [len(set(texts.tolist())) for _, texts, _ in batches] == [8, 8]
+
+
 def test_pairs_with_scores_are_learned_and_each_text_is_encoded_once():
     embedder = make_embedder()
     embedder.compile("sgd", CosineSimilarityLoss())
