@@ -6,7 +6,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,16 +26,12 @@ def lazy_imports(package: dict[str, Any]) -> Iterator[None]:
     modules: dict[str, str] = {}
     import_now = builtins.__import__
 
-    def postpone(
-        name: str,
-        globals: Mapping[str, object] | None = None,
-        locals: Mapping[str, object] | None = None,
-        fromlist: Sequence[str] | None = (),
-        level: int = 0,
-    ) -> Any:
-        if globals is not package:  # For example, an import of another thread.
-            return import_now(name, globals, locals, fromlist, level)
-        modules.update(dict.fromkeys(fromlist or (), name))
+    def postpone(name: str, *arguments: Any, **options: Any) -> Any:
+        # Another thread may import something at the same time.
+        if not (arguments and arguments[0] is package):
+            return import_now(name, *arguments, **options)
+        _, _, names, _ = arguments
+        modules.update(dict.fromkeys(names, name))
         return SimpleNamespace(**modules)
 
     def get(name: str) -> Any:
