@@ -15,12 +15,11 @@ SAMPLES = 2000
 _DRAWN = 1 << 21
 
 
-def mean_and_interval(values: npt.ArrayLike, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def mean_and_interval(values: npt.ArrayLike) -> tuple[float, float]:
     """Returns the mean over seeds, and half the width of its interval by Student's t.
 
     Args:
         values: The score of each seed, `(seeds,)`.
-        confidence: Of the interval.
 
     Returns:
         The mean, and the half width, which is NaN for a single score.
@@ -40,11 +39,11 @@ def mean_and_interval(values: npt.ArrayLike, confidence: float = CONFIDENCE) -> 
     if scores.size == 1:
         return float(scores[0]), float("nan")
     stats = _scipy_stats()
-    quantile = stats.t.ppf((1 + confidence) / 2, scores.size - 1)
+    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, scores.size - 1)
     return float(scores.mean()), float(quantile * stats.sem(scores))
 
 
-def mean_text(values: npt.ArrayLike, digits: int = 1) -> str:
+def mean_text(values: npt.ArrayLike) -> str:
     """Formats the mean over seeds, and half the width of its interval if there are several.
 
     Example:
@@ -53,7 +52,7 @@ def mean_text(values: npt.ArrayLike, digits: int = 1) -> str:
     ('81.0', '81.0 ± 12.7')
     """
     mean, half_width = mean_and_interval(values)
-    return f"{mean:.{digits}f}" + ("" if np.isnan(half_width) else f" ± {half_width:.{digits}f}")
+    return f"{mean:.1f}" + ("" if np.isnan(half_width) else f" ± {half_width:.1f}")
 
 
 def share_interval(count: int, total: int, confidence: float = CONFIDENCE) -> tuple[float, float]:

@@ -355,13 +355,11 @@ def _refuse_ambiguous(ids: np.ndarray[Any, Any], class_names: Sequence[str] | No
         )
 
 
-def f1_thresholds(
-    labels: np.ndarray[Any, Any], scores: np.ndarray[Any, Any], default: float = 0.5
-) -> tuple[float, ...]:
+def f1_thresholds(labels: np.ndarray[Any, Any], scores: np.ndarray[Any, Any]) -> tuple[float, ...]:
     """Returns for each class the threshold of its scores with the highest F1.
 
     It lies in the middle between two scores, so that rounding does not matter. Of several, it is
-    the highest, and for a class that no row has the `default`. Labels are 0 or 1, and scores
+    the highest, and for a class that no row has it is 0.5. Labels are 0 or 1, and scores
     probabilities, both `(rows, classes)`.
 
     Example:
@@ -378,7 +376,7 @@ def f1_thresholds(
         f1[score == below] = -1  # no threshold divides equal scores
         best = int(np.argmax(f1))
         middle = (score[best] + below[best]) / 2
-        thresholds.append(float(middle) if truth.any() else default)
+        thresholds.append(float(middle) if truth.any() else 0.5)
     return tuple(thresholds)
 
 
