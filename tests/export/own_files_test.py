@@ -23,6 +23,8 @@ def test_only_exports_are_replaced(tmp_path):
     own = [tmp_path / "none", tmp_path / "empty", tmp_path / "models" / "1"]
     save_export(tmp_path / "noted")
     (tmp_path / "noted" / "notes.txt").touch()
+    save_export(tmp_path / "other")
+    (tmp_path / "other" / DESCRIPTION_FILE).unlink()  # a SavedModel of another program
     (tmp_path / "saved_model.pb").touch()
     inner = ["assets/a/cat.jpg", "assets/a.txt", "assets.extra/a", "variables/variables.backup.txt"]
     for name in inner:
@@ -32,9 +34,9 @@ def test_only_exports_are_replaced(tmp_path):
         (folder / name).touch()
         with pytest.raises(FileExistsError, match="by the same command"):
             check_exports([folder], "tf_saved_model")
-    for foreign in (tmp_path, tmp_path / "models", tmp_path / "noted", tmp_path / "saved_model.pb"):
+    for name in (".", "models", "noted", "other", "saved_model.pb"):
         with pytest.raises(FileExistsError, match="by the same command"):
-            check_exports([foreign], "tf_saved_model")
+            check_exports([tmp_path / name], "tf_saved_model")
     for path in own:
         check_exports([path], "tf_saved_model")
     with pytest.raises(FileExistsError, match=r"models/1 exists already; pass overwrite=True"):
