@@ -49,7 +49,11 @@ NAMES = {
     "tagger": "TokenClassifier",
 }
 # Methods that pass their other arguments on
-PASSED_ON = {"export": export_task, "student_from_teacher": keras_bert.BertConfig}
+PASSED_ON = {
+    "export": export_task,
+    "replace": keras_bert.BertConfig,
+    "student_from_teacher": keras_bert.BertConfig,
+}
 COMMAND = re.compile(r"(?:keras-bert ([a-z][a-z-]+)|python -m (training\.[\w.]+))\b")
 # Flags that every program has, by absl
 COMMON_FLAGS = {"help", "verbosity", "version"}
