@@ -37,7 +37,7 @@ class Numbers:
     (True, False, False)
     >>> POSITIVE_INT.check(epochs=0)
     Traceback (most recent call last):
-    ValueError: epochs is 0; it must be an integer above 0.
+    ValueError: epochs must be an integer above 0. Received: 0
     """
 
     at_least: float | None = None
@@ -82,7 +82,7 @@ class Numbers:
         """Raises a ValueError with the name of the option if a value is not accepted."""
         for name, value in options.items():
             if not self.allows(value):
-                raise ValueError(f"{name} is {value!r}; it must be {self}.")
+                raise ValueError(f"{name} must be {self}. Received: {value!r}")
 
     def check_given(self, **options: Any) -> None:
         """Checks those options that are not `None`, as `check` does."""
@@ -107,7 +107,7 @@ SEED = Numbers(at_least=0, below=2**32, integer=True)
 def check_names(option: str, names: Iterable[Any]) -> None:
     """Checks that the value of an option is some names, and not one, which iterates too."""
     if isinstance(names, (str, bytes)):
-        raise ValueError(f"{option} is {names!r}; it must be a list or tuple of names.")
+        raise ValueError(f"{option} must be a list or tuple of names. Received: {names!r}")
     for index, name in enumerate(names):
         if not isinstance(name, str):
             raise ValueError(f"{option} has {name!r} at index {index}; it must have strings.")
@@ -118,7 +118,7 @@ def check_choice(choices: Iterable[str], **values: str) -> None:
     choices = tuple(choices)
     for name, value in values.items():
         if value not in choices:
-            raise ValueError(f"{name} is {value!r}, expected one of {', '.join(choices)}.")
+            raise ValueError(f"{name} must be one of {', '.join(choices)}. Received: {value!r}")
 
 
 def plain(value: Any) -> Any:

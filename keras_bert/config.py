@@ -264,16 +264,16 @@ class BertConfig:
             object.__setattr__(self, own.name, value)
             if not (is_optional and value is None) and not own.metadata["allows"](value):
                 allowed = "None or " * is_optional + own.metadata["allowed"]
-                raise ConfigError(f"BertConfig.{own.name} is {value!r}; it must be {allowed}.")
+                raise ConfigError(f"BertConfig.{own.name} must be {allowed}. Received: {value!r}")
         if self.hidden_dim % self.num_heads:
             raise ConfigError(
-                f"BertConfig.num_heads is {self.num_heads}; it must divide hidden_dim, "
-                f"which is {self.hidden_dim}."
+                f"BertConfig.num_heads must divide hidden_dim, which is {self.hidden_dim}. "
+                f"Received: {self.num_heads}"
             )
         if self.num_heads % self.effective_num_key_value_heads:
             raise ConfigError(
-                f"BertConfig.num_key_value_heads is {self.num_key_value_heads}; it must divide "
-                f"num_heads, which is {self.num_heads}."
+                "BertConfig.num_key_value_heads must divide num_heads, which is "
+                f"{self.num_heads}. Received: {self.num_key_value_heads}"
             )
         if self.positions == "rotary" and self.head_dim % 2:
             raise ConfigError(
@@ -289,14 +289,14 @@ class BertConfig:
             )
         if self.num_layer_groups > self.num_layers:
             raise ConfigError(
-                f"BertConfig.num_layer_groups is {self.num_layer_groups}; it must be at most "
-                f"num_layers, which is {self.num_layers}."
+                "BertConfig.num_layer_groups must be at most num_layers, which is "
+                f"{self.num_layers}. Received: {self.num_layer_groups}"
             )
         self._check_heads_by_layer()
         if self.pad_token_id >= self.vocabulary_size:
             raise ConfigError(
-                f"BertConfig.pad_token_id is {self.pad_token_id}; it must be below "
-                f"vocabulary_size, which is {self.vocabulary_size}."
+                "BertConfig.pad_token_id must be below vocabulary_size, which is "
+                f"{self.vocabulary_size}. Received: {self.pad_token_id}"
             )
 
     def _check_relative_positions(self) -> None:
@@ -304,7 +304,7 @@ class BertConfig:
             value = getattr(self, name)
             if value is not None:
                 raise ConfigError(
-                    f"BertConfig.{name} is {value!r}; it must be None with relative_positions."
+                    f"BertConfig.{name} must be None with relative_positions. Received: {value!r}"
                 )
         # The first half of each sign's buckets have one distance each; it must not be empty.
         if self.relative_buckets < 4 or self.relative_distance <= self.relative_buckets:
@@ -327,7 +327,7 @@ class BertConfig:
             (shared != list(heads), "be equal for layers that share their attention"),
         ):
             if is_wrong:
-                raise ConfigError(f"BertConfig.heads_by_layer is {heads!r}; it must {expected}.")
+                raise ConfigError(f"BertConfig.heads_by_layer must {expected}. Received: {heads!r}")
 
     @property
     def head_dim(self) -> int:

@@ -382,7 +382,7 @@ class MultiLabelF1(keras.metrics.Metric):
         dtype: Any = None,
     ) -> None:
         if average not in ("micro", "macro"):
-            raise ValueError(f"average is {average!r}; it must be 'micro' or 'macro'.")
+            raise ValueError(f"average must be 'micro' or 'macro'. Received: {average!r}")
         super().__init__(name=name or f"{average}_f1", dtype=dtype)
         self.num_classes = num_classes
         self.average = average

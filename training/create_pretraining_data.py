@@ -77,7 +77,8 @@ class CreatePretrainingDataConfig(ProgramConfig):
         output_dir = self.records.output_dir
         if is_url(output_dir) and not self.runner:
             raise ValueError(
-                f"--output_dir is {output_dir}, expected a folder of this machine, or --runner"
+                "--output_dir must be a folder of this machine, or --runner. Received: "
+                f"{output_dir}"
             )
 
 

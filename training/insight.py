@@ -89,8 +89,8 @@ def _write_report(config: InsightConfig) -> Path:
         models[_OTHER] = _load(config.compare_with, "compare_with")
         if type(models[_OTHER]) is not type(models[_THIS]):
             raise ValueError(
-                f"--compare_with is a {type(models[_OTHER]).__name__}, expected a "
-                f"{type(models[_THIS]).__name__} as --model is"
+                f"--compare_with must be a {type(models[_THIS]).__name__} as --model is. "
+                f"Received: a {type(models[_OTHER]).__name__}"
             )
     model = models[_THIS]
     is_masked_lm = model.verb == "fill"
@@ -157,7 +157,8 @@ def _load(path: str, flag: str) -> Any:
         model = keras_bert.MaskedLM.from_preset(path)
     if getattr(model, "verb", "") not in _jobs():
         raise ValueError(
-            f"{path} is a {type(model).__name__}, expected a task that can {', '.join(_jobs())}"
+            f"{path} must be a task that can {', '.join(_jobs())}. Received: a "
+            f"{type(model).__name__}"
         )
     if model.preprocessor is None:
         raise ValueError(f"{path} has no preprocessor, expected a model that takes text")

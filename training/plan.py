@@ -154,7 +154,7 @@ class PlanConfig(CostOptions):
         check_one_of(self, hardware=(_THIS, *ACCELERATORS))
         check_one_of(self, objective=(_MASKED_LM, _CLASSIFICATION))
         if self.hardware == _THIS and self.devices > 1:
-            raise ValueError(f"--devices is {self.devices}, expected 1 with --hardware=this")
+            raise ValueError(f"--devices must be 1 with --hardware=this. Received: {self.devices}")
 
     def architecture(self) -> BertConfig:
         """Returns the encoder's config; pre-training adds positions up to `sequence_length`.
@@ -168,8 +168,8 @@ class PlanConfig(CostOptions):
             and self.sequence_length > architecture.max_sequence_length
         ):
             raise ValueError(
-                f"--sequence_length is {self.sequence_length}, expected at most "
-                f"{architecture.max_sequence_length}, the positions of {self.model}"
+                f"--sequence_length must be at most {architecture.max_sequence_length}, the "
+                f"positions of {self.model}. Received: {self.sequence_length}"
             )
         # As pre-training does
         changes: dict[str, Any] = {

@@ -308,7 +308,7 @@ def _check_field(row: Row, name: str, fields: RowFields, where: str) -> None:
     is_list &= bool(value) or name != "choices"
     if not isinstance(value, str) and not (is_list and name in fields.lists):
         kind = "a list of one or more strings" if name == "choices" else "a string"
-        raise RowError(f"{where}: {name} is {excerpt(value)}, expected {kind}")
+        raise RowError(f"{where}: {name} must be {kind}. Received: {excerpt(value)}")
 
 
 def _placed_rows(

@@ -91,7 +91,7 @@ class ServeConfig(ProgramConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.port >= _PORTS:
-            raise ValueError(f"--port is {self.port}, expected a number below {_PORTS}")
+            raise ValueError(f"--port must be a number below {_PORTS}. Received: {self.port}")
         named_models(self.model)
         if self.max_waiting_rows < self.max_rows:
             raise ValueError(

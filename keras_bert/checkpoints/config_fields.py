@@ -55,7 +55,7 @@ def check_needed(fields: Mapping[str, Any], needed: Mapping[str, tuple[Any, ...]
         # Some files have null for an absent value.
         if fields.get(name) not in (None, *allowed_values):
             choices = " or ".join([*map(repr, allowed_values), "absent"])
-            raise ValueError(f"{name} is {fields[name]!r}; it must be {choices}.")
+            raise ValueError(f"{name} must be {choices}. Received: {fields[name]!r}")
 
 
 def effects(config: BertConfig, masked_lm: bool = True) -> dict[str, Any]:

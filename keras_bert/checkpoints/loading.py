@@ -43,8 +43,8 @@ def open_checkpoint(preset: str | os.PathLike[str], *, weights: bool = True) -> 
     """
     if not isinstance(preset, str | os.PathLike):
         raise TypeError(
-            f"The checkpoint is {preset!r}; expected a folder, {minilm.NAME!r}, an address "
-            f"{_ADDRESS_FORM}, or the name of a KerasHub preset."
+            f"The checkpoint must be a folder, {minilm.NAME!r}, an address {_ADDRESS_FORM}, or "
+            f"the name of a KerasHub preset. Received: {preset!r}"
         )
     preset = os.fspath(preset)
     if os.path.isdir(preset):

@@ -93,7 +93,8 @@ def output_activation(folder: Path, fields: Mapping[str, Any]) -> str | None:
         return None
     if not isinstance(name, str) or not name.startswith("torch."):
         raise CheckpointError(
-            f"{folder}: {ACTIVATION} of a cross-encoder is {name!r}; it must be a class of PyTorch."
+            f"{folder}: {ACTIVATION} of a cross-encoder must be a class of PyTorch. Received: "
+            f"{name!r}"
         )
     return name.rpartition(".")[2]
 
@@ -131,8 +132,8 @@ def _pooling(path: Path) -> str:
     modes = pooling_mode if isinstance(pooling_mode, list) else [pooling_mode]
     if len(modes) != 1 or modes[0] not in MODES:
         raise CheckpointError(
-            f"{path}: the modes are {', '.join(map(str, modes)) or 'none'}; expected one of "
-            f"{', '.join(MODES)}."
+            f"{path}: the modes must be one of {', '.join(MODES)}. Received: "
+            f"{', '.join(map(str, modes)) or 'none'}"
         )
     return str(modes[0])
 

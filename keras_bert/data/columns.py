@@ -157,8 +157,8 @@ def checked_weights(sample_weight: Any, first_row: int = 0) -> np.ndarray[Any, A
     wrong = np.argwhere(~(np.isfinite(weights) & (weights >= 0)))
     if len(wrong):
         raise ValueError(
-            f"The sample weight in row {first_row + wrong[0][0]} is {weights[tuple(wrong[0])]}; it "
-            f"must be {checks.NON_NEGATIVE}."
+            f"The sample weight in row {first_row + wrong[0][0]} must be {checks.NON_NEGATIVE}. "
+            f"Received: {weights[tuple(wrong[0])]}"
         )
     return weights[:, 0] if weights.shape[1:] == (1,) else weights
 

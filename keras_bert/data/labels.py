@@ -128,8 +128,8 @@ class MultiLabelRules(LabelRules):
                 targets[row] = items
             else:
                 raise ValueError(
-                    f"The labels in row {first_row + row} are {labels_of_row!r}; expected a list "
-                    f"of names, or {self.num_ids} values 0 or 1."
+                    f"The labels in row {first_row + row} must be a list of names, or "
+                    f"{self.num_ids} values 0 or 1. Received: {labels_of_row!r}"
                 )
         return targets
 
@@ -229,9 +229,10 @@ def checked_ids(
         where = f"row {first_row + row}" + (f", position {position[0]}" if position else "")
         least = 0 if lowest is None else lowest
         raise ValueError(
-            f"The label{_of(name)} in {where} is {array[(row, *position)]}; expected an id from "
-            f"{least} to {num_ids - 1}. If labels do not count from 0, pass them as strings with "
-            'class_names: for example labels such as "3" with class_names=["1", "2", "3"].'
+            f"The label{_of(name)} in {where} must be an id from {least} to {num_ids - 1}. "
+            f"Received: {array[(row, *position)]}. If labels do not count from 0, pass them as "
+            'strings with class_names: for example labels such as "3" with class_names=["1", '
+            '"2", "3"].'
         )
     return array
 
@@ -253,7 +254,7 @@ def finite_scores(
     if is_wrong.any():
         row = int(np.argwhere(is_wrong)[0][0])
         raise ValueError(
-            f"The label in row {first_row + row} is {array[row]}; expected a finite number."
+            f"The label in row {first_row + row} must be a finite number. Received: {array[row]}"
         )
     return array.astype("float32")
 
@@ -271,7 +272,7 @@ def checked_class_weight(
         choices = f"one of {listed(names)}, or {choices}"
     if not isinstance(class_weight, Mapping):
         raise ValueError(
-            f"class_weight is {class_weight!r}; expected a dict of weights, each of {choices}."
+            f"class_weight must be a dict of weights, each of {choices}. Received: {class_weight!r}"
         )
     ids_of_names: dict[Any, int] = {name: index for index, name in enumerate(names)}
     by_id: dict[int, float] = {}
@@ -385,7 +386,7 @@ def label_descriptions(labels: Sequence[str] | Mapping[str, str]) -> dict[str, s
     names = labels if isinstance(labels, Mapping) else dict.fromkeys(labels)
     checks.check_names("labels", labels)
     if not names or len(names) != len(labels):
-        raise ValueError(f"labels is {labels!r}; expected one or more different names.")
+        raise ValueError(f"labels must be one or more different names. Received: {labels!r}")
     descriptions = dict(labels) if isinstance(labels, Mapping) else {name: name for name in names}
     checks.check_names("labels", descriptions.values())
     return descriptions

@@ -317,13 +317,15 @@ _TYPE_NAMES = {
 def json_field(value: Any, name: str, kind: type, where: str) -> Any:
     """Returns a field of an object in JSON; a `SquadError` if it is missing or of another type."""
     if not isinstance(value, dict):
-        raise SquadError(f"{where} is {shortened(value)}, expected an object")
+        raise SquadError(f"{where} must be an object. Received: {shortened(value)}")
     if name not in value:
         raise SquadError(f"{where}: the field {name!r} is missing")
     field = value[name]
     # In Python, bool is a subclass of int.
     if not isinstance(field, kind) or (kind is int and isinstance(field, bool)):
-        raise SquadError(f"{where}: {name} is {shortened(field)}, expected {_TYPE_NAMES[kind]}")
+        raise SquadError(
+            f"{where}: {name} must be {_TYPE_NAMES[kind]}. Received: {shortened(field)}"
+        )
     return field
 
 

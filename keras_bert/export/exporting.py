@@ -167,7 +167,7 @@ def _labels(task: Any, class_names: Sequence[str] | None) -> tuple[str, ...] | N
 def _paths(filepath: str | os.PathLike[str], format: str) -> list[Path]:
     name, suffixes = os.fspath(filepath), FORMATS[format].suffixes
     if "://" in name:
-        raise ValueError(f"filepath is {name!r}; it must be local. Copy the export from there.")
+        raise ValueError(f"filepath must be local. Received: {name!r}. Copy the export from there.")
     if not name.endswith(suffixes[0]):
         raise ValueError(f"filepath is {name!r}; for format={format!r} it ends in {suffixes[0]}.")
     path = Path(name).absolute()
@@ -241,12 +241,12 @@ def _calibration_rows(
     for index, row in enumerate(rows):
         if len(row) != len(rows[0]) or len(row) > 2 or not all(isinstance(x, str) for x in row):
             raise ValueError(
-                f"calibration[{index}] is {calibration[index]!r}; expected a text, or a pair of "
-                "texts if all of them are."
+                f"calibration[{index}] must be a text, or a pair of texts if all of them are. "
+                f"Received: {calibration[index]!r}"
             )
     if "question" in task.fields and len(rows[0]) != 2:
         raise ValueError(
-            f"calibration[0] is {calibration[0]!r}; expected a question and its passage."
+            f"calibration[0] must be a question and its passage. Received: {calibration[0]!r}"
         )
     return rows
 

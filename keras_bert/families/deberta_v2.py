@@ -55,10 +55,10 @@ def _to_flat(fields: Mapping[str, Any], activations: Mapping[str, str]) -> dict[
         actual["attention_head_size"] = fields.get("attention_head_size", width)
     for name, value in expected.items():
         if actual[name] != value or isinstance(actual[name], bool) != isinstance(value, bool):
-            raise ValueError(f"{name} is {fields.get(name)!r}; it must be {value!r}.")
+            raise ValueError(f"{name} must be {value!r}. Received: {fields.get(name)!r}")
     buckets, distance = fields.get(_BUCKETS), fields.get(_DISTANCE, -1)
     if not isinstance(buckets, int) or buckets < 1:
-        raise ValueError(f"{_BUCKETS} is {buckets!r}; it must be an integer above 0.")
+        raise ValueError(f"{_BUCKETS} must be an integer above 0. Received: {buckets!r}")
     if not isinstance(distance, int) or distance < 1:
         distance = fields.get(_POSITIONS)
     return {**fields, _BUCKETS: buckets, _DISTANCE: distance}

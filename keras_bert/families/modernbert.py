@@ -46,7 +46,7 @@ def _window(fields: Mapping[str, Any]) -> int:
         name, divisor = "local_attention", 2
     window = fields.get(name, 128)
     if not POSITIVE_INT.allows(window) or window < divisor:
-        raise ValueError(f"{name} is {window!r}; it must be an integer of at least {divisor}.")
+        raise ValueError(f"{name} must be an integer of at least {divisor}. Received: {window!r}")
     return int(window // divisor)
 
 
@@ -59,8 +59,8 @@ def _global_every(fields: Mapping[str, Any]) -> Any:
     is_list = isinstance(types, list) and len(types) == layers
     if not is_list or not all(name in (_GLOBAL, _LOCAL) for name in types):
         raise ValueError(
-            f"layer_types is {types!r}; it must be a list of {_GLOBAL} and {_LOCAL}, one "
-            "for each of num_hidden_layers."
+            f"layer_types must be a list of {_GLOBAL} and {_LOCAL}, one for each of "
+            f"num_hidden_layers. Received: {types!r}"
         )
     global_layers = [index for index, name in enumerate(types) if name == _GLOBAL]
     # With a single global layer, any number of layers between two that there are not

@@ -53,14 +53,14 @@ def rope_base_and_scale(
         )
     base = base if parameters.get(BASE) is None else parameters[BASE]
     if not POSITIVE.allows(base):
-        raise ValueError(f"{BASE} is {base!r}; it must be {POSITIVE}.")
+        raise ValueError(f"{BASE} must be {POSITIVE}. Received: {base!r}")
     hidden: Any
     heads: Any
     hidden, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
     dim = hidden / heads if POSITIVE.allows(hidden) and POSITIVE.allows(heads) else None
     if dim and fields.get("head_dim") not in (None, dim):
         raise ValueError(
-            f"head_dim is {fields['head_dim']!r}; it must be hidden_size / num_attention_heads."
+            f"head_dim must be hidden_size / num_attention_heads. Received: {fields['head_dim']!r}"
         )
     if kind == "linear":
         return base, 1 / factor

@@ -72,7 +72,7 @@ def meaning(
     """Returns the name in `BertConfig` of the word in a field; `default` stands for no field."""
     word = fields.get(name, default)
     if not isinstance(word, str) or word not in words:
-        raise ValueError(f"{name} is {word!r}; it must be one of {', '.join(words)}.")
+        raise ValueError(f"{name} must be one of {', '.join(words)}. Received: {word!r}")
     return words[word]
 
 

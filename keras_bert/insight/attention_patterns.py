@@ -153,7 +153,7 @@ class AttentionPatterns:
     def _text_tokens(self, text: int) -> tuple[str, ...]:
         count = len(self.tokens)
         if not -count <= text < count:
-            raise IndexError(f"text is {text}; expected 0 to {count - 1}.")
+            raise IndexError(f"text must be 0 to {count - 1}. Received: {text}")
         return self.tokens[text]
 
     def _residual_attention(self, text: int) -> list[np.ndarray]:
@@ -243,7 +243,7 @@ class AttentionPatterns:
             ValueError: If there is no such measure.
         """
         if measure not in MEASURES:
-            raise ValueError(f"measure is {measure!r}; expected one of {', '.join(MEASURES)}.")
+            raise ValueError(f"measure must be one of {', '.join(MEASURES)}. Received: {measure!r}")
         values = (self.measures if separators else self.without_separators)[measure]
         title = MEASURES[measure] + ("" if separators else ", without separators")
         return draw_heads(values, title, axes, highest=1 if measure in _SHARES else None)

@@ -227,7 +227,7 @@ def attributions(
     """
     for name, value, choices in (("method", method, METHODS), ("baseline", baseline, BASELINES)):
         if value not in choices:
-            raise ValueError(f"{name} is {value!r}; expected one of {', '.join(choices)}.")
+            raise ValueError(f"{name} must be one of {', '.join(choices)}. Received: {value!r}")
     checks.POSITIVE_INT.check(steps=steps)
     require_row_logits(task)
     row = task.explained_row(x, checks.plain(target))

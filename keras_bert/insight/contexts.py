@@ -228,7 +228,7 @@ def contexts(
         sections 3.1 and 3.3.
     """
     if isinstance(texts, str) or len(texts) < 2:
-        raise ValueError(f"texts is {shortened(texts)}; expected at least two texts.")
+        raise ValueError(f"texts must be at least two texts. Received: {shortened(texts)}")
     backbone, preprocessor = encoder_and_preprocessor(model, preprocessor)
     spans = []
     for number, text in enumerate(texts):

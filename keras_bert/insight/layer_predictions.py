@@ -155,7 +155,7 @@ def layers(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
     """
     require_masked_lm(masked_lm)
     if not isinstance(text, str):
-        raise ValueError(f"text is {shortened(text)}; expected a string.")
+        raise ValueError(f"text must be a string. Received: {shortened(text)}")
     backbone, preprocessor = encoder_and_preprocessor(masked_lm)
     vocabulary = preprocessor.tokenizer.vocabulary
     checks.Numbers(at_least=1, at_most=len(vocabulary), integer=True).check(top_k=top_k)

@@ -206,7 +206,7 @@ def tokenize(
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             name = names[number] if names else f"Text {number}"
-            raise ValueError(f"{name} is {shortened(text)}; expected a string.")
+            raise ValueError(f"{name} must be a string. Received: {shortened(text)}")
     tokenizer = masked_lm.preprocessor.tokenizer
     ids, starts, ends = tokenizer.tokenize_with_offsets(list(texts))
     max_tokens = masked_lm.preprocessor.sequence_length - 2

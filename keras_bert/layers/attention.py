@@ -136,8 +136,8 @@ class Attention(Layer):
         )
         if num_key_value_heads is not None and num_heads % num_key_value_heads:
             raise ValueError(
-                f"num_key_value_heads is {num_key_value_heads}; it must divide num_heads, which is "
-                f"{num_heads}."
+                f"num_key_value_heads must divide num_heads, which is {num_heads}. Received: "
+                f"{num_key_value_heads}"
             )
         self.num_heads = num_heads
         self.num_key_value_heads = num_key_value_heads
@@ -161,7 +161,8 @@ class Attention(Layer):
         hidden_dim = inputs_shape[-1]
         if self.head_dim is None and hidden_dim % self.num_heads:
             raise ValueError(
-                f"num_heads is {self.num_heads}; it must divide the hidden dimension {hidden_dim}."
+                f"num_heads must divide the hidden dimension {hidden_dim}. Received: "
+                f"{self.num_heads}"
             )
         self.width_of_head = self.head_dim or hidden_dim // self.num_heads
         if self.rotary_base is not None and self.width_of_head % 2:

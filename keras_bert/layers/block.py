@@ -88,7 +88,8 @@ class TransformerBlock(keras.layers.Layer):
         checks.PROPER_FRACTION.check(dropout=dropout)
         if norm_placement not in NORM_PLACEMENTS:
             raise ValueError(
-                f"norm_placement is {norm_placement!r}; it must be {' or '.join(NORM_PLACEMENTS)}."
+                f"norm_placement must be {' or '.join(NORM_PLACEMENTS)}. Received: "
+                f"{norm_placement!r}"
             )
         if attention_norm is None and norm_placement == "post":
             raise ValueError("attention_norm is None, which only norm_placement='pre' allows.")

@@ -72,7 +72,7 @@ class Pooler(Layer):
         checks.PROPER_FRACTION.check(dropout=dropout)
         checks.POSITIVE.check(initializer_range=initializer_range, epsilon=epsilon)
         if pooling not in POOLINGS:
-            raise ValueError(f"pooling is {pooling!r}; it must be one of {', '.join(POOLINGS)}.")
+            raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}. Received: {pooling!r}")
         self.activation = activation
         self.dropout = dropout
         self.seed_generator = SeedGenerator()

@@ -52,7 +52,7 @@ class SentencePooling(Layer):
 
     def __init__(self, pooling: str = "mean", normalize: bool = True, **kwargs: Any) -> None:
         if pooling not in POOLINGS:
-            raise ValueError(f"pooling is {pooling!r}; expected one of {', '.join(POOLINGS)}.")
+            raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}. Received: {pooling!r}")
         super().__init__(**{**kwargs, "dtype": "float32"})
         self.pooling = pooling
         self.normalize = normalize

@@ -104,7 +104,7 @@ class RelativeEmbeddings(Layer):
     ) -> None:
         super().__init__(**kwargs)
         if kind not in RELATIVE_POSITIONS:
-            raise ValueError(f"kind is {kind!r}; it must be {' or '.join(RELATIVE_POSITIONS)}.")
+            raise ValueError(f"kind must be {' or '.join(RELATIVE_POSITIONS)}. Received: {kind!r}")
         checks.POSITIVE_INT.check(dim=dim, num_buckets=num_buckets, max_distance=max_distance)
         checks.POSITIVE.check(
             layer_norm_epsilon=layer_norm_epsilon, initializer_range=initializer_range

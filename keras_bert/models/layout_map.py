@@ -36,8 +36,9 @@ def layout_map(device_mesh: Any, model_parallel_dim_name: str) -> Any:
     """
     if model_parallel_dim_name not in device_mesh.axis_names:
         raise ValueError(
-            f"model_parallel_dim_name is {model_parallel_dim_name!r}; expected an axis of the "
-            f"device mesh, one of {', '.join(map(repr, device_mesh.axis_names))}."
+            "model_parallel_dim_name must be an axis of the device mesh, one of "
+            f"{', '.join(map(repr, device_mesh.axis_names))}. Received: "
+            f"{model_parallel_dim_name!r}"
         )
     layouts = keras.distribution.LayoutMap(device_mesh)
     for path, axes in _DIVIDED_AXES.items():

@@ -52,8 +52,8 @@ class _WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         checks.NON_NEGATIVE.check(num_warmup_steps=num_warmup_steps)
         if num_warmup_steps > num_train_steps:
             raise ValueError(
-                f"num_warmup_steps is {num_warmup_steps}; it must be at most num_train_steps, "
-                f"which is {num_train_steps}."
+                f"num_warmup_steps must be at most num_train_steps, which is {num_train_steps}. "
+                f"Received: {num_warmup_steps}"
             )
         self.peak_learning_rate = peak_learning_rate
         self.num_train_steps = num_train_steps
@@ -236,7 +236,7 @@ class TrapezoidalWarmupDecay(_WarmupDecay):
                 f"together they must be at most num_train_steps, which is {num_train_steps}."
             )
         if decay not in DECAYS:
-            raise ValueError(f"decay is {decay!r}; it must be one of {', '.join(DECAYS)}.")
+            raise ValueError(f"decay must be one of {', '.join(DECAYS)}. Received: {decay!r}")
         self.num_decay_steps = num_decay_steps
         self.decay = decay
 

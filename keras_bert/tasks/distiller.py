@@ -139,13 +139,13 @@ class Distiller(CustomObjective, Task):
         )
         if divergence_tokens not in DIVERGENCE_TOKENS:
             raise ValueError(
-                f"divergence_tokens is {divergence_tokens!r}, expected one of "
-                f"{', '.join(DIVERGENCE_TOKENS)}."
+                f"divergence_tokens must be one of {', '.join(DIVERGENCE_TOKENS)}. Received: "
+                f"{divergence_tokens!r}"
             )
         if weights[2] and not is_masked:
             raise ValueError(
-                f"cosine_weight is {weights[2]}; expected 0, since the hidden states of "
-                "classifiers are not compared."
+                "cosine_weight must be 0, since the hidden states of classifiers are not "
+                f"compared. Received: {weights[2]}"
             )
         projection = _projection(student, teacher, project_hidden) if weights[2] else None
 

@@ -306,7 +306,7 @@ def _ensemble_class(members: Sequence[Task]) -> type[Ensemble]:
     for number, member in enumerate(members):
         name = type(member).__name__
         if not isinstance(member, Task):
-            raise TypeError(f"members[{number}] is a {name}; expected a model of a task.")
+            raise TypeError(f"members[{number}] must be a model of a task. Received: a {name}")
         if isinstance(member, Ensemble):
             raise TypeError(f"members[{number}] is a {name}; expected its members instead.")
         if type(member) not in classes:

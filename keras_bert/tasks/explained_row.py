@@ -46,7 +46,7 @@ def read_text(x: Any, name: str) -> tuple[str, ...]:
     """
     texts = (x,) if isinstance(x, str) else tuple(x) if isinstance(x, (list, tuple)) else ()
     if not 1 <= len(texts) <= 2 or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{name} is {shortened(x)}; expected a text or a pair of texts.")
+        raise ValueError(f"{name} must be a text or a pair of texts. Received: {shortened(x)}")
     return texts
 
 
@@ -144,5 +144,5 @@ def target_class(
         return list(class_names).index(target), str(target)
     if not isinstance(target, int) or not 0 <= target < num_classes:
         names = f", or one of {', '.join(class_names)}" if class_names else ""
-        raise ValueError(f"target is {target!r}; expected 0 to {num_classes - 1}{names}.")
+        raise ValueError(f"target must be 0 to {num_classes - 1}{names}. Received: {target!r}")
     return target, class_names[target] if class_names else f"class {target}"

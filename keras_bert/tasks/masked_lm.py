@@ -175,7 +175,8 @@ class MaskedLM(MaskedTokenTask):
     ) -> None:
         if masking and backbone.config.causal:
             raise ValueError(
-                f"masking is {masking!r}; expected None, since a causal encoder needs no masking."
+                "masking must be None, since a causal encoder needs no masking. Received: "
+                f"{masking!r}"
             )
         inputs = pretraining_inputs(backbone)
         hidden, _ = encode_masked(backbone, inputs)
@@ -288,7 +289,7 @@ class MaskedLM(MaskedTokenTask):
 
     def explained_row(self, x: Any, target: Any) -> ExplainedRow:
         if not isinstance(x, str):
-            raise ValueError(f"x is {checks.shortened(x)}; expected a text.")
+            raise ValueError(f"x must be a text. Received: {checks.shortened(x)}")
         require_fit(self.preprocessor, (x,), special_tokens_in_text=True)
         (ids,), (positions,), _ = self.masked_rows([x])
         tokenizer = self.preprocessor.tokenizer
@@ -297,7 +298,7 @@ class MaskedLM(MaskedTokenTask):
         if target is None:
             target = self.fill(x, top_k=1)[0]["token"]
         if target not in tokenizer.vocabulary:
-            raise ValueError(f"target is {target!r}; expected a token of the vocabulary.")
+            raise ValueError(f"target must be a token of the vocabulary. Received: {target!r}")
         token = tokenizer.token_to_id(target)
         _, starts, ends = tokenizer.reading_special_tokens.tokenize_with_offsets(x)
         bounds = zip(starts, ends, strict=True)

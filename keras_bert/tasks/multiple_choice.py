@@ -157,12 +157,12 @@ class MultipleChoice(Task):
 
     def explained_row(self, x: Any, target: Any) -> ExplainedRow:
         if not isinstance(x, (list, tuple)) or len(x) != 2 or not isinstance(x[0], str):
-            raise ValueError(f"x is {shortened(x)}; expected (text, choices).")
+            raise ValueError(f"x must be (text, choices). Received: {shortened(x)}")
         text, choices = x
         if target is None:
             target = self.choose((text, list(choices)))[0]["choice"]
         if not isinstance(target, int) or not 0 <= target < len(choices):
-            raise ValueError(f"target is {target!r}; expected 0 to {len(choices) - 1}.")
+            raise ValueError(f"target must be 0 to {len(choices) - 1}. Received: {target!r}")
         # A choice's logit depends on its own sequence alone
         texts = (text, choices[target])
         features = one_row(self, self.preprocessor([text], [[choices[target]]]))

@@ -143,7 +143,7 @@ def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
             raise ValueError(f"The config of the preprocessor lacks {name}; it has {list(values)}.")
     for name, value in values.items():
         if name != "tokenizer" and not (value is None or checks.INTEGER.allows(value)):
-            raise ValueError(f"{name} of the preprocessor is {value!r}; expected an integer.")
+            raise ValueError(f"{name} of the preprocessor must be an integer. Received: {value!r}")
     if values["sequence_length"] > config.max_sequence_length:
         raise ValueError(
             f"The preprocessor creates rows of up to {values['sequence_length']} tokens; the "

@@ -256,13 +256,13 @@ class QuestionAnswerer(Task):
 
     def explained_row(self, x: Any, target: Any) -> ExplainedRow:
         if not isinstance(x, (list, tuple)) or [type(part) for part in x] != [str, str]:
-            raise ValueError(f"x is {checks.shortened(x)}; expected (question, passage).")
+            raise ValueError(f"x must be (question, passage). Received: {checks.shortened(x)}")
         question, passage = x
         if target is None:
             best = self.answer(question, passage)
             target = (best["start"], best["end"])
         if len(target) != 2 or not 0 <= target[0] <= target[1] <= len(passage):
-            raise ValueError(f"target is {target!r}; expected (start, end) in the passage.")
+            raise ValueError(f"target must be (start, end) in the passage. Received: {target!r}")
         windows = self.preprocessor([question], [passage])
         features = one_row(self, self.preprocessor.padded(windows))
         starts, ends = windows.char_starts.values.tolist(), windows.char_ends.values.tolist()

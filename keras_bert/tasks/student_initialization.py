@@ -101,7 +101,7 @@ def _checked_layers(
     if layers is None:
         return spread_layers(of_teacher, int(num_layers or 0))
     if not layers or list(layers) != sorted(set(layers)) or layers[0] < 0:
-        raise ValueError(f"layers is {tuple(layers)}; expected ascending indices.")
+        raise ValueError(f"layers must be ascending indices. Received: {tuple(layers)}")
     if layers[-1] >= of_teacher:
         raise ValueError(f"layers is {tuple(layers)}; the teacher has {of_teacher}, from 0.")
     return tuple(layers)

@@ -340,7 +340,7 @@ class TextClassifier(Task):
         """
         checks.POSITIVE_INT.check_given(top_k=top_k)
         if top_k is not None and self.is_regression:
-            raise ValueError(f"top_k is {top_k}; it must be None for a regression.")
+            raise ValueError(f"top_k must be None for a regression. Received: {top_k}")
         x = listed(x)
         logits = self.predict(x, batch_size=batch_size, verbose=verbose)
         return as_given(x, self.answers_from_logits(logits, top_k))
@@ -413,7 +413,7 @@ class TextClassifier(Task):
         descriptions = label_descriptions(labels)
         hypotheses = [hypothesis.replace("{}", text) for text in descriptions.values()]
         if "{}" not in hypothesis:
-            raise ValueError(f"hypothesis is {hypothesis!r}; it must have {{}} for the label.")
+            raise ValueError(f"hypothesis must have {{}} for the label. Received: {hypothesis!r}")
         yes = self._entailment_id(entailment)
         x = listed(x)
         texts = single_texts(x)
@@ -546,7 +546,7 @@ def _checked_thresholds(
 ) -> tuple[float, ...] | None:
     """Returns the threshold of each label; `None` without `multi_label`."""
     if not isinstance(multi_label, bool):
-        raise ValueError(f"multi_label is {multi_label!r}; it must be True or False.")
+        raise ValueError(f"multi_label must be True or False. Received: {multi_label!r}")
     if not multi_label:
         if thresholds is not None:
             raise ValueError(f"thresholds is {thresholds!r}; it is for multi_label=True.")

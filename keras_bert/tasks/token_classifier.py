@@ -278,12 +278,12 @@ class TokenClassifier(Task):
     def explained_row(self, x: Any, target: Any) -> ExplainedRow:
         words = list(x) if isinstance(x, (list, tuple)) else []
         if not words or not all(isinstance(word, str) for word in words):
-            raise ValueError(f"x is {shortened(x)}; expected a list of words.")
+            raise ValueError(f"x must be a list of words. Received: {shortened(x)}")
         number, tag = target if isinstance(target, (list, tuple)) else (target, None)
         if not isinstance(number, int) or not 0 <= number < len(words):
             raise ValueError(
-                f"target is {target!r}; expected the number of one of the {len(words)} words, or "
-                "(number, class)."
+                f"target must be the number of one of the {len(words)} words, or (number, class). "
+                f"Received: {target!r}"
             )
         windows = self.preprocessor.windows([words])
         features = one_row(self, self.preprocessor.padded(windows))

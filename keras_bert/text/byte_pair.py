@@ -476,7 +476,7 @@ def word_expression(word_pattern: str) -> str:
             f"'(?:{endings})|[^\r\n{letter}{number}]?[{letter}]+|[{number}]{{1,3}}"
             f"| ?{other}+[\r\n]*|[{space}]*[\r\n]+|{at_end}"
         )
-    raise ValueError(f"word_pattern is {word_pattern!r}; expected {', '.join(WORD_PATTERNS)}.")
+    raise ValueError(f"word_pattern must be {', '.join(WORD_PATTERNS)}. Received: {word_pattern!r}")
 
 
 def _after_space(text: str) -> str:

@@ -106,7 +106,7 @@ def load_merges(
             continue
         where = f"{path}, line {number}"
         if len(line.split(" ")) != 2:
-            raise ValueError(f"{where} is {line!r}; expected two tokens separated by a space.")
+            raise ValueError(f"{where} must be two tokens separated by a space. Received: {line!r}")
         if vocabulary is not None:
             check_merge(line, vocabulary, where)
         merges.append(line)
@@ -116,7 +116,7 @@ def load_merges(
 def check_merge(merge: object, vocabulary: Collection[str], where: str) -> tuple[str, str]:
     """Checks that a merge is two tokens that form a token together; returns them."""
     if not isinstance(merge, str):
-        raise ValueError(f"{where} is {merge!r}; expected a string of two tokens.")
+        raise ValueError(f"{where} must be a string of two tokens. Received: {merge!r}")
     left, _, right = merge.partition(" ")
     absent_tokens = [token for token in (left, right, left + right) if token not in vocabulary]
     if absent_tokens or " " in right:
@@ -124,8 +124,8 @@ def check_merge(merge: object, vocabulary: Collection[str], where: str) -> tuple
             f"the vocabulary lacks {absent_tokens[0]!r}" if absent_tokens else "it has two spaces"
         )
         raise ValueError(
-            f"{where} is {merge!r}: {what}; expected two tokens of the vocabulary separated by a "
-            "space, whose concatenation is in the vocabulary too."
+            f"{where} must be two tokens of the vocabulary separated by a space, whose "
+            f"concatenation is in the vocabulary too. Received: {merge!r}: {what}"
         )
     return left, right
 

@@ -134,7 +134,7 @@ def _merges_of(tokenizer: TokenizerJson) -> list[str]:
     """Reads the merges of a BPE model; malformed ones are a `ValueError`."""
     merges = tokenizer.part("model").get("merges")
     if not isinstance(merges, list):
-        raise tokenizer.error(f"model.merges is {type(merges).__name__}; it must be a list")
+        raise tokenizer.error(f"model.merges must be a list. Received: {type(merges).__name__}")
     merges = [" ".join(map(str, merge)) if isinstance(merge, list) else merge for merge in merges]
     vocabulary = set(tokenizer.vocabulary())
     for index, merge in enumerate(merges):
@@ -191,8 +191,8 @@ def _byte_words(tokenizer: TokenizerJson) -> tuple[str, bool]:
             word_pattern = names.get(str(regex)) if is_usual else None
     if word_pattern is None:
         raise tokenizer.error(
-            f"pre_tokenizer is {described(steps)}; it must be ByteLevel with its use_regex, or a "
-            f"Split at the regular expression of {' or '.join(WORD_PATTERNS)}, Isolated, before "
-            "a ByteLevel without"
+            "pre_tokenizer must be ByteLevel with its use_regex, or a Split at the regular "
+            f"expression of {' or '.join(WORD_PATTERNS)}, Isolated, before a ByteLevel without. "
+            f"Received: {described(steps)}"
         )
     return word_pattern, bool(last.get("add_prefix_space", False))

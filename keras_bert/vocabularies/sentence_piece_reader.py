@@ -107,8 +107,8 @@ def read_sentence_piece_files(
     unknown = [piece.text for piece in read_pieces(model) if piece.type == PieceType.UNKNOWN]
     if unknown != [names["unk"]]:
         raise ValueError(
-            f"{where}: the unknown piece is {', '.join(unknown) or 'missing'}; expected "
-            f"{names['unk']}."
+            f"{where}: the unknown piece must be {names['unk']}. Received: "
+            f"{', '.join(unknown) or 'missing'}"
         )
     model = _with_control_pieces(model, names, settings)
     rows = {

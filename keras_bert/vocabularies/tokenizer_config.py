@@ -92,12 +92,12 @@ def check_tokenizer_config(config: object) -> str:
     Without `kind`, it is the config of a `WordPieceTokenizer`.
     """
     if not isinstance(config, Mapping):
-        raise ValueError(f"The config of a tokenizer is {shortened(config)}; expected a dict.")
+        raise ValueError(f"The config of a tokenizer must be a dict. Received: {shortened(config)}")
     kind = config.get("kind", WORDPIECE)
     if kind not in KINDS:
         raise ValueError(
-            f"kind of a tokenizer's config is {shortened(kind)}; expected one of "
-            f"{', '.join(KINDS)}."
+            f"kind of a tokenizer's config must be one of {', '.join(KINDS)}. Received: "
+            f"{shortened(kind)}"
         )
     fields = FIELDS[kind]
     required = (name for name, (_, default) in fields.items() if default is _REQUIRED)
@@ -113,7 +113,8 @@ def check_tokenizer_config(config: object) -> str:
         field_type, _ = fields[name]
         if not _is(value, field_type):
             raise ValueError(
-                f"{name} of a tokenizer's config is {shortened(value)}; expected {field_type}."
+                f"{name} of a tokenizer's config must be {field_type}. Received: "
+                f"{shortened(value)}"
                 + (
                     " The file of a vocabulary is an argument of the tokenizer's class only."
                     if field_type == _STRINGS and isinstance(value, str)

@@ -67,7 +67,9 @@ class TokenizerJson:
         """The type of the model: `"WordPiece"`, `"BPE"` or `"Unigram"`; all else is an error."""
         kind = self.part("model").get("type")
         if kind not in ("WordPiece", "BPE", "Unigram"):
-            raise self.error(f"model.type is {kind!r}; it must be 'WordPiece', 'BPE' or 'Unigram'")
+            raise self.error(
+                f"model.type must be 'WordPiece', 'BPE' or 'Unigram'. Received: {kind!r}"
+            )
         return str(kind)
 
     def vocabulary(self) -> tuple[str, ...]:

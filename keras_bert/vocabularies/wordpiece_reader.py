@@ -111,11 +111,11 @@ def _wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
     model = tokenizer.part("model")
     prefix = model.get("continuing_subword_prefix", "##")
     if prefix != "##":
-        raise tokenizer.error(f"model.continuing_subword_prefix is {prefix!r}; it must be '##'")
+        raise tokenizer.error(f"model.continuing_subword_prefix must be '##'. Received: {prefix!r}")
     length = model.get("max_input_chars_per_word", 100)
     if not WORD_LENGTH.allows(length):
         raise tokenizer.error(
-            f"model.max_input_chars_per_word is {length!r}; it must be {WORD_LENGTH}"
+            f"model.max_input_chars_per_word must be {WORD_LENGTH}. Received: {length!r}"
         )
     steps = tokenizer.steps("pre_tokenizer")
     # BertPreTokenizer does the same as the other two together.
@@ -126,8 +126,8 @@ def _wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
         or any(step.get("behavior", "Isolated") != "Isolated" for step in steps)
     ):
         raise tokenizer.error(
-            f"pre_tokenizer is {described(steps)}; it must be BertPreTokenizer, or split at "
-            "whitespace and at punctuation as that does"
+            "pre_tokenizer must be BertPreTokenizer, or split at whitespace and at punctuation "
+            f"as that does. Received: {described(steps)}"
         )
     # Texts are split at whitespace, so that stripping it has no effect.
     steps = [step for step in tokenizer.steps("normalizer") if step.get("type") != "Strip"]
@@ -145,8 +145,8 @@ def _wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
     for name, allowed in expected_options.items():
         if options[name] not in allowed:
             raise tokenizer.error(
-                f"normalizer.{name} is {options[name]!r}; it must be "
-                f"{' or '.join(map(repr, allowed))}"
+                f"normalizer.{name} must be {' or '.join(map(repr, allowed))}. Received: "
+                f"{options[name]!r}"
             )
     return {
         "lowercase": options["lowercase"],

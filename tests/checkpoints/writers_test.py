@@ -167,7 +167,7 @@ def test_random_architectures_are_read_again(count, tmp_path):
         ("eurobert", {"masked_lm_bias": True}, "masked_lm_bias=False"),
         ("eurobert", {"feed_forward_bias": True}, "masked_lm_bias=True"),
         ("eurobert", {"pooling": "last"}, "the pooling 'last'"),
-        ("mpnet", {"pad_token_id": 0, "position_offset": 1}, "pad_token_id is 0; it must be 1"),
+        ("mpnet", {"pad_token_id": 0, "position_offset": 1}, "pad_token_id must be 1"),
     ],
 )
 def test_misfit_of_family_is_named(family, changes, field, tmp_path):

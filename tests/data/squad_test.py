@@ -113,10 +113,10 @@ def answer(value):
 # The change, and the message after the file's name
 MALFORMED = {
     "no articles": (lambda v: v.pop("data"), "the field 'data' is missing"),
-    "article": (lambda v: v["data"].append([1]), r"article \d is \[1\], expected an object"),
+    "article": (lambda v: v["data"].append([1]), r"article \d must be an object"),
     "paragraphs": (
         lambda v: article(v).update(paragraphs="x"),
-        r"article 1 \('Orte'\): paragraphs is 'x', expected a list",
+        r"article 1 \('Orte'\): paragraphs must be a list",
     ),
     "context": (lambda v: paragraph(v).pop("context"), "paragraph 1: the field 'context'"),
     "id": (lambda v: question(v).update(id=[7]), r"question 1: id is \[7\], expected a string"),

@@ -53,7 +53,7 @@ def test_a_long_text_is_cut_at_its_beginning_if_the_tokenizer_says_so():
     ]
     tokens = TokenizedTexts(["b " * 20 + text], preprocessor).take(np.array([0])).to_list()
     assert tokens == [ids("abcdefghabc")[-10:]]
-    with pytest.raises(ValueError, match="truncation_side is 'middle', expected one of right"):
+    with pytest.raises(ValueError, match="truncation_side must be one of right"):
         of_tokens(*TOKENS, truncation_side="middle")
 
 

@@ -21,11 +21,11 @@ def classifier():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"format": "pickle"}, "format is 'pickle', expected one of tf_saved_model, onnx"),
+        ({"format": "pickle"}, "format must be one of tf_saved_model, onnx"),
         ({"format": "onnx"}, r"for format='onnx' it ends in \.onnx"),
-        ({"dtype": "float16"}, "dtype is 'float16', expected one of float32, bfloat16"),
+        ({"dtype": "float16"}, "dtype must be one of float32, bfloat16"),
         ({"class_names": ["one"]}, "class_names has 1 names; the task has 2 classes"),
-        ({"class_names": "no"}, "class_names is 'no'; it must be a list or tuple of names"),
+        ({"class_names": "no"}, "class_names must be a list or tuple of names"),
         ({"max_batch_size": 0}, "max_batch_size is 0"),
         ({"part_tokens": 0}, "part_tokens is 0"),
     ],

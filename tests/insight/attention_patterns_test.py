@@ -184,7 +184,7 @@ def test_heads_can_be_drawn(patterns):
     assert [axes.get_title() for axes in figure.axes] == ["layer 1, head 0", "layer 1, head 1"]
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert labels == ["[CLS]", "dull", "[SEP]"]
-    with pytest.raises(ValueError, match="measure is 'length'; expected one of entropy"):
+    with pytest.raises(ValueError, match="measure must be one of entropy"):
         patterns.plot("length")
 
 

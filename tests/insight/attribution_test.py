@@ -210,7 +210,7 @@ def test_every_task_explains_the_number_that_it_computes():
 def test_a_task_is_as_before_afterwards_and_may_train_on(folder):
     classifier = TextClassifier.from_preset(folder)
     before = classifier.predict(["the film"], verbose=0)
-    with pytest.raises(ValueError, match="target is 3; expected 0 to 2"):
+    with pytest.raises(ValueError, match="target must be 0 to 2"):
         insight.attributions(classifier, "the film", target=3)
     insight.attributions(classifier, "the film", target=1, steps=60)
     np.testing.assert_array_equal(classifier.predict(["the film"], verbose=0), before)
@@ -236,7 +236,7 @@ def test_inputs_of_other_kinds_are_refused(folder):
     for arguments, message in (
         (("the", "lime"), "method is 'lime'"),
         ((["a", "b", "c"],), "expected a text or a pair"),
-        ((None,), "x is None; expected a text or a pair"),
+        ((None,), "x must be a text or a pair"),
         (("film " * 31,), "The text has 31 tokens, and a row holds at most 30: 'film film "),
         (
             (("the film", "dull " * 28),),

@@ -38,7 +38,7 @@ def test_texts_and_models_that_cannot_be_scored_are_refused(masked_lm):
         insight.pseudo_log_likelihood(masked_lm, ["he " * 100])
     with pytest.raises(ValueError, match="expected a list"):
         insight.pseudo_log_likelihood(masked_lm, "he is")
-    with pytest.raises(ValueError, match="Text 0 is None; expected a string"):
+    with pytest.raises(ValueError, match="Text 0 must be a string"):
         insight.pseudo_log_likelihood(masked_lm, [None])
     sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
     causal = MaskedLM(

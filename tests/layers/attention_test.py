@@ -63,5 +63,5 @@ def test_within_a_window_scores_change_nothing(length, arguments):
 
 
 def test_heads_must_divide_the_width():
-    with pytest.raises(ValueError, match="num_heads is 3; it must divide the hidden dimension 8"):
+    with pytest.raises(ValueError, match="num_heads must divide the hidden dimension 8"):
         Attention(3)(X)

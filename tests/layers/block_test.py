@@ -56,7 +56,7 @@ def test_attention_dropout_falls_on_the_probabilities():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"norm_placement": "middle"}, "norm_placement is 'middle'; it must be post or pre"),
+        ({"norm_placement": "middle"}, "norm_placement must be post or pre"),
         ({"attention_norm": None}, "attention_norm is None"),
     ],
 )

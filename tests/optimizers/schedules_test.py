@@ -102,7 +102,7 @@ def test_phases_multiply_the_rate():
         (([0, 5, 5], [1.0] * 3), "must be ascending"),
         (([], []), "must be ascending"),
         (([0, 5], [1.0]), r"factors is \[1\.0\]; there must be one for each of 2 phases"),
-        (([0], [-1.0]), "factors is -1.0; it must be a finite number of at least 0"),
+        (([0], [-1.0]), "factors must be a finite number of at least 0"),
     ],
 )
 def test_phases_that_do_not_fit_are_refused(arguments, message):
@@ -115,7 +115,7 @@ def test_phases_that_do_not_fit_are_refused(arguments, message):
     [
         ({"num_decay_steps": 181}, "num_warmup_steps is 20 and num_decay_steps 181; together"),
         ({"num_decay_steps": -1}, "num_decay_steps is -1"),
-        ({"decay": "cosine"}, "decay is 'cosine'; it must be one of one_minus_sqrt, linear"),
+        ({"decay": "cosine"}, "decay must be one of one_minus_sqrt, linear"),
     ],
 )
 def test_a_trapezoid_that_does_not_fit_is_refused(changes, message):
@@ -144,14 +144,14 @@ def test_a_schedule_comes_back_from_its_config(schedule):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_train_steps": 0}, "num_train_steps is 0; it must be a finite number of at least 1"),
+        ({"num_train_steps": 0}, "num_train_steps must be a finite number of at least 1"),
         (
             {"num_train_steps": 5, "num_warmup_steps": 6},
-            "num_warmup_steps is 6; it must be at most num",
+            "num_warmup_steps must be at most num",
         ),
         (
             {"num_train_steps": 5, "num_warmup_steps": -1},
-            "num_warmup_steps is -1; it must be a finite number of",
+            "num_warmup_steps must be a finite number of",
         ),
     ],
 )

@@ -114,7 +114,7 @@ def test_members_that_differ_are_refused_by_what_differs():
     for message, other in {
         "members[1] a TokenClassifier; expected models": make_text_task("TokenClassifier", 2),
         "members[1] is a TextClassifierEnsemble; expected its members": ensemble,
-        "members[1] is a str; expected a model of a task": "model.keras",
+        "members[1] must be a model of a task": "model.keras",
     }.items():
         with pytest.raises(TypeError, match=re.escape(message)):
             keras_bert.Ensemble([classifier, other])

@@ -94,11 +94,11 @@ def test_texts_of_all_lengths_share_a_few_shapes_and_answer_as_they_do_alone(mon
 @pytest.mark.parametrize(
     ("text", "top_k", "message"),
     [
-        (["a [MASK]", None], 5, "Row 1 is None of type NoneType; expected text"),
+        (["a [MASK]", None], 5, "Row 1 must be text"),
         (["a [MASK]", "b"], 5, "Text 1 has no \\[MASK\\] to fill: 'b'"),
         ("the cat", 5, "no \\[MASK\\] to fill: 'the cat'"),
         ("the " * 10 + "[MASK]", 5, "no \\[MASK\\] to fill in its first 10 tokens"),
-        ("[MASK]", 0, r"top_k is 0; it must be an integer in \[1, 12\]"),
+        ("[MASK]", 0, r"top_k must be an integer in \[1, 12\]"),
     ],
 )
 def test_texts_that_cannot_be_filled_are_refused(masked_lm, text, top_k, message):

@@ -142,7 +142,7 @@ def one(**changes):
         (lambda q: q.fit(one(answers=None)), "Question '0' has no answers; expected a list"),
         (
             lambda q: q.fit(one(context=7)),
-            "Question 0: context is 7 of type int; expected a string",
+            "Question 0: context must be a string",
         ),
         (lambda q: q.fit(one(answers=["Hund"])), "an answer is 'Hund'; expected \"text\""),
         (

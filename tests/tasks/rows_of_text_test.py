@@ -87,9 +87,9 @@ def test_class_weights_may_have_names_and_are_checked(classifier):
         ({"c": 1.0}, "a weight of 'c'; expected one of a, b, or an id from 0 to 1"),
         ({2: 1.0}, "a weight of 2; expected one of a, b, or an id from 0 to 1"),
         ({"0": 1.0}, "a weight of '0'; expected"),
-        ({0: float("nan")}, r"class_weight\[0\] is nan; it must be a finite number of at least 0"),
-        ({"a": -1.0}, r"class_weight\['a'\] is -1\.0; it must be a finite number of at least 0"),
-        ("balanced", "class_weight is 'balanced'; expected a dict of weights"),
+        ({0: float("nan")}, r"class_weight\[0\] must be a finite number of at least 0"),
+        ({"a": -1.0}, r"class_weight\['a'\] must be a finite number of at least 0"),
+        ("balanced", "class_weight must be a dict of weights"),
     ):
         with pytest.raises(ValueError, match=message):
             classifier.fit(TEXTS, [0, 1, 1, 0, 1], class_weight=class_weight, verbose=0)

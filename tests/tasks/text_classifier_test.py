@@ -72,10 +72,10 @@ def test_another_number_of_classes_warns_and_starts_a_fresh_head(classifier, tmp
             ),
             "pair of texts or a text and its label",
         ),
-        (lambda c: c.classify("good", top_k=0), "top_k is 0; it must be an integer above 0"),
+        (lambda c: c.classify("good", top_k=0), "top_k must be an integer above 0"),
         (
             lambda _: make_classifier(class_names=None, num_classes=1).classify("good", top_k=2),
-            "top_k is 2; it must be None for a regression",
+            "top_k must be None for a regression",
         ),
     ],
 )

@@ -29,10 +29,10 @@ def compiled(task, **arguments):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([1, 2, 5, 3], r"row 2 is 5; expected an id from 0 to 4.*class_names"),
-        ([1, 2, 0, -1], r"row 3 is -1; expected an id from 0 to 4"),
-        ([1, 0.5, 2, 0], r"row 1 is 0\.5; expected an id"),
-        ([1, 2, 0, np.nan], r"row 3 is nan; expected an id"),
+        ([1, 2, 5, 3], r"row 2 must be an id from 0 to 4.*class_names"),
+        ([1, 2, 0, -1], r"row 3 must be an id from 0 to 4"),
+        ([1, 0.5, 2, 0], r"row 1 must be an id"),
+        ([1, 2, 0, np.nan], r"row 3 must be an id"),
     ],
 )
 def test_class_ids_are_checked(labels, message):
@@ -73,7 +73,7 @@ def test_a_regression_has_no_loss_of_classes(kind):
 def test_positions_of_answers_are_checked():
     answerer = compiled(QuestionAnswerer)
     targets = {"start_logits": np.array([0, 1, 2, 3]), "end_logits": np.zeros(4, int)}
-    with pytest.raises(ValueError, match="start_logits in row 3 is 3; expected an id from 0 to 2"):
+    with pytest.raises(ValueError, match="start_logits in row 3 must be an id from 0 to 2"):
         answerer.fit(IDS, targets, verbose=0)
 
 
@@ -82,7 +82,7 @@ def test_masked_tokens_are_checked_unless_they_weigh_nothing():
     x = {"token_ids": IDS, "mask_positions": np.ones((4, 2), "int32")}
     y = np.full((4, 2), 7)
     y[2, 1] = 50
-    with pytest.raises(ValueError, match="row 2, position 1 is 50; expected an id from 0 to 49"):
+    with pytest.raises(ValueError, match="row 2, position 1 must be an id from 0 to 49"):
         masked_lm.fit(x, y, sample_weight=np.ones((4, 2)), verbose=0)
 
 
@@ -91,7 +91,7 @@ def test_a_distiller_takes_rows_without_a_label():
     distiller = Distiller(student, teacher)
     distiller.compile("sgd")
     distiller.fit(IDS, np.array([0, -1, 1, -1]), verbose=0)
-    with pytest.raises(ValueError, match="row 0 is 2; expected an id from -1 to 1"):
+    with pytest.raises(ValueError, match="row 0 must be an id from -1 to 1"):
         distiller.fit(IDS, np.array([2, -1, 1, -1]), verbose=0)
 
 
@@ -203,8 +203,8 @@ def test_the_class_weights_of_a_distiller_are_those_of_its_classes():
     ("labels", "message"),
     [
         ([["a"], ["c"]], r"row 1 is 'c'; the classes are a, b"),
-        (["a", "b"], r"row 0 are 'a'; expected a list of names, or 2 values 0 or 1"),
-        ([[0, 1], [0, 2]], r"row 1 are \[0, 2\]; expected a list of names, or 2 values 0 or 1"),
+        (["a", "b"], r"row 0 must be a list of names, or 2 values 0 or 1"),
+        ([[0, 1], [0, 2]], r"row 1 must be a list of names, or 2 values 0 or 1"),
         ([[0, 1], [0]], r"row 1 are \[0\]; expected"),
         ([["a"], None], r"row 1 are None; expected"),
         ([["a"], ["b", None]], r"row 1 are \['b', None\]; expected"),
@@ -255,7 +255,7 @@ def test_the_form_of_labels_is_their_shape():
     classifier.compile("sgd", focal_loss)
     weighted = {"class_weight": {1: 2.0}, "sample_weight": np.ones((4, 1))}
     classifier.fit(IDS, np.array([0, 1, 1, 0]), **weighted, verbose=0)
-    with pytest.raises(ValueError, match=r"row 1 is 7\.0; expected an id"):
+    with pytest.raises(ValueError, match=r"row 1 must be an id"):
         classifier.fit(IDS, np.array([0.0, 7.0, 1.0, 0.0]), verbose=0)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
     classifier.compile("sgd", loss)

@@ -124,7 +124,7 @@ def test_weights_are_finite_and_not_negative(tasks, weight):
         tasks[name].compile("sgd")
         for method in (tasks[name].fit, tasks[name].evaluate):
             with pytest.raises(
-                ValueError, match=f"sample weight in row 1 is {weight}; it must be a finite number"
+                ValueError, match=f"sample weight in row 1 must be a finite .*Received: {weight}"
             ):
                 method(x, y, sample_weight=sample_weight, verbose=0)
 
@@ -136,7 +136,9 @@ def test_weights_of_datasets_and_generators(tasks):
     classifier.compile("sgd")
     texts = tf.data.Dataset.from_tensor_slices(rows)
     for dataset in (texts, texts.batch(2)):
-        with pytest.raises(ValueError, match=f"sample weight in row 1 is {weight}; it must be a"):
+        with pytest.raises(
+            ValueError, match=f"sample weight in row 1 must be a .*Received: {weight}"
+        ):
             classifier.fit(dataset, verbose=0)
     with pytest.raises(
         tf.errors.InvalidArgumentError, match=r"weights of element.*must be a finite number"
@@ -174,7 +176,7 @@ def test_labels_are_needed(tasks, method):
     task.compile()
     with pytest.raises(ValueError, match="There are no labels, with which a TextClassifier is"):
         getattr(task, method)(["a", "b"], verbose=0)
-    with pytest.raises(ValueError, match="batch_size is 0; it must be an integer above 0"):
+    with pytest.raises(ValueError, match="batch_size must be an integer above 0"):
         getattr(task, method)(["a"], [1], batch_size=0, verbose=0)
 
 
@@ -306,8 +308,8 @@ def test_arguments_that_predict_does_not_take_with_text(tasks):
 @pytest.mark.parametrize(
     ("answers", "message"),
     [
-        (float("nan"), "Question 0: answers is nan of type float; expected a list"),
-        ("b", "Question 0: answers is 'b' of type str; expected a list"),
+        (float("nan"), "Question 0: answers must be a list"),
+        ("b", "Question 0: answers must be a list"),
         ({"text": ["b"], "answer_start": []}, "1 texts and 0 values of answer_start"),
     ],
 )

@@ -168,7 +168,7 @@ def test_devices_that_are_not_there_are_refused():
 
 @pytest.mark.backend_independent
 def test_each_device_has_as_many_rows():
-    with pytest.raises(ValueError, match="--devices is 4, expected a divisor of the 2 rows"):
+    with pytest.raises(ValueError, match="--devices must be a divisor of the 2 rows"):
         FineTuningConfig.from_flags(batch_size=8, accumulation=4, devices=4)
     with pytest.raises(ValueError, match=r"--devices is 3, .* and of 64, the rows of a batch that"):
         FineTuningConfig.from_flags(batch_size=12, devices=3)

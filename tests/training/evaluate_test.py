@@ -155,16 +155,16 @@ ROWS = {
 @pytest.mark.parametrize(
     ("kind", "answers", "message"),
     [
-        ("text", '{"label": "x", "score": "high"}', "line 1: score is 'high', expected a finite"),
-        ("regression", '{"score": 1}\n{"score": 1e999}', "line 2: score is inf, expected a finite"),
+        ("text", '{"label": "x", "score": "high"}', "line 1: score must be a finite"),
+        ("regression", '{"score": 1}\n{"score": 1e999}', "line 2: score must be a finite"),
         ("tagging", '{"answers": null}', "line 1: answers is null"),
         (
             "tagging",
             '{"answers": [{"word": "a", "label": "X"}, {"word": "b", "label": "O"}]}',
             "predicts labels that are not those of spans, unlike the labels of",
         ),
-        ("choice", '{"choice": true}', "line 1: the choice is True, expected an integer from 0"),
-        ("squad", '{"id": "1", "answer": 3}', "line 1: the answer is 3, expected a string"),
+        ("choice", '{"choice": true}', "line 1: the choice must be an integer from 0"),
+        ("squad", '{"id": "1", "answer": 3}', "line 1: the answer must be a string"),
     ],
 )
 def test_malformed_answers_are_named(kind, answers, message, tmp_path):
@@ -298,7 +298,7 @@ def test_lines_of_predict_are_scored(tmp_path):
     with pytest.raises(ValueError, match="line 1 and line 2 have the same id '1'"):
         evaluate(config)
     answers.write_text('{"id": "1"}\n')
-    with pytest.raises(ValueError, match=r"line 1: the fields are \['id'\], expected answer"):
+    with pytest.raises(ValueError, match=r"line 1: the fields must be answer"):
         evaluate(config)
 
 

@@ -120,7 +120,7 @@ SWAG = "sent1,sent2,ending0,ending1,label\n"
         (
             "a.csv",
             SWAG + 'a,b,c,"d\ne",0\na,b,c,d,2\n',
-            "line 4: label is '2', expected one of 0, 1",
+            "line 4: label must be one of 0, 1",
         ),
         ("a.csv", SWAG + "a,b,,d,0\n", "line 2: ending0 is empty"),
         ("a.tsv", "i\ta\tb\t0\n", "a.tsv, line 1: 4 columns, expected a category"),
@@ -134,7 +134,7 @@ def test_an_error_names_file_line_and_field(name, text, message, tmp_path):
 
 @pytest.mark.backend_independent
 def test_a_wrong_format_is_named():
-    with pytest.raises(ValueError, match="format is 'csv', expected one of auto, swag"):
+    with pytest.raises(ValueError, match="format must be one of auto, swag"):
         ChoiceConfig(format="csv")
 
 

@@ -192,7 +192,7 @@ def test_a_tenth_is_held_out(tmp_path):
     ("changes", "message"),
     [
         ({"train_file": "nowhere"}, "nowhere does not exist"),
-        ({"scheme": "IOB"}, "scheme is 'IOB', expected one of keep, IOB1"),
+        ({"scheme": "IOB"}, "scheme must be one of keep, IOB1"),
     ],
 )
 def test_bad_input_is_found_before_training(changes, message):

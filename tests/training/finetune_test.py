@@ -265,7 +265,7 @@ def test_bad_input_is_found_before_training(changes, message):
     ("changes", "message"),
     [
         ({"accumulation": 5}, "divisor of --batch_size, 32"),
-        ({"header": "maybe"}, "header is 'maybe', expected one of auto, yes, no"),
+        ({"header": "maybe"}, "header must be one of auto, yes, no"),
         (
             {"bilstm_layers": 3},
             "bilstm_layers=3 is given, but there is no new BiLSTM: --bilstm_units",

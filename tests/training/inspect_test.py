@@ -109,7 +109,7 @@ def test_wrong_options_are_refused(tmp_path):
         inspect(InspectConfig())
     with pytest.raises(FileNotFoundError, match=r"none\.csv does not exist, expected a data file"):
         inspect(InspectConfig(data_file="none.csv"))
-    with pytest.raises(ValueError, match="--sequence_length is 2; it must be an integer of"):
+    with pytest.raises(ValueError, match="--sequence_length must be an integer of"):
         InspectConfig(sequence_length=2)
 
 

@@ -601,15 +601,15 @@ def test_a_batch_that_grows_has_as_many_updates_of_each_smaller_size():
         ({"initial_batch_size": 64}, "--batch_warmup_steps 0, expected both or neither"),
         (
             {"initial_batch_size": 48, "batch_warmup_steps": 64},
-            "--initial_batch_size is 48, expected a divisor of .* the first phase, 256, below it",
+            "--initial_batch_size must be a divisor of .* the first phase, 256, below it",
         ),
         ({"decay_steps": 9}, "--decay_steps=9 is given, but there is no --schedule=trapezoidal"),
         (
             {"decay": "cosine", "schedule": "trapezoidal"},
-            "decay is 'cosine', expected one of one_minus_sqrt, linear",
+            "decay must be one of one_minus_sqrt, linear",
         ),
-        ({"num_shards": 2, "file_groups": 4}, "--num_shards is 2, expected at least --file_groups"),
-        ({"records": "s3://b/r"}, "--records is s3://b/r, expected a folder of this machine"),
+        ({"num_shards": 2, "file_groups": 4}, "--num_shards must be at least --file_groups"),
+        ({"records": "s3://b/r"}, "--records must be a folder of this machine"),
         (
             {"whole_words": True},
             "--whole_words.* there is no --static_masks; .* --masking_unit=word",

@@ -269,7 +269,7 @@ def test_a_socket_sends_at_once_and_a_port_in_use_is_one_sentence():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"port": 70_000}, "--port is 70000, expected a number below 65536"),
+        ({"port": 70_000}, "--port must be a number below 65536"),
         ({"model": "a=b.keras,a=c.keras"}, "--model has the name 'a', expected one without"),
         ({"model": "a/=b.keras"}, "--model has the name 'a/', expected one without"),
         ({"max_waiting_rows": 10}, "--max_waiting_rows=10 is below --max_rows=2048"),

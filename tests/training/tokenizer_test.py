@@ -146,7 +146,7 @@ def test_text_without_case_keeps_its_letters_unless_the_flag_is_given(
 
 
 def test_wrong_options_are_refused(corpus, tmp_path):
-    with pytest.raises(ValueError, match="kind is 'bpe', expected one of wordpiece, byte_pair"):
+    with pytest.raises(ValueError, match="kind must be one of wordpiece, byte_pair"):
         TokenizerConfig(kind="bpe")
     with pytest.raises(ValueError, match="output_dir is empty"):
         train_tokenizer(TokenizerConfig((str(corpus),)))

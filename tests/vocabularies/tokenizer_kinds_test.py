@@ -204,7 +204,7 @@ def test_malformed_byte_pairs_name_the_file_and_the_line(file, content, message,
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer is Whitespace; it must be Byte"),
+        ({"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer must be Byte"),
         ({"normalizer": {"type": "NFKC"}}, "normalizer has the steps NFKC; expected none, or NFC"),
         ({"end_of_word_suffix": "</w>"}, "model.end_of_word_suffix is '</w>'"),
         ({"byte_fallback": True}, "model.byte_fallback is True"),

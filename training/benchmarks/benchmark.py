@@ -205,7 +205,7 @@ def _positive(name: str, values: Sequence[str], number: Callable[[str], Any]) ->
     except ValueError:
         numbers = [0]
     if not all(map(checks.POSITIVE.allows, numbers)):
-        raise ValueError(f"--{name} is {','.join(values)!r}, expected positive numbers")
+        raise ValueError(f"--{name} must be positive numbers. Received: {','.join(values)!r}")
     return numbers
 
 
@@ -218,7 +218,9 @@ def make_subjects(config: BenchmarkConfig) -> Iterator[Subject]:
     loads = config.loads
     if config.what in _FUNCTIONS:
         if len(loads) > 1:
-            raise ValueError(f"--clients is {','.join(config.clients)!r}, expected one number")
+            raise ValueError(
+                f"--clients must be one number. Received: {','.join(config.clients)!r}"
+            )
         module, function = _FUNCTIONS[config.what]
         program.import_quietly("tensorflow")
         work = importlib.import_module(f"{__package__}.{module}")

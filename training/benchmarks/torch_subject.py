@@ -25,7 +25,7 @@ def transformers_work(workload: Workload) -> Callable[[int], Round]:
     """
     if workload.precision not in _PRECISIONS:
         raise ValueError(
-            f"--precision is {workload.precision!r}, expected one of {', '.join(_PRECISIONS)}"
+            f"--precision must be one of {', '.join(_PRECISIONS)}. Received: {workload.precision!r}"
         )
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"

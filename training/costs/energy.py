@@ -104,7 +104,7 @@ def _check_country(country: str) -> None:
 
     if country not in DataSource().get_global_energy_mix_data():
         raise ValueError(
-            f"--country is {country!r}, expected an ISO code of three letters, such as FRA"
+            f"--country must be an ISO code of three letters, such as FRA. Received: {country!r}"
         )
 
 

@@ -108,15 +108,15 @@ class FineTuningConfig(ProgramConfig):
             object.__setattr__(self, "output_dir", folder)
         if self.batch_size % self.accumulation:
             raise ValueError(
-                f"--accumulation is {self.accumulation}, expected a divisor of --batch_size, "
-                f"{self.batch_size}"
+                f"--accumulation must be a divisor of --batch_size, {self.batch_size}. Received: "
+                f"{self.accumulation}"
             )
         rows = self.batch_size // self.accumulation
         if math.gcd(rows, SCORED_ROWS) % self.compute.devices:
             raise ValueError(
-                f"--devices is {self.compute.devices}, expected a divisor of the {rows} rows of a "
-                f"batch (--batch_size by --accumulation) and of {SCORED_ROWS}, the rows of a batch "
-                "that is scored"
+                f"--devices must be a divisor of the {rows} rows of a batch (--batch_size by "
+                f"--accumulation) and of {SCORED_ROWS}, the rows of a batch that is scored. "
+                f"Received: {self.compute.devices}"
             )
 
     def path(self, name: str, content: str) -> str:

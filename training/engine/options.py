@@ -138,7 +138,7 @@ def check_one_of(config: Any, **allowed: tuple[str, ...]) -> None:
     for name, values in allowed.items():
         if getattr(config, name) not in values:
             raise ValueError(
-                f"--{name} is {getattr(config, name)!r}, expected one of {', '.join(values)}"
+                f"--{name} must be one of {', '.join(values)}. Received: {getattr(config, name)!r}"
             )
 
 

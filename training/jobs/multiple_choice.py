@@ -117,8 +117,8 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     for number, (choice, own) in enumerate(zip(choices, data.choices, strict=True), start=1):
         if choice >= len(own):
             raise ValueError(
-                f"{config.answers or config.model}: the choice of row {number} is {choice}, "
-                f"expected an integer from 0 to {len(own) - 1}"
+                f"{config.answers or config.model}: the choice of row {number} must be an integer "
+                f"from 0 to {len(own) - 1}. Received: {choice}"
             )
     return Evaluation(
         classifier_scores.score(("accuracy",), choices, labels),

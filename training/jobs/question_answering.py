@@ -161,8 +161,8 @@ def split_by_title(
     titles = sorted({example.title for example in examples})
     if not 0 < count < len(titles):
         raise ValueError(
-            f"--train_articles is {count}, expected at least 1 and less than the {len(titles)} "
-            "articles of --train_file"
+            f"--train_articles must be at least 1 and less than the {len(titles)} articles of "
+            f"--train_file. Received: {count}"
         )
     first = set(titles[:count])
     return (

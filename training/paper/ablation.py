@@ -109,7 +109,7 @@ class AblationConfig(ProgramConfig):
         super().__post_init__()
         check_one_of(self, of=(_TASKS, _SIZE))
         if not self.sizes or len(set(self.parsed_sizes())) < len(self.sizes):
-            raise ValueError(f"--sizes is {','.join(self.sizes)}, expected distinct sizes")
+            raise ValueError(f"--sizes must be distinct sizes. Received: {','.join(self.sizes)}")
 
     @property
     def folder(self) -> Path:
@@ -308,7 +308,7 @@ def main(config: AblationConfig) -> None:
     for name in ("data_dir", "glue_dir", "squad_dir"):
         folder = getattr(config, name)
         if folder and not os.path.isdir(folder):
-            raise FileNotFoundError(f"--{name} is {folder}, expected an existing folder")
+            raise FileNotFoundError(f"--{name} must be an existing folder. Received: {folder}")
     program.require(program.TRAINING_LIBRARIES, "training")
     program.import_quietly()
     with output_folder.locked(config.folder, command="ablation"):

@@ -59,8 +59,8 @@ def check_local(flag: str, folder: str) -> None:
     """Raises a ValueError if a folder is a URL."""
     if file_systems.is_url(folder):
         raise ValueError(
-            f"--{flag} is {folder}, expected a folder of this machine, such as a copy, or one of a "
-            "file system that is mounted"
+            f"--{flag} must be a folder of this machine, such as a copy, or one of a file system "
+            f"that is mounted. Received: {folder}"
         )
 
 
@@ -138,8 +138,8 @@ class TextOptions(ProgramConfig):
             )
         if 0 < self.rows.num_shards < self.file_groups:
             raise ValueError(
-                f"--num_shards is {self.rows.num_shards}, expected at least --file_groups, which "
-                f"is {self.file_groups}"
+                f"--num_shards must be at least --file_groups, which is {self.file_groups}. "
+                f"Received: {self.rows.num_shards}"
             )
 
     def of_validation(self) -> TextOptions:

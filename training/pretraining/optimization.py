@@ -131,8 +131,8 @@ class Optimization(ProgramConfig):
         check_one_of(self, optimizer=tuple(OPTIMIZERS), schedule=("", *SCHEDULES), decay=DECAYS)
         if self.num_warmup_steps > self.num_steps:
             raise ValueError(
-                f"--warmup_steps is {self.warmup_steps}, expected 0 to --num_steps, "
-                f"{self.num_steps}"
+                f"--warmup_steps must be 0 to --num_steps, {self.num_steps}. Received: "
+                f"{self.warmup_steps}"
             )
         if self.schedule == "trapezoidal" and (
             self.num_warmup_steps + self.num_decay_steps > self.num_steps
@@ -218,7 +218,9 @@ class Optimization(ProgramConfig):
         """
         phases = [_parse_phase(text) for text in self.phases]
         if not phases or abs(sum(share for _, share, _ in phases) - 1) > 1e-6:
-            raise ValueError(f"--phases is {','.join(self.phases)}, expected shares that sum to 1")
+            raise ValueError(
+                f"--phases must be shares that sum to 1. Received: {','.join(self.phases)}"
+            )
         plan, first, total = [], 0, 0.0
         for length, share, options in phases:
             total += share
@@ -235,14 +237,14 @@ class Optimization(ProgramConfig):
         smaller = range(initial, phase.batch_size, initial)
         if phase.batch_size % initial or not smaller:
             raise ValueError(
-                f"--initial_batch_size is {initial}, expected a divisor of the batch size of the "
-                f"first phase, {phase.batch_size}, below it"
+                "--initial_batch_size must be a divisor of the batch size of the first phase, "
+                f"{phase.batch_size}, below it. Received: {initial}"
             )
         if not len(smaller) <= self.batch_warmup_steps < phase.num_steps:
             raise ValueError(
-                f"--batch_warmup_steps is {self.batch_warmup_steps}, expected at least "
-                f"{len(smaller)}, one for each smaller batch size, and fewer than the first phase "
-                f"has, {phase.num_steps}"
+                f"--batch_warmup_steps must be at least {len(smaller)}, one for each smaller "
+                f"batch size, and fewer than the first phase has, {phase.num_steps}. Received: "
+                f"{self.batch_warmup_steps}"
             )
         steps = [
             round(number * self.batch_warmup_steps / len(smaller))

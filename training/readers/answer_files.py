@@ -189,11 +189,11 @@ def read_choice(row: dict[str, Any]) -> dict[str, Any]:
     if "answers" in row:
         answers = row["answers"]
         if not isinstance(answers, list) or not answers or not isinstance(answers[0], dict):
-            raise ValueError(f"answers is {excerpt(answers)}, expected a list of objects")
+            raise ValueError(f"answers must be a list of objects. Received: {excerpt(answers)}")
         best = answers[0]
     choice = _required(best, "choice")
     if isinstance(choice, bool) or not str(choice).isdecimal():
-        raise ValueError(f"the choice is {excerpt(choice)}, expected an integer from 0")
+        raise ValueError(f"the choice must be an integer from 0. Received: {excerpt(choice)}")
     return {"choice": int(choice), **_probability(best)}
 
 
@@ -219,7 +219,7 @@ def read_text(row: dict[str, Any]) -> str:
     """
     answer = _required(row, "answer")
     if not isinstance(answer, str):
-        raise ValueError(f"the answer is {excerpt(answer)}, expected a string")
+        raise ValueError(f"the answer must be a string. Received: {excerpt(answer)}")
     return answer
 
 
@@ -227,7 +227,7 @@ def _required(row: dict[str, Any], name: str) -> Any:
     if row.get(name) is None:
         if name in row:
             raise ValueError(f"{name} is null")
-        raise ValueError(f"the fields are {excerpt(sorted(row), 300)}, expected {name}")
+        raise ValueError(f"the fields must be {name}. Received: {excerpt(sorted(row), 300)}")
     return row[name]
 
 
@@ -236,12 +236,12 @@ def _probability(row: dict[str, Any]) -> dict[str, float]:
         return {}
     score = _number(row["score"])
     if not -_ROUNDING <= score <= 1 + _ROUNDING:
-        raise ValueError(f"score is {score:g}, expected a probability, from 0 to 1")
+        raise ValueError(f"score must be a probability, from 0 to 1. Received: {score:g}")
     return {"score": score}
 
 
 def _number(value: Any) -> float:
     is_finite = isinstance(value, int | float) and math.isfinite(value)
     if isinstance(value, bool) or not (is_finite or (isinstance(value, str) and is_number(value))):
-        raise ValueError(f"score is {excerpt(value)}, expected a finite number")
+        raise ValueError(f"score must be a finite number. Received: {excerpt(value)}")
     return float(value)

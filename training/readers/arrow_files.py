@@ -268,7 +268,7 @@ def _named(name: str, value: Any, classes: ClassNames) -> Any:
         return None
     if not isinstance(value, int) or not 0 <= value < len(classes):
         raise ValueError(
-            f"{name} is {excerpt(value)}, expected the number of a class from 0 to "
-            f"{len(classes) - 1}, or -1"
+            f"{name} must be the number of a class from 0 to {len(classes) - 1}, or -1. Received: "
+            f"{excerpt(value)}"
         )
     return classes[value]

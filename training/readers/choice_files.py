@@ -135,7 +135,9 @@ def read_choices(
         ValueError: If the file is malformed; the message names the file, the line and the field.
     """
     if format not in ("auto", *FORMATS):
-        raise ValueError(f"--format is {format!r}, expected one of auto, {', '.join(FORMATS)}")
+        raise ValueError(
+            f"--format must be one of auto, {', '.join(FORMATS)}. Received: {format!r}"
+        )
     format = infer_format(path) if format == "auto" else FORMATS[format]
     bad = bad or BadRows()
     if format == "tsv":
@@ -242,7 +244,9 @@ def _label(fields: Mapping[str, Any], choices: list[str], names: list[str]) -> i
     for words in vocabularies:
         if str(label).strip() in words:
             return words.index(str(label).strip())
-    raise ValueError(f"{key} is {excerpt(label)}, expected one of {', '.join(vocabularies[-1])}")
+    raise ValueError(
+        f"{key} must be one of {', '.join(vocabularies[-1])}. Received: {excerpt(label)}"
+    )
 
 
 def _string(fields: Mapping[str, Any], name: str) -> str:
@@ -252,7 +256,7 @@ def _string(fields: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str):
         if name not in fields:
             raise ValueError(f"no field {name}; the row has {excerpt(sorted(fields), 300)}")
-        raise ValueError(f"{name} is {excerpt(value)}, expected a string")
+        raise ValueError(f"{name} must be a string. Received: {excerpt(value)}")
     return value.strip()
 
 
@@ -270,11 +274,13 @@ def _choices(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     if isinstance(choices, dict):  # of lists, as in Parquet
         columns = [choices.get("label"), choices.get("text")]
         if not all(isinstance(column, list) for column in columns):
-            raise ValueError(f"{field} is {excerpt(choices)}, expected lists of label and text")
+            raise ValueError(
+                f"{field} must be lists of label and text. Received: {excerpt(choices)}"
+            )
         pairs = zip(*columns, strict=True)
         choices = [{"label": label, "text": text} for label, text in pairs]
     if not isinstance(choices, list):
-        raise ValueError(f"{field} is {excerpt(choices)}, expected a list")
+        raise ValueError(f"{field} must be a list. Received: {excerpt(choices)}")
     texts, labels = [], []
     for choice in choices:
         text = choice.get("text") if isinstance(choice, dict) else choice

@@ -149,7 +149,8 @@ def read_columns(
     if format not in _TABLES:
         if format not in FORMATS.values():
             raise ValueError(
-                f"--format is {format!r}, expected {', '.join(dict.fromkeys(FORMATS.values()))}"
+                f"--format must be {', '.join(dict.fromkeys(FORMATS.values()))}. Received: "
+                f"{format!r}"
             )
         return list(_rows_of_records(path, format, columns, optional, bad)), "yes"
     table = list(read_cells(path, format, quoting, columns.values(), bad))
@@ -357,7 +358,7 @@ def check_single(path: Path, place: str, column: str, names: list[str]) -> None:
 
 def _no_such_name(role: str, column: str, names: list[str], header: bool) -> str:
     if not header:
-        return f"{role} is column {column!r}, expected an index from 0 with --header=no"
+        return f"{role} must be an index from 0 with --header=no. Received: column {column!r}"
     for separator, format in (("\t", "tsv"), (",", "csv")):
         if len(names) == 1 and separator in names[0]:
             return (
@@ -434,7 +435,7 @@ def _cell(path: Path, place: str, role: str, column: str, record: Mapping[str, A
         raise row_error(path, place, f"{role} cannot be read: {value}") from value
     may_be_number = role in ("label", "grade") or role.startswith(LABELS)
     if may_be_number and isinstance(value, float) and math.isinf(value):
-        raise row_error(path, place, f"{role} is {value}, expected a finite number")
+        raise row_error(path, place, f"{role} must be a finite number. Received: {value}")
     if may_be_number and isinstance(value, bool | int | float):
         return json.dumps(value)
     if role == LABELS and isinstance(value, list):
@@ -443,7 +444,9 @@ def _cell(path: Path, place: str, role: str, column: str, record: Mapping[str, A
     nested = f", or one of its fields: {role}.NAME" if isinstance(value, dict | list) else ""
     if role == "label" and isinstance(value, list):
         nested += "; a row has one label, or with --multi_label a list"
-    raise row_error(path, place, f"{role} is a {type(value).__name__}, expected {types}{nested}")
+    raise row_error(
+        path, place, f"{role} must be {types}{nested}. Received: a {type(value).__name__}"
+    )
 
 
 def _field_names(record: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

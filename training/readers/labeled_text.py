@@ -377,7 +377,7 @@ def _several_labels_of(path: Path, row: Row) -> list[str]:
         wrong = [name for name, cell in cells.items() if cell not in _TRUE + _FALSE]
         if wrong:
             value = excerpt(cells[wrong[0]])
-            raise row_error(path, row.place, f"{wrong[0]} is {value}, expected 0 or 1")
+            raise row_error(path, row.place, f"{wrong[0]} must be 0 or 1. Received: {value}")
         return [name for name, cell in cells.items() if cell in _TRUE]
     try:
         names = json.loads(cells[""])
@@ -473,7 +473,9 @@ def _check(
         )
     elif regression and "label" in row.cells and not is_number(label):
         hint = " with a decimal point" if DECIMAL_COMMA.fullmatch(label) else ""
-        problems.append(f"the label is {excerpt(label)}, expected a finite float32 number{hint}")
+        problems.append(
+            f"the label must be a finite float32 number{hint}. Received: {excerpt(label)}"
+        )
     elif names is not None and label not in names:
         may_be_header = has_header != "yes" and row.place == "line 1"
         hint = "; if the first line is a header, use --header=yes" if may_be_header else ""

@@ -216,7 +216,9 @@ def _strings(record: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     name = next((name for name in names if name in record), names[0])
     values = record.get(name)
     if not isinstance(values, list) or not values or not all(isinstance(v, str) for v in values):
-        raise ValueError(f"{name} is {excerpt(values)}, expected a list of one or more strings")
+        raise ValueError(
+            f"{name} must be a list of one or more strings. Received: {excerpt(values)}"
+        )
     return values
 
 

@@ -130,7 +130,9 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
     qrels: dict[str, dict[str, int]] = {}
     for place, (query, document, grade) in _qrels(path):
         if not re.fullmatch(r"[+-]?[0-9]+", grade):
-            raise row_error(path, place, f"the grade is {excerpt(grade)}, expected an integer")
+            raise row_error(
+                path, place, f"the grade must be an integer. Received: {excerpt(grade)}"
+            )
         qrels.setdefault(query, {})[document] = int(grade)
     return qrels
 

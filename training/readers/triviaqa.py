@@ -173,7 +173,7 @@ def _questions(content: Any, path: Path, labeled: bool, bad: BadRows) -> Iterato
     is_verified = json_field(content, "VerifiedEval", bool, str(path))
     domain = json_field(content, "Domain", str, str(path))
     if domain not in ("Wikipedia", "Web"):
-        raise ValueError(f"{path}: Domain is {excerpt(domain)}, expected Wikipedia or Web")
+        raise ValueError(f"{path}: Domain must be Wikipedia or Web. Received: {excerpt(domain)}")
     ids: set[str] = set()
     for number, datum in enumerate(data, start=1):
         try:

@@ -76,8 +76,8 @@ def read_inputs(max_rows: int) -> Any:
             return [read_text(value, name)], True
         if not isinstance(value, list) or not value:
             raise RequestError(
-                f"{name} is {described(value)}; expected a string, token ids, or a list of one or "
-                "more of these",
+                f"{name} must be a string, token ids, or a list of one or more of these. "
+                f"Received: {described(value)}",
                 name,
                 is_empty=value == [],
             )
@@ -98,7 +98,8 @@ def _read_ids(value: list[Any], name: str) -> list[int]:
     for index, token in enumerate(value):
         if type(token) is not int or token < 0:
             raise RequestError(
-                f"{name}[{index}] is {described(token)}; expected a token id", name.split("[")[0]
+                f"{name}[{index}] must be a token id. Received: {described(token)}",
+                name.split("[")[0],
             )
     if not value:
         message = f"{name} is an empty list; expected token ids"

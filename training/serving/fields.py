@@ -53,7 +53,7 @@ def read_object(body: bytes, example: str) -> dict[str, Any]:
     request = _parsed(body)
     if not isinstance(request, dict):
         raise RequestError(
-            f"the request is {described(request)}; expected an object, such as {example}"
+            f"the request must be an object, such as {example}. Received: {described(request)}"
         )
     return request
 
@@ -98,7 +98,7 @@ def read_object_of(fields: Mapping[str, Field]) -> Callable[[Any, str], dict[str
 
     def read(value: Any, name: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise RequestError(f"{name} is {described(value)}; expected an object", name)
+            raise RequestError(f"{name} must be an object. Received: {described(value)}", name)
         return read_fields(value, fields)
 
     return read
@@ -107,21 +107,23 @@ def read_object_of(fields: Mapping[str, Field]) -> Callable[[Any, str], dict[str
 def read_boolean(value: Any, name: str) -> bool:
     """Reads a boolean."""
     if not isinstance(value, bool):
-        raise RequestError(f"{name} is {described(value)}; expected true or false", name)
+        raise RequestError(f"{name} must be true or false. Received: {described(value)}", name)
     return value
 
 
 def read_count(value: Any, name: str) -> int:
     """Reads a positive integer."""
     if type(value) is not int or value < 1:
-        raise RequestError(f"{name} is {described(value)}; expected a positive integer", name)
+        raise RequestError(f"{name} must be a positive integer. Received: {described(value)}", name)
     return value
 
 
 def read_text(value: Any, name: str) -> str:
     """Reads a string of characters that UTF-8 can represent."""
     if not isinstance(value, str):
-        raise RequestError(f"{name} is {described(value)}; expected a string", name.split("[")[0])
+        raise RequestError(
+            f"{name} must be a string. Received: {described(value)}", name.split("[")[0]
+        )
     try:
         check_characters(value, name)
     except ValueError as error:
@@ -133,7 +135,7 @@ def read_texts(value: Any, name: str) -> list[str]:
     """Reads a list of one or more strings."""
     if not isinstance(value, list) or not value:
         raise RequestError(
-            f"{name} is {described(value)}; expected a list of one or more strings",
+            f"{name} must be a list of one or more strings. Received: {described(value)}",
             name,
             is_empty=value == [],
         )
@@ -150,7 +152,9 @@ def one_of(*names: str) -> Callable[[Any, str], Any]:
 
     def read(value: Any, name: str) -> Any:
         if value not in names:
-            raise RequestError(f"{name} is {described(value)}; expected {' or '.join(names)}", name)
+            raise RequestError(
+                f"{name} must be {' or '.join(names)}. Received: {described(value)}", name
+            )
         return value
 
     return read

@@ -100,7 +100,7 @@ def _padded(values: list[Any]) -> list[Any]:
 def _rows_of_instances(instances: Any, inputs: Mapping[str, Tensor], max_rows: int) -> list[Row]:
     if not isinstance(instances, list) or not instances:
         raise RequestError(
-            f"instances is {described(instances)}; expected a list of one or more rows"
+            f"instances must be a list of one or more rows. Received: {described(instances)}"
         )
     only = next(iter(inputs)) if len(inputs) == 1 else None
     columns: dict[str, list[Any]] = {name: [] for name in inputs}
@@ -139,8 +139,8 @@ def _rows_of_columns(columns: Any, inputs: Mapping[str, Tensor], max_rows: int) 
     for name, column in columns.items():
         if not isinstance(column, list) or not column:
             raise RequestError(
-                f"inputs.{name} is {described(column)}; expected a list with an element for each "
-                "row, one at least"
+                f"inputs.{name} must be a list with an element for each row, one at least. "
+                f"Received: {described(column)}"
             )
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
@@ -195,7 +195,7 @@ def _value(value: Any, tensor: Tensor, where: str, axis: int = 1) -> Any:
     """Checks a value of an input, and returns it as a Python value; base64 becomes bytes."""
     if axis < len(tensor.shape):
         if not isinstance(value, list):
-            raise RequestError(f"{where} is {described(value)}; expected a list")
+            raise RequestError(f"{where} must be a list. Received: {described(value)}")
         values = [_value(x, tensor, f"{where}[{i}]", axis + 1) for i, x in enumerate(value)]
         if values and isinstance(values[0], list) and len(set(map(len, values))) > 1:
             raise RequestError(f"the lists in {where} differ in length")
@@ -207,10 +207,10 @@ def _value(value: Any, tensor: Tensor, where: str, axis: int = 1) -> Any:
     if tensor.dtype == INT32:
         if type(value) is int and _LOWEST_INT32 <= value <= _HIGHEST_INT32:
             return value
-        raise RequestError(f"{where} is {described(value)}; expected an integer of 32 bits")
+        raise RequestError(f"{where} must be an integer of 32 bits. Received: {described(value)}")
     if type(value) in (int, float):
         return value
-    raise RequestError(f"{where} is {described(value)}; expected a number")
+    raise RequestError(f"{where} must be a number. Received: {described(value)}")
 
 
 def _decoded(text: Any, where: str) -> bytes:
@@ -219,7 +219,7 @@ def _decoded(text: Any, where: str) -> bytes:
             return base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error):
         pass
-    raise RequestError(f"{where}.b64 is {described(text)}; expected base64")
+    raise RequestError(f"{where}.b64 must be base64. Received: {described(text)}")
 
 
 def _names(value: Mapping[str, Any]) -> str:

@@ -166,8 +166,8 @@ class _Api:
         functions += [] if model.class_names else ["none"]
         if function not in (None, *functions):
             raise RequestError(
-                f"function_to_apply is {function}; expected {' or '.join(functions)}, since the "
-                f"model answers with {'probabilities' if model.class_names else 'a score'}",
+                f"function_to_apply must be {' or '.join(functions)}, since the model answers "
+                f"with {'probabilities' if model.class_names else 'a score'}. Received: {function}",
                 "function_to_apply",
             )
         options = {"truncate": False, "raw_scores": function == "none", **parameters}
@@ -344,7 +344,7 @@ class _Api:
         if isinstance(value, str):
             return [{"text": read_text(value, name)}], True
         if not isinstance(value, list) or not value:
-            raise RequestError(f"{name} is {described(value)}; expected {_ROWS}", name)
+            raise RequestError(f"{name} must be {_ROWS}. Received: {described(value)}", name)
         is_single = isinstance(value[0], str)
         lists = [value] if is_single else value
         check_number(len(lists), self._server.max_rows, name)
@@ -352,7 +352,7 @@ class _Api:
         for index, texts in enumerate(lists):
             where = name if is_single else f"{name}[{index}]"
             if not isinstance(texts, list) or len(texts) not in (1, 2):
-                raise RequestError(f"{where} is {described(texts)}; expected {_ROWS}", name)
+                raise RequestError(f"{where} must be {_ROWS}. Received: {described(texts)}", name)
             rows.append(dict(zip(("text", TEXT_PAIR), read_texts(texts, where), strict=False)))
         return rows, is_single
 

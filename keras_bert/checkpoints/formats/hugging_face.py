@@ -125,8 +125,8 @@ def _family(fields: Mapping[str, Any], path: Path) -> Family:
     ]
     if not families:
         raise CheckpointError(
-            f"{path}: model_type is {model_type!r}, which is not supported; it must be "
-            f"{' or '.join(map(repr, FAMILIES))}."
+            f"{path}: model_type must be {' or '.join(map(repr, FAMILIES))}. Received: "
+            f"{model_type!r}"
         )
     return families[0]
 
@@ -164,8 +164,9 @@ def _activation(fields: Mapping[str, Any], num_outputs: Any, folder: Path) -> tu
         problem == _SINGLE_LABEL and num_outputs == 1
     ):
         raise CheckpointError(
-            f"{folder / CONFIG_FILE}: problem_type is {problem!r} for {num_outputs} outputs; it "
-            f"must be 'regression', {_SINGLE_LABEL!r} (of 2 or more), {_MULTI_LABEL!r} or absent."
+            f"{folder / CONFIG_FILE}: problem_type must be 'regression', {_SINGLE_LABEL!r} (of 2 "
+            f"or more), {_MULTI_LABEL!r} or absent. Received: {problem!r} for {num_outputs} "
+            "outputs"
         )
     activation = sentence_transformers.output_activation(folder, fields)
     if num_outputs == 1:
@@ -194,8 +195,8 @@ def _multi_label_options(fields: Mapping[str, Any], path: Path) -> dict[str, Any
         isinstance(thresholds, list) and all(map(FRACTION.allows, thresholds))
     ):
         raise CheckpointError(
-            f"{path}: thresholds of {_OWN_FIELD} is {thresholds!r}; it must be a list of numbers "
-            "from 0 to 1."
+            f"{path}: thresholds of {_OWN_FIELD} must be a list of numbers from 0 to 1. Received: "
+            f"{thresholds!r}"
         )
     return {"multi_label": True, "thresholds": thresholds}
 
@@ -207,7 +208,7 @@ def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | Non
     ids = [str(index) for index in range(len(names))] if isinstance(names, dict) else []
     if not ids or set(names) != set(ids):
         raise CheckpointError(
-            f"{path}: id2label is {names!r}; it must name the classes '0', '1', '2' …"
+            f"{path}: id2label must name the classes '0', '1', '2' …. Received: {names!r}"
         )
     return tuple(str(names[index]) for index in ids)
 

@@ -89,8 +89,9 @@ def _family(fields: Mapping[str, Any], path: Path) -> Family:
     family = families.get(name.rpartition(">")[2])
     if family is None:
         raise CheckpointError(
-            f"{path}: registered_name is {name!r}; it must be "
-            f"{' or '.join(repr(f'keras_hub>{backbone}') for backbone in families)}."
+            f"{path}: registered_name must be "
+            f"{' or '.join(repr(f'keras_hub>{backbone}') for backbone in families)}. Received: "
+            f"{name!r}"
         )
     return family
 
@@ -105,8 +106,8 @@ def _config(family: Family, fields: Mapping[str, Any], path: Path) -> BertConfig
         )
     if arguments.get("num_inner_repetitions", 1) != 1:
         raise CheckpointError(
-            f"{path}: num_inner_repetitions is {arguments['num_inner_repetitions']!r}, which is "
-            "not supported; it must be 1."
+            f"{path}: num_inner_repetitions must be 1. Received: "
+            f"{arguments['num_inner_repetitions']!r}"
         )
     values = {ours: arguments[theirs] for ours, theirs in words.required.items()}
     if values.get("embedding_dim") == values["hidden_dim"] and "layer_sharing" not in words.fixed:
@@ -160,11 +161,11 @@ def check_class(fields: Mapping[str, Any], expected: str, path: Path) -> dict[st
     arguments = fields.get("config")
     if fields.get("registered_name") not in [f"{package}>{expected}" for package in _PACKAGES]:
         raise CheckpointError(
-            f"{path}: registered_name is {fields.get('registered_name')!r}; it must be "
-            f"'keras_hub>{expected}'."
+            f"{path}: registered_name must be 'keras_hub>{expected}'. Received: "
+            f"{fields.get('registered_name')!r}"
         )
     if not isinstance(arguments, dict):
-        raise CheckpointError(f"{path}: config is {arguments!r}; it must be an object.")
+        raise CheckpointError(f"{path}: config must be an object. Received: {arguments!r}")
     return arguments
 
 
@@ -270,7 +271,7 @@ def _task_arguments(fields: Mapping[str, Any], path: Path) -> dict[str, int]:
     sizes = {name: fields[name] for name in ("num_classes", "hidden_dim") if name in fields}
     for name, size in sizes.items():
         if not POSITIVE_INT.allows(size):
-            raise CheckpointError(f"{path}: {name} is {size!r}; it must be {POSITIVE_INT}.")
+            raise CheckpointError(f"{path}: {name} must be {POSITIVE_INT}. Received: {size!r}")
     return sizes
 
 
@@ -317,18 +318,17 @@ def read_tokenizer(folder: Path) -> dict[str, Any] | None:
     if name in _WORDPIECE_CLASSES:
         return _wordpiece(check_class(fields, name, path), path, folder)
     choices = ", ".join((*_WORDPIECE_CLASSES, "RobertaTokenizer", "AlbertTokenizer"))
-    raise CheckpointError(f"{path}: registered_name is {name!r}; it must be one of {choices}.")
+    raise CheckpointError(f"{path}: registered_name must be one of {choices}. Received: {name!r}")
 
 
 def _wordpiece(arguments: Mapping[str, Any], path: Path, folder: Path) -> dict[str, Any]:
     lowercase = arguments.get("lowercase")
     if not isinstance(lowercase, bool):
-        raise CheckpointError(f"{path}: lowercase is {lowercase!r}; it must be true or false.")
+        raise CheckpointError(f"{path}: lowercase must be true or false. Received: {lowercase!r}")
     for name, expected in (("split", True), ("suffix_indicator", "##"), ("oov_token", "[UNK]")):
         if arguments.get(name, expected) != expected:
             raise CheckpointError(
-                f"{path}: {name} is {arguments[name]!r}, which is not supported; it must be "
-                f"{expected!r} or absent."
+                f"{path}: {name} must be {expected!r} or absent. Received: {arguments[name]!r}"
             )
     strips = bool(arguments.get("strip_accents")) and not lowercase
     in_text = bool(arguments.get("special_tokens_in_strings"))

@@ -127,7 +127,7 @@ def _head_tensor(head: str, name: str) -> str:
 def _config(fields: Mapping[str, Any], path: Path) -> BertConfig:
     config = fields.get("config")
     if not isinstance(config, dict):
-        raise CheckpointError(f"{path}: config is {config!r}; it must be an object.")
+        raise CheckpointError(f"{path}: config must be an object. Received: {config!r}")
     try:
         return BertConfig.from_dict(config)
     except ConfigError as error:
@@ -138,7 +138,7 @@ def _head_layouts(fields: Mapping[str, Any], path: Path) -> dict[str, Layout]:
     heads = fields.get("heads", {})
     if not isinstance(heads, dict) or not all(map(_is_list_of_strings, heads.values())):
         raise CheckpointError(
-            f"{path}: heads is {heads!r}; it must give a list of weights for each head."
+            f"{path}: heads must give a list of weights for each head. Received: {heads!r}"
         )
     return {
         head: {name: Stored((_head_tensor(head, name),)) for name in names}
@@ -150,7 +150,7 @@ def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | Non
     names = fields.get("class_names")
     if names is not None and not _is_list_of_strings(names):
         raise CheckpointError(
-            f"{path}: class_names is {names!r}; it must be null or a list of strings."
+            f"{path}: class_names must be null or a list of strings. Received: {names!r}"
         )
     return None if names is None else tuple(names)
 
@@ -163,7 +163,7 @@ def _task(path: Path) -> dict[str, Any]:
     for setting in ("sequence_length", "overlap", "doc_stride", "max_query_length"):
         if setting in fields and not POSITIVE_INT.allows(fields[setting]):
             raise CheckpointError(
-                f"{path}: {setting} is {fields[setting]!r}; it must be {POSITIVE_INT}."
+                f"{path}: {setting} must be {POSITIVE_INT}. Received: {fields[setting]!r}"
             )
     options = fields.get("head_options", {})
     if (
@@ -172,9 +172,9 @@ def _task(path: Path) -> dict[str, Any]:
         or not all(HEAD_OPTIONS[name](value) for name, value in options.items())
     ):
         raise CheckpointError(
-            f"{path}: head_options is {options!r}; it must be an object of bilstm_units and "
-            "bilstm_layers, integers above 0, or of pooling, one of "
-            f"{', '.join(sentence_transformers.MODES)}, and normalize, true or false."
+            f"{path}: head_options must be an object of bilstm_units and bilstm_layers, integers "
+            f"above 0, or of pooling, one of {', '.join(sentence_transformers.MODES)}, and "
+            f"normalize, true or false. Received: {options!r}"
         )
     return fields
 

@@ -104,8 +104,8 @@ def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
         wrong = next((i for i, row in enumerate(x) if not is_single_choice(row)), None)
         if wrong is not None:
             raise ValueError(
-                f"Row {wrong} is {x[wrong]!r} of type {type(x[wrong]).__name__}; expected "
-                f"{CHOICE_FORMS}."
+                f"Row {wrong} must be {CHOICE_FORMS}. Received: {x[wrong]!r} of type "
+                f"{type(x[wrong]).__name__}"
             )
         texts, choices = [row[0] for row in x], [row[1] for row in x]
     texts = as_list(texts)
@@ -117,14 +117,16 @@ def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
         )
     for index, text in enumerate(texts):
         if not isinstance(text, str):
-            raise ValueError(f"The text of row {index} is {text!r}; expected a string.")
+            raise ValueError(f"The text of row {index} must be a string. Received: {text!r}")
         check_characters(text, f"The text of row {index}")
     return texts, choices
 
 
 def _checked_choices(choices: Any, row: int) -> list[str]:
     if isinstance(choices, str) or not hasattr(choices, "__iter__"):
-        raise ValueError(f"The choices of row {row} are {choices!r}; expected a list of strings.")
+        raise ValueError(
+            f"The choices of row {row} must be a list of strings. Received: {choices!r}"
+        )
     own: list[str] = list(choices)
     if not own or not all(isinstance(choice, str) for choice in own):
         raise ValueError(f"The choices of row {row} are {choices!r}; expected at least one string.")
@@ -141,7 +143,7 @@ def choice_labels(labels: Any, choices: Sequence[Sequence[str]]) -> np.ndarray[A
     for index, (label, own) in enumerate(zip(array.tolist(), choices, strict=True)):
         if array.dtype.kind not in "iuf" or label not in range(len(own)):
             raise ValueError(
-                f"The label of row {index} is {label!r}; expected the index of one of its "
-                f"{len(own)} choices, an integer from 0."
+                f"The label of row {index} must be the index of one of its {len(own)} choices, an "
+                f"integer from 0. Received: {label!r}"
             )
     return array.astype("int32")

@@ -165,7 +165,7 @@ def _example(row: Any, index: int) -> QuestionExample:
         _answers(row.answers, row.context, where)
         return row
     if not isinstance(row, Mapping):
-        raise ValueError(f"{where} is {row!r}; expected {QUESTION_FORMS}.")
+        raise ValueError(f"{where} must be {QUESTION_FORMS}. Received: {row!r}")
     question, context = (_text(row, name, where) for name in ("question", "context"))
     answers = _answers(row.get("answers"), context, where)
     return QuestionExample(str(row.get("id", index)), question, context, answers)
@@ -175,7 +175,7 @@ def _text(row: Mapping[str, Any], name: str, where: str) -> str:
     value = row.get(name)
     if not isinstance(value, str):
         raise ValueError(
-            f"{where}: {name} is {value!r} of type {type(value).__name__}; expected a string."
+            f"{where}: {name} must be a string. Received: {value!r} of type {type(value).__name__}"
         )
     check_characters(value, f"{where}: {name}")
     return value
@@ -197,7 +197,8 @@ def _answers(answers: Any, context: str, where: str) -> tuple[SpanAnswer, ...] |
         ]
     if isinstance(answers, str) or not hasattr(answers, "__iter__"):
         raise ValueError(
-            f"{where}: answers is {answers!r} of type {type(answers).__name__}; expected a list."
+            f"{where}: answers must be a list. Received: {answers!r} of type "
+            f"{type(answers).__name__}"
         )
     spans = tuple(
         answer
@@ -223,8 +224,8 @@ def paired(question: Any, context: Any) -> tuple[list[str], list[str]]:
     for name, value in (("question", question), ("context", context)):
         if not hasattr(value, "__iter__"):
             raise ValueError(
-                f"{name} is {value!r} of type {type(value).__name__}; expected a string or a list "
-                "of strings."
+                f"{name} must be a string or a list of strings. Received: {value!r} of type "
+                f"{type(value).__name__}"
             )
     questions: Sequence[str] = list(question)
     contexts = [context] * len(questions) if isinstance(context, str) else list(context)

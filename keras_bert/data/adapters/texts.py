@@ -176,8 +176,8 @@ def _texts(values: list[Any], first_row: int) -> np.ndarray:
     for index, value in enumerate(values, first_row):
         if not isinstance(value, (str, bytes)):
             raise ValueError(
-                f"Row {index} is {value!r} of type {type(value).__name__}; expected text as "
-                f"{TEXT_FORMS}."
+                f"Row {index} must be text as {TEXT_FORMS}. Received: {value!r} of type "
+                f"{type(value).__name__}"
             )
         check_characters(value, f"Row {index}")
     return np.array(values, dtype=object)

@@ -117,7 +117,7 @@ class InstanceMaker:
                 (with `independent_shards`, the shard) has only one.
         """
         if not 0 <= shard < num_shards:
-            raise ValueError(f"shard is {shard}, expected a number in [0, {num_shards}).")
+            raise ValueError(f"shard must be a number in [0, {num_shards}). Received: {shard}")
         partners = documents
         if self.independent_shards:
             own = self.documents_of(shard, len(documents), num_shards)

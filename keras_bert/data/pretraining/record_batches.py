@@ -62,7 +62,7 @@ def pretraining_batches(
     lengths = list(buckets or ())
     if buckets is not None and (lengths != sorted(lengths) or lengths[-1:] != [sequence_length]):
         raise ValueError(
-            f"buckets are {list(buckets)}, expected ascending lengths up to {sequence_length}."
+            f"buckets must be ascending lengths up to {sequence_length}. Received: {list(buckets)}"
         )
     return _RecordBatches(
         RecordParser(record_paths(files), sequence_length, vocabulary_size),

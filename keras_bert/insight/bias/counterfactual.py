@@ -403,8 +403,8 @@ def _members(name: str, selection: Any, texts: Sequence[Text]) -> np.ndarray:
     members = np.asarray(selection)
     if members.dtype != bool or members.shape != (len(texts),):
         raise ValueError(
-            f"slices[{name!r}] is {members.dtype} of shape {members.shape}; expected a function, "
-            f"or bool of shape ({len(texts)},)."
+            f"slices[{name!r}] must be a function, or bool of shape ({len(texts)},). Received: "
+            f"{members.dtype} of shape {members.shape}"
         )
     return members
 

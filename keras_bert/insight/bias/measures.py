@@ -212,7 +212,7 @@ def _of_metric(measures: Sequence[Measure], metric: str | None) -> list[Measure]
     names = list(dict.fromkeys(measure.metric for measure in measures))
     metric = names[0] if metric is None else metric
     if metric not in names:
-        raise ValueError(f"metric is {metric!r}; expected one of {', '.join(names)}.")
+        raise ValueError(f"metric must be one of {', '.join(names)}. Received: {metric!r}")
     return [measure for measure in measures if measure.metric == metric]
 
 

@@ -72,7 +72,7 @@ def annotated_words(
     longer than a row are skipped. Errors name the file.
     """
     if pooling not in POOLINGS:
-        raise ValueError(f"pooling is {pooling!r}; expected one of {', '.join(POOLINGS)}.")
+        raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}. Received: {pooling!r}")
     checks.POSITIVE_INT.check_given(max_sentences=max_sentences)
     sentences = _read(files)[:max_sentences]
     tokenizer = preprocessor.tokenizer

@@ -269,7 +269,7 @@ def probe(
     """
     unknown = [name for name in tasks if name not in TASKS]
     if isinstance(tasks, str) or unknown or not tasks:
-        raise ValueError(f"tasks is {tasks!r}; expected a list of {', '.join(TASKS)}.")
+        raise ValueError(f"tasks must be a list of {', '.join(TASKS)}. Received: {tasks!r}")
     checks.POSITIVE_INT.check(seeds=seeds, epochs=epochs, rank=rank)
     checks.POSITIVE.check(learning_rate=learning_rate)
     files = {"train_files": as_paths(train_files), "test_files": as_paths(test_files)}

@@ -88,7 +88,7 @@ def attention(
         [Longformer](https://arxiv.org/abs/2004.05150), section 3.1, for windows.
     """
     if window is not None and (not isinstance(window, int) or window < 1):
-        raise ValueError(f"window is {window!r}; it must be an integer above 0.")
+        raise ValueError(f"window must be an integer above 0. Received: {window!r}")
     if window is not None and bias is not None:
         raise ValueError("A window and a bias were passed; expected at most one of them.")
     layout = layout or BatchLayout()

@@ -63,7 +63,7 @@ def test_the_classifier_and_the_tokenizer_are_read(tmp_path):
     [
         (
             {"suffix_indicator": "@@"},
-            "suffix_indicator is '@@', which is not supported; it must be",
+            "suffix_indicator must be",
         ),
         ({"split": False}, "split is False"),
         ({"oov_token": "[MASK]"}, r"oov_token is '\[MASK\]'"),

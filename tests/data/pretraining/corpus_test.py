@@ -140,7 +140,7 @@ def test_malformed_input_is_an_error_with_file_and_line(tmp_path, name, content,
 def test_invalid_options_are_refused_at_once(tmp_path):
     with pytest.raises(FileNotFoundError, match=re.escape(str(tmp_path / "none.txt"))):
         read_corpus(tmp_path / "none.txt")
-    with pytest.raises(ValueError, match="format is 'pdf', expected one of auto"):
+    with pytest.raises(ValueError, match="format must be one of auto"):
         read_corpus(tmp_path, "pdf")
-    with pytest.raises(ValueError, match="document_ends is 'never', expected one of blank_lines"):
+    with pytest.raises(ValueError, match="document_ends must be one of blank_lines"):
         read_corpus(tmp_path, document_ends="never")

@@ -120,8 +120,8 @@ def test_duplicates_are_cut_and_paired_anew():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "paragraphs"}, "kind is 'paragraphs', expected one of next_sentence"),
-        ({"sequence_length": 4}, "sequence_length is 4; it must be an integer of at least 5"),
+        ({"kind": "paragraphs"}, "kind must be one of next_sentence"),
+        ({"sequence_length": 4}, "sequence_length must be an integer of at least 5"),
         ({"short_seq_probability": 1.5}, "short_seq_probability is 1.5"),
         ({"duplicate_factor": 0}, "duplicate_factor is 0"),
         ({"seed": -1}, "seed is -1"),

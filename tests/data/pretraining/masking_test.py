@@ -390,7 +390,7 @@ def test_a_single_row_and_an_empty_batch(unit):
 # === What is refused ===
 
 WRONG = [
-    ({"unit": "sentence"}, "unit is 'sentence', expected one of token, word, ngram"),
+    ({"unit": "sentence"}, "unit must be one of token, word, ngram"),
     ({"mask_selection_rate": 0.0}, r"mask_selection_rate is 0\.0"),
     ({"mask_token_rate": 0.9, "random_token_rate": 0.2}, r"are 0\.9 and 0\.2"),
     ({"mask_token_rate": -0.1}, r"mask_token_rate is -0\.1"),

@@ -198,5 +198,5 @@ def test_other_models_and_texts_are_refused(classifier):
         with pytest.raises(ValueError, match="Received a MaskedLM; expected a TextClassifier"):
             call(masked_lm)
     for wrong in (None, ("a", "b", "c"), ("a", None)):
-        with pytest.raises(ValueError, match=r"Text 1 is .*; expected a text or a pair of texts"):
+        with pytest.raises(ValueError, match=r"Text 1 must be a text or a pair of texts"):
             insight.counterfactuals(classifier, ["he", wrong])

@@ -54,7 +54,7 @@ def test_comparisons_are_drawn_and_checked():
     one = insight.PairScores(np.arange(4.0), np.ones(4), ("age", "age", "b", "b"))
     axes = insight.compare({"one": one, "other": one}).plot()
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["one", "other"]
-    with pytest.raises(ValueError, match="metric is 'x'; expected one of prefers"):
+    with pytest.raises(ValueError, match="metric must be one of prefers"):
         one.plot(metric="x")
     fewer = insight.PairScores(np.arange(3.0), np.ones(3), ("age", "age", "b"))
     icat = insight.StereoSetScores(np.ones((4, 3)), ("age",) * 4, ("a",) * 4, 0)

@@ -204,11 +204,11 @@ def test_results_have_intervals_over_seeds(probes):
 def test_files_and_models_that_cannot_be_probed_are_refused(model, files, tmp_path):
     backbone, preprocessor = model
     for changes, message in (
-        ({"tasks": ["xpos"]}, r"tasks is \['xpos'\]; expected a list of upos, relation"),
+        ({"tasks": ["xpos"]}, r"tasks must be a list of upos, relation"),
         ({"tasks": "upos"}, "expected a list of upos"),
-        ({"seeds": 0}, "seeds is 0; it must be an integer above 0"),
-        ({"epochs": 0}, "epochs is 0; it must be an integer above 0"),
-        ({"pooling": "last"}, "pooling is 'last'; expected one of mean, first"),
+        ({"seeds": 0}, "seeds must be an integer above 0"),
+        ({"epochs": 0}, "epochs must be an integer above 0"),
+        ({"pooling": "last"}, "pooling must be one of mean, first"),
     ):
         with pytest.raises(ValueError, match=message):
             insight.probe(backbone, *files, **{"preprocessor": preprocessor, **changes})

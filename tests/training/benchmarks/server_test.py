@@ -115,7 +115,7 @@ def test_servers_that_cannot_be_measured_are_named(server, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"clients": ("1", "x")}, "--clients is '1,x', expected positive numbers"),
+        ({"clients": ("1", "x")}, "--clients must be positive numbers"),
         ({"expected": "answers.jsonl"}, "--expected=answers.jsonl .* no --texts"),
     ],
 )

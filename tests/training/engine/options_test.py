@@ -28,10 +28,10 @@ class Example(ProgramConfig):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rate": float("nan")}, "--rate is nan; it must be a finite number"),
-        ({"rate": float("inf")}, "--rate is inf; it must be a finite number"),
-        ({"count": 0}, "--count is 0; it must be an integer above 0"),
-        ({"column": 1.5}, r"--column is 1\.5; it must be an integer"),
+        ({"rate": float("nan")}, "--rate must be a finite number"),
+        ({"rate": float("inf")}, "--rate must be a finite number"),
+        ({"count": 0}, "--count must be an integer above 0"),
+        ({"column": 1.5}, r"--column must be an integer"),
     ],
 )
 def test_the_type_of_a_field_names_its_numbers(changes, message):
@@ -53,9 +53,7 @@ def test_flags_that_would_train_nonsense_are_refused(config, flag, expected):
     values = flags.FlagValues()
     define_flags(config(), values)
     values(["program", flag])
-    with pytest.raises(
-        ValueError, match=f"{flag.partition('=')[0]}.* is .*; it must be {expected}"
-    ):
+    with pytest.raises(ValueError, match=f"{flag.partition('=')[0]}.* must be {expected}"):
         configuration(config, values)
 
 
@@ -75,5 +73,5 @@ def test_every_config_of_a_program_checks_its_numbers(module, name):
     fields, hints = dataclasses.fields(config_class), get_type_hints(config_class)
     for field in fields:
         if hints[field.name] in (float, float | None):
-            with pytest.raises(ValueError, match=f"--{field.name} is nan; it must be "):
+            with pytest.raises(ValueError, match=f"--{field.name} must be "):
                 config_class(**{field.name: float("nan")})

@@ -224,7 +224,7 @@ def test_a_runner_needs_independent_shards_and_options_need_a_runner(config):
         CreatePretrainingDataConfig.from_flags(runner="FlinkRunner")
     with pytest.raises(ValueError, match="--flink_master=x are options of a runner"):
         CreatePretrainingDataConfig.from_flags(runner_options=("--flink_master=x",))
-    with pytest.raises(ValueError, match="output_dir is gs://b/r, expected a folder of this mach"):
+    with pytest.raises(ValueError, match="output_dir must be a folder of this mach"):
         CreatePretrainingDataConfig.from_flags(output_dir="gs://b/r")
 
 

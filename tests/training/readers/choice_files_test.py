@@ -100,7 +100,7 @@ def test_copa_asks_for_the_cause_or_the_effect(question, text):
         ({"question": "a"}, r"no field choices; the row has \['question'\]"),
         (
             {"question": "a", "choices": {"text": ["b"]}},
-            "choices is .*, expected lists of label and text",
+            "choices must be lists of label and text",
         ),
         (
             {"question": "a", "choices": [{"label": "A"}, {}]},
@@ -108,10 +108,10 @@ def test_copa_asks_for_the_cause_or_the_effect(question, text):
         ),
         (
             {"question": "a", "choices": LISTS, "answerKey": "C"},
-            "answerKey is 'C', expected one of A, B",
+            "answerKey must be one of A, B",
         ),
-        ({"question": "a", "choices": LISTS, "label": 2}, "label is 2, expected one of 0, 1"),
-        ({"question": {"stem": None}}, "stem is None, expected a string"),
+        ({"question": "a", "choices": LISTS, "label": 2}, "label must be one of 0, 1"),
+        ({"question": {"stem": None}}, "stem must be a string"),
     ],
 )
 def test_a_malformed_row_is_named_with_its_fault(row, message, tmp_path):
@@ -141,6 +141,6 @@ def test_all_malformed_rows_are_collected_at_once(tmp_path):
     assert data.labels.tolist() == [1]
     assert [message.partition(", ")[2] for message in bad.messages] == [
         "line 3: 1 choices, expected two or more",
-        "line 4: label is 2, expected one of 0, 1",
+        "line 4: label must be one of 0, 1",
         "line 2: the label is missing, but other rows have one",
     ]

@@ -241,7 +241,7 @@ def test_a_value_that_python_lacks_is_an_error_only_for_who_reads_it(tmp_path):
     days = pa.array([1, 10**8], pa.date32())
     parquet.write_table(pa.table({"text": ["a", "b"], "label": ["x", "y"], "day": days}), path)
     assert read(path) == (["a", "b"], [0, 1], ("x", "y"))
-    with pytest.raises(ValueError, match=r"a\.parquet, row 1: label is a date, expected a string"):
+    with pytest.raises(ValueError, match=r"a\.parquet, row 1: label must be a string"):
         read(path, label="day")
     words = pa.array([b"a", b"\xff"]).view(pa.string())
     parquet.write_table(pa.table({"text": words, "label": ["x", "y"], "id": days}), path)
@@ -387,13 +387,13 @@ def malformed(tmp_path, format):
         classes = {"label": {"_type": "ClassLabel", "names": ["0", "1"]}}
         metadata = json.dumps({"info": {"features": classes}})
         parquet.write_table(table.replace_schema_metadata({"huggingface": metadata}), path)
-        expected = "label is -7, expected the number of a class from 0 to 1, or -1"
+        expected = "label must be the number of a class from 0 to 1, or -1"
         # A row that the file has no class for is read no further
         messages |= dict.fromkeys((2, 4), expected)
     elif format in ("json", "jsonl"):
         records = [json.dumps({"text": text, "label": label}) for text, label in rows]
         lines = [*records, '{"text": "a"}', '{"text": ["a"], "label": 1}']
-        expected = "text is a list, expected a string, or one of its fields: text.NAME"
+        expected = "text must be a string, or one of its fields: text.NAME"
         messages |= {5: "no column 'label' for label; the object has ['label', 'text']"}
         messages |= {5: "no column 'label' for label; the object has ['text']", 6: expected}
         content = "[" + ",\n".join(lines) + "]" if format == "json" else "\n".join(lines)

@@ -90,9 +90,9 @@ def test_empty_answers_are_those_of_unanswerable_questions(tmp_path):
     ("changes", "message"),
     [
         ({"question": None}, "the field 'question' is missing"),
-        ({"context": 3}, "context is 3, expected a string"),
+        ({"context": 3}, "context must be a string"),
         ({"answers": None}, "the field 'answers' is missing"),
-        ({"answers": "Ann"}, "answers is 'Ann', expected a list"),
+        ({"answers": "Ann"}, "answers must be a list"),
         ({"answers": {"text": ["Ann"]}}, "the field 'answer_start' is missing"),
         ({"answers": {"text": ["Ann"], "answer_start": []}}, "1 texts and 0 values of"),
         ({"answers": {"text": ["Ann"], "answer_start": [4]}}, "'Ann' is not at answer_start 4"),

@@ -73,9 +73,9 @@ def test_numbers_of_labels_become_their_names(is_wrapped, tmp_path):
     ("row", "message"),
     [
         ({"words": ["a"], "labels": ["O", "O"]}, "2 labels, expected one for each of 1 words"),
-        ({"words": [], "labels": []}, r"words is \[\], expected a list of one or more strings"),
-        ({"words": ["a"], "labels": [1]}, r"labels is \[1\], expected a list"),
-        ({"labels": ["O"]}, "words is None, expected a list"),
+        ({"words": [], "labels": []}, r"words must be a list of one or more strings"),
+        ({"words": ["a"], "labels": [1]}, r"labels must be a list"),
+        ({"labels": ["O"]}, "words must be a list"),
     ],
 )
 def test_a_malformed_row_is_named_with_its_fault(row, message, tmp_path):

@@ -105,10 +105,10 @@ def test_a_test_file_has_no_answers(tmp_path):
         ({"pages": ["link.txt"]}, r"'link\.txt' is not in"),
         ({"pages": ["latin.txt"]}, r"'latin\.txt' is not UTF-8"),
         ({"pages": []}, "has no documents"),
-        ({"pages": [3]}, r"EntityPages 1: Filename is 3, expected a string"),
+        ({"pages": [3]}, r"EntityPages 1: Filename must be a string"),
         ({"aliases": []}, "NormalizedAliases is empty"),
-        ({"answer": {"HumanAnswers": "Ann"}}, "HumanAnswers is 'Ann', expected a list"),
-        ({"Question": None}, "Question is None, expected a string"),
+        ({"answer": {"HumanAnswers": "Ann"}}, "HumanAnswers must be a list"),
+        ({"Question": None}, "Question must be a string"),
     ],
 )
 def test_malformed_questions_are_named_or_skipped(changes, message, tmp_path):
@@ -127,9 +127,9 @@ def test_a_file_without_documents_or_of_another_domain_is_refused(tmp_path):
     path = write(tmp_path, question(1), documents={})
     with pytest.raises(ValueError, match=r"not found in .*evidence nor in .*qa/evidence"):
         read_questions(path)
-    with pytest.raises(ValueError, match="Domain is 'x', expected Wikipedia or Web"):
+    with pytest.raises(ValueError, match="Domain must be Wikipedia or Web"):
         read_questions(write(tmp_path, question(1), domain="x"))
     with pytest.raises(ValueError, match=r"question 2 .*: another question has this id"):
         read_questions(write(tmp_path, question(1), question(1)))
-    with pytest.raises(ValueError, match="question 1 is 3, expected an object"):
+    with pytest.raises(ValueError, match="question 1 must be an object"):
         read_questions(write(tmp_path, 3))

@@ -63,11 +63,11 @@ def test_rows_of_requests(signature, request_, rows):
         (b"[" * 10_000, "nested too deeply"),
         (b'{"instances": [[NaN]], "signature_name": "ids"}', "it has NaN; expected numbers that"),
         ({"instances": ["a"], "inputs": ["a"]}, "expected either instances, a list of rows, or"),
-        ({"instances": []}, "instances is an empty list; expected a list of one or more rows"),
+        ({"instances": []}, "instances must be a list of one or more rows"),
         ({"instances": ["a"] * 4}, "the request has 4 rows; expected at most 3"),
-        ({"instances": ["a", 5]}, r"instances[1] is a number, 5; expected a string"),
+        ({"instances": ["a", 5]}, r"instances[1] must be a string"),
         ({"instances": ["\ud800"]}, r"instances[0] has the character '\ud800' at position 0, half"),
-        ({"instances": [{"b64": "é"}]}, r"instances[0].b64 is a string, 'é'; expected base64"),
+        ({"instances": [{"b64": "é"}]}, r"instances[0].b64 must be base64"),
         ({"inputs": {}}, r"inputs has nothing; expected an object of text"),
         ({"signature_name": "other"}, "signature_name is a string, 'other'; the model has "),
         (
@@ -84,7 +84,7 @@ def test_rows_of_requests(signature, request_, rows):
         ),
         (
             {"signature_name": "ids", "instances": [[1.5]]},
-            r"instances[0][0] is a number, 1.5; expected an int",
+            r"instances[0][0] must be an int",
         ),
         ({"signature_name": "ids", "instances": [[2**40]]}, "expected an integer of 32 bits"),
         (
