@@ -19,47 +19,50 @@ class AdamW(DecoupledDecayOptimizer):
         m ← β₁ m + (1 - β₁) g          v ← β₂ v + (1 - β₂) g²
         w ← w - rate · (m / (1 - β₁ᵗ) / (√(v / (1 - β₂ᵗ)) + ε) + weight_decay · w)
 
-    where `g` is the gradient, scaled so that the global norm of all gradients is at most
-    `global_clipnorm`, and t counts updates from 1. Keras' own `AdamW` adds ε inside the bias
-    correction, does not save which variables are excluded from weight decay, and passes the number
-    of micro-batches to schedules.
+    Here `g` is the gradient after clipping by `global_clipnorm`, and `t` counts optimizer steps
+    from 1. `keras.optimizers.AdamW` differs in three ways: it adds ε inside the bias correction, it
+    does not save which variables are excluded from weight decay, and it calls schedules with the
+    number of micro-batches instead of the number of optimizer steps.
 
     Args:
-        learning_rate: Float or a learning rate schedule. With `num_train_steps`, the peak of a
-            `LinearWarmupDecay`. Defaults to `2e-5`.
-        num_train_steps: Number of updates of the whole training, which `num_steps` of a task
-            counts; `None` for no warmup and no decay.
-        num_warmup_steps: Number of warmup updates. Defaults to 0.
+        learning_rate: Float or learning rate schedule. With `num_train_steps`, the peak learning
+            rate of a `LinearWarmupDecay`. Defaults to `2e-5`.
+        num_train_steps: Total number of optimizer steps, for example from a task's `num_steps`.
+            `None` disables warmup and decay.
+        num_warmup_steps: Number of warmup steps. Defaults to 0.
         weight_decay: Weight decay, multiplied by the learning rate. Defaults to `0.01`.
         beta_1: Decay rate of the first moment. Defaults to `0.9`.
         beta_2: Decay rate of the second moment. Defaults to `0.999`.
         epsilon: Added to √v̂. Defaults to `1e-8`, as in PyTorch.
-        global_clipnorm: Maximum global norm of all gradients; `None` for no clipping. Defaults to
-            `1.0`.
-        exclude_from_weight_decay: Names of variables without weight decay. `"bias"` also excludes
-            variables with a name that ends with `_bias`. Defaults to `("bias", "gamma", "beta")`.
-        layer_decay: Factor of the learning rate from each layer to the one below it (layer-wise
-            learning rate decay); see `layer_depth`. `None` for the same rate in all layers.
-        num_layers: Number of encoder layers of the model, for `layer_decay`. By default they are
-            counted in the trainable variables, which is wrong if the last layers are frozen.
-        gradient_accumulation_steps: Number of micro-batches to average the gradients of for an
-            update; `None` for 1. `fit` of a task takes means over the rows or tokens of all of
-            them, as in one batch, and also makes an update of the micro-batches that remain at the
-            end of an epoch. Unlike in one batch, `InBatchNegatives` takes negatives from the
-            micro-batch alone; losses that layers add, and losses in `train_on_batch`, are means of
-            the micro-batches' means; and a micro-batch that the loss scaling of float16 skips is
-            replaced by the next one.
+        global_clipnorm: Maximum global norm of all gradients. `None` disables clipping. Defaults
+            to `1.0`.
+        exclude_from_weight_decay: Variable names without weight decay. For example, `"bias"`
+            excludes variables called `bias` and those whose name ends in `_bias`. Defaults to
+            `("bias", "gamma", "beta")`.
+        layer_decay: Factor by which the learning rate falls from each encoder layer to the layer
+            below (layer-wise learning rate decay, see `layer_depth`). `None` uses the same learning
+            rate in all layers.
+        num_layers: Number of encoder layers, for `layer_decay`. By default, the layers are counted
+            in the trainable variables. Pass the number if the top layers are frozen, because then
+            the count is too low.
+        gradient_accumulation_steps: Number of micro-batches per optimizer step. `None` means 1. In
+            a task's `fit`, losses are averaged over all examples or tokens in the step, as in one
+            large batch, and the micro-batches left at the end of an epoch also make a step. There
+            are three differences from one large batch. `InBatchNegatives` only takes negatives from
+            the same micro-batch. Losses added by layers, and all losses in `train_on_batch`, are
+            averaged per micro-batch first. If float16 loss scaling skips a micro-batch, the next
+            one takes its place.
         name: Name of the optimizer.
-        shard_state: Whether the moments and the accumulated gradients are sharded over the devices
-            of a `keras.distribution` that share a batch; otherwise each device has a copy (ZeRO,
-            stage 1). On JAX. Defaults to `False`.
+        shard_state: Whether to shard the moments and accumulated gradients over the data-parallel
+            devices of a `keras.distribution` (ZeRO, stage 1) instead of replicating them. Only
+            supported on JAX. Defaults to `False`.
         **kwargs: `use_ema`, `ema_momentum`, `ema_overwrite_frequency` and `loss_scale_factor` of
             `keras.optimizers.Optimizer`.
 
     Raises:
-        ValueError: If a number is not finite or out of its range, `num_warmup_steps` is given
-            without `num_train_steps`, or `num_train_steps` with a learning rate that is not a
-            number, or `exclude_from_weight_decay` is a string.
+        ValueError: If a number is not finite or out of range, if `num_warmup_steps` is given
+            without `num_train_steps`, if `learning_rate` is not a number but `num_train_steps` is
+            given, or if `exclude_from_weight_decay` is a string.
 
     Example:
 
@@ -83,16 +86,15 @@ class AdamWeightDecay(DecoupledDecayOptimizer):
         u = m / (√v + ε) + weight_decay · w
         w ← w - rate · u
 
-    There is no weight decay of LayerNorm weights and biases, and gradients are clipped by their
-    global norm. With `num_train_steps`, the learning rate schedule is the original code's too
-    (`BertWarmupDecay`): 0 at the first update, and discontinuous at the end of the warmup.
+    LayerNorm weights and biases are not decayed, and gradients are clipped by their global norm.
+    With `num_train_steps`, the learning rate also follows the original BERT code
+    (`BertWarmupDecay`): it is 0 in the first step and drops at the end of the warmup.
 
     Args:
-        learning_rate: Float or a learning rate schedule. With `num_train_steps`, the peak of a
-            `BertWarmupDecay`. Defaults to `1e-4`.
-        num_train_steps: Number of updates of the whole training, which `num_steps` of a task
-            counts; `None` for no warmup and no decay.
-        num_warmup_steps: Number of warmup updates. Defaults to 0.
+        learning_rate: Float or learning rate schedule. With `num_train_steps`, the peak learning
+            rate of a `BertWarmupDecay`. Defaults to `1e-4`.
+        num_train_steps: Total number of optimizer steps. `None` disables warmup and decay.
+        num_warmup_steps: Number of warmup steps. Defaults to 0.
         epsilon: Added to √v. Defaults to `1e-6`.
         name: Name of the optimizer.
         **kwargs: Other keyword arguments of `AdamW`, with the same defaults.
@@ -108,7 +110,7 @@ class AdamWeightDecay(DecoupledDecayOptimizer):
     0.0
 
     Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), appendix A.2, and its released code.
+        [BERT](https://arxiv.org/abs/1810.04805), appendix A.2, and the original BERT code.
     """
 
     corrects_bias = False
@@ -138,24 +140,26 @@ class StableAdamW(DecoupledDecayOptimizer):
         η = rate / max(1, √ mean(g² / max(v̂, ε²)))
         w ← w - η · (m̂ / (√v̂ + ε) + weight_decay · w)
 
-    The mean is over the elements of a variable, and each variable has its own η. It is Adafactor's
-    clipping of updates: the second moment, an average over many updates, is too small for a
-    gradient that is much larger than those before, and the step of AdamW would be too long. Since
-    it replaces the clipping of gradients, `global_clipnorm` is `None` by default; with a number,
-    `g` is the clipped gradient. In a model where this happens rarely, it is AdamW.
+    The mean is taken over the elements of a variable, so each variable has its own η. This is the
+    update clipping of Adafactor. The second moment averages over many steps, so it is too small
+    when a gradient is suddenly much larger than before, and AdamW would take too large a step. If
+    gradients never jump, StableAdamW is equal to AdamW.
 
-    The kernel `query_key_value` of this package's encoders, which holds the projections to queries,
-    keys and values, is one variable, as it is in ModernBERT.
+    Update clipping replaces gradient clipping, so `global_clipnorm` defaults to `None`. If you pass
+    a number, `g` is the clipped gradient.
+
+    The encoders of this package store the projections to queries, keys and values in one kernel,
+    `query_key_value`, so they share one η, as in ModernBERT.
 
     Args:
-        learning_rate: Float or a learning rate schedule. With `num_train_steps`, the peak of a
-            `LinearWarmupDecay`. Defaults to `8e-4`.
-        num_train_steps: Number of updates of the whole training, which `num_steps` of a task
-            counts; `None` for no warmup and no decay.
-        num_warmup_steps: Number of warmup updates. Defaults to 0.
+        learning_rate: Float or learning rate schedule. With `num_train_steps`, the peak learning
+            rate of a `LinearWarmupDecay`. Defaults to `8e-4`.
+        num_train_steps: Total number of optimizer steps. `None` disables warmup and decay.
+        num_warmup_steps: Number of warmup steps. Defaults to 0.
         beta_2: Decay rate of the second moment. Defaults to `0.98`.
         epsilon: Added to √v̂, and the lower bound of √v̂ in η. Defaults to `1e-6`.
-        global_clipnorm: Maximum global norm of all gradients; `None`, the default, for no clipping.
+        global_clipnorm: Maximum global norm of all gradients. Defaults to `None`, which disables
+            clipping.
         name: Name of the optimizer.
         **kwargs: Other keyword arguments of `AdamW`, with the same defaults.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of the optimizers: everything but the update rule."""
+"""Defines the base class of the optimizers, which contains everything except the update rule."""
 
 from __future__ import annotations
 
@@ -24,16 +24,14 @@ NOT_DECAYED = ("bias", "gamma", "beta")
 class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
     """Base class of optimizers with two moments, decoupled weight decay and global norm clipping.
 
-    An update consists of these steps: gradients are averaged over micro-batches, or summed over
-    replicas; they are scaled by `min(1, global_clipnorm / global norm)`; and each weight is
-    updated by its rule. Moments and accumulated gradients are float32 or wider. A weight that is
-    bfloat16 or float16 itself is rounded after each update, so that small changes are lost: train
-    with a mixed precision policy instead.
+    In each step, gradients are averaged over the micro-batches and summed over the replicas, then
+    scaled by `min(1, global_clipnorm / global norm)`. Then the update rule changes each weight.
+    Moments and accumulated gradients are float32 or wider. bfloat16 and float16 weights are rounded
+    after each step, which loses small changes, so use a mixed precision policy for training.
 
-    The arguments and their defaults are those of `AdamW`. Subclasses define other defaults, the
-    update rule, whether the bias of the moments is corrected, and the learning rate schedule of
-    `num_train_steps`. The overridden methods that begin with an underscore are hooks of
-    `keras.optimizers.Optimizer`.
+    See `AdamW` for the arguments and their defaults. Subclasses override the defaults, the update
+    rule, `corrects_bias` and the schedule used with `num_train_steps`. Overridden methods that
+    start with an underscore are hooks of `keras.optimizers.Optimizer`.
     """
 
     corrects_bias: ClassVar[bool]
@@ -64,7 +62,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         checks.PROPER_FRACTION.check(beta_1=beta_1, beta_2=beta_2)
         checks.POSITIVE_FRACTION.check_given(layer_decay=layer_decay)
         checks.POSITIVE_INT.check_given(num_layers=num_layers)
-        # Keras accepts NaN for its own
+        # Keras does not check its own arguments for NaN.
         checks.FINITE.check(**{name: x for name, x in kwargs.items() if isinstance(x, float)})
         super().__init__(
             self._schedule(checks.plain(learning_rate), num_train_steps, num_warmup_steps),
@@ -129,14 +127,14 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         return tuple(self.layer_decay ** (num_layers + 2 - depth) for depth in depths)
 
     def decays(self, variable: Any) -> bool:
-        """Returns whether weight decay applies to a variable, by its name.
+        """Returns whether weight decay applies to a variable.
 
         Args:
             variable: A Keras variable.
 
         Returns:
-            False if the name is in `exclude_from_weight_decay`, or ends with an underscore and such
-            a name.
+            False if the variable's name is in `exclude_from_weight_decay`, or ends with an
+            underscore and one of these names.
         """
         name = variable.name
         return not any(name == word or name.endswith(f"_{word}") for word in self.not_decayed)
@@ -146,15 +144,15 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
 
         Args:
             path: The path of the variable.
-            is_decayed: Whether weight decay applies to it.
+            is_decayed: Whether weight decay applies to the variable.
         """
         return adam_update
 
     def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
-        """Not supported: Keras would not save such exclusions.
+        """Raises an error, because Keras would not save these exclusions.
 
         Raises:
-            ValueError: Always; pass `exclude_from_weight_decay` to the constructor instead.
+            ValueError: Always. Pass `exclude_from_weight_decay` to the constructor instead.
         """
         raise ValueError(
             f"Pass the names to the constructor of {type(self).__name__}, so that they are saved "
@@ -176,7 +174,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
     def _add_accumulator(
         self, shape: Shape, initializer: Any, dtype: Any, name: str, **_: Any
     ) -> Any:
-        """Adds a variable with a value for each replica; its own value is their sum."""
+        """Adds a variable with one value per replica. Reading it returns their sum."""
         with keras.name_scope(self.name):
             variable = keras.Variable(
                 keras.initializers.get(initializer),
@@ -205,9 +203,9 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         if not self.gradient_accumulation_steps or optimizer_updates.num_replicas() == 1:
             super()._backend_apply_gradients(grads, trainable_variables)
             return
-        # Each replica adds to its own accumulators. Keras' next steps run once for all: in a step
-        # with an update they read the sum of the accumulators over the replicas. (A replica
-        # could not, since TensorFlow exchanges nothing in a branch of a replica's condition.)
+        # Each replica adds to its own accumulators. The rest of Keras' code runs once for all
+        # replicas and reads the sum over their accumulators. It cannot run per replica, because
+        # TensorFlow does not support communication inside a conditional branch of a replica.
         accumulators = [
             self._accumulated_gradients[self._get_variable_index(variable)]
             for variable in trainable_variables
@@ -219,17 +217,18 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         )
 
     def _get_current_learning_rate(self) -> Any:
-        # Keras passes the number of micro-batches to schedules; `iterations` counts updates.
+        # Keras calls schedules with the number of micro-batches. `iterations` counts steps.
         if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
             return self._learning_rate(self.iterations)
         return super()._get_current_learning_rate()
 
     def _clip_gradients(self, grads: Sequence[Tensor]) -> Sequence[Any]:
-        # `_backend_update_step` clips by the norm over all replicas; Keras would by each replica's.
+        # Keras would clip by the norm on each replica. `_backend_update_step` clips by the norm
+        # over all replicas.
         return grads if self.global_clipnorm else super()._clip_gradients(grads)
 
     def _apply_weight_decay(self, variables: Sequence[keras.Variable]) -> None:
-        """Does nothing: weight decay is part of the update rule."""
+        """Does nothing, because weight decay is part of the update rule."""
 
     def _backend_increment_gradient_accumulators(
         self, grads: Sequence[Tensor], acc_grads: Sequence[Tensor]

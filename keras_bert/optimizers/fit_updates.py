@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The updates of `fit`: some that Keras leaves out, and warnings of updates that change nothing."""
+"""Makes the optimizer steps that Keras omits in `fit`, and warns about steps without effect."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from keras_bert.optimizers.base import DecoupledDecayOptimizer
 
 
 class FitUpdates(keras.callbacks.Callback):
-    """Completes the updates of each epoch, and checks their learning rates before the first.
+    """Completes the last optimizer step in each epoch and checks the learning rate schedule.
 
-    - With gradient accumulation, the micro-batches that remain at the end of an epoch make an
-      update too, with the mean of their gradients. Keras would keep these gradients for the next
-      epoch and drop the last epoch's, so that few micro-batches would change no weight.
-    - If Keras does not know the number of batches, its TensorFlow trainer begins a further step in
-      each epoch, which finds no data, but which the optimizer counts. The count is corrected.
-    - There is a warning if a learning rate schedule ends before the training.
+    - With gradient accumulation, the micro-batches left at the end of an epoch also make a step,
+      with the mean of their gradients. Keras would carry these gradients into the next epoch and
+      discard them after the last epoch, so a short epoch might not change any weight.
+    - If the number of batches is unknown, Keras' TensorFlow trainer starts one more step in each
+      epoch. It finds no data, but the optimizer counts it. This callback corrects the count.
+    - It warns if the learning rate schedule ends before the training does.
 
-    It comes before callbacks that evaluate or save the model at the end of an epoch.
+    Put this callback before callbacks that evaluate or save the model at the end of an epoch.
 
     Raises:
-        ValueError: If the schedule has ended before, so that no weight would change.
+        ValueError: If the schedule has ended before training starts, so no weight would change.
     """
 
-    # If a callback of batches is not, Keras waits for the result of each batch on JAX.
+    # Otherwise, on JAX, Keras waits for the result of each batch before it calls callbacks.
     async_safe = True
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
@@ -42,7 +42,8 @@ class FitUpdates(keras.callbacks.Callback):
         optimizer = self._optimizer()
         self._count_before = _count(optimizer)
         self._num_batches: int | None = 0
-        # (The first epoch is not known when a training begins that another callback resumes.)
+        # Another callback may change the initial epoch after `on_train_begin`, when it resumes a
+        # run. So the first epoch is only known here.
         num_batches = self.params.get("steps")
         if self._is_first_epoch:
             epochs = self.params.get("epochs", epoch + 1) - epoch
@@ -55,7 +56,7 @@ class FitUpdates(keras.callbacks.Callback):
         self._num_batches = batch + 1
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
-        # The validation of `fit`, which precedes the end of the epoch
+        # `fit` validates before the end of the epoch.
         self._complete()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -74,10 +75,11 @@ class FitUpdates(keras.callbacks.Callback):
         return _inner(self.model.optimizer)
 
     def _check_rates(self, optimizer: Any, epochs: int, num_batches: int) -> None:
-        """Raises or warns if the rate of the last updates of some epochs is 0.
+        """Raises an error or warns if the learning rate is 0 in the last steps.
 
-        For example, 3 epochs of 5 batches have 9 updates of at most 2 micro-batches. In a schedule
-        of 6 steps, the seventh update is the first with a rate of 0, so the last 3 change nothing.
+        For example, 3 epochs of 5 batches are 9 steps of at most 2 micro-batches. With a schedule
+        of 6 steps, the learning rate is 0 from the seventh step, so the last 3 steps have no
+        effect.
         """
         schedule = optimizer._learning_rate
         if not isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
@@ -91,14 +93,14 @@ class FitUpdates(keras.callbacks.Callback):
             return float(ops.convert_to_numpy(schedule(step)))
 
         def is_over(update: int) -> bool:
-            # The schedules of Keras' own optimizers count micro-batches. The last one of an update
-            # determines its rate.
+            # Keras' own optimizers call schedules with the number of micro-batches. The last
+            # micro-batch in a step determines its learning rate.
             number = num_made + update
             step = number if counts_updates else (number + 1) * micro_batches - 1
-            # The first rate of a warm-up is 0 too.
+            # A warmup may also start at 0.
             return step > 0 and rate(step) == 0
 
-        # A rate of 0 from the beginning was chosen.
+        # A learning rate that is 0 from the start is intentional, so do not warn.
         if not is_over(num_updates - 1) or rate(0) == rate(1) == 0:
             return
         advice = (
@@ -121,16 +123,17 @@ class FitUpdates(keras.callbacks.Callback):
 
 
 def apply_accumulated(optimizer: Any, variables: Sequence[keras.Variable]) -> None:
-    """Makes an update with the mean of the gradients that an optimizer has accumulated, if any."""
+    """Makes an optimizer step with the mean of the accumulated gradients, if there are any."""
     in_update = optimizer.gradient_accumulation_steps
     remaining = _count(optimizer) % in_update if in_update else 0
     if not remaining:
         return
-    # (Gradients of the scales of float8 are their new values.)
+    # The gradients of float8 scales are their new values, not changes.
     variables_to_update = [v for v in variables if not getattr(v, "overwrite_with_gradient", False)]
 
     def apply() -> None:
-        # As if the missing micro-batches had gradients of 0. The sum is divided by `in_update`.
+        # The missing micro-batches count as gradients of 0. The optimizer divides the sum by
+        # `in_update`, so the accumulators are scaled up to give the mean of the others.
         for accumulator in optimizer._accumulated_gradients:
             if accumulator is not None:
                 accumulator.assign(accumulator * (in_update / remaining))
@@ -143,7 +146,7 @@ def apply_accumulated(optimizer: Any, variables: Sequence[keras.Variable]) -> No
 
 
 def with_fit_updates(callbacks: Any, model: keras.Model, *others: keras.callbacks.Callback) -> Any:
-    """Adds a `FitUpdates` and other callbacks before the callbacks of `fit`."""
+    """Puts a `FitUpdates` and other callbacks before the user's callbacks of `fit`."""
     own_callbacks = [FitUpdates(), *others]
     if not isinstance(callbacks, keras.callbacks.CallbackList):
         return [*own_callbacks, *([] if callbacks is None else keras.tree.flatten(callbacks))]
@@ -157,12 +160,12 @@ def with_fit_updates(callbacks: Any, model: keras.Model, *others: keras.callback
 
 
 def steps_in_update(optimizer: Any) -> int:
-    """Returns the number of micro-batches in an update of an optimizer."""
+    """Returns the number of micro-batches per optimizer step."""
     return _inner(optimizer).gradient_accumulation_steps or 1
 
 
 def _inner(optimizer: Any) -> Any:
-    return getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
+    return getattr(optimizer, "inner_optimizer", optimizer)  # a LossScaleOptimizer has one
 
 
 def _count(optimizer: Any) -> int:

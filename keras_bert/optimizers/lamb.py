@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LAMB, for batches of thousands of rows: the step of each variable is scaled to its norm."""
+"""LAMB, an optimizer for large batches that scales each variable's step to its norm."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from keras_bert.optimizers.schedules import BertWarmupDecay, LearningRate
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class LAMB(DecoupledDecayOptimizer):
-    """LAMB as in the code of its authors and of ALBERT.
+    """LAMB as implemented by its authors and in the original ALBERT code.
 
         m ← β₁ m + (1 - β₁) g          v ← β₂ v + (1 - β₂) g²
         u = m / (√v + ε) + weight_decay · w
         w ← w - rate · (‖w‖ / ‖u‖) · u
 
-    The trust ratio ‖w‖ / ‖u‖ is 1 if either norm is 0. Variables excluded from weight decay have no
-    trust ratio either: `w ← w - rate · m / (√v + ε)`. Keras' own `Lamb` corrects the bias of the
-    moments, applies weight decay outside the trust ratio, and applies the ratio to every variable.
+    The trust ratio ‖w‖ / ‖u‖ is 1 if either norm is 0. Variables excluded from weight decay do not
+    use a trust ratio: `w ← w - rate · m / (√v + ε)`. In contrast, `keras.optimizers.Lamb` corrects
+    the bias of the moments, applies weight decay outside the trust ratio, and uses a trust ratio
+    for every variable.
 
-    Norms are computed per variable. The kernel `query_key_value` of this package's encoders, which
-    holds the projections to queries, keys and values, has three trust ratios, as in the reference
-    code, where it is three variables.
+    Norms are computed per variable. In the encoders of this package, the kernel `query_key_value`
+    holds the projections to queries, keys and values. It has three trust ratios, because these
+    projections are three variables in the original code.
 
     Args:
-        learning_rate: Float or a learning rate schedule. With `num_train_steps`, the peak of a
-            `BertWarmupDecay`. Defaults to `1.76e-3`.
-        num_train_steps: Number of updates of the whole training, which `num_steps` of a task
-            counts; `None` for no warmup and no decay.
-        num_warmup_steps: Number of warmup updates. Defaults to 0.
+        learning_rate: Float or learning rate schedule. With `num_train_steps`, the peak learning
+            rate of a `BertWarmupDecay`. Defaults to `1.76e-3`.
+        num_train_steps: Total number of optimizer steps. `None` disables warmup and decay.
+        num_warmup_steps: Number of warmup steps. Defaults to 0.
         epsilon: Added to √v. Defaults to `1e-6`.
         name: Name of the optimizer.
         **kwargs: Other keyword arguments of `AdamW`, with the same defaults.

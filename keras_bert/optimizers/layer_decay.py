@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layer-wise learning rate decay: the closer a layer is to the input, the smaller its rate."""
+"""Layer-wise learning rate decay: layers closer to the input have a lower learning rate."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ _LAYER = re.compile(r"layer_(\d+)")
 def layer_depth(path: str, num_layers: int) -> int:
     """Returns the depth of a variable for layer-wise learning rate decay.
 
-    | part of the path | depth |
+    | layer in the path | depth |
     |---|---|
-    | a layer with `embedding` in its name (tables, their LayerNorm, their projection) | 0 |
+    | name contains `embedding` (tables, their LayerNorm and projection) | 0 |
     | `layer_i` | i + 1 |
-    | `pooler` of the encoder | `num_layers` + 1 |
-    | anything else: the head of a task, including its own pooler | `num_layers` + 2 |
+    | `pooler` (the encoder's) | `num_layers` + 1 |
+    | any other layer: the task's head, including its own pooler | `num_layers` + 2 |
 
-    The optimizers multiply the learning rate by `layer_decay ** (num_layers + 2 - depth)`: 1 for
-    the head, `layer_decay ** 2` for the last encoder layer. This is exactly ELECTRA's rule, which
-    leaves a depth unused; BERT's pooler, which ELECTRA does not have, is assigned this depth.
+    The optimizers multiply the learning rate by `layer_decay ** (num_layers + 2 - depth)`. For
+    example, the factor is 1 for the head and `layer_decay ** 2` for the last encoder layer. This is
+    ELECTRA's rule. ELECTRA has no pooler and does not use the depth `num_layers + 1`, so BERT's
+    pooler gets this depth.
 
     Args:
         path: The `path` of a variable, such as `"layer_3/attention/query_key_value/kernel"`.
-        num_layers: Number of encoder layers of the model.
+        num_layers: Number of encoder layers.
 
     Returns:
         An integer from 0 to `num_layers + 2`.
 
     Raises:
-        ValueError: If the path contains a layer that a model of `num_layers` layers does not have.
+        ValueError: If the layer index in the path is not below `num_layers`.
 
     Example:
 
@@ -40,15 +41,15 @@ def layer_depth(path: str, num_layers: int) -> int:
     [0, 1, 13]
 
     Reference:
-        [ELECTRA](https://arxiv.org/abs/2003.10555), appendix B, and its released code.
+        [ELECTRA](https://arxiv.org/abs/2003.10555), appendix B, and the original code.
     """
     layers = path.split("/")[:-1]
     index = _layer_index(layers)
     if index is not None:
         if index >= num_layers:
             raise ValueError(
-                f"A model of num_layers={num_layers} layers has layer_0 to "
-                f"layer_{num_layers - 1}. Received the variable path: {path!r}"
+                f"The layers of a model with num_layers={num_layers} must be layer_0 to "
+                f"layer_{num_layers - 1}. Received: path={path!r}"
             )
         return index + 1
     if any("embedding" in layer for layer in layers):
@@ -57,7 +58,7 @@ def layer_depth(path: str, num_layers: int) -> int:
 
 
 def count_layers(paths: Iterable[str]) -> int:
-    """Returns the number of encoder layers, counted in the paths of a model's variables."""
+    """Counts the encoder layers in the paths of a model's variables."""
     indices = [_layer_index(path.split("/")[:-1]) for path in paths]
     return max((index + 1 for index in indices if index is not None), default=0)
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Learning rate schedules with linear warmup and decay to 0.
 
-Three decay linearly from the end of the warmup, and differ there and in the first steps; one is
-constant before its decay. The learning rate is the peak times
+The learning rate is the peak learning rate times the fraction in this table:
 
 | schedule | s < W | s ≥ W |
 |---|---|---|
@@ -11,10 +10,12 @@ constant before its decay. The learning rate is the peak times
 | `ElectraWarmupDecay` | (s / W) (1 - s / T) | 1 - s / T |
 | `TrapezoidalWarmupDecay` | (s + 1) / W | 1 until s = T - D, then 1 - √x or 1 - x |
 
-with T training steps, W warmup steps, D decay steps, s updates made before, x = (s - T + D) / D.
-From step T on it is 0. A step is an update of the weights: with `gradient_accumulation_steps`, the
-optimizers of this package pass the number of updates to schedules, and not of micro-batches.
-`PhasedSchedule` multiplies any of them by a factor for each phase of a training.
+Here T is the number of training steps, W of warmup steps and D of decay steps. s is the number of
+steps made so far, and x = (s - T + D) / D. After step T, the learning rate is 0.
+
+A step is one update of the weights. With `gradient_accumulation_steps`, the optimizers of this
+package call schedules with the number of steps, not with the number of micro-batches.
+`PhasedSchedule` multiplies another schedule by a factor in each training phase.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from keras import ops
 from keras_bert import checks
 from keras_bert.ops.annotations import Tensor
 
-# A number, a schedule, or a function of no arguments
+# A number, a schedule, or a function without arguments that returns the learning rate
 LearningRate: TypeAlias = (
     float | keras.optimizers.schedules.LearningRateSchedule | Callable[[], Tensor]
 )
@@ -37,7 +38,7 @@ DECAYS = ("one_minus_sqrt", "linear")
 
 
 class _WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Base class: the peak and the numbers of steps; subclasses define the fraction of the peak."""
+    """Base class with the peak and numbers of steps. Subclasses define the fraction of the peak."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class _WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     ) -> None:
         super().__init__()
         checks.NON_NEGATIVE.check(peak_learning_rate=peak_learning_rate)
-        # Not integers alone: a share of the steps, such as 0.1 * 600, is a float
+        # Floats are accepted because a fraction of the steps, such as 0.1 * 600, is a float.
         checks.Numbers(at_least=1).check(num_train_steps=num_train_steps)
         checks.NON_NEGATIVE.check(num_warmup_steps=num_warmup_steps)
         if num_warmup_steps > num_train_steps:
@@ -76,18 +77,19 @@ class _WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class LinearWarmupDecay(_WarmupDecay):
-    """Linear warmup and decay without a jump: `peak · min((s + 1) / W, (T - s) / (T - W))`.
+    """Linear warmup, then linear decay: `peak · min((s + 1) / W, (T - s) / (T - W))`.
 
     Args:
         peak_learning_rate: The learning rate at the end of the warmup.
-        num_train_steps: T, the number of updates of the whole training.
-        num_warmup_steps: W, the number of warmup updates. Defaults to 0.
-        warmup_from_zero: Whether the warmup is `s / W`, so that the first update has rate 0 and
-            changes no weight, as in Hugging Face's `get_linear_schedule_with_warmup`.
+        num_train_steps: T, the total number of optimizer steps.
+        num_warmup_steps: W, the number of warmup steps. Defaults to 0.
+        warmup_from_zero: Whether the warmup is `s / W`, as in Hugging Face's
+            `get_linear_schedule_with_warmup`. The learning rate is then 0 in the first step, which
+            does not change any weight. Defaults to `False`.
 
     Raises:
-        ValueError: If the peak is negative or not finite, `num_train_steps` is below 1, or
-            `num_warmup_steps` not in `[0, num_train_steps]`.
+        ValueError: If the peak is negative or not finite, if `num_train_steps` is below 1, or if
+            `num_warmup_steps` is not in `[0, num_train_steps]`.
 
     Example:
 
@@ -122,13 +124,13 @@ class LinearWarmupDecay(_WarmupDecay):
 class BertWarmupDecay(_WarmupDecay):
     """The schedule of the original BERT code: `peak · s / W` for s < W, then `peak · (1 - s / T)`.
 
-    The decay is counted from step 0, so that the learning rate drops by `peak · W / T` at the end
-    of the warmup. The first update has rate 0.
+    The decay is computed from step 0, so the learning rate drops by `peak · W / T` at the end of
+    the warmup. In the first step it is 0.
 
     Args:
         peak_learning_rate: The learning rate that the warmup approaches.
-        num_train_steps: T, the number of updates of the whole training.
-        num_warmup_steps: W, the number of warmup updates. Defaults to 0.
+        num_train_steps: T, the total number of optimizer steps.
+        num_warmup_steps: W, the number of warmup steps. Defaults to 0.
 
     Raises:
         ValueError: See `LinearWarmupDecay`.
@@ -140,7 +142,7 @@ class BertWarmupDecay(_WarmupDecay):
     [0.0, 0.5, 0.8, 0.4, 0.0]
 
     Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), appendix A.2, and its released code.
+        [BERT](https://arxiv.org/abs/1810.04805), appendix A.2, and the original BERT code.
     """
 
     def _share_of_peak(self, step: Tensor) -> Any:
@@ -153,12 +155,14 @@ class BertWarmupDecay(_WarmupDecay):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class ElectraWarmupDecay(_WarmupDecay):
-    """The schedule of ELECTRA's code: `peak · (1 - s / T) · min(1, s / W)`, without a jump.
+    """The schedule of the original ELECTRA code: `peak · (1 - s / T) · min(1, s / W)`.
+
+    Unlike `BertWarmupDecay`, it has no jump at the end of the warmup.
 
     Args:
-        peak_learning_rate: The learning rate that warmup and decay are multiplied by.
-        num_train_steps: T, the number of updates of the whole training.
-        num_warmup_steps: W, the number of warmup updates. Defaults to 0.
+        peak_learning_rate: The learning rate that the warmup and decay factors multiply.
+        num_train_steps: T, the total number of optimizer steps.
+        num_warmup_steps: W, the number of warmup steps. Defaults to 0.
 
     Raises:
         ValueError: See `LinearWarmupDecay`.
@@ -170,7 +174,7 @@ class ElectraWarmupDecay(_WarmupDecay):
     [0.0, 0.45, 0.8, 0.4, 0.0]
 
     Reference:
-        [ELECTRA](https://arxiv.org/abs/2003.10555), appendices A and B, and its released code.
+        [ELECTRA](https://arxiv.org/abs/2003.10555), appendices A and B, and the original code.
     """
 
     def _share_of_peak(self, step: Tensor) -> Any:
@@ -182,29 +186,31 @@ class ElectraWarmupDecay(_WarmupDecay):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TrapezoidalWarmupDecay(_WarmupDecay):
-    """Warmup, a constant rate, and decay: the trapezoidal or warmup-stable-decay (WSD) schedule.
+    """The trapezoidal or warmup-stable-decay (WSD) schedule: warmup, constant rate, decay.
 
-    For s updates made before, T training, W warmup and D decay steps, the rate is the peak times
+    With T training steps, W warmup steps and D decay steps, the learning rate after s steps is the
+    peak times
 
         (s + 1) / W    for s < W,
         1              for W ≤ s ≤ T - D,
-        1 - √x         after, or 1 - x with `decay="linear"`, where x = (s - (T - D)) / D.
+        1 - √x         for s > T - D, or 1 - x with `decay="linear"`, where x = (s - (T - D)) / D.
 
-    The constant part does not depend on T: a training may be prolonged, or decay from any of its
-    checkpoints.
+    The constant part does not depend on T, so you can extend a run, or start the decay from any
+    checkpoint.
 
     Args:
         peak_learning_rate: The learning rate between warmup and decay.
-        num_train_steps: T, the number of updates of the whole training.
-        num_warmup_steps: W, the number of warmup updates. Defaults to 0.
-        num_decay_steps: D, the number of updates at the end in which the rate falls. With 0 it is
-            constant to the end. `None`, the default, is a tenth of `num_train_steps`, or the steps
-            after the warmup if they are fewer.
-        decay: `"one_minus_sqrt"`, which falls faster at first, or `"linear"`.
+        num_train_steps: T, the total number of optimizer steps.
+        num_warmup_steps: W, the number of warmup steps. Defaults to 0.
+        num_decay_steps: D, the number of decay steps at the end. With 0, the learning rate stays
+            constant. By default, it is a tenth of `num_train_steps`, but at most the number of
+            steps after the warmup.
+        decay: `"one_minus_sqrt"`, which falls faster at first, or `"linear"`. Defaults to
+            `"one_minus_sqrt"`.
 
     Raises:
-        ValueError: See `LinearWarmupDecay`; also if warmup and decay have more than
-            `num_train_steps` updates together, or `decay` is none of the two.
+        ValueError: As for `LinearWarmupDecay`, and if warmup and decay together exceed
+            `num_train_steps`, or if `decay` is unknown.
 
     Example:
 
@@ -232,8 +238,8 @@ class TrapezoidalWarmupDecay(_WarmupDecay):
             num_decay_steps = min(num_train_steps // 10, num_train_steps - num_warmup_steps)
         if num_warmup_steps + num_decay_steps > num_train_steps:
             raise ValueError(
-                f"num_warmup_steps is {num_warmup_steps} and num_decay_steps {num_decay_steps}; "
-                f"together they must be at most num_train_steps, which is {num_train_steps}."
+                f"num_warmup_steps + num_decay_steps must be at most num_train_steps, which is "
+                f"{num_train_steps}. Received: {num_warmup_steps} + {num_decay_steps}"
             )
         if decay not in DECAYS:
             raise ValueError(f"decay must be one of {', '.join(DECAYS)}. Received: {decay!r}")
@@ -241,7 +247,7 @@ class TrapezoidalWarmupDecay(_WarmupDecay):
         self.decay = decay
 
     def _share_of_peak(self, step: Tensor) -> Any:
-        # Without decay steps, this is 1 to the last update.
+        # Without decay steps, this is 1 until the last step.
         remaining = (self.num_train_steps - step) / max(1, self.num_decay_steps)
         remaining = ops.clip(remaining, 0.0, 1.0)
         falling = remaining if self.decay == "linear" else 1.0 - ops.sqrt(1.0 - remaining)
@@ -259,15 +265,15 @@ class TrapezoidalWarmupDecay(_WarmupDecay):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class PhasedSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """A schedule that is multiplied by a factor in each phase of a training.
+    """Multiplies a schedule by a different factor in each training phase.
 
     Args:
-        schedule: The schedule of the whole training.
-        first_steps: The number of updates before each phase, ascending from 0.
+        schedule: The schedule for the whole training.
+        first_steps: The first step of each phase, in ascending order from 0.
         factors: The factor of each phase.
 
     Raises:
-        ValueError: If the steps are not ascending from 0, or there are not as many factors.
+        ValueError: If the steps do not ascend from 0, or if there is not one factor per phase.
 
     Example:
 
@@ -286,10 +292,11 @@ class PhasedSchedule(keras.optimizers.schedules.LearningRateSchedule):
         super().__init__()
         steps = list(first_steps)
         if steps[:1] != [0] or steps != sorted(set(steps)):
-            raise ValueError(f"first_steps is {steps}; the steps must be ascending from 0.")
+            raise ValueError(f"first_steps must ascend from 0. Received: {steps}")
         if len(factors) != len(steps):
             raise ValueError(
-                f"factors is {list(factors)}; there must be one for each of {len(steps)} phases."
+                f"factors must have one value for each of the {len(steps)} phases. Received: "
+                f"{list(factors)}"
             )
         for factor in factors:
             checks.NON_NEGATIVE.check(factors=factor)
@@ -299,7 +306,7 @@ class PhasedSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     @property
     def num_train_steps(self) -> int | None:
-        """The number of updates of the whole training, if the schedule tells it."""
+        """The total number of optimizer steps, or `None` if the schedule does not define it."""
         return getattr(self.schedule, "num_train_steps", None)
 
     def __call__(self, step: Tensor) -> Any:

@@ -98,10 +98,10 @@ def test_phases_multiply_the_rate():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([1, 5], [1.0, 1.0]), r"first_steps is \[1, 5\]; the steps must be ascending from 0"),
-        (([0, 5, 5], [1.0] * 3), "must be ascending"),
-        (([], []), "must be ascending"),
-        (([0, 5], [1.0]), r"factors is \[1\.0\]; there must be one for each of 2 phases"),
+        (([1, 5], [1.0, 1.0]), r"first_steps must ascend from 0\. Received: \[1, 5\]"),
+        (([0, 5, 5], [1.0] * 3), "must ascend"),
+        (([], []), "must ascend"),
+        (([0, 5], [1.0]), r"factors must have one value for each of the 2 phases"),
         (([0], [-1.0]), "factors must be a finite number of at least 0"),
     ],
 )
