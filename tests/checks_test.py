@@ -111,13 +111,13 @@ def test_no_float_of_a_constructor_is_nan_infinite_or_below_0(owner, name, value
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"learning_rate": NAN}, "learning_rate is nan"),
-        ({"learning_rate": NAN, "num_train_steps": 9}, "learning_rate is nan"),
+        ({"learning_rate": NAN}, "learning_rate must .*nan"),
+        ({"learning_rate": NAN, "num_train_steps": 9}, "learning_rate must .*nan"),
         ({"beta_2": 2}, r"beta_2 must be a number in \[0, 1\)"),
         ({"layer_decay": 1.5}, r"layer_decay must be a number in \(0, 1\]"),
-        ({"num_layers": 0}, "num_layers is 0"),
+        ({"num_layers": 0}, "num_layers must .*0"),
         ({"use_ema": True, "ema_momentum": NAN}, "ema_momentum must be a finite"),
-        ({"loss_scale_factor": INFINITE}, "loss_scale_factor is inf"),
+        ({"loss_scale_factor": INFINITE}, "loss_scale_factor must .*inf"),
     ],
 )
 def test_an_optimizer_refuses_what_it_cannot_train_with(options, message):
@@ -135,19 +135,22 @@ def classifier(**options):
         (lambda: classifier(num_classes=True), "num_classes must be an integer above"),
         (lambda: classifier(class_names="ab"), "class_names must be a list or tuple"),
         (lambda: classifier(class_names=["a", 1]), "class_names has 1 at index 1"),
-        (lambda: classifier(dropout=NAN), "dropout is nan"),
-        (lambda: Distiller(classifier(), classifier(), temperature=NAN), "temperature is nan"),
-        (lambda: Distiller(classifier(), classifier(), label_weight=-1), "label_weight is -1"),
+        (lambda: classifier(dropout=NAN), "dropout must .*nan"),
+        (lambda: Distiller(classifier(), classifier(), temperature=NAN), "temperature must .*nan"),
+        (lambda: Distiller(classifier(), classifier(), label_weight=-1), "label_weight must .*-1"),
         (
             lambda: ReplacedTokenDetector(Backbone(CONFIG), discriminator_weight=NAN),
-            "discriminator_weight is nan",
+            "discriminator_weight must .*nan",
         ),
-        (lambda: ReplacedTokenDetector(Backbone(CONFIG), generator_size=NAN), "generator_size is"),
-        (lambda: Backbone(CONFIG).enable_lora(2, lora_alpha=NAN), "lora_alpha is nan"),
-        (lambda: classifier().fit(np.ones((2, 3)), np.ones(2), epochs=0.5), r"epochs is 0\.5"),
+        (
+            lambda: ReplacedTokenDetector(Backbone(CONFIG), generator_size=NAN),
+            "generator_size must",
+        ),
+        (lambda: Backbone(CONFIG).enable_lora(2, lora_alpha=NAN), "lora_alpha must .*nan"),
+        (lambda: classifier().fit(np.ones((2, 3)), np.ones(2), epochs=0.5), r"epochs must .*0\.5"),
         (
             lambda: classifier().fit(np.ones((2, 3)), np.ones(2), validation_split=NAN),
-            "validation_split is nan",
+            "validation_split must .*nan",
         ),
     ],
 )

@@ -126,7 +126,7 @@ def test_pruned_heads_fit_the_layers():
     assert BertConfig.from_json(config.to_json()) == config
     assert hash(config) != hash(BertConfig(**sizes))
     for changes, message in (
-        ({"heads_by_layer": (4, 1, 1)}, r"is \(4, 1, 1\); it must have 2 values"),
+        ({"heads_by_layer": (4, 1, 1)}, r"must have 2 values.*Received: \(4, 1, 1\)"),
         ({"heads_by_layer": (4, 5)}, "at most num_heads, which is 4"),
         ({"layer_sharing": "all"}, "equal for layers that share their attention"),
     ):
@@ -151,7 +151,7 @@ def test_replace_changes_a_copy_and_checks_it():
     config = BertConfig()
     assert config.replace(num_layers=2) == BertConfig(num_layers=2)
     assert config.num_layers == 12
-    with pytest.raises(ConfigError, match="num_layers is 0"):
+    with pytest.raises(ConfigError, match=r"num_layers must .*0"):
         config.replace(num_layers=0)
     with pytest.raises(ConfigError, match=r"has no field 'layers'\. Its fields are: vocabulary"):
         config.replace(layers=2)
@@ -171,7 +171,7 @@ def test_json_round_trip_of_every_named_size(name):
         ("[1, 2]", "must be an object, received list"),
         ('{"num_layer": 3}', "has no field 'num_layer'"),
         ('{"num_layers": 3.0}', r"num_layers must be an integer in \[1, 10000\]"),
-        ('{"dropout": NaN}', "dropout is nan"),
+        ('{"dropout": NaN}', "dropout must .*nan"),
     ],
 )
 def test_json_that_is_no_config_says_why(text, message, tmp_path):
@@ -235,7 +235,7 @@ def test_named_sizes_keep_the_papers_proportions(name):
         ),
         (
             {"num_key_value_heads": 4, "heads_by_layer": (12,) * 12},
-            "heads_by_layer .* must be None with num_key_value_heads",
+            "heads_by_layer must be None with num_key_value_heads",
         ),
     ],
 )

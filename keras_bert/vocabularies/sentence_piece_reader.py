@@ -89,7 +89,7 @@ def read_sentence_piece_files(
         names, pair_separators = WORDPIECE_TOKENS, 1
         num_segments = 1 + settings.has_segments(True)
         if settings.flag("do_lower_case"):
-            raise settings.error("do_lower_case", "it must be False or absent", True)
+            raise settings.error("do_lower_case", "must be False or absent", True)
     if file is not None and (
         name in (None, *DEFINED_BY_FILE)
         # The class of ALBERT takes the tokens of a row from the file too.

@@ -38,7 +38,7 @@ def read_special_tokens(
     for role, usual in _USUAL_NAMES.items():
         candidates = [settings.token(name) for name in (role, SAME_ROLES.get(role, role))]
         if candidates[0] is not None and candidates[0] not in vocabulary:
-            what = f"expected a token of the vocabulary of {len(vocabulary)} tokens"
+            what = f"must be a token of the vocabulary of {len(vocabulary)} tokens"
             raise settings.error(f"{role}_token", what, candidates[0])
         if role == "pad" and candidates[0] is None:
             candidates = [file.part("padding").get("pad_token")]

@@ -161,7 +161,7 @@ class TokenizerSettings:
         class_name = str(name).removesuffix("Fast")
         if class_name not in KINDS and class_name not in DEFINED_BY_FILE:
             classes = ", ".join(sorted((*KINDS, *DEFINED_BY_FILE)))
-            raise self.error("tokenizer_class", f"it must be one of {classes}", name)
+            raise self.error("tokenizer_class", f"must be one of {classes}", name)
         return class_name
 
     @property
@@ -186,7 +186,7 @@ class TokenizerSettings:
             if field in self.fields:
                 value = _content(self.fields[field])
                 if not any(value == each and type(value) is type(each) for each in allowed):
-                    raise self.error(field, f"it must be {allowed[0]!r} or absent", value)
+                    raise self.error(field, f"must be {allowed[0]!r} or absent", value)
         words = self.fields.get("never_split") or ()
         others = [word for word in words if word not in WORDPIECE_TOKENS.values()]
         if others:
@@ -212,7 +212,7 @@ class TokenizerSettings:
             return None
         value = self.fields[field]
         if not isinstance(value, bool):
-            raise self.error(field, "it must be true or false", value)
+            raise self.error(field, "must be true or false", value)
         return value
 
     def side(self, what: str, sides: Sequence[str] = TRUNCATION_SIDES) -> str:
@@ -221,7 +221,7 @@ class TokenizerSettings:
         part = self._file.part("truncation" if what == "truncation" else what) if self._file else {}
         value = self.fields.get(field) or str(part.get("direction", sides[0])).lower()
         if value not in sides:
-            raise self.error(field, f"it must be {' or '.join(sides)}", value)
+            raise self.error(field, f"must be {' or '.join(sides)}", value)
         return str(value)
 
     def has_segments(self, default: bool) -> bool:
@@ -287,20 +287,20 @@ class TokenizerSettings:
         elif isinstance(more, list):
             values |= {f"{_EXTRA}[{index}]": value for index, value in enumerate(more)}
         else:
-            raise self.error(_EXTRA, "it must be a list of tokens or an object", more)
+            raise self.error(_EXTRA, "must be a list of tokens or an object", more)
         for name, value in {**values, **specific}.items():
             # Such as add_bos_token
             if value is None or isinstance(value, bool):
                 continue
             content = _content(value)
             if not isinstance(content, str) or not content:
-                raise self.error(name, "it must be a token", value)
+                raise self.error(name, "must be a token", value)
             flags = value if isinstance(value, dict) else {}
             yield {**flags, "content": content, "id": None, "special": True, "path": self.path}
 
     def error(self, field: str, expected: str, value: Any) -> ValueError:
         """Creates an error that names a field."""
-        return ValueError(f"{self.path}: {field} is {value!r}, which is not supported; {expected}.")
+        return ValueError(f"{self.path}: {field} {expected}. Received: {value!r}")
 
 
 def _content(token: Any) -> Any:

@@ -82,7 +82,7 @@ def read_wordpiece_files(
     own_length = settings.fields.get(WORD_LENGTH_FIELD)
     if own_length is not None:
         if not WORD_LENGTH.allows(own_length):
-            raise settings.error(WORD_LENGTH_FIELD, f"it must be {WORD_LENGTH}", own_length)
+            raise settings.error(WORD_LENGTH_FIELD, f"must be {WORD_LENGTH}", own_length)
         options["max_word_length"] = own_length
     config: dict[str, Any] = {
         "vocabulary": list(vocabulary),

@@ -449,7 +449,7 @@ def test_the_released_nomic_bert_has_the_fields_of_gpt_2(tmp_path, no_warning):
         ({"prenorm": True}, "prenorm must be False"),
         ({"rotary_emb_fraction": 0.5}, "rotary_emb_fraction must be 1.0"),
         ({"num_experts": 8}, "num_experts must be 0"),
-        ({"activation_function": "gelu"}, "'gelu'; it must be one of swiglu, geglu"),
+        ({"activation_function": "gelu"}, "must be one of swiglu, geglu. Received: 'gelu'"),
         ({"n_embd": None}, "hidden_size"),
     ],
 )

@@ -101,8 +101,8 @@ def test_every_token_leads_back_to_its_characters():
     ("settings", "message"),
     [
         ((10, 3, 7), "sequence_length must be at least 11"),
-        ((10, 0, 3), "doc_stride is 0"),
-        ((10, 3, 0), "max_query_length is 0"),
+        ((10, 0, 3), "doc_stride must .*0"),
+        ((10, 3, 0), "max_query_length must .*0"),
     ],
 )
 def test_a_row_without_room_is_refused(settings, message):

@@ -119,7 +119,10 @@ MALFORMED = {
         r"article 1 \('Orte'\): paragraphs must be a list",
     ),
     "context": (lambda v: paragraph(v).pop("context"), "paragraph 1: the field 'context'"),
-    "id": (lambda v: question(v).update(id=[7]), r"question 1: id is \[7\], expected a string"),
+    "id": (
+        lambda v: question(v).update(id=[7]),
+        r"question 1: id must be a string\. Received: \[7\]",
+    ),
     "same id": (lambda v: question(v, 1).update(id="q1"), r"'q1'\): another question has this id"),
     "question": (lambda v: question(v).pop("question"), r"question 1 \(id 'q1'\): the field"),
     "surrogate": (
@@ -133,13 +136,13 @@ MALFORMED = {
     ),
     "is_impossible": (
         lambda v: question(v).update(is_impossible=0),
-        "is_impossible is 0, expected true or false",
+        "is_impossible must be true or false. Received: 0",
     ),
     "empty": (lambda v: answer(v).update(text=""), "answer 1: the text is empty"),
     "start's type": (
         lambda v: answer(v).update(answer_start="15"),
-        r"article 1 \('Orte'\), paragraph 1, question 1 \(id 'q1'\), answer 1: answer_start is "
-        "'15', expected an integer",
+        r"article 1 \('Orte'\), paragraph 1, question 1 \(id 'q1'\), answer 1: "
+        "answer_start must be an integer",
     ),
     "offset": (
         lambda v: answer(v).update(answer_start=16),

@@ -26,8 +26,8 @@ def classifier():
         ({"dtype": "float16"}, "dtype must be one of float32, bfloat16"),
         ({"class_names": ["one"]}, "class_names has 1 names; the task has 2 classes"),
         ({"class_names": "no"}, "class_names must be a list or tuple of names"),
-        ({"max_batch_size": 0}, "max_batch_size is 0"),
-        ({"part_tokens": 0}, "part_tokens is 0"),
+        ({"max_batch_size": 0}, "max_batch_size must .*0"),
+        ({"part_tokens": 0}, "part_tokens must .*0"),
     ],
 )
 def test_wrong_arguments_are_named(classifier, tmp_path, arguments, message):
@@ -38,7 +38,7 @@ def test_wrong_arguments_are_named(classifier, tmp_path, arguments, message):
 
 def test_other_formats_are_of_ids_in_float32(classifier, tmp_path):
     pytest.importorskip("openvino")
-    with pytest.raises(ValueError, match="expected one of float32, int8"):
+    with pytest.raises(ValueError, match="must be one of float32, int8"):
         classifier.export(tmp_path / "model.xml", "openvino", dtype="bfloat16")
     with pytest.raises(ValueError, match="max_text_bytes is 9; it is for format"):
         classifier.export(tmp_path / "model.xml", "openvino", text=True, max_text_bytes=9)

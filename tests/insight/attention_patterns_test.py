@@ -196,7 +196,7 @@ def test_models_and_inputs_without_text_are_refused():
     with pytest.raises(ValueError, match="A Backbone has no tokenizer"):
         insight.attention(backbone, "the film")
     for x in (["a", ("a", "b", "c")], 3, ["a", None]):
-        with pytest.raises(ValueError, match="expected a text or a pair of texts"):
+        with pytest.raises(ValueError, match="must be a text or a pair of texts"):
             insight.attention(backbone, x, preprocessor=preprocessor())
     with pytest.raises(ValueError, match="expected at least one text"):
         insight.attention(backbone, [], preprocessor=preprocessor())

@@ -234,8 +234,8 @@ def test_a_task_is_as_before_afterwards_and_may_train_on(folder):
 def test_inputs_of_other_kinds_are_refused(folder):
     classifier = TextClassifier.from_preset(folder)
     for arguments, message in (
-        (("the", "lime"), "method is 'lime'"),
-        ((["a", "b", "c"],), "expected a text or a pair"),
+        (("the", "lime"), "method must .*lime"),
+        ((["a", "b", "c"],), "x must be a text or a pair"),
         ((None,), "x must be a text or a pair"),
         (("film " * 31,), "The text has 31 tokens, and a row holds at most 30: 'film film "),
         (
@@ -247,7 +247,7 @@ def test_inputs_of_other_kinds_are_refused(folder):
             insight.attributions(classifier, *arguments)
     whole = insight.attributions(classifier, ("the film", "dull " * 27), "occlusion")
     assert all(word["score"] for word in whole.words)
-    with pytest.raises(ValueError, match="baseline is 'zero'"):
+    with pytest.raises(ValueError, match=r"baseline must .*zero"):
         insight.attributions(classifier, "the", baseline="zero")
     embedder = TextEmbedder(Backbone(BertConfig(vocabulary_size=len(TOKENS), **SIZES)))
     with pytest.raises(ValueError, match="Received a TextEmbedder; expected a task with a head"):

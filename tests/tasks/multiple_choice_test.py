@@ -91,7 +91,7 @@ def test_choices_are_ranked(task):
     ("x", "y", "message"),
     [
         (ROWS, [0, 0], r"3 texts and labels or weights of shape \(2,\)"),
-        (ROWS, [0, 1, 0], r"label of row 1 is .*the index of one of its 1 choices"),
+        (ROWS, [0, 1, 0], r"label of row 1 must be the index of one of its 1 choices"),
         (ROWS, None, "`y` is missing"),
         ([("a", [])], [0], r"choices of row 0 are \[\]; expected at least one string"),
         ([("a", "b")], [0], "choices of row 0 must be a list"),

@@ -246,7 +246,9 @@ def test_a_prompt_that_is_added_by_default_is_told_of(tmp_path):
         (tmp_path / "1_Pooling" / "config.json", {"include_prompt": False}),
     ):
         edit_json(file, **changes)
-        with pytest.raises(CheckpointError, match=rf"{file}: {next(iter(changes))} is .* absent"):
+        with pytest.raises(
+            CheckpointError, match=rf"{file}: {next(iter(changes))} must be .*absent"
+        ):
             TextEmbedder.from_preset(tmp_path)
         edit_json(file, **dict.fromkeys(changes))
 

@@ -145,7 +145,7 @@ def test_weights_of_datasets_and_generators(tasks):
     ):
         classifier.fit(tf.data.Dataset.from_tensors((IDS, *rows[1:])), verbose=0)
     batches = ((IDS, np.array([0, 1]), np.array(rows[2])) for _ in range(1))
-    with pytest.raises(ValueError, match="sample weight in row 1 is"):
+    with pytest.raises(ValueError, match="sample weight in row 1 must be"):
         classifier.fit(batches, verbose=0)
 
 

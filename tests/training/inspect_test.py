@@ -116,5 +116,7 @@ def test_wrong_options_are_refused(tmp_path):
 def test_a_file_of_malformed_questions_alone_is_refused_with_the_first(tmp_path):
     path = tmp_path / "train.jsonl"
     path.write_text(json.dumps({"question": "?", "context": "c", "answers": 3}) + "\n")
-    with pytest.raises(ValueError, match=r"not malformed: .*train\.jsonl, line 1.*: answers is 3"):
+    with pytest.raises(
+        ValueError, match=r"not malformed: .*train\.jsonl, line 1.*: answers must .*Received: 3"
+    ):
         inspect(InspectConfig(data_file=str(path)))

@@ -591,7 +591,7 @@ def test_a_batch_that_grows_has_as_many_updates_of_each_smaller_size():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"phases": ("128:0.9",)}, "expected shares that sum to 1"),
+        ({"phases": ("128:0.9",)}, "must be shares that sum to 1"),
         ({"phases": ("128:1:batch=4",)}, "expected .* of batch_size and learning_rate, as in"),
         ({"phases": ("128:1:batch_size=1.5",)}, "has '128:1:batch_size=1.5', expected"),
         (

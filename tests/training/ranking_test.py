@@ -127,7 +127,7 @@ def test_two_rankings_are_combined_on_one_scale():
 @pytest.mark.backend_independent
 def test_an_error_names_file_and_line(tmp_path):
     (tmp_path / "file").write_text("1 0 d good\n")
-    with pytest.raises(ValueError, match="line 1: the grade is 'good'"):
+    with pytest.raises(ValueError, match=r"line 1: the grade must .*'good'"):
         read_qrels(tmp_path / "file")
 
 

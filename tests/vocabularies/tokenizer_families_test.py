@@ -108,7 +108,7 @@ def test_options_of_deberta_that_change_ids_are_refused_by_name(option, tmp_path
     write_tokenizer(tmp_path, config_of("deberta_v2"), 512)
     path = tmp_path / "tokenizer_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), option: True}))
-    with pytest.raises(ValueError, match=f"{option} is True, which is not supported"):
+    with pytest.raises(ValueError, match=f"{option} must be .*Received: True"):
         read_tokenizer(tmp_path)
 
 

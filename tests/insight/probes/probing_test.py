@@ -205,7 +205,7 @@ def test_files_and_models_that_cannot_be_probed_are_refused(model, files, tmp_pa
     backbone, preprocessor = model
     for changes, message in (
         ({"tasks": ["xpos"]}, r"tasks must be a list of upos, relation"),
-        ({"tasks": "upos"}, "expected a list of upos"),
+        ({"tasks": "upos"}, "must be a list of upos"),
         ({"seeds": 0}, "seeds must be an integer above 0"),
         ({"epochs": 0}, "epochs must be an integer above 0"),
         ({"pooling": "last"}, "pooling must be one of mean, first"),

@@ -16,7 +16,7 @@ def test_energy_since_the_last_call():
 
 
 def test_an_unknown_country():
-    with pytest.raises(ValueError, match="--country is 'Atlantis'"), energy_meter("Atlantis"):
+    with pytest.raises(ValueError, match=r"--country must .*'Atlantis'"), energy_meter("Atlantis"):
         pass
 
 
@@ -29,5 +29,5 @@ def test_a_sum_is_measured_only_if_all_of_it_is():
 
 def test_emissions_by_country():
     assert 0 < grams_per_kwh("NOR") < grams_per_kwh("POL") < 1500
-    with pytest.raises(ValueError, match="--country is 'Atlantis'"):
+    with pytest.raises(ValueError, match=r"--country must .*'Atlantis'"):
         grams_per_kwh("Atlantis")

@@ -91,5 +91,5 @@ def test_tasks_and_compile_take_the_same_rule(
 
 def test_other_programs_have_values_of_their_own():
     for field, value in (("epochs", -1), ("learning_rate", -1.0)):
-        with pytest.raises(ValueError, match=f"{field} is -1"):
+        with pytest.raises(ValueError, match=f"{field} must .*-1"):
             TaggingConfig(**{field: value})

@@ -138,5 +138,5 @@ def test_missing_data_is_told_before_anything_is_made(tmp_path):
     command.append(f"--output_dir={tmp_path / 'runs'}")
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "expected an existing folder" in done.stderr
+    assert "must be an existing folder" in done.stderr
     assert not list(tmp_path.iterdir())

@@ -141,6 +141,6 @@ def test_all_malformed_rows_are_collected_at_once(tmp_path):
     assert data.labels.tolist() == [1]
     assert [message.partition(", ")[2] for message in bad.messages] == [
         "line 3: 1 choices, expected two or more",
-        "line 4: label must be one of 0, 1",
+        "line 4: label must be one of 0, 1. Received: 2",
         "line 2: the label is missing, but other rows have one",
     ]

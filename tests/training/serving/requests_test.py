@@ -86,7 +86,7 @@ def test_rows_of_requests(signature, request_, rows):
             {"signature_name": "ids", "instances": [[1.5]]},
             r"instances[0][0] must be an int",
         ),
-        ({"signature_name": "ids", "instances": [[2**40]]}, "expected an integer of 32 bits"),
+        ({"signature_name": "ids", "instances": [[2**40]]}, "must be an integer of 32 bits"),
         (
             {"signature_name": "choices", "inputs": {"token_ids": [[[]] * 100_000]}},
             "the request has token_ids of 100000 texts in all; expected at most 3",
