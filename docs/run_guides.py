@@ -6,12 +6,9 @@
     python docs/run_guides.py --prose                # updates text and keeps the outputs
 
 A script is in jupytext's percent format: a code cell starts with `# %%`, a text cell with
-`# %% [markdown]`. A code cell may have metadata:
-
-- `small` is code that runs after the cell when a test runs the script at a reduced size, for
-  example `small="rows = 50"`. It may call `small_encoder()`.
-- `figure` and `alt` show the current matplotlib figure, with its description, below the output.
-  The figure is written to `assets/<figure>.svg`.
+`# %% [markdown]`. A code cell may have the metadata `small`: code that runs after the cell when a
+test runs the script at a reduced size, for example `small="rows = 50"`. It may call
+`small_encoder()`.
 
 Each script runs in a new process and in a temporary directory. Its page has the same name with the
 suffix `.md`. The scripts in `NOTEBOOKS` also get an executed notebook.
@@ -40,7 +37,6 @@ import jupytext
 import nbformat
 
 DOCS = Path(__file__).resolve().parent
-ASSETS = DOCS / "assets"
 FOLDERS = ("guides", "extend")
 NOTEBOOKS = ("guides/classify", "guides/questions", "guides/pretrain")
 _WIDTH = 92
@@ -86,8 +82,6 @@ def run_cells(cells: list[Any], *, small: bool = False) -> Iterator[tuple[Any, s
             _run(cell.source, namespace)
             if small and "small" in cell.metadata:
                 _run(cell.metadata["small"], namespace)
-        if "figure" in cell.metadata:
-            _take_figure(None if small else ASSETS / f"{cell.metadata['figure']}.svg")
         yield cell, _readable(printed.getvalue())
 
 
@@ -102,18 +96,6 @@ def _run(source: str, namespace: dict[str, Any]) -> None:
         # An object without a readable form, such as the `History` of `fit`, is not shown.
         if value is not None and " object at 0x" not in shown:
             print(shown)
-
-
-def _take_figure(path: Path | None) -> None:
-    """Writes the current matplotlib figure to an SVG file, if a path is given, and closes it."""
-    import matplotlib.pyplot as plt
-
-    assert plt.get_fignums(), "The cell has a figure in its metadata and draws none."
-    if path:
-        # The salt and the missing date make the file reproducible.
-        with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": path.stem}):
-            plt.savefig(path, metadata={"Date": None})
-    plt.close("all")
 
 
 @functools.cache
@@ -168,9 +150,6 @@ def render_page(name: str, outputs: dict[int, str], stamp: str) -> str:
             parts.append(f"```python\n{cell.source}\n```")
             if outputs.get(index):
                 parts.append(f"```text\n{outputs[index]}\n```")
-            if "figure" in cell.metadata:
-                link = f"../{ASSETS.name}/{cell.metadata['figure']}.svg"
-                parts.append(f"![{cell.metadata['alt']}]({link})")
     return "\n\n".join([*parts, "---", stamp]) + "\n"
 
 

@@ -177,5 +177,6 @@ print(f"{sum(again == answers['label'])} of {len(test)} answers are the same")
 # ## Next steps
 #
 # - [Interpretability](../insight.md) shows which words decide a prediction.
-# - [Multi-label, few-shot and zero-shot classification](../start/choose_a_task.md) need fewer or different labels.
+# - With few or no labels, try [few-shot](../start/choose_a_task.md#few-shot-classification) or
+#   [zero-shot classification](../start/choose_a_task.md#zero-shot-classification).
 # - [LoRA and int8](lora_and_int8.md) save memory in training and in serving.
