@@ -176,7 +176,7 @@ print(f"{sum(again == answers['label'])} of {len(test)} answers are the same")
 #
 # ## Next steps
 #
-# - [Interpretability](../insight.md) shows which words decide a prediction.
+# - [Interpretability](interpretability.md) shows which words decide a prediction.
 # - With few or no labels, try [few-shot](../start/choose_a_task.md#few-shot-classification) or
 #   [zero-shot classification](../start/choose_a_task.md#zero-shot-classification).
 # - [LoRA and int8](lora_and_int8.md) save memory in training and in serving.

@@ -125,13 +125,17 @@ def pages() -> dict[str, str]:
     overview = [
         "# Command line",
         "",
-        "`keras-bert COMMAND [--flag=value ...]` runs a program. `keras-bert` alone lists the "
-        "commands, `keras-bert COMMAND --help` the flags of one. In a checkout, "
-        "`python -m training.finetune` is the same as `keras-bert finetune`.",
+        "```bash",
+        "keras-bert                          # lists the commands",
+        "keras-bert COMMAND --help           # lists the flags of a command",
+        "keras-bert COMMAND --flag=value     # runs a command",
+        "```",
+        "",
+        "In a clone, `python -m training.finetune` is the same as `keras-bert finetune`.",
         "",
     ]
     for group, names in child_programs.COMMANDS.items():
-        overview += [f"## {group}", "", "| command | |", "|---|---|"]
+        overview += [f"## {group}", "", "| Command | Description |", "|---|---|"]
         overview += [f"| [`{name}`]({name}.md) | {commands[name].summary} |" for name in names]
         overview.append("")
     folder = "reference/commands"
@@ -147,16 +151,21 @@ def _page(command: Command) -> str:
         "",
         _fenced_examples(command.description),
         "",
-        f"In a checkout also `python -m {command.module}`.",
+        f"In a clone, you can also run `python -m {command.module}`.",
         "",
         "## Flags",
         "",
-        "With their defaults:",
+        "Each flag is listed with its default.",
         "",
     ]
     lines += _listed(command.flags)
     for names, flags in command.by_task.items():
-        lines += [f"### Task {names}", "", "Its own flags, and flags with another default:", ""]
+        lines += [
+            f"### Task {names}",
+            "",
+            "Additional flags and different defaults:",
+            "",
+        ]
         lines += _listed(flags)
     return "\n".join(lines) + "\n"
 

@@ -118,12 +118,15 @@ def page() -> str:
     lines = [
         "# Recipes",
         "",
-        "A recipe is a file of `training/paper/recipes` with the settings of a run; it states the "
-        "command, the score, the time and the hardware, or that it has not been run. Any flag of "
-        "the program changes a value of it: `keras-bert finetune --recipe=minilm_sst2 "
-        "--data_dir=glue --epochs=2`. `--data_dir` is the folder of the data set. An interval "
-        "after ± is a 95 % confidence interval over the seeds. [Beside the "
-        "scores of the papers and of `transformers`](measurements/fine_tuning.md).",
+        "```bash",
+        "keras-bert finetune --recipe=minilm_sst2 --data_dir=glue --epochs=2",
+        "```",
+        "",
+        "A recipe is a complete run: command, settings, score, time and hardware. Flags override "
+        "its settings, for example `--epochs=2`. `--data_dir` is the directory with the data set. "
+        "Scores with ± have a 95% confidence interval over seeds. If a recipe has not been run, "
+        "its entry lists the published score. See also the [comparison with "
+        "`transformers`](measurements/fine_tuning.md).",
         "",
     ]
     for kind, title in _TITLES.items():
@@ -140,7 +143,7 @@ def page() -> str:
 def _section(recipe: Recipe) -> list[str]:
     lines = [f"### {recipe.name}", "", recipe.title, "", recipe.body, ""]
     lines += [f"- **{key}:** {value}" for key, value in recipe.facts.items()]
-    settings = f"Settings: as {recipe.base}, and" if recipe.base else "Settings"
+    settings = f"Settings: the same as {recipe.base}, and" if recipe.base else "Settings"
     lines += ["", f'??? note "{settings}"', "", "    ```text"]
     lines += [f"    --{name}={value}" for name, value in recipe.settings.items()]
     return [*lines, "    ```", ""]

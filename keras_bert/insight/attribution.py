@@ -166,7 +166,7 @@ class Attribution:
         axes.barh(range(len(words)), scores, color=colors)
         axes.set_yticks(range(len(words)), [word["word"] for word in words], parse_math=False)
         axes.axvline(0, color="#777777", linewidth=1)
-        axes.set_xlabel(f"share of {self.target}")
+        axes.set_xlabel(f"contribution to {self.target}")
         return axes
 
 
