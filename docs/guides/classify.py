@@ -174,6 +174,25 @@ print(f"{sum(again == answers['label'])} of {len(test)} answers are the same")
 #
 # It holds out 10% of the rows for validation and keeps the best epoch. See [all options of `finetune`](../commands/finetune.md).
 #
+# ## Evaluation report
+#
+# `evaluate` writes a report with scores, a confusion matrix, a calibration plot and the most confident mistakes. For example, for a sentiment classifier
+# (MiniLM after one epoch on 2,400 sentences from SST-2):
+#
+# ```bash
+# keras-bert evaluate --model=sst2.keras --data_file=dev.csv --text=sentence --label=label --report_dir=report
+# ```
+#
+# ![Confusion matrix: 398 of 428 negative and 310 of 444 positive sentences are right](../assets/confusion_matrix.svg)
+#
+# This classifier finds most negative sentences, but classifies 30% of the positive sentences as negative.
+#
+# ![Calibration plot: the points are near the diagonal, and the expected calibration error is 4.2%](../assets/calibration.svg)
+#
+# In a calibrated model, the points lie on the diagonal. For example, 80% of the predictions with probability 0.8 are right.
+#
+# ![The most confident mistakes with label, prediction, probability and text](../assets/report_mistakes.png)
+#
 # ## Next steps
 #
 # - [Interpretability](interpretability.md) shows which words decide a prediction.
