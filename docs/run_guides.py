@@ -104,7 +104,7 @@ def small_encoder() -> Path:
     import keras_bert
     from keras_bert import minilm
 
-    tokenizer = keras_bert.WordPieceTokenizer(minilm.folder() / "vocab.txt")
+    tokenizer = keras_bert.WordPieceTokenizer(minilm.directory() / "vocab.txt")
     config = keras_bert.BertConfig(num_layers=1, num_heads=2, hidden_dim=32, intermediate_dim=64)
     preprocessor = keras_bert.data.TextClassifierPreprocessor(tokenizer)
     folder = Path(tempfile.mkdtemp(), "encoder")
@@ -196,11 +196,11 @@ def _read_outputs(page: Path, name: str) -> tuple[dict[int, str], str]:
     pattern = r"```python\n((?:(?!```).*\n)*)```(?:\n\n```text\n((?:(?!```).*\n)*)```)?"
     written = re.findall(pattern, text)
     shown = {index: cell for index, cell in enumerate(read_cells(name)) if cell.cell_type == "code"}
-    of_code = {code.rstrip("\n"): output.rstrip("\n") for code, output in written}
-    missing = [cell.source for cell in shown.values() if cell.source not in of_code]
+    output_by_code = {code.rstrip("\n"): output.rstrip("\n") for code, output in written}
+    missing = [cell.source for cell in shown.values() if cell.source not in output_by_code]
     if missing:
         raise RuntimeError(f"{page} lacks this code, so run the script:\n{missing[0]}")
-    outputs = {index: of_code[cell.source] for index, cell in shown.items()}
+    outputs = {index: output_by_code[cell.source] for index, cell in shown.items()}
     return outputs, text.strip().splitlines()[-1]
 
 

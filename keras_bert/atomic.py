@@ -32,7 +32,7 @@ _DESCRIPTORS = (Path("/dev/fd"), Path("/proc/self/fd"))
 
 
 @contextlib.contextmanager
-def scratch_folder(parent: str | os.PathLike[str], name: str) -> Iterator[Path]:
+def scratch_directory(parent: str | os.PathLike[str], name: str) -> Iterator[Path]:
     """Context manager that yields a new hidden folder, and removes it at the end.
 
     A process that is killed leaves its folder, `.NAME.*.partial`. It is removed when the next one
@@ -106,7 +106,7 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator
     """Context manager that yields a temporary path, and renames it to `path` at the end.
 
     If the block raises an error, the temporary file is removed, and an existing file at `path` is
-    not changed. What a killed process leaves is in a `scratch_folder` next to `path`.
+    not changed. What a killed process leaves is in a `scratch_directory` next to `path`.
 
     A link stays, and the file that it points to is replaced. A new file has the permissions of the
     one that it replaces. A file that cannot be replaced is overwritten: one that is mounted, as in
@@ -148,7 +148,7 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator
     descriptor = _STANDARD.get(str(given), given.name if given.parent in _DESCRIPTORS else "")
     parent = tempfile.gettempdir() if is_alone or descriptor else target.parent
     # Several may write the same file: the last one wins.
-    with scratch_folder(parent, given.name) as folder:
+    with scratch_directory(parent, given.name) as folder:
         temporary = folder / given.name
         try:
             yield temporary
@@ -245,7 +245,7 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
-def make_folder(path: str | os.PathLike[str]) -> None:
+def make_directory(path: str | os.PathLike[str]) -> None:
     """Creates a folder and its parents, unless they exist.
 
     Raises:

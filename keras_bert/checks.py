@@ -21,7 +21,7 @@ _SHOWN = 80
 
 
 @dataclasses.dataclass(frozen=True)
-class Numbers:
+class NumberRange:
     """The finite numbers of a range. NaN, infinities and bools are never among them.
 
     Args:
@@ -84,24 +84,24 @@ class Numbers:
             if not self.allows(value):
                 raise ValueError(f"{name} must be {self}. Received: {value!r}")
 
-    def check_given(self, **options: Any) -> None:
+    def check_optional(self, **options: Any) -> None:
         """Checks those options that are not `None`, as `check` does."""
         self.check(**{name: value for name, value in options.items() if value is not None})
 
 
-FINITE = Numbers()
-POSITIVE = Numbers(above=0)
-NON_NEGATIVE = Numbers(at_least=0)
+FINITE = NumberRange()
+POSITIVE = NumberRange(above=0)
+NON_NEGATIVE = NumberRange(at_least=0)
 # Of what 1 would leave nothing of, such as a dropout rate
-PROPER_FRACTION = Numbers(at_least=0, below=1)
-FRACTION = Numbers(at_least=0, at_most=1)
+PROPER_FRACTION = NumberRange(at_least=0, below=1)
+FRACTION = NumberRange(at_least=0, at_most=1)
 # Of what must not be nothing, such as the share of the tokens that are masked
-POSITIVE_FRACTION = Numbers(above=0, at_most=1)
-INTEGER = Numbers(integer=True)
-POSITIVE_INT = Numbers(above=0, integer=True)
-NON_NEGATIVE_INT = Numbers(at_least=0, integer=True)
+POSITIVE_FRACTION = NumberRange(above=0, at_most=1)
+INTEGER = NumberRange(integer=True)
+POSITIVE_INT = NumberRange(above=0, integer=True)
+NON_NEGATIVE_INT = NumberRange(at_least=0, integer=True)
 # That Keras, NumPy and the backends all take
-SEED = Numbers(at_least=0, below=2**32, integer=True)
+SEED = NumberRange(at_least=0, below=2**32, integer=True)
 
 
 def check_names(option: str, names: Iterable[Any]) -> None:
@@ -163,12 +163,12 @@ def option_names(cls: type, *parts: str) -> tuple[str, ...]:
     return tuple(name for name in names if name not in ("self", *parts))
 
 
-def shortened(value: object) -> str:
+def shorten_repr(value: object) -> str:
     """Returns the `repr` of a value for an error message, cut to 80 characters.
 
     Example:
 
-    >>> shortened("film"), len(shortened("film " * 100))
+    >>> shorten_repr("film"), len(shortened("film " * 100))
     ("'film'", 80)
     """
     text = repr(value)

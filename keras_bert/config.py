@@ -45,7 +45,7 @@ def _one_of(choices: Sequence[str]) -> _Rule:
     )
 
 
-def _number(numbers: checks.Numbers) -> _Rule:
+def _number(numbers: checks.NumberRange) -> _Rule:
     """Returns the rule for numbers that JSON can represent."""
     return _rule(
         lambda value: isinstance(value, (int, float)) and numbers.allows(value), str(numbers)
@@ -61,8 +61,8 @@ _POSITIVE_INT = _number(checks.POSITIVE_INT)
 _NON_NEGATIVE_INT = _number(checks.NON_NEGATIVE_INT)
 # Far more than any model has, so that a corrupt file cannot allocate memory before its tensors are
 # checked
-_LAYERS = _number(checks.Numbers(at_least=1, at_most=10_000, integer=True))
-_TABLE_SIZE = _number(checks.Numbers(at_least=1, at_most=2**20, integer=True))
+_LAYERS = _number(checks.NumberRange(at_least=1, at_most=10_000, integer=True))
+_TABLE_SIZE = _number(checks.NumberRange(at_least=1, at_most=2**20, integer=True))
 _RATE = _number(checks.PROPER_FRACTION)
 _POSITIVE = _number(checks.POSITIVE)
 _ACTIVATION = _one_of(ACTIVATIONS)

@@ -55,12 +55,14 @@ def mean_text(values: npt.ArrayLike) -> str:
     return f"{mean:.1f}" + ("" if np.isnan(half_width) else f" ± {half_width:.1f}")
 
 
-def share_interval(count: int, total: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def proportion_interval(
+    count: int, total: int, confidence: float = CONFIDENCE
+) -> tuple[float, float]:
     """Returns Wilson's interval of a share, for few units and for shares near 0 and 1 too.
 
     Example:
 
-    >>> low, high = share_interval(1, 10)
+    >>> low, high = proportion_interval(1, 10)
     >>> round(low, 3), round(high, 3)
     (0.018, 0.404)
 

@@ -73,8 +73,8 @@ class InBatchNegatives(keras.losses.Loss):
         # (pairs, 1, 2, 1) == (pairs, 1, 2) -> (pairs, pairs)
         is_same = ops.any(numbers[:, None, :, None] == numbers[:, None], axis=(2, 3))
         # Pairs with the number -1 only fill the batch up; transposed, the rows are the candidates
-        is_real = ops.logical_and(numbers[:, :1] >= 0, numbers[:, 0] >= 0)
-        is_negative = ops.logical_and(ops.logical_not(is_same), is_real)
+        is_valid = ops.logical_and(numbers[:, :1] >= 0, numbers[:, 0] >= 0)
+        is_negative = ops.logical_and(ops.logical_not(is_same), is_valid)
         forward = self._cross_entropy(scores, is_negative, numbers, side=1)
         backward = forward
         if self.symmetric:

@@ -27,10 +27,10 @@ def resolve(preset: str | os.PathLike[str]) -> str:
     A folder of this name in the current directory takes precedence, as over every other name.
     """
     preset = os.fspath(preset)
-    return os.fspath(folder()) if preset == NAME and not os.path.isdir(preset) else preset
+    return os.fspath(directory()) if preset == NAME and not os.path.isdir(preset) else preset
 
 
-def folder() -> Path:
+def directory() -> Path:
     """Returns the folder of the pretrained MiniLM (6 layers, hidden size 384, 22.7M parameters).
 
     The weights are those of `all-MiniLM-L6-v2`, trained for sentence embeddings, in Hugging Face's

@@ -74,7 +74,7 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
     return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
-def of_records(title: str, records: Records) -> tuple[list[str], list[list[Cell]]]:
+def table_from_records(title: str, records: Records) -> tuple[list[str], list[list[Cell]]]:
     """Returns the columns and the rows of a table of records.
 
     Args:
@@ -83,15 +83,15 @@ def of_records(title: str, records: Records) -> tuple[list[str], list[list[Cell]
 
     Example:
 
-    >>> of_records("dev", {"BERT": {"accuracy": 91.5}, "random": {"accuracy": 50.0, "f1": 48.9}})
-    (['dev', 'accuracy', 'f1'], [['BERT', 91.5, None], ['random', 50.0, 48.9]])
+    >>> table_from_records("dev", {"BERT": {"accuracy": 91.5}, "random": {"accuracy": 50.0, "f1":
+    48.9}}) (['dev', 'accuracy', 'f1'], [['BERT', 91.5, None], ['random', 50.0, 48.9]])
     """
     columns = list(dict.fromkeys(name for values in records.values() for name in values))
     rows = [[name, *map(values.get, columns)] for name, values in records.items()]
     return [title, *columns], rows
 
 
-def with_spaces(records: Records) -> Records:
+def replace_underscores(records: Records) -> Records:
     """Returns records with spaces instead of the underscores in their names, which are keywords."""
     return {name.replace("_", " "): values for name, values in records.items()}
 

@@ -43,7 +43,7 @@ def deploy_export(folder):
     deploy(export, folder)
 
 
-def test_a_killed_process_s_copies_are_removed_and_a_living_one_s_are_not(tmp_path):
+def test_only_dead_processes_copies_are_removed(tmp_path):
     folder = tmp_path / "written"
     folder.mkdir()
     command = [sys.executable, "-c", WRITES_FOR_LONG, atomic.__file__, str(folder / "a.txt")]

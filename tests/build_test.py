@@ -62,7 +62,7 @@ def test_tests_and_programs_have_what_they_import(targets):
             assert not lacking, f"{target.name} lacks {sorted(lacking)}"
 
 
-def test_library_names_are_those_of_pyproject(targets):
+def test_libraries_match_pyproject(targets):
     declared = build_file.declared_distributions() - NOT_IMPORTED
     used = build_file.used_distributions(targets)
     differences = {"undeclared": sorted(used - declared), "unused": sorted(declared - used)}

@@ -19,8 +19,8 @@ from keras_bert import (
     losses,
     optimizers,
 )
-from keras_bert.checks import Numbers
-from keras_bert.data import InstanceMaker, MaskedLMMasker, StaticMasker
+from keras_bert.checks import NumberRange
+from keras_bert.data import InstanceGenerator, MaskedLMMaskGenerator, StaticMasker
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
@@ -65,8 +65,8 @@ REQUIRED = {
         (checks.POSITIVE_FRACTION, "a number in (0, 1]", (1, 0.01), (0, 1.01, NAN)),
         (checks.POSITIVE_INT, "an integer above 0", (1, np.int64(3), 10**400), (0, 1.0, True, NAN)),
         (checks.NON_NEGATIVE_INT, "an integer of at least 0", (0, 2**40), (-1, 0.0)),
-        (Numbers(at_most=3), "a finite number of at most 3", (3, -9.5), (3.5, -INFINITE)),
-        (Numbers(below=3, integer=True), "an integer below 3", (2, -9), (3, 2.5)),
+        (NumberRange(at_most=3), "a finite number of at most 3", (3, -9.5), (3.5, -INFINITE)),
+        (NumberRange(below=3, integer=True), "an integer below 3", (2, -9), (3, 2.5)),
     ],
 )
 def test_a_range_accepts_its_numbers_and_names_them(numbers, name, allowed, refused):
@@ -93,7 +93,7 @@ OWNERS = [
     ("owner", "name"),
     [
         (owner, name)
-        for owner in [*OWNERS, InstanceMaker, MaskedLMMasker, StaticMasker]
+        for owner in [*OWNERS, InstanceGenerator, MaskedLMMaskGenerator, StaticMasker]
         for name in floats_of(owner)
     ],
 )

@@ -97,9 +97,9 @@ def test_a_training_step_of_ones_own_is_compiled_by_keras():
         def train_step(self, data):
             return {**super().train_step(data), "own": 1.0}
 
-    for task, is_ours in ((TextClassifier, True), (Own, False)):
+    for task, is_preset_config in ((TextClassifier, True), (Own, False)):
         model = make_task(task)
         model.compile(keras.optimizers.SGD(0.5), jit_compile=True)
-        assert (TorchSteps().train_function(model) is not None) == is_ours
+        assert (TorchSteps().train_function(model) is not None) == is_preset_config
         model.compile(keras.optimizers.SGD(0.5))
         assert TorchSteps().train_function(model) is None

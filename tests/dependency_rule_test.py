@@ -16,7 +16,7 @@ PACKAGES = {
     "atomic": set(),
     "checks": set(),
     "minilm": set(),
-    "aliases": set(),
+    "migration_hints": set(),
     "tables": set(),
     "intervals": set(),
     "lazy": {"checks"},
@@ -34,14 +34,14 @@ PACKAGES = {
     "checkpoints": {
         "atomic", "checks", "config", "families", "minilm", "tables", "vocabularies",
     },
-    "models": {"atomic", "checks", "config", "ops", "aliases", "layers", "checkpoints"},
+    "models": {"atomic", "checks", "config", "ops", "migration_hints", "layers", "checkpoints"},
     "export": {
         "atomic", "checks", "config", "lazy", "ops", "layers", "models", "data", "text",
         "vocabularies",
     },
     "tasks": {
         "checks", "config", "ops", "layers", "models", "checkpoints", "export",
-        "text", "data", "losses", "metrics", "optimizers", "aliases", "vocabularies",
+        "text", "data", "losses", "metrics", "optimizers", "migration_hints", "vocabularies",
     },
     "insight": {
         "checks", "config", "intervals", "ops", "layers", "models", "data", "tables", "tasks",
@@ -54,7 +54,7 @@ LIBRARIES = {
     "atomic": set(),
     "checks": set(),
     "minilm": set(),
-    "aliases": set(),
+    "migration_hints": set(),
     "tables": set(),
     "intervals": {"numpy", "scipy"},
     "lazy": set(),

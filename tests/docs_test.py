@@ -31,7 +31,7 @@ from docs.hooks import (  # noqa: E402
 )
 from keras_bert.export import export_task  # noqa: E402
 from tests.source_imports import ROOT  # noqa: E402
-from training.engine import child_programs  # noqa: E402
+from training.engine import child_commands  # noqa: E402
 from training.paper import recipes as recipe_files  # noqa: E402
 
 README = ROOT / "README.md"
@@ -62,7 +62,7 @@ COMMON_FLAGS = {"help", "verbosity", "version"}
 # === Installation ===
 
 
-def test_requirements_without_tensorflow_are_the_rest_of_the_dependencies():
+def test_no_tensorflow_install_command():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     requirements = [*project["dependencies"], *extras["training"], *extras["serve"], *extras["jax"]]
@@ -132,13 +132,15 @@ class Instance:
         if hasattr(self.cls, name):
             attribute = inspect.getattr_static(self.cls, name)
             return getattr(self.cls, name) if isinstance(attribute, FunctionType) else None
-        sources = [inspect.getsource(base) for base in self.cls.__mro__[:-1] if is_ours(base)]
+        sources = [
+            inspect.getsource(base) for base in self.cls.__mro__[:-1] if is_preset_config(base)
+        ]
         if any(re.search(rf"\bself\.{name}\b|^    {name}: ", source, re.M) for source in sources):
             return None
         raise AttributeError(f"{self.cls.__name__} has no {name}")
 
 
-def is_ours(value):
+def is_preset_config(value):
     return getattr(value, "__module__", "").startswith("keras_bert")
 
 
@@ -190,7 +192,7 @@ class SnippetChecker(ast.NodeVisitor):
             base = self.value_of(node.value)
             if isinstance(base, Instance):
                 return base.attribute(node.attr)
-            is_known = isinstance(base, ModuleType) or is_ours(base)
+            is_known = isinstance(base, ModuleType) or is_preset_config(base)
             return getattr(base, node.attr) if is_known else None
         if isinstance(node, ast.Call):
             return self.value_of_call(node)
@@ -270,8 +272,8 @@ def flags_of(words):
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_commands_and_their_flags_exist(page):
-    names = {name for group in child_programs.COMMANDS.values() for name in group}
-    by_module = {child_programs.module_name(name): name for name in names}
+    names = {name for group in child_commands.COMMANDS.values() for name in group}
+    by_module = {child_commands.module_name(name): name for name in names}
     for line in command_lines(page):
         for match in COMMAND.finditer(line):
             name = match[1] or by_module.get(match[2])
@@ -338,7 +340,7 @@ def test_the_reference_lists_inherited_methods_with_their_class():
 
 def test_every_command_has_a_page_with_its_flags():
     pages = commands.pages()
-    for name in (name for group in child_programs.COMMANDS.values() for name in group):
+    for name in (name for group in child_commands.COMMANDS.values() for name in group):
         page = pages[f"reference/commands/{name}.md"]
         assert f"]({name}.md)" in pages["reference/commands/index.md"]
         assert all(f"{flag.name}=" in page for flag in commands.read(name).all_flags)
@@ -357,7 +359,7 @@ def test_the_page_of_recipes_says_of_each_what_its_file_says():
             assert value == str(stated) or eval(value) == stated
 
 
-def test_a_folder_in_the_navigation_is_its_pages_as_its_index_lists_them():
+def test_navigation_follows_index_order():
     pages = {
         "guides/a.md": "",
         "guides/more/b.md": "",

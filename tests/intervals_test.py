@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from keras_bert.intervals import bootstrap_interval, mean_and_interval, share_interval
+from keras_bert.intervals import bootstrap_interval, mean_and_interval, proportion_interval
 
 pytestmark = pytest.mark.backend_independent
 
@@ -30,7 +30,7 @@ def test_shares_have_wilsons_interval(count, total):
     center = share + z * z / (2 * total)
     margin = z * math.sqrt(share * (1 - share) / total + (z / (2 * total)) ** 2)
     expected = (center - margin) / (1 + z * z / total), (center + margin) / (1 + z * z / total)
-    assert share_interval(count, total) == pytest.approx(expected, abs=1e-6)
+    assert proportion_interval(count, total) == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_mean_is_drawn_with_its_standard_error():

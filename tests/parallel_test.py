@@ -110,7 +110,7 @@ import numpy as np
 import keras_bert
 from keras_bert import data
 from tests.small_tasks import CONFIG
-from tests.text.small_tokenizers import of_tokens
+from tests.text.small_tokenizers import make_tokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "bad", "film", "long", "dull"]
 config = CONFIG.replace(
@@ -130,7 +130,7 @@ questions = [
 choices = [(text, ["good", "bad film", "long"]) for text in texts]
 
 def make(task, preprocessor, *arguments, **options):
-    packer = preprocessor(of_tokens(*WORDS), 12, **options)
+    packer = preprocessor(make_tokenizer(*WORDS), 12, **options)
     return task(keras_bert.Backbone(config), *arguments, preprocessor=packer)
 
 masked_lm = lambda: make(keras_bert.MaskedLM, data.TextClassifierPreprocessor)
@@ -211,7 +211,7 @@ MASKS = """
 import json
 import keras
 import numpy as np
-from keras_bert.layers import Attention, FeedForward, Norm, SampledTokens, TransformerBlock
+from keras_bert.layers import Attention, FeedForward, Norm, TokenSampler, TransformerBlock
 
 rows = np.ones((4, 8, 16), "float32")
 with both_devices():
@@ -220,7 +220,7 @@ with both_devices():
     block.build(rows.shape)
     attention = Attention(2, dropout=0.5)
     attention.build(rows.shape)
-    sampled = SampledTokens()
+    sampled = TokenSampler()
 
 @tf.function
 def step():

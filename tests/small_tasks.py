@@ -67,12 +67,12 @@ class PretrainingBuckets(Buckets):
 
     def __getitem__(self, index: int):
         features, labels, weights = super().__getitem__(index)
-        num_slots = features["token_ids"].shape[1] // 2
-        slots = np.arange(num_slots) * np.ones((BATCH_SIZE, 1), "int32")
-        masked = slots < 1 + np.arange(BATCH_SIZE)[:, None] % num_slots
+        num_predictions = features["token_ids"].shape[1] // 2
+        slots = np.arange(num_predictions) * np.ones((BATCH_SIZE, 1), "int32")
+        masked = slots < 1 + np.arange(BATCH_SIZE)[:, None] % num_predictions
         features["mask_positions"] = (slots * masked).astype("int32")
         targets = {
-            "masked_lm_logits": features["token_ids"][:, :num_slots],
+            "masked_lm_logits": features["token_ids"][:, :num_predictions],
             "next_sentence_logits": labels,
         }
         slot_weights = (masked * weights[:, None]).astype("float32")

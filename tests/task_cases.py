@@ -92,7 +92,7 @@ class TaskCase:
     def answers(self, task: Any) -> Any:
         """What the task, or the student in it, answers to the rows."""
         task = getattr(task, "student_task", task)
-        return task.apply_verb(self.rows) if self.rows else task.predict(self.x, verbose=0)
+        return task.predict_rows(self.rows) if self.rows else task.predict(self.x, verbose=0)
 
 
 def accuracy(expected: Sequence[Any], read: Callable[[Any], Any]) -> Callable[[Any], float]:
@@ -187,8 +187,8 @@ def labels(_family: str) -> TaskCase:
     texts, ids = verdicts()
     are_new = picked([False, True], 2)
     texts = [text + " in message" * is_new for text, is_new in zip(texts, are_new, strict=True)]
-    of_verdicts = [["bad"], ["good"], []]
-    y = [of_verdicts[i] + ["new"] * is_new for i, is_new in zip(ids, are_new, strict=True)]
+    verdict_labels = [["bad"], ["good"], []]
+    y = [verdict_labels[i] + ["new"] * is_new for i, is_new in zip(ids, are_new, strict=True)]
     names = ["bad", "good", "new"]
     return TaskCase(
         make=functools.partial(keras_bert.TextClassifier, class_names=names, multi_label=True),
@@ -321,14 +321,14 @@ def masked_lm(family: str) -> TaskCase:
 
 def pretraining(family: str) -> TaskCase:
     """Pairs of texts as ids: the second one's words say whether it comes next."""
-    from keras_bert.data import MaskedLMMasker, TextClassifierPreprocessor
+    from keras_bert.data import MaskedLMMaskGenerator, TextClassifierPreprocessor
 
     tokenizer = tokenizer_of(family)
     is_next = np.array(picked([0, 1], 1))
     # Each of their words is sufficient, because some are masked.
     seconds = [("it fails", "he passes")[label] for label in is_next]
     features = TextClassifierPreprocessor(tokenizer, LENGTH)(picked(SENTENCES, 0), seconds)
-    features = dict(MaskedLMMasker.from_tokenizer(tokenizer, **MASKING)(features))
+    features = dict(MaskedLMMaskGenerator.from_tokenizer(tokenizer, **MASKING)(features))
     ids, weights = features.pop("mask_ids"), features.pop("mask_weights")
 
     def both_right(logits: dict[str, np.ndarray]) -> float:

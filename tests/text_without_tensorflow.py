@@ -67,7 +67,7 @@ def pretrain(folder: Path) -> None:
     settings = {
         **{"model": "bert_tiny_uncased", "num_layers": 1, "hidden_dim": 8, "num_heads": 2},
         **{"vocabulary_size": 60, "precision": "float32", "batch_size": 4, "num_steps": 4},
-        **{"warmup_steps": 1, "interval": 2, "duplicate_factor": 1, "num_workers": 1},
+        **{"warmup_steps": 1, "eval_every": 2, "duplicate_factor": 1, "num_workers": 1},
         **{"dev_batches": 1, "measure_energy": False, "phases": "16:1"},
     }
     output = folder / "pretrained"

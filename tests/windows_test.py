@@ -101,7 +101,7 @@ def test_tensorflow_text_is_not_asked_for_on_windows(system):
     assert {"keras", "numpy", "sentencepiece"} <= asked_for(project()["dependencies"], system)
 
 
-def test_modules_that_windows_lacks_are_imported_where_their_absence_is_handled():
+def test_unix_imports_are_guarded():
     for path in [*ROOT.glob("keras_bert/**/*.py"), *ROOT.glob("training/**/*.py")]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         handled = {
@@ -116,7 +116,7 @@ def test_modules_that_windows_lacks_are_imported_where_their_absence_is_handled(
                 assert not names & LACKING, f"{path}:{node.lineno}"
 
 
-def test_programs_write_and_read_files_without_what_windows_lacks(tmp_path):
+def test_commands_run_without_unix_modules(tmp_path):
     finished = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=tmp_path,

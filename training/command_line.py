@@ -20,8 +20,8 @@ from pathlib import Path
 
 from keras_bert import checks
 
-from .engine import child_programs
-from .engine.child_programs import COMMANDS, module_name
+from .engine import child_commands
+from .engine.child_commands import COMMANDS, module_name
 
 # What others call them
 _MEANT = {"train": "finetune or pretrain", "fit": "finetune", "test": "evaluate"}
@@ -39,12 +39,12 @@ def main() -> None:
     if command in (*_HELP, "--version"):
         from .engine import program
 
-        with program.quiet_where_output_is_closed():
+        with program.ignore_broken_pipe():
             is_version = command == "--version"
             print(importlib.metadata.version("keras3-bert") if is_version else overview())
     elif command in names:
         sys.argv[:2] = [f"{sys.argv[0]} {command}"]
-        child_programs.is_command = True
+        child_commands.is_command = True
         # Runs as `__main__`, so that flags and help are those of the program.
         runpy.run_module(module_name(command), run_name="__main__", alter_sys=True)
     else:

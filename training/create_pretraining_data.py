@@ -29,17 +29,17 @@ from typing import Any
 import numpy as np
 
 from keras_bert.data.file_systems import is_url
-from keras_bert.tables import of_records, text_table
+from keras_bert.tables import table_from_records, text_table
 
 from .engine import output_folder, program
-from .engine.options import ProgramConfig, UnusedFlags
+from .engine.options import CommandConfig, UnusedFlags
 from .pretraining.record_config import PretrainingDataConfig
 
 _QUANTILES = {"5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95}
 
 
 @dataclasses.dataclass(frozen=True)
-class CreatePretrainingDataConfig(ProgramConfig):
+class CreatePretrainingDataConfig(CommandConfig):
     """How pre-training records are created from files of raw text, and on which machines.
 
     Args:
@@ -92,7 +92,7 @@ def main(config: CreatePretrainingDataConfig) -> None:
     folder = config.records.output_dir
     own_folder: Any = contextlib.nullcontext()
     if not is_url(folder):
-        own_folder = output_folder.locked(folder, command="create_pretraining_data")
+        own_folder = output_folder.lock_output_dir(folder, command="create_pretraining_data")
     with own_folder:
         summary = create_records(config.records, config.runner, config.runner_options)
     print(describe(summary))
@@ -120,7 +120,7 @@ def describe(summary: Mapping[str, Any]) -> str:
     )
     quantiles = dict(zip(_QUANTILES, map(int, lengths), strict=True))
     in_a_row = {"mean": summary["mean_length"], **quantiles}
-    table = text_table(*of_records("tokens", {"in a row": in_a_row}))
+    table = text_table(*table_from_records("tokens", {"in a row": in_a_row}))
     files_by_name = {
         "records": f"{folder}/pretraining-*.tfrecord",
         "summary": f"{folder}/{SUMMARY_FILE}",

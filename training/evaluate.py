@@ -5,16 +5,16 @@
         --model=runs/reviews/seed_1/model.keras --report_dir=report
     python -m training.evaluate --data_file=dev-v1.1.json \\
         --model='runs/squad/seed_*/model.keras'
-    python -m training.evaluate --data_file=dev-v1.1.json --answers=predictions.json
-    python -m training.evaluate --data_file=dev.conll --answers=predicted.conll
+    python -m training.evaluate --data_file=dev-v1.1.json --predictions=predictions.json
+    python -m training.evaluate --data_file=dev.conll --predictions=predicted.conll
 
-The kind of data is that of the model; with --answers the file tells it, as it does `finetune`, or
---kind: `text` (texts and labels in TSV, CSV, JSON Lines or a JSON array), `squad` (SQuAD's
+The kind of data is that of the model; with --predictions the file tells it, as it does `finetune`,
+or --kind: `text` (texts and labels in TSV, CSV, JSON Lines or a JSON array), `squad` (SQuAD's
 JSON, rows with its columns, TriviaQA), `tagging` (CoNLL columns), `choice` (SWAG's CSV, CODAH's
 TSV, JSON Lines, Parquet).
 
-Predictions are read from the files that the other programs write: `answers.tsv`, the JSON Lines of
-`predict` (`.jsonl`), `predictions.json`, or CoNLL columns with the predictions last. Predictions
+Predictions are read from the files that the other programs write: `predictions.tsv`, the JSON Lines
+of `predict` (`.jsonl`), `predictions.json`, or CoNLL columns with the predictions last. Predictions
 for texts and choices are matched by `id` if both files have ids, and by their order otherwise.
 
 Several models are scored as an ensemble, which averages their predictions, and one by one: printed
@@ -40,7 +40,7 @@ from keras_bert.intervals import mean_and_interval
 from .engine import output_folder, program, saved_models
 from .engine.job import Job
 from .jobs.report_configs import EvaluateConfig, check_flags_of_kind
-from .jobs.tasks import jobs_by_kind, jobs_by_verb
+from .jobs.tasks import jobs_by_kind, jobs_by_predict_method
 from .plots import page
 from .readers.data_files import exists
 from .readers.task_files import data_kind, task_of_file
@@ -70,10 +70,10 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
         FileNotFoundError: If a file does not exist.
         ValueError: If a file is malformed, or predictions and labels do not match.
     """
-    if bool(config.model) == bool(config.answers):
-        raise ValueError("expected either --model or --answers, and not both")
+    if bool(config.model) == bool(config.predictions):
+        raise ValueError("expected either --model or --predictions, and not both")
     files = saved_models.model_files(config.model) if config.model else []
-    for path in (config.data_file, config.answers):
+    for path in (config.data_file, config.predictions):
         is_there = exists if path == config.data_file else Path.is_file
         if path and not is_there(Path(path)):
             raise FileNotFoundError(f"{path} does not exist, expected a file")
@@ -86,29 +86,31 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
 def _evaluate(config: EvaluateConfig, files: Sequence[Path]) -> dict[str, Any]:
     model = saved_models.load_task(files) if files else None
     job = _job_of_file(config) if model is None else _job_of_model(model, config)
-    has_plots = job.verb == "classify" or (job.verb == "answer" and config.model)
+    has_plots = job.predict_method == "classify" or (
+        job.predict_method == "answer" and config.model
+    )
     if config.plots_dir and not has_plots:
         raise ValueError(
             "--plots_dir: plots are available for text classification, and for question answering "
             "with --model"
         )
-    if config.report_dir or job.verb in ("classify", "choose"):
+    if config.report_dir or job.predict_method in ("classify", "choose"):
         program.require(program.TRAINING_LIBRARIES, "training")
     evaluation = job.evaluate(config, model)
     if evaluation.table:
         print(evaluation.table)
     scores = evaluation.scores
     if len(files) > 1:
-        scores = _with_members(evaluation.scores, job, config, model, files)
+        scores = _add_member_scores(evaluation.scores, job, config, model, files)
     if config.report_dir:
         folder = Path(config.report_dir)
-        title = f"{config.model or config.answers} on {config.data_file}"
+        title = f"{config.model or config.predictions} on {config.data_file}"
         page.write_page(folder / _REPORT, title, evaluation.sections())
         atomic.write_json(folder / "scores.json", scores)
     return scores
 
 
-def _with_members(
+def _add_member_scores(
     scores: dict[str, float],
     job: type[Job],
     config: EvaluateConfig,
@@ -145,9 +147,9 @@ def _job_of_model(model: Any, config: EvaluateConfig) -> type[Job]:
     Raises:
         ValueError: If its kind of data is another than --kind, or the model predicts no labels.
     """
-    jobs = jobs_by_verb()
+    jobs = jobs_by_predict_method()
     name = f"{config.model} is a {type(model).__name__}"
-    job = jobs.get(getattr(model, "verb", ""))
+    job = jobs.get(getattr(model, "predict_method", ""))
     if job is None:
         raise ValueError(f"{name}, expected a task that can {', '.join(jobs)}")
     kind = next(kind for kind, its in jobs_by_kind().items() if its is job)

@@ -30,9 +30,9 @@ from keras_bert.export.own_files import check_exports
 
 from .engine import example_request, output_folder, program, run_report, saved_models
 from .engine.options import (
+    CommandConfig,
     NonNegativeInt,
     PositiveInt,
-    ProgramConfig,
     check_formats,
     check_one_of,
     check_unset,
@@ -43,7 +43,7 @@ _SAVED_MODEL, _HUGGING_FACE = "tf_saved_model", "hugging_face"
 
 
 @dataclasses.dataclass(frozen=True)
-class ExportConfig(ProgramConfig):
+class ExportConfig(CommandConfig):
     """The model, and what is written.
 
     Args:
@@ -168,7 +168,7 @@ def export(config: ExportConfig) -> str:
             lines.append(f"version  {deploy(path, config.deploy_to)}")
     if format == _SAVED_MODEL and config.output:
         fields = (*task.fields, *(task.optional_fields if pair else ()))
-        example = output_folder.results_of(files[0]).get("example")
+        example = output_folder.load_results(files[0]).get("example")
         inputs = "pairs.csv" if pair else "texts.txt"
         lines.append(example_request.next_commands(config.output, inputs, fields, example))
     return "\n".join(lines)

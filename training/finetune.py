@@ -43,7 +43,7 @@ trained again. The folder may have other files, but none of those that are writt
 
 Files written to `output_dir`: for each seed the best model (`seed_N/model.keras`) and the curves of
 loss and metrics (`seed_N/curves.png`); `results.json`; a SavedModel that takes text (`export/1`);
-and the best seed's predictions for the test file: `answers.tsv`. Tagging writes those for both
+and the best seed's predictions for the test file: `predictions.tsv`. Tagging writes those for both
 files as `dev.conll` and `test.conll`, the predictions in the last column, with their scores by
 entity type (`dev_scores.json`, `test_scores.json`); questions as BERT's released code,
 `predictions.json`, `nbest_predictions.json` and, where questions may be unanswerable,
@@ -57,8 +57,8 @@ from .jobs import tasks
 
 
 def main(arguments: list[str]) -> None:
-    program.refuse_arguments(arguments)
-    task, config = tasks.configured()
+    program.reject_arguments(arguments)
+    task, config = tasks.task_from_flags()
     task.run(config)
 
 

@@ -37,7 +37,7 @@ from .engine.options import check_unset
 from .engine.run_report import duration
 from .engine.saved_models import check_model, holds_exports, is_export
 from .jobs.report_configs import InsightConfig, check_flags_of_kind
-from .jobs.tasks import jobs_by_kind, jobs_by_verb
+from .jobs.tasks import jobs_by_kind, jobs_by_predict_method
 from .plots import page
 from .readers.data_files import FORMATS, TAGGING_SUFFIXES, data_suffix, exists
 from .readers.labeled_text import TextColumns, read_labeled_text
@@ -93,27 +93,27 @@ def _write_report(config: InsightConfig) -> Path:
                 f"Received: a {type(models[_OTHER]).__name__}"
             )
     model = models[_THIS]
-    is_masked_lm = model.verb == "fill"
+    is_masked_lm = model.predict_method == "fill"
     if any(files) and not is_masked_lm:
         raise ValueError(
             "--crows_pairs, --winobias_pro and --stereoset are for a masked LM, and --model is a "
             f"{type(model).__name__}"
         )
-    job = _jobs()[model.verb]
-    if model.verb != "classify" or model.multi_label:
+    job = _jobs()[model.predict_method]
+    if model.predict_method != "classify" or model.multi_label:
         names = ["rows", *([] if is_masked_lm else ["batch_size"])]
         check_unset(config, names, "only classifiers with one label per text use it")
     kinds = (kind for kind, its in jobs_by_kind().items() if its is job)
     if kind := next(kinds, ""):
         check_flags_of_kind(config, kind, config.data_file)
-    rows = job.insight_rows(config, model)
+    rows = job.read_insight_inputs(config, model)
     report = insight_report.Report(
         Path(config.report_dir), f"What {'/'.join(Path(config.model).parts[-3:])} has learned"
     )
     _describe(report, config, models)
     order = _in_order(rows, config)
     bias = None
-    if model.verb == "classify" and not model.multi_label:
+    if model.predict_method == "classify" and not model.multi_label:
         count = config.rows or len(rows.inputs)
         bias = insight_bias.measure_classifiers(
             models, rows.texts[:count], rows.labels[:count], config.batch_size
@@ -155,7 +155,7 @@ def _load(path: str, flag: str) -> Any:
         model = keras_bert.load_model(path, compile=False)
     else:
         model = keras_bert.MaskedLM.from_preset(path)
-    if getattr(model, "verb", "") not in _jobs():
+    if getattr(model, "predict_method", "") not in _jobs():
         raise ValueError(
             f"{path} must be a task that can {', '.join(_jobs())}. Received: a "
             f"{type(model).__name__}"
@@ -169,12 +169,12 @@ class _MaskedWords:
     """What a job has for the other tasks; no job fine-tunes a masked LM."""
 
     @staticmethod
-    def insight_rows(config: InsightConfig, model: Any) -> InsightRows:
+    def read_insight_inputs(config: InsightConfig, model: Any) -> InsightRows:
         texts = _plain_texts(config, Path(config.data_file))
         return InsightRows(texts, texts)
 
     @staticmethod
-    def explained(model: Any, text: str) -> tuple[str, str, str]:
+    def predict_for_attribution(model: Any, text: str) -> tuple[str, str, str]:
         """The text with a word near its middle masked, that word's token, and what is filled in."""
         tokenizer = model.preprocessor.tokenizer
         ids, starts, ends = tokenizer.tokenize_with_offsets(text)
@@ -202,7 +202,7 @@ class _MaskedWords:
 
 def _jobs() -> dict[str, Any]:
     """Returns what reads and answers the rows of a model, by the verb of its task."""
-    return {**jobs_by_verb(), "fill": _MaskedWords}
+    return {**jobs_by_predict_method(), "fill": _MaskedWords}
 
 
 def _plain_texts(config: InsightConfig, path: Path) -> list[str]:
@@ -312,7 +312,7 @@ def _explain(
     logging.info("explaining %d rows", min(config.examples, len(order)))
     for index in itertools.islice(order, 4 * config.examples):
         try:
-            row, target, answer = job.explained(model, rows.inputs[index])
+            row, target, answer = job.predict_for_attribution(model, rows.inputs[index])
             why = insight.attributions(model, row, config.method, target)
         except ValueError as error:
             # It does not fit in one window, or has no word to be masked: another row may
@@ -341,7 +341,7 @@ def _explain(
             )
         )
         report.figure(f"attribution_{number}", why.plot(), why.target)
-    error = max(abs(why.completeness_error) for _, why, _ in predictions)
+    error = max(abs(why.convergence_delta) for _, why, _ in predictions)
     if not math.isnan(error):
         blocks.append(
             page.text(

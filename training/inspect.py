@@ -27,9 +27,9 @@ from typing import Annotated, Any
 import numpy as np
 
 from keras_bert import atomic, checks, minilm
-from keras_bert.tables import of_records, text_table, with_spaces
+from keras_bert.tables import replace_underscores, table_from_records, text_table
 
-from .engine import child_programs, output_folder, program, run_presets
+from .engine import child_commands, output_folder, program, run_presets
 from .engine.options import NonNegativeInt, check_one_of
 from .jobs.report_configs import check_flags_of_kind
 from .plots import page
@@ -41,10 +41,10 @@ from .readers.data_inspection import Rows, Tokens
 from .readers.data_splits import Counts, counts_table, hold_out_tenth
 from .readers.labeled_text import TextColumns, read_labeled_text
 from .readers.question_files import check_document_words, read_questions
+from .readers.row_values import BadRows
 from .readers.scripts import scripts
 from .readers.tagged_words import WordColumns, with_span_labels
 from .readers.task_files import KINDS, data_kind, task_of_file, task_of_kind
-from .readers.values import BadRows
 
 _QUANTILES = {"shortest": 0.0, "median": 0.5, "90 %": 0.9, "99 %": 0.99, "longest": 1.0}
 _MAX_SCRIPTS = 6
@@ -67,10 +67,10 @@ class InspectConfig(TextColumns, WordColumns):
         sequence_length: Maximum length in tokens, with special tokens, that you train with.
         format: For text, tsv, csv, jsonl (JSON Lines or an array), arrow (Parquet, Arrow) or xlsx;
             for choices, swag, codah, jsonl, arrow or xlsx; auto infers it from the suffix.
-        document_words: Of TriviaQA, number of words to read of a document, the first ones; 0 for
-            all, 800 by default.
+        max_document_words: Of TriviaQA, number of words to read of a document, the first ones; 0
+            for all, 800 by default.
         baselines: Whether to score simple baselines on --dev_file, or on a tenth for validation.
-        report_dir: Folder for report.html, and for malformed_rows.txt if there are any; empty for
+        report_dir: Folder for report.html, and for invalid_rows.txt if there are any; empty for
             neither.
     """
 
@@ -78,8 +78,8 @@ class InspectConfig(TextColumns, WordColumns):
     dev_file: str = ""
     kind: str = "auto"
     preset: str = minilm.NAME
-    sequence_length: Annotated[int, checks.Numbers(at_least=8, integer=True)] = 128
-    document_words: NonNegativeInt | None = None
+    sequence_length: Annotated[int, checks.NumberRange(at_least=8, integer=True)] = 128
+    max_document_words: NonNegativeInt | None = None
     baselines: bool = True
     report_dir: str = ""
 
@@ -166,7 +166,7 @@ def _inspect(config: InspectConfig, files: Mapping[str, str]) -> tuple[str, int]
             },
         ),
         *(
-            (f"baselines on {name}", with_spaces(scores))
+            (f"baselines on {name}", replace_underscores(scores))
             for name, scores in (_baselines(kind, parts) if config.baselines else {}).items()
         ),
     ]
@@ -176,7 +176,7 @@ def _inspect(config: InspectConfig, files: Mapping[str, str]) -> tuple[str, int]
     fine_tuning = [f"--task={task_name}"] if task_name else []
     fine_tuning += _fine_tuning_flags(config)
     texts = [*_texts(bad_blocks), counts_table(counts), *_texts(blocks)]
-    texts.append(f"Next: {child_programs.typed('finetune')} {shlex.join(fine_tuning)}")
+    texts.append(f"Next: {child_commands.command_name('finetune')} {shlex.join(fine_tuning)}")
     text = "\n\n".join(texts)
     if config.report_dir:
         folder = Path(config.report_dir)
@@ -188,7 +188,7 @@ def _inspect(config: InspectConfig, files: Mapping[str, str]) -> tuple[str, int]
         sections.append(page.section("Lengths in tokens", *figures))
         path = page.write_page(folder / "report.html", config.data_file, sections)
         text += f"\n\nreport   {path}"
-        list_file = folder / "malformed_rows.txt"
+        list_file = folder / "invalid_rows.txt"
         list_file.unlink(missing_ok=True)
         if num_bad:
             lines = [message for messages in malformed.values() for message in messages]
@@ -208,7 +208,7 @@ def _fine_tuning_flags(config: InspectConfig) -> list[str]:
     same = [field.name for kind in (TextColumns, WordColumns) for field in dataclasses.fields(kind)]
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
     names = dict.fromkeys(
-        ["dev_file", *same, "preset", "sequence_length", "format", "document_words"]
+        ["dev_file", *same, "preset", "sequence_length", "format", "max_document_words"]
     )
     values = {name: getattr(config, name) for name in names}
     return [
@@ -223,14 +223,14 @@ def _fine_tuning_flags(config: InspectConfig) -> list[str]:
 
 def _first(messages: list[str]) -> list[str]:
     more = len(messages) - _MAX_BAD_ROWS
-    rest = f"… and {more} more, all of which --report_dir lists in malformed_rows.txt"
+    rest = f"… and {more} more, all of which --report_dir lists in invalid_rows.txt"
     return [*messages[:_MAX_BAD_ROWS], *([rest] if more > 0 else [])]
 
 
 def _texts(blocks: list[Block]) -> list[str]:
     """Returns each block in plain text."""
     return [
-        text_table(*of_records(title, content))
+        text_table(*table_from_records(title, content))
         if isinstance(content, Mapping)
         else "\n".join([title, *content])
         for title, content in blocks
@@ -240,7 +240,7 @@ def _texts(blocks: list[Block]) -> list[str]:
 def _sections(blocks: list[Block]) -> list[page.Html]:
     """Returns each block as a section of a page."""
     return [
-        page.section(title[0].upper() + title[1:], page.table(*of_records("", content)))
+        page.section(title[0].upper() + title[1:], page.table(*table_from_records("", content)))
         if isinstance(content, Mapping)
         else page.section(title[0].upper() + title[1:], *map(page.text, content))
         for title, content in blocks
@@ -257,13 +257,15 @@ def _read(config: InspectConfig, kind: str, path: str, train: Any, bad: BadRows)
     if kind == "text":
         names = None if train is None else train.class_names
         return read_labeled_text(path, config, names, bad=bad)
-    if kind == "choice":
+    if kind == "multiple_choice":
         return read_choices(Path(path), config.format, config.quoting, bad)
     if kind == "tagging":
-        words = config.read_words(path, skip_bad=True)
+        words = config.read_words(path, skip_invalid=True)
         bad.messages += words.skipped
         return with_span_labels(words, bad=bad)
-    questions = read_questions(path, skip_bad=True, document_words=config.document_words)
+    questions = read_questions(
+        path, skip_invalid=True, max_document_words=config.max_document_words
+    )
     bad.messages += questions.skipped
     if not questions.examples:
         first = f": {bad.messages[0]}" if bad.messages else ""
@@ -307,12 +309,12 @@ def _baselines(kind: str, parts: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     if kind == "text":
         metrics = classifier_scores.metrics_for(train.num_classes)
-        return baselines.of_text(train, {name: dev}, metrics)
+        return baselines.text_baselines(train, {name: dev}, metrics)
     if kind == "tagging":
-        return {name: baselines.of_tags(train, dev)}
-    if kind == "choice":
-        return {name: baselines.of_choices(dev)}
-    return {name: baselines.of_questions(dev, any(not one.answers for one in dev))}
+        return {name: baselines.tag_baselines(train, dev)}
+    if kind == "multiple_choice":
+        return {name: baselines.choice_baselines(dev)}
+    return {name: baselines.question_baselines(dev, any(not one.answers for one in dev))}
 
 
 def _advice(tokens: Tokens, config: InspectConfig) -> list[str]:

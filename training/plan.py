@@ -3,13 +3,13 @@
 
     python -m training.plan --model=bert_small_uncased --tokens=1e9
     python -m training.plan --model=bert_base_uncased --tokens=137e9 --hardware=a100 --devices=8 \\
-        --price_per_hour=1.5
+        --cost_per_hour=1.5
     python -m training.plan --objective=classification --model=minilm_l6_h384_uncased \\
         --tokens=6e5 --sequence_length=53
 
 With --hardware=this, the default, a few steps of the model are timed on this machine, and their
 energy is metered if codecarbon is installed. For other hardware, the estimate rests on the peak and
-the power that its maker publishes, and on --share_of_peak. The estimate covers only training:
+the power that its maker publishes, and on --mfu. The estimate covers only training:
 scoring, reading text and creating records take additional time.
 """
 
@@ -121,10 +121,10 @@ class PlanConfig(CostOptions):
         hardware: This machine (this), or an accelerator: t4, l4, a10, v100, rtx4090, a100, h100,
             h200, tpu_v3 or tpu_v4.
         devices: Number of accelerators, which share each batch.
-        share_of_peak: Share of the published peak that training reaches; 0 assumes 0.4. Not with
+        mfu: Share of the published peak that training reaches; 0 assumes 0.4. Not with
             --hardware=this, whose speed is measured.
         measure_energy: Whether to meter the energy of the timed steps, if codecarbon is installed.
-        price_per_hour: The price of one device in any currency; 0 if it is unknown.
+        cost_per_hour: The price of one device in any currency; 0 if it is unknown.
     """
 
     model: str = "bert_base_uncased"
@@ -140,12 +140,12 @@ class PlanConfig(CostOptions):
     precision: str = "auto"
     hardware: str = _THIS
     devices: PositiveInt = 1
-    share_of_peak: Fraction = 0.0
+    mfu: Fraction = 0.0
 
     def unused_flags(self) -> UnusedFlags:
         if self.hardware == _THIS:
             yield from super().unused_flags()
-            yield ["share_of_peak"], "the speed of this machine is measured"
+            yield ["mfu"], "the speed of this machine is measured"
         if self.objective != _MASKED_LM:
             yield ["masked", "next_sentence"], f"the objective is {self.objective}"
 
@@ -248,11 +248,11 @@ def plan(config: PlanConfig) -> str:
     if config.hardware == _THIS:
         config = dataclasses.replace(config, precision=precision.resolve(config.precision))
     architecture = config.architecture()
-    of_row = model_flops.training_flops(
+    row_flops = model_flops.training_flops(
         architecture, 1, config.sequence_length, config.slots, config.reads_first
     )
-    flops = of_row * config.tokens / config.sequence_length
-    flops_of_token = of_row / config.sequence_length
+    flops = row_flops * config.tokens / config.sequence_length
+    flops_of_token = row_flops / config.sequence_length
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     rate = _measured(config) if config.hardware == _THIS else _published(config, flops_of_token)
     count = parameters(architecture, config.objective)
@@ -260,7 +260,7 @@ def plan(config: PlanConfig) -> str:
     first = f", {run_report.duration(rate.startup)} of it for the first update"
     lines = [
         f"{config.model}: {count / 1e6:.1f} million parameters",
-        f"operations  {run_cost.operations(flops)}, {flops_of_token / 1e6:.3g} MFLOP a token",
+        f"operations  {run_cost.format_flops(flops)}, {flops_of_token / 1e6:.3g} MFLOP a token",
         f"speed       {rate.tokens_per_second:,.0f} tokens/s, {rate.origin}",
         f"time        {run_report.duration(3600 * hours)}{first if rate.startup else ''}",
     ]
@@ -275,12 +275,12 @@ def plan(config: PlanConfig) -> str:
         kwh = rate.watts * hours / 1000
         if energy.is_installed():
             grams = energy.grams_per_kwh(config.country)
-            emissions = f", {run_cost.mass(kwh * grams / 1000)} of CO2 ({config.country})"
+            emissions = f", {run_cost.format_mass(kwh * grams / 1000)} of CO2 ({config.country})"
         else:
             emissions = f" (for CO2: {checks.install('energy')})"
         lines.append(f"energy      {run_cost.kilowatt_hours(kwh)} at {rate.watts:.0f} W{emissions}")
-    if config.price_per_hour:
-        lines.append(f"price       {config.devices * config.price_per_hour * hours:,.2f}")
+    if config.cost_per_hour:
+        lines.append(f"cost        {config.devices * config.cost_per_hour * hours:,.2f}")
     if not rate.peak_bytes:
         lines.append(_memory(config, architecture))
     else:
@@ -313,9 +313,9 @@ def parameters(config: BertConfig, objective: str = _MASKED_LM) -> int:
 
 def _published(config: PlanConfig, flops_of_token: float) -> Rate:
     device = ACCELERATORS[config.hardware]
-    share = config.share_of_peak or _ASSUMED_SHARE
+    share = config.mfu or _ASSUMED_SHARE
     peak = device.float32_flops if config.precision == "float32" else device.flops
-    is_assumed = "" if config.share_of_peak else " (an assumption)"
+    is_assumed = "" if config.mfu else " (an assumption)"
     return Rate(
         config.devices * share * peak / flops_of_token,
         config.devices * device.watts,
@@ -397,14 +397,14 @@ def _random_batch(config: PlanConfig) -> tuple[dict[str, Any], Any]:
         "segment_ids": np.zeros(shape, "int32"),
         "padding_mask": np.ones(shape, "int32"),
     }
-    of_pairs = generator.integers(0, 2, config.batch_size)
+    pair_labels = generator.integers(0, 2, config.batch_size)
     if config.objective == _CLASSIFICATION:
-        return inputs, of_pairs
+        return inputs, pair_labels
     slots = (config.batch_size, config.slots)
     inputs["mask_positions"] = np.sort(generator.integers(0, shape[1], slots, "int32"))
     labels = {"masked_lm_logits": generator.integers(0, num_tokens, slots)}
     if config.next_sentence:
-        labels["next_sentence_logits"] = of_pairs
+        labels["next_sentence_logits"] = pair_labels
     return inputs, labels
 
 
@@ -416,10 +416,10 @@ def _memory(config: PlanConfig, architecture: BertConfig) -> str:
     width = 4 if config.precision == "float32" else 2
     # Korthikanti et al., 2022, https://arxiv.org/abs/2205.05198, equation 1: 34 bytes for each
     # token and hidden unit of a layer in 16 bits, and 5 for each attention score.
-    of_layer = 17 * width * tokens * architecture.hidden_dim
+    layer_bytes = 17 * width * tokens * architecture.hidden_dim
     scores = 5 * width // 2 * tokens * architecture.num_heads * _stored_keys(config, architecture)
     logits = 4 * rows * config.slots * architecture.vocabulary_size
-    total = (state_bytes + architecture.num_layers * of_layer + scores + logits) / 1e9
+    total = (state_bytes + architecture.num_layers * layer_bytes + scores + logits) / 1e9
     line = (
         f"memory      about {total:.2g} GB: {state_bytes / 1e9:.2g} GB of weights and optimizer, "
         f"the rest for activations of {rows} rows"

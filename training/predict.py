@@ -13,7 +13,7 @@ evaluation: TSV, CSV, Excel's .xlsx, JSON Lines, a JSON array or Parquet with th
 CoNLL columns, SWAG's CSV and CODAH's TSV; text files may be compressed. By default it reads any
 other file, and standard input, as one text per line or as JSON Lines.
 It writes one prediction per row, in the order of the input, and predicts on a blank row as on an
-empty text. It copies an `id` field to the output, and with --with_input the texts too.
+empty text. It copies an `id` field to the output, and with --include_input the texts too.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from keras_bert.data.text_files import decoded_lines, read_lines
 
 from .engine import output_folder, program, saved_models
 from .engine.options import (
+    CommandConfig,
     PositiveInt,
-    ProgramConfig,
     UnusedFlags,
     check_formats,
     check_one_of,
@@ -61,9 +61,9 @@ from .readers.data_files import (
 from .readers.json_objects import read_objects
 from .readers.labeled_text import parse_label_map
 from .readers.question_files import read_questions
+from .readers.row_values import BadRows, excerpt, field
 from .readers.separated_values import Quoting
 from .readers.tagged_words import WORDS
-from .readers.values import BadRows, excerpt, field
 
 Row = dict[str, Any]
 
@@ -98,7 +98,7 @@ class RowFields:
 
 
 @dataclasses.dataclass(frozen=True)
-class PredictConfig(ProgramConfig):
+class PredictConfig(CommandConfig):
     """The model, the input and the output.
 
     Args:
@@ -122,9 +122,10 @@ class PredictConfig(ProgramConfig):
             in CoNLL-U.
         label_map: Labels to rename in the output: neutral:no,contradiction:no writes no for both,
             with the probability of the predicted label.
-        skip_bad: Whether to skip and count malformed rows, instead of raising an error; match the
-            predictions with the rows by their ids then.
-        with_input: Whether to repeat the input in each prediction, under the names of the model's
+        skip_invalid: Whether to skip and count malformed rows, instead of raising an error; match
+            the predictions with the rows by their ids then.
+        include_input: Whether to repeat the input in each prediction, under the names of the
+            model's
             fields: text and text_pair, question and context, or text and choices.
         batch_size: Rows in a batch.
         overwrite: Whether to replace an existing --output, if it begins like predictions.
@@ -142,8 +143,8 @@ class PredictConfig(ProgramConfig):
     separator: str = "auto"
     comments: bool | None = None
     label_map: tuple[str, ...] = ()
-    skip_bad: bool = False
-    with_input: bool = False
+    skip_invalid: bool = False
+    include_input: bool = False
     batch_size: PositiveInt = 64
     overwrite: bool = False
 
@@ -182,7 +183,7 @@ def predict(config: PredictConfig) -> int:
     label_map = _label_map(config, model)
     if config.text_pair or config.text != "text":
         fields = _with_named_columns(config, fields)
-    cut_rows = find_cut_rows(model)
+    cut_rows = find_truncated_rows(model)
     if cut_rows is not None:
         cut_rows.is_told = True  # `predict` warns once, after the last batch.
     count = 0
@@ -190,12 +191,12 @@ def predict(config: PredictConfig) -> int:
         rows = read_rows(config, fields)
         while batch := list(itertools.islice(rows, config.batch_size)):
             try:
-                answers = model.apply_verb(batch)
+                answers = model.predict_rows(batch)
             except ValueError as error:  # It counts rows from 0 within the batch.
                 where = f"in the batch of rows {count + 1} to {count + len(batch)}"
                 raise RowError(f"{_input_name(config)}, {where}: {error}") from error
             for row, answer in zip(batch, answers, strict=True):
-                line = answered_row(row, answer, fields.names if config.with_input else ())
+                line = answered_row(row, answer, fields.names if config.include_input else ())
                 line = answer_files.relabeled(line, label_map)
                 output.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
             output.flush()
@@ -259,11 +260,11 @@ def read_rows(config: PredictConfig, fields: RowFields) -> Iterator[Row]:
 
     Raises:
         RowError: If a row lacks a field, or the field has another type than the model reads, and
-            `skip_bad` is off; the message names the line.
+            `skip_invalid` is off; the message names the line.
         ValueError: If the file is malformed in another way.
     """
     name = _input_name(config)
-    blank, bad = [], BadRows(collect=config.skip_bad)
+    blank, bad = [], BadRows(collect=config.skip_invalid)
     for place, row in _placed_rows(config, fields, bad):
         field_names = _read_fields(row, fields.names)
         if "text_pair" in row and "text_pair" not in (*fields.names, *fields.optional):
@@ -337,7 +338,7 @@ def _file_rows(
     elif format in ("tsv", "csv", "xlsx"):
         yield from _table_rows(config, fields, path, format, bad)
     elif format == "squad":
-        questions = read_questions(path, labeled=False, skip_bad=bad.collect)
+        questions = read_questions(path, labeled=False, skip_invalid=bad.collect)
         bad.messages += questions.skipped
         for number, example in enumerate(questions.examples, start=1):
             texts = {"question": example.question, "context": example.context}
@@ -351,7 +352,7 @@ def _file_rows(
             separator=config.separator,
             comments=config.comments,
             labeled=False,
-            skip_bad=bad.collect,
+            skip_invalid=bad.collect,
         )
         for number, words in enumerate(text.words, start=1):
             yield f"row {number}", {"text": words}
@@ -470,11 +471,11 @@ def load_model(model: str) -> tuple[Any, RowFields]:
 
 def _saved(files: Sequence[Path]) -> tuple[Any, RowFields]:
     task = saved_models.load_task(files)
-    if not getattr(task, "verb", ""):  # such as an encoder
+    if not getattr(task, "predict_method", ""):  # such as an encoder
         name = type(task).__name__
         raise ValueError(f"{files[0]} holds a {name}, which does not predict on text")
     # Whether its run trained it on pairs; unknown without the run's results
-    pairs = {output_folder.results_of(file).get("pairs") for file in files}
+    pairs = {output_folder.load_results(file).get("pairs") for file in files}
     names = (*task.fields, *(task.optional_fields if True in pairs else ()))
     return task, RowFields(names, task.list_fields, task.optional_fields if None in pairs else ())
 
@@ -489,9 +490,9 @@ def _exported(path: Path) -> tuple[Any, RowFields]:
     return model, RowFields(model.fields, model.list_fields)
 
 
-def find_cut_rows(model: Any) -> Any:
-    """Returns the `CutRows` of a task; `None` for an export, and for a task that cuts no rows."""
-    return getattr(getattr(model, "preprocessor", None), "cut_rows", None)
+def find_truncated_rows(model: Any) -> Any:
+    """Returns a task's `TruncationCounter`; `None` for exports and tasks that truncate no rows."""
+    return getattr(getattr(model, "preprocessor", None), "truncated_rows", None)
 
 
 @contextlib.contextmanager

@@ -31,8 +31,8 @@ from absl import logging
 
 from keras_bert import minilm
 
-from .engine import child_programs, example_request, output_folder, program
-from .engine.options import PositiveInt, ProgramConfig, Seed
+from .engine import child_commands, example_request, output_folder, program
+from .engine.options import CommandConfig, PositiveInt, Seed
 from .jobs.classification import logits, score_logits
 from .readers.emoji import split_emoji, write_emoji
 from .readers.labeled_text import LabeledText
@@ -70,7 +70,7 @@ class Answer(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class QuickstartConfig(ProgramConfig):
+class QuickstartConfig(CommandConfig):
     """The settings of the quickstart.
 
     Args:
@@ -92,7 +92,7 @@ def main(config: QuickstartConfig) -> None:
     logging.set_verbosity(logging.WARNING)
     minilm.resolve(minilm.NAME)  # an error before Keras is imported, which takes seconds
     program.require(program.TRAINING_LIBRARIES, "training")
-    with output_folder.locked(config.output_dir, command="quickstart") as folder:
+    with output_folder.lock_output_dir(config.output_dir, command="quickstart") as folder:
         if (folder / _MODEL).exists() and not config.overwrite:
             raise FileExistsError(
                 f"--output_dir must have no model. Received: {folder}, which has {_MODEL}. Choose "
@@ -150,24 +150,24 @@ def quickstart(config: QuickstartConfig, preset: str) -> None:
     print(answers_table(test, answers))
     curl = example_request.curl_command(["text"], text="a bowl of noodle soup")
     print(
-        f"\nNext: {child_programs.typed('serve')} --model={shlex.quote(os.fspath(model))}\n"
+        f"\nNext: {child_commands.command_name('serve')} --model={shlex.quote(os.fspath(model))}\n"
         f"      {curl}"
     )
 
 
 def _print_scores(classifier: TextClassifier, train: LabeledText, test: LabeledText) -> None:
     """Prints the test scores as a table, the baselines first."""
-    from keras_bert.tables import of_records, text_table, with_spaces
+    from keras_bert.tables import replace_underscores, table_from_records, text_table
 
     from .scores import baselines, classifier_scores
 
     metrics = classifier_scores.metrics_for(train.num_classes)
-    rows = with_spaces(baselines.of_text(train, {"test": test}, metrics)["test"])
+    rows = replace_underscores(baselines.text_baselines(train, {"test": test}, metrics)["test"])
     rows = {
         **rows,
         "fine-tuned MiniLM": score_logits(classifier, logits(classifier, test), test, metrics),
     }
-    print("\n" + text_table(*of_records("on the test set", rows)))
+    print("\n" + text_table(*table_from_records("on the test set", rows)))
 
 
 def answers_table(test: LabeledText, answers: Sequence[Answer]) -> str:

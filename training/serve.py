@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .engine import example_request, output_folder, program, saved_models
-from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, num_cores
+from .engine.options import CommandConfig, NonNegativeInt, PositiveInt, num_cores
 from .serving.signatures import DEFAULT_BATCH_SIZE, DEFAULT_SIGNATURE
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ _SECONDS_TO_END = 30
 
 
 @dataclasses.dataclass(frozen=True)
-class ServeConfig(ProgramConfig):
+class ServeConfig(CommandConfig):
     """The model, the address and the bounds.
 
     Args:
@@ -206,7 +206,7 @@ def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> 
     from .serving.signatures import warm_up
 
     model, fields = predict.load_model(path)
-    cut_rows = predict.find_cut_rows(model)
+    cut_rows = predict.find_truncated_rows(model)
     batch_size, threads, longest, compiles = config.batch_size, config.threads, 500, False
     if hasattr(model, "signatures"):
         answers = answers_of_saved_model(model)
@@ -256,7 +256,7 @@ def ready_text(config: ServeConfig, server: ModelServer, address: str) -> str:
             example_request.curl_command(
                 tuple(server.models[name].signatures[DEFAULT_SIGNATURE].inputs),
                 urls[name],
-                **output_folder.results_of(path).get("example", {}),
+                **output_folder.load_results(path).get("example", {}),
             ),
         ]
     )

@@ -21,7 +21,7 @@ from keras_bert.vocabularies.tokenizer_settings import ALL_FILES, SETTINGS_FILE
 from keras_bert.vocabularies.tokenizer_writer import write_tokenizer
 
 from .engine import output_folder, program
-from .engine.options import PositiveInt, ProgramConfig, UnusedFlags, check_one_of, check_unset
+from .engine.options import CommandConfig, PositiveInt, UnusedFlags, check_one_of, check_unset
 from .pretraining.config import named_architecture
 from .pretraining.record_config import find_inputs
 
@@ -29,7 +29,7 @@ KINDS = ("wordpiece", "byte_pair", "sentence_piece")
 
 
 @dataclasses.dataclass(frozen=True)
-class TokenizerConfig(ProgramConfig):
+class TokenizerConfig(CommandConfig):
     """The corpus, and the kind and size of the vocabulary.
 
     Args:
@@ -113,7 +113,7 @@ def main(config: TokenizerConfig) -> None:
     program.import_quietly()
     if not config.output_dir:
         raise ValueError("--output_dir is empty, expected a folder")
-    with output_folder.locked(config.output_dir, command="tokenizer", once=True):
+    with output_folder.lock_output_dir(config.output_dir, command="tokenizer", once=True):
         paths = train_tokenizer(config)
     for path in paths:
         logging.info("wrote %s, %d bytes", path, path.stat().st_size)

@@ -18,7 +18,7 @@ import transformers
 import keras_bert
 from keras_bert import families
 from keras_bert.families import weight_names as names
-from keras_bert.families.records import ConfigFields, Family, Stored, WeightNames
+from keras_bert.families.records import ConfigFields, Family, StoredTensor, WeightNames
 
 del families.FAMILIES["nomic_bert"]
 
@@ -87,8 +87,8 @@ block = names.hf_block(
 )
 embeddings = {
     **names.hf_embeddings("cls.predictions.decoder"),
-    "embeddings.gamma": Stored(("emb_ln.weight",)),
-    "embeddings.beta": Stored(("emb_ln.bias",)),
+    "embeddings.gamma": StoredTensor(("emb_ln.weight",)),
+    "embeddings.beta": StoredTensor(("emb_ln.bias",)),
 }
 fields = families.BERT.config
 families.FAMILIES["nomic_bert"] = Family(

@@ -14,7 +14,7 @@
 # | constructor arguments | are saved to files, from attributes with the same names | levels, dropout rate |
 # | `preset_options` | arguments that are also saved to presets | both |
 # | `head_name` | name of the `head` layer in checkpoints | `ordinal` |
-# | `verb` and its method | readable predictions, also in commands and exports | `rate` |
+# | `predict_method` and its method | readable predictions, also in commands and exports | `rate` |
 # | `fields`, `optional_fields`, `list_fields` | input fields (default: `text`) | a text |
 # | `adapters` | reads other input types with an `InputAdapter` | none |
 # | `_default_loss`, `_default_metrics` | `compile()` without arguments | cross-entropy, distance |
@@ -64,7 +64,7 @@ class OrdinalClassifier(Task):
         Logits `(batch, levels - 1)`, float32.
     """
 
-    verb = "rate"
+    predict_method = "rate"
     fields = ("text",)
     preset_options = ("levels", "dropout")
     head_name = "ordinal"
@@ -114,11 +114,11 @@ class OrdinalClassifier(Task):
     def serving_signatures(self, options):
         import tensorflow as tf
 
-        from keras_bert.export.served_inputs import checked_texts
+        from keras_bert.export.served_inputs import validate_texts
         from keras_bert.export.signatures import signature
 
         def serve(text):
-            (text,) = checked_texts((text,), "text", options)
+            (text,) = validate_texts((text,), "text", options)
             logits = self(self.preprocessor(text), training=False)
             level = tf.reduce_sum(tf.cast(logits > 0, tf.int32), axis=-1)
             return {
@@ -171,7 +171,7 @@ print(type(keras_bert.load_model("colors.keras")).__name__)
 classifier.save_to_preset("colors")
 print(OrdinalClassifier.from_preset("colors").levels)
 classifier.export("export/colors/1", warm_up=False)
-keras_bert.export.ServedModel("export/colors/1").apply_verb([{"text": "pale salmon"}])
+keras_bert.export.ServedModel("export/colors/1").predict_rows([{"text": "pale salmon"}])
 
 # %% [markdown]
 # `fit` reports invalid labels before training:
@@ -211,7 +211,7 @@ class LevelsJob(ClassificationJob):
     """Ordered levels, with `OrdinalClassifier`."""
 
     config_class = LevelsConfig
-    verb = "rate"
+    predict_method = "rate"
 
     def build(self, seed):
         task = OrdinalClassifier.from_preset(
@@ -262,5 +262,5 @@ results = finetuning.run(LevelsJob, config, LevelsJob.read(config))
 # | `keras_bert/tasks/__init__.py`, `keras_bert/__init__.py` | its public name |
 # | `keras_bert/data/adapters/` | an `InputAdapter` subclass, only for a new input type |
 #
-# `evaluate` and `insight` call the job's methods `evaluate`, `insight_rows` and `explained`. `predict` and `export` use the task itself. Texts, words, questions and
+# `evaluate` and `insight` call the job's methods `evaluate`, `read_insight_inputs` and `predict_for_attribution`. `predict` and `export` use the task itself. Texts, words, questions and
 # choices already have adapters (`keras_bert.data.adapters.base.InputAdapter`).

@@ -187,7 +187,7 @@ print(f"{same.sum()} of {len(same)} answers of the export are those of the model
 #
 # ## Command line
 #
-# `finetune` reads SWAG's CSV, CODAH's TSV (with `--task=choice`) and JSON Lines. It also scores two baselines, a random choice and the longest
+# `finetune` reads SWAG's CSV, CODAH's TSV (with `--task=multiple_choice`) and JSON Lines. It also scores two baselines, a random choice and the longest
 # choice:
 #
 # ```bash

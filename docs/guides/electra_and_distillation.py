@@ -198,8 +198,8 @@ for name in names:
 # ## Command line
 #
 # ```bash
-# keras-bert pretrain --input_files=corpus --dev_files=validation.txt --kind=full_sentences \
+# keras-bert pretrain --input_files=corpus --dev_files=validation.txt --sequence_format=full_sentences \
 #   --objective=replaced_token --init_preset=hf://google-bert/bert-base-uncased --output_dir=runs/electra
-# keras-bert pretrain --input_files=corpus --dev_files=validation.txt --kind=full_sentences \
+# keras-bert pretrain --input_files=corpus --dev_files=validation.txt --sequence_format=full_sentences \
 #   --objective=distillation --teacher=hf://google-bert/bert-base-uncased --num_layers=6 --output_dir=runs/student
 # ```

@@ -80,22 +80,22 @@ for name, kept in (("corpus.txt", corpus), ("validation.txt", held_out)):
 # | Flag | Effect |
 # |---|---|
 # | `--masked_lm_probability=0.3` | masks 30% of the tokens; validation masks 15% |
-# | `--kind=full_sentences --packing` | fills each sequence with text |
+# | `--sequence_format=full_sentences --packing` | fills each sequence with text |
 # | `--optimizer=stable_adamw --clip_norm=0` | limits the learning rate per tensor instead of clipping gradients |
 # | `--schedule=trapezoidal --decay_steps=160` | keeps the learning rate constant, then decays it over the last 160 steps |
 # | `--initial_batch_size=8 --batch_warmup_steps=90` | grows the batch: 8, 16 and 24 sequences for 30 steps each, then 32 |
 # | `--phases=64:0.8,256:0.2:…` | trains on 64 tokens for 80% of the steps, then on 256 tokens |
 
-# %% small="COMMAND += ' --num_steps=8 --batch_warmup_steps=3 --warmup_steps=1 --decay_steps=2 --num_layers=2 --hidden_dim=32 --vocabulary_size=400 --dev_batches=1 --interval=4'"
+# %% small="COMMAND += ' --num_steps=8 --batch_warmup_steps=3 --warmup_steps=1 --decay_steps=2 --num_layers=2 --hidden_dim=32 --vocabulary_size=400 --dev_batches=1 --eval_every=4'"
 COMMAND = """pretrain --input_files=corpus.txt --dev_files=validation.txt --format=paragraphs
     --model=modernbert_base --num_layers=4 --hidden_dim=128 --num_heads=2 --vocabulary_size=2000
-    --kind=full_sentences --packing --duplicate_factor=1
+    --sequence_format=full_sentences --packing --duplicate_factor=1
     --masked_lm_probability=0.3 --dev_masked_lm_probability=0.15
     --optimizer=stable_adamw --clip_norm=0 --beta_2=0.98
     --schedule=trapezoidal --learning_rate=3e-3 --warmup_steps=60 --decay_steps=160
     --batch_size=32 --initial_batch_size=8 --batch_warmup_steps=90
     --phases=64:0.8,256:0.2:batch_size=8:learning_rate=1e-3
-    --num_steps=800 --interval=80 --output_dir=runs/modernbert"""
+    --num_steps=800 --eval_every=80 --output_dir=runs/modernbert"""
 
 # %%
 process = subprocess.run(

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from training.engine import child_programs
+from training.engine import child_commands
 from training.jobs import tasks
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -62,7 +62,7 @@ class Command:
     @property
     def module(self) -> str:
         """The module that runs it in a checkout: `training.paper.finetune_glue`."""
-        return child_programs.module_name(self.name)
+        return child_commands.module_name(self.name)
 
     @property
     def summary(self) -> str:
@@ -114,7 +114,7 @@ def _help(name: str, *arguments: str) -> tuple[str, tuple[Flag, ...]]:
 @functools.cache
 def read_all() -> tuple[Command, ...]:
     """Reads every command, in the order in which `keras-bert` lists them."""
-    names = [name for group in child_programs.COMMANDS.values() for name in group]
+    names = [name for group in child_commands.COMMANDS.values() for name in group]
     with ThreadPoolExecutor(2) as pool:
         return tuple(pool.map(read, names))
 
@@ -134,7 +134,7 @@ def pages() -> dict[str, str]:
         "In a clone, `python -m training.finetune` is the same as `keras-bert finetune`.",
         "",
     ]
-    for group, names in child_programs.COMMANDS.items():
+    for group, names in child_commands.COMMANDS.items():
         overview += [f"## {group}", "", "| Command | Description |", "|---|---|"]
         overview += [f"| [`{name}`]({name}.md) | {commands[name].summary} |" for name in names]
         overview.append("")

@@ -162,9 +162,9 @@ def _definition(module: str, name: str) -> tuple[str, str]:
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for alias in node.names:
                 if (alias.asname or alias.name) == name:
-                    is_ours = node.module.partition(".")[0] == PACKAGE.name
+                    is_preset_config = node.module.partition(".")[0] == PACKAGE.name
                     imported = node.module, alias.name
-                    return _definition(*imported) if is_ours else imported
+                    return _definition(*imported) if is_preset_config else imported
     return module, name
 
 

@@ -30,7 +30,7 @@ DATA = ROOT / "docs" / "measurements" / "speed.json"
 PAGE = DATA.with_suffix(".md")
 CHART = ROOT / "docs" / "assets" / "speed.svg"
 CHARTED = ("classifier_24", "masked_lm")
-_LIBRARIES = {"keras_hub": "KerasHub", "products": "only matmuls"}
+_LIBRARIES = {"keras_hub": "KerasHub", "matmuls": "only matmuls"}
 _BACKENDS = {"tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch"}
 _TABLE = re.compile(r"(<!-- measured: (\w+) -->\n).*?(<!-- end -->)", re.S)
 # A mid gray, which is legible on light and on dark pages
@@ -116,16 +116,18 @@ def chart() -> str:
         y += 4
         rows = sorted(measurement["rows"], key=lambda row: row["fastest"])
         for row in rows:
-            is_ours = row["subject"].startswith("keras_bert:")
+            is_preset_config = row["subject"].startswith("keras_bert:")
             width = _BAR_WIDTH * rows[0]["fastest"] / row["fastest"]
             rate = 1000 * _batch_size(measurement) / row["fastest"]
             words = label(row["subject"], _precision(measurement))
             y += _LINE + _BAR + 5
             shapes += [
-                _text(0, y - _BAR - 6, words, weight="bold" if is_ours else "normal"),
+                _text(0, y - _BAR - 6, words, weight="bold" if is_preset_config else "normal"),
                 f'<rect x="0" y="{y - _BAR}" width="{width:.1f}" height="{_BAR}" rx="2" '
-                f'fill="{_OURS if is_ours else _OTHERS}"/>',
-                _text(width + 8, y - 2, f"{rate:.3g}", weight="bold" if is_ours else "normal"),
+                f'fill="{_OURS if is_preset_config else _OTHERS}"/>',
+                _text(
+                    width + 8, y - 2, f"{rate:.3g}", weight="bold" if is_preset_config else "normal"
+                ),
             ]
         y += _LINE
     dates = sorted({read()[name]["date"] for name in CHARTED})

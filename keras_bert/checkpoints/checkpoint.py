@@ -163,7 +163,7 @@ class Checkpoint:
         shape = self._tensors.shape(stored.names[0])
         return stored.second_of_two + (shape[0] if stored.transposed else shape[-1])
 
-    def with_scores(self) -> Checkpoint:
+    def as_regression(self) -> Checkpoint:
         """Returns the checkpoint for a regression, with the logit of a sigmoid as the score.
 
         Otherwise, a classifier with a single output and a sigmoid is read as two classes.
@@ -310,7 +310,7 @@ class Checkpoint:
             expected |= _names({ours: layout[ours] for ours in targets})
         check_same("the tensors", [], sorted(set(self._tensors.names()) - expected))
 
-    def leave_head(self, name: str) -> None:
+    def ignore_head(self, name: str) -> None:
         """Excludes a head that is intentionally not loaded from `unused`."""
         self._used_names |= _names(self._resolve(self.head_layouts[name]))
 

@@ -12,7 +12,7 @@ from keras_bert.checkpoints.folders import checkpoint_errors
 from keras_bert.config import BertConfig
 from keras_bert.families import FAMILIES
 from keras_bert.families.records import ConfigFields, Family
-from keras_bert.families.shared import ACTIVATIONS, meaning, word_of
+from keras_bert.families.shared import ACTIVATIONS, map_value, word_of
 
 # Fields that do not change outputs: of training, of tokenization, and which outputs are returned.
 # `causal` is a field of few families, and is checked with them.
@@ -137,7 +137,7 @@ def _read(
     ]
     if absent_fields:
         raise ValueError(f"the fields {', '.join(absent_fields)} are missing.")
-    activation = meaning(fields, record.activation, activations)
+    activation = map_value(fields, record.activation, activations)
     values = {ours: fields[theirs] for ours, theirs in record.required.items()}
     optional_values = {ours: fields.get(theirs) for ours, theirs in record.optional.items()}
     values |= record.defaults
@@ -162,7 +162,7 @@ def _read(
 def write_config(
     record: ConfigFields, config: BertConfig, activations: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Converts a `BertConfig` without `misfits` to fields, the inverse of `read_config`."""
+    """Converts a `BertConfig` to fields, the inverse of `read_config`."""
     names = {**record.required, **record.optional}
     config = with_zero_segments(record, config)
     fields = {theirs: getattr(config, ours) for ours, theirs in names.items()}
@@ -187,7 +187,7 @@ def with_zero_segments(record: ConfigFields, config: BertConfig) -> BertConfig:
     return config.replace(num_segments=ZERO_SEGMENTS) if is_needed else config
 
 
-def misfits(
+def unsupported_fields(
     record: ConfigFields,
     config: BertConfig,
     activations: Mapping[str, str],
@@ -212,12 +212,12 @@ def misfits(
     return ", ".join([*needs, *(f"{name}={value!r}" for name, value in fields.items())])
 
 
-def fitting_families(config: BertConfig, masked_lm: bool = True) -> list[Family]:
+def compatible_families(config: BertConfig, masked_lm: bool = True) -> list[Family]:
     """Returns the families that can represent an architecture, those with its tokenizer first."""
     fitting = [
         family
         for family in FAMILIES.values()
-        if not misfits(family.config, config, ACTIVATIONS, masked_lm)
+        if not unsupported_fields(family.config, config, ACTIVATIONS, masked_lm)
         and (not config.causal or family.can_be_causal)
     ]
     return sorted(

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from keras_bert.atomic import atomic_path, make_folder, scratch_folder
+from keras_bert.atomic import atomic_path, make_directory, scratch_directory
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.vocabularies import files
 
@@ -47,14 +47,14 @@ def replaced_files(
     """
     target = Path(folder)
     if not target.exists():
-        make_folder(target.absolute().parent)
+        make_directory(target.absolute().parent)
         with atomic_path(target) as temporary:
             temporary.mkdir()
             yield temporary
         return
-    make_folder(target)
+    make_directory(target)
     # Inside the target, so that moving a file is a rename in the same file system.
-    with scratch_folder(target, target.name) as scratch:
+    with scratch_directory(target, target.name) as scratch:
         temporary = scratch / "files"
         temporary.mkdir()
         yield temporary

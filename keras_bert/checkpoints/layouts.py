@@ -18,10 +18,10 @@ from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.tensors import TensorSource
 from keras_bert.checkpoints.weights import backbone_weight_shapes, split_block
 from keras_bert.config import BertConfig
-from keras_bert.families.records import Stored, WeightNames
+from keras_bert.families.records import StoredTensor, WeightNames
 
 
-def backbone_layout(names: WeightNames, config: BertConfig) -> dict[str, Stored]:
+def backbone_layout(names: WeightNames, config: BertConfig) -> dict[str, StoredTensor]:
     """Returns how a format stores all weights of an encoder."""
     layout = {}
     owners = sorted({*config.attention_owners, *config.feed_forward_owners})
@@ -36,8 +36,8 @@ def backbone_layout(names: WeightNames, config: BertConfig) -> dict[str, Stored]
         stored = names.block[rest]
         changes: dict[str, Any] = {"names": tuple(scope + name for name in stored.names)}
         if config.num_key_value_heads is not None and "query_key_value" in rest:
-            of_keys = config.num_key_value_heads * config.head_dim
-            changes["widths"] = (config.hidden_dim, of_keys, of_keys)
+            key_dim = config.num_key_value_heads * config.head_dim
+            changes["widths"] = (config.hidden_dim, key_dim, key_dim)
         if stored.columns is not None:
             changes["columns"] = functools.partial(stored.columns, head_dim=config.head_dim)
         layout[ours] = dataclasses.replace(stored, **changes)
@@ -50,7 +50,7 @@ def zero_segments(names: WeightNames, config: BertConfig) -> dict[str, np.ndarra
     return {name: np.zeros((ZERO_SEGMENTS, config.embedding_width), np.float32)}
 
 
-def stored_shapes(stored: Stored, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+def stored_shapes(stored: StoredTensor, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Returns the shape that each tensor of a weight must have, by the shape of the weight."""
     count = len(stored.names)
     if count == 1:
@@ -61,7 +61,7 @@ def stored_shapes(stored: Stored, shape: tuple[int, ...]) -> list[tuple[int, ...
     return [each[::-1] for each in shapes] if stored.transposed else shapes
 
 
-def check_shape(stored: Stored, shape: tuple[int, ...], source: TensorSource) -> None:
+def check_shape(stored: StoredTensor, shape: tuple[int, ...], source: TensorSource) -> None:
     """Checks that the tensors of a weight have the right shapes."""
     for name, needed_shape in zip(stored.names, stored_shapes(stored, shape), strict=True):
         shape_in_file = source.shape(name)
@@ -72,7 +72,7 @@ def check_shape(stored: Stored, shape: tuple[int, ...], source: TensorSource) ->
             )
 
 
-def assemble(stored: Stored, source: TensorSource) -> np.ndarray[Any, Any]:
+def assemble(stored: StoredTensor, source: TensorSource) -> np.ndarray[Any, Any]:
     """Reads the tensors of a weight, and combines them to its value, float32.
 
     Integers (of a quantized model), NaN and infinity are errors.
@@ -111,7 +111,7 @@ def check_finite(weight: np.ndarray[Any, Any], name: str) -> None:
 
 
 def disassemble(
-    stored: Stored, value: np.ndarray[Any, Any]
+    stored: StoredTensor, value: np.ndarray[Any, Any]
 ) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
     """Yields the names and values of the tensors of a weight, the inverse of `assemble`."""
     if stored.columns is not None:

@@ -63,7 +63,7 @@ def open_checkpoint(preset: str | os.PathLike[str], *, weights: bool = True) -> 
         )
     if preset == minilm.NAME:
         with checkpoint_errors():
-            return open_folder(minilm.folder())
+            return open_folder(minilm.directory())
     if preset.startswith(hub.SCHEME):
         return open_folder(hub.download(preset, weights=weights))
     # KerasHub is imported only if necessary, since it takes seconds.
@@ -104,7 +104,7 @@ def open_folder(folder: Path) -> Checkpoint:
     config = folder / hugging_face.CONFIG_FILE
     if config.exists():
         fields = read_json(config)
-        if preset.is_ours(fields):
+        if preset.is_preset_config(fields):
             return preset.open_folder(folder)
         if keras_hub.is_keras_hub(fields):
             return keras_hub.open_folder(folder)

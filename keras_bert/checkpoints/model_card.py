@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from keras_bert.checkpoints.folders import checkpoint_errors
-from keras_bert.tables import Records, markdown_table, of_records, with_spaces
+from keras_bert.tables import Records, markdown_table, replace_underscores, table_from_records
 from keras_bert.vocabularies.files import read_text
 
 CARD_FILE = "README.md"
@@ -138,7 +138,7 @@ def _scores(results: Mapping[str, Any]) -> str:
     ]
     for split, scores in best["scores"].items():
         baselines = results.get("baselines", {}).get(split, {})
-        lines.append(_table(split, {"this model": scores, **with_spaces(baselines)}))
+        lines.append(_table(split, {"this model": scores, **replace_underscores(baselines)}))
     if results.get("by_class"):
         split = "test" if "test" in best["scores"] else best["by"]
         lines.append(_table(f"{split}, by class", results["by_class"]))
@@ -147,7 +147,7 @@ def _scores(results: Mapping[str, Any]) -> str:
 
 def _table(title: str, records: Records) -> str:
     rows = {_escape(name): values for name, values in records.items()}
-    return markdown_table(*of_records(_escape(title), rows))
+    return markdown_table(*table_from_records(_escape(title), rows))
 
 
 def _escape(text: str) -> str:

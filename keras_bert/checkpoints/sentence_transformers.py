@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from keras_bert.checkpoints.config_fields import check_needed
 from keras_bert.checkpoints.errors import CheckpointError, warn
 from keras_bert.checkpoints.folders import checkpoint_errors, read_json
-from keras_bert.checks import POSITIVE_INT, shortened
+from keras_bert.checks import POSITIVE_INT, shorten_repr
 from keras_bert.vocabularies.files import parse_json, read_text, write_json
 from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
 from keras_bert.vocabularies.tokenizer_settings import SETTINGS_FILE
@@ -105,7 +105,9 @@ def other_head(folder: Path) -> str:
         return ""
     path = folder / SETFIT_FILE
     labels = read_json(path).get("labels") if path.exists() else None
-    names = f", whose labels are {shortened(labels)}" if isinstance(labels, list) and labels else ""
+    names = (
+        f", whose labels are {shorten_repr(labels)}" if isinstance(labels, list) and labels else ""
+    )
     return (
         f" {SETFIT_HEAD} has SetFit's head{names}. It is a pickle, which can execute code and is "
         "never loaded. Train a head with `fit`."

@@ -167,7 +167,7 @@ def check_file_size(config: BertConfig, num_bytes: int, file: object) -> None:
 
 def backbone_weights(backbone: Encoder) -> dict[str, Any]:
     """Returns the weights of an encoder by name; a kernel with LoRA includes the update."""
-    _refuse_quantized(backbone._flatten_layers(include_self=False))  # type: ignore[attr-defined]
+    _reject_quantized(backbone._flatten_layers(include_self=False))  # type: ignore[attr-defined]
     return {
         name: backbone_weight(backbone, name) for name in backbone_weight_shapes(backbone.config)
     }
@@ -214,7 +214,7 @@ def all_head_weights(heads: Mapping[str, Head] | None) -> dict[str, dict[str, An
     """Returns the `head_weights` of each head, by its name."""
     for head in (heads or {}).values():
         for layer in head if isinstance(head, Sequence) else (head,):
-            _refuse_quantized(layer._flatten_layers())
+            _reject_quantized(layer._flatten_layers())
     return {name: head_weights(head) for name, head in (heads or {}).items()}
 
 
@@ -265,7 +265,7 @@ def assign(name: str, weight: Any, value: np.ndarray[Any, Any]) -> None:
     weight.assign(value)
 
 
-def _refuse_quantized(layers: Iterable[Any]) -> None:
+def _reject_quantized(layers: Iterable[Any]) -> None:
     quantized = [layer.path for layer in layers if getattr(layer, "quantization_mode", None)]
     if quantized:
         raise CheckpointError(

@@ -5,8 +5,8 @@ from keras_bert.data.bucketing import bucket_lengths
 from keras_bert.data.choices import MultipleChoicePreprocessor
 from keras_bert.data.conll import TaggedText, read_conll, write_conll
 from keras_bert.data.pretraining.corpus import read_corpus
-from keras_bert.data.pretraining.instances import Instance, InstanceMaker
-from keras_bert.data.pretraining.masking import MaskedLMMasker
+from keras_bert.data.pretraining.instances import Instance, InstanceGenerator
+from keras_bert.data.pretraining.masking import MaskedLMMaskGenerator
 from keras_bert.data.pretraining.next_tokens import NextTokenTargets
 from keras_bert.data.pretraining.packing import pack_sequences, packed_batches
 from keras_bert.data.pretraining.record_batches import (
@@ -27,8 +27,8 @@ from keras_bert.data.words import TokenClassifierPreprocessor
 __all__ = [
     "Instance",
     "InstanceEncoder",
-    "InstanceMaker",
-    "MaskedLMMasker",
+    "InstanceGenerator",
+    "MaskedLMMaskGenerator",
     "MultipleChoicePreprocessor",
     "NextTokenTargets",
     "PretrainingStream",

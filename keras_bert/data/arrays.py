@@ -28,7 +28,7 @@ class Ragged(NamedTuple):
     lengths: Any
 
     @classmethod
-    def of_rows(cls, rows: Sequence[Any], dtype: Any = "int32") -> Self:
+    def from_rows(cls, rows: Sequence[Any], dtype: Any = "int32") -> Self:
         """Creates rows from NumPy arrays, or sequences of numbers."""
         lengths = np.fromiter(map(len, rows), "int64", len(rows))
         arrays = [np.asarray(row, dtype) for row in rows]
@@ -225,7 +225,7 @@ def take_rows(xp: Arrays, rows: Ragged, index: Any) -> Ragged:
     return Ragged(xp.take(rows.values, xp.ranges(starts, lengths)), lengths)
 
 
-def cut_rows(xp: Arrays, rows: Ragged, limits: Any, side: str = "right") -> Ragged:
+def truncate_rows(xp: Arrays, rows: Ragged, limits: Any, side: str = "right") -> Ragged:
     """Truncates each row to at most `limits` values, one limit or one for each, at an end."""
     lengths = xp.minimum(rows.lengths, limits)
     starts = row_starts(xp, rows.lengths)

@@ -44,8 +44,8 @@ class BatchOptions:
         shuffle_seed: Seed for shuffling the rows and the batches, differently in each epoch; `None`
             does not shuffle. A row of a dataset is at most 1,024 batches earlier than in the input.
         training: Whether the rows are training data.
-        negative_share: The fraction of the windows without answers, of questions that have answers
-            in other windows.
+        negative_fraction: The fraction of the windows without answers, of questions that have
+            answers in other windows.
         bucketing_window: Number of batches with rows that are sorted by length together; 1 does not
             regroup rows. Defaults to 64; if rows are shuffled, to at most a sixteenth of an epoch,
             or, if its size is unknown, of the rows so far.
@@ -70,7 +70,7 @@ class BatchOptions:
     batches_for_more_lengths: int | None = None
     shuffle_seed: int | None = None
     training: bool = False
-    negative_share: float = 1.0
+    negative_fraction: float = 1.0
     bucketing_window: int | None = None
     num_replicas: int = 1
     shard: tuple[int, int] = (0, 1)
@@ -78,7 +78,7 @@ class BatchOptions:
     allow_unlabeled: bool = False
 
     def __post_init__(self) -> None:
-        checks.POSITIVE_INT.check_given(
+        checks.POSITIVE_INT.check_optional(
             batch_size=self.batch_size, bucketing_window=self.bucketing_window
         )
         if self.rows_in_batch % self.num_replicas:
@@ -94,7 +94,7 @@ class BatchOptions:
         return self.batch_size or DEFAULT_BATCH_SIZE
 
     @property
-    def fills_last_batch(self) -> bool:
+    def pads_last_batch(self) -> bool:
         """Whether the last batch is completed with repeated rows of weight 0."""
         is_shared = self.num_replicas > 1 or self.shard[1] > 1
         return (self.compiles and self.training) or is_shared

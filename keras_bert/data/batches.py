@@ -47,16 +47,16 @@ class Batches(abc.ABC):
     def __iter__(self) -> Iterator[Any]:
         return self.epoch()
 
-    def epoch(self, number: int = 0, first: int = 0) -> Generator[Any, None, None]:
+    def epoch(self, number: int = 0, start_batch: int = 0) -> Generator[Any, None, None]:
         """Yields the batches of an epoch, which a thread makes in advance.
 
         Args:
             number: The number of the epoch, which determines the order of shuffled rows.
-            first: The number of batches to skip.
+            start_batch: The number of batches to skip.
         """
-        batches = self._epoch(number, first)
+        batches = self._epoch(number, start_batch)
         # (A thread for a single batch would take longer than the batch.)
-        is_single = self.num_batches is not None and self.num_batches - first <= 1
+        is_single = self.num_batches is not None and self.num_batches - start_batch <= 1
         prefetches = self.prefetches and not is_single
         with contextlib.closing(prefetch(batches) if prefetches else batches) as batches:
             while True:
@@ -81,11 +81,11 @@ class Batches(abc.ABC):
         return labels, weights
 
     @abc.abstractmethod
-    def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
+    def _epoch(self, number: int, start_batch: int) -> Generator[Any, None, None]:
         """Yields the batches of an epoch."""
 
 
-class BatchesOfBatches(Batches):
+class WrappedBatches(Batches):
     """Base class of batches that are each made of one other batch."""
 
     def __init__(self, batches: Batches) -> None:
@@ -109,7 +109,7 @@ class BatchesOfBatches(Batches):
         self._batches.end_epoch()
 
 
-class MappedBatches(BatchesOfBatches):
+class MappedBatches(WrappedBatches):
     """Batches to which a function is applied.
 
     The function takes a batch, and a number that no other batch of the training has: the epoch in

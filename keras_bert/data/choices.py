@@ -61,7 +61,7 @@ class MultipleChoicePreprocessor(Preprocessor):
     def __init__(self, tokenizer: Tokenizer, sequence_length: int = 512) -> None:
         self.pairs = TextClassifierPreprocessor(tokenizer, sequence_length)
         super().__init__(tokenizer, sequence_length)
-        self.cut_rows = self.pairs.cut_rows
+        self.truncated_rows = self.pairs.truncated_rows
 
     def __call__(self, text: Any, choices: Any) -> dict[str, Any]:
         text, is_single = single_or_batch(text)
@@ -158,7 +158,7 @@ class ChoiceExamples:
         numbers, counts = take_rows(NUMPY, self._numbers, index)
         texts, choices = self._texts.take(index), self._choices.take(numbers)
         longest = NUMPY.segment_max(choices.lengths, row_numbers(NUMPY, counts), len(counts))
-        self._preprocessor.cut_rows.add_once(
+        self._preprocessor.truncated_rows.add_once(
             *(self._is_counted, index, texts.lengths + longest),
             self._preprocessor.pairs.max_tokens(2),
         )

@@ -134,10 +134,10 @@ def check_lengths(columns: Mapping[str, Sized]) -> None:
 
 
 def one_for_each(
-    values: np.ndarray[Any, Any], rows: Sized, *, with_columns: bool = False
+    values: np.ndarray[Any, Any], rows: Sized, *, to_keras_batch: bool = False
 ) -> np.ndarray[Any, Any]:
     """Checks that labels or weights have the shape `(rows,)`, or with columns `(rows, ...)`."""
-    if (values.shape[:1] if with_columns else values.shape) != (len(rows),):
+    if (values.shape[:1] if to_keras_batch else values.shape) != (len(rows),):
         raise ValueError(
             f"There are {len(rows)} texts and labels or weights of shape {values.shape}; expected "
             "one for each text."
@@ -145,7 +145,7 @@ def one_for_each(
     return values
 
 
-def checked_weights(sample_weight: Any, first_row: int = 0) -> np.ndarray[Any, Any]:
+def validate_weights(sample_weight: Any, first_row: int = 0) -> np.ndarray[Any, Any]:
     """Converts sample weights to a float32 array; they must be finite and at least 0.
 
     One weight for each row may also have the shape `(rows, 1)`.
@@ -177,12 +177,12 @@ def split_index(num_rows: int, share: float) -> int:
     return start
 
 
-def listed(x: Any) -> Any:
+def materialize(x: Any) -> Any:
     """Converts an iterator to a list; returns anything else unchanged."""
     return list(x) if isinstance(x, Iterator) else x
 
 
-def as_given(x: Any, answers: list[Any]) -> Any:
+def match_input_type(x: Any, answers: list[Any]) -> Any:
     """Converts predictions, a dict or a list of dicts for each row, to the form of the input.
 
     A string has a single prediction; a pandas object has a data frame of the same index, or a

@@ -62,7 +62,7 @@ class TaggedText:
     def __len__(self) -> int:
         return len(self.words)
 
-    def by_document(self, values: Sequence[Any]) -> list[list[Any]]:
+    def group_by_document(self, values: Sequence[Any]) -> list[list[Any]]:
         """Groups the values of sentences by document.
 
         Args:
@@ -84,7 +84,7 @@ def read_conll(
     separator: Separator = "auto",
     comments: bool | None = None,
     labeled: bool = True,
-    skip_bad: bool = False,
+    skip_invalid: bool = False,
 ) -> TaggedText:
     """Reads a CoNLL file of words in columns.
 
@@ -108,7 +108,7 @@ def read_conll(
             ids such as `1-2`) and empty nodes (`8.1`) are skipped. By default they are comments in
             CoNLL-U.
         labeled: Whether to read labels, or words alone.
-        skip_bad: Whether to skip sentences with a malformed line, and list them in the result,
+        skip_invalid: Whether to skip sentences with a malformed line, and list them in the result,
             instead of raising an error.
 
     Returns:
@@ -150,7 +150,7 @@ def read_conll(
             f"{path}: every sentence begins with a line that begins with #; if these are "
             "comments, pass comments=True (in programs --comments)"
         )
-    usual = _usual_row(sentences, skip_bad)
+    usual = _usual_row(sentences, skip_invalid)
     if word_column is None:
         word_column = _FORM if is_conll_u else _word_column(path, sentences, usual, labeled)
     if not labeled:
@@ -177,7 +177,7 @@ def read_conll(
                 is_first = not (sentence_indices or errors)
                 labels.append(_labels(path, rows, label_column, is_first))
         except ValueError as error:
-            if not skip_bad:
+            if not skip_invalid:
                 raise
             errors.append(error)
         else:
@@ -291,12 +291,13 @@ def _word_column(path: Path, sentences: list[list[_Row]], usual: _Row, labeled: 
     return 1
 
 
-def _usual_row(sentences: list[list[_Row]], skip_bad: bool) -> _Row:
+def _usual_row(sentences: list[list[_Row]], skip_invalid: bool) -> _Row:
     """Returns the row that sets the number of columns of the others.
 
-    It is the first row or, with `skip_bad`, the first row with the most frequent number of columns.
+    It is the first row or, with `skip_invalid`, the first row with the most frequent number of
+    columns.
     """
-    if not skip_bad:
+    if not skip_invalid:
         return sentences[0][0]
     rows = [row for rows in sentences for row in rows]
     number, _ = Counter(len(row.columns) for row in rows).most_common(1)[0]

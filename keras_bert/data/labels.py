@@ -59,7 +59,7 @@ class LabelRules:
         if self.is_score:
             return finite_scores(array, allow_unlabeled=self.lowest != 0, first_row=first_row)
         if array.dtype.kind in "OUST":
-            refuse_missing(labels, first_row)
+            reject_missing(labels, first_row)
             if array.dtype.kind == "S":
                 array = np.char.decode(array, "utf-8")
             return _ids_of_names(_single_column(array), self.class_names, first_row)
@@ -71,12 +71,12 @@ class LabelRules:
                 f"The labels have the shape {array.shape}; expected class ids (rows,). One-hot "
                 "labels need compile(loss=keras.losses.CategoricalCrossentropy(from_logits=True))."
             )
-        refuse_missing(array, first_row)
-        ids = checked_ids(
+        reject_missing(array, first_row)
+        ids = validate_ids(
             array, self.num_ids, lowest=self.lowest, ignored=self.ignored, first_row=first_row
         )
         if not self.are_parts:
-            _refuse_ambiguous(ids, self.class_names)
+            _reject_ambiguous(ids, self.class_names)
         # (A further part may have other numbers than ids, of the same dtype.)
         return ids if self.may_be_numbers and ids.dtype.kind == "f" else ids.astype("int32")
 
@@ -119,7 +119,9 @@ class MultiLabelRules(LabelRules):
             if all(isinstance(item, str | bytes) for item in items):
                 unknown = [name for name in map(as_string, items) if name not in ids]
                 if unknown:
-                    known = f"the classes are {listed(names)}" if names else "there are no names"
+                    known = (
+                        f"the classes are {join_names(names)}" if names else "there are no names"
+                    )
                     raise ValueError(
                         f"A label in row {first_row + row} is {unknown[0]!r}; {known}."
                     )
@@ -166,7 +168,7 @@ def _row_weights(labels: np.ndarray[Any, Any], weights: Any) -> np.ndarray[Any, 
     return np.ones(len(labels)) if weights is None else np.asarray(weights, "float64").reshape(-1)
 
 
-def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | None) -> int:
+def validate_num_classes(num_classes: int | None, class_names: Sequence[str] | None) -> int:
     """Returns the number of classes, and checks it by `class_names` if both are given."""
     if class_names is not None:
         checks.check_names("class_names", class_names)
@@ -181,17 +183,17 @@ def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | No
     names = () if class_names is None else tuple(class_names)
     if len(set(names)) < len(names):
         name, _ = collections.Counter(names).most_common(1)[0]
-        raise ValueError(f"class_names has {name!r} more than once: {listed(names)}.")
+        raise ValueError(f"class_names has {name!r} more than once: {join_names(names)}.")
     return num_classes
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Returns names for an error message, at most 20 of them, and the number of the others."""
     rest = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     return ", ".join(names[:_NAMES_SHOWN]) + rest
 
 
-def checked_ids(
+def validate_ids(
     ids: Any,
     num_ids: int,
     *,
@@ -210,7 +212,9 @@ def checked_ids(
     """
     array = as_array(ids)
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"The labels{_of(name)} have the dtype {array.dtype}; expected integers.")
+        raise ValueError(
+            f"The labels{_output_suffix(name)} have the dtype {array.dtype}; expected integers."
+        )
     if not array.size:
         return array
     is_wrong = array >= num_ids
@@ -229,8 +233,9 @@ def checked_ids(
         where = f"row {first_row + row}" + (f", position {position[0]}" if position else "")
         least = 0 if lowest is None else lowest
         raise ValueError(
-            f"The label{_of(name)} in {where} must be an id from {least} to {num_ids - 1}. "
-            f"Received: {array[(row, *position)]}. If labels do not count from 0, pass them as "
+            f"The label{_output_suffix(name)} in {where} must be an id from {least} to "
+            f"{num_ids - 1}. Received: {array[(row, *position)]}. If labels do not count from 0, "
+            "pass them as "
             'strings with class_names: for example labels such as "3" with class_names=["1", '
             '"2", "3"].'
         )
@@ -259,7 +264,7 @@ def finite_scores(
     return array.astype("float32")
 
 
-def checked_class_weight(
+def validate_class_weight(
     class_weight: Any, num_ids: int | None, class_names: Sequence[str] | None
 ) -> dict[int, float]:
     """Checks a dict of the weights of classes, and converts the names of classes to ids.
@@ -269,7 +274,7 @@ def checked_class_weight(
     names = tuple(class_names or ())
     choices = f"an id from 0 to {num_ids - 1}" if num_ids else "an id from 0"
     if names:
-        choices = f"one of {listed(names)}, or {choices}"
+        choices = f"one of {join_names(names)}, or {choices}"
     if not isinstance(class_weight, Mapping):
         raise ValueError(
             f"class_weight must be a dict of weights, each of {choices}. Received: {class_weight!r}"
@@ -283,11 +288,11 @@ def checked_class_weight(
             raise ValueError(f"class_weight has a weight of {key!r}; expected {choices}.")
         checks.NON_NEGATIVE.check(**{f"class_weight[{key!r}]": weight})
         by_id[int(class_id)] = float(weight)
-    _refuse_ambiguous(np.array([key for key in class_weight if key not in names], int), names)
+    _reject_ambiguous(np.array([key for key in class_weight if key not in names], int), names)
     return by_id
 
 
-def _of(name: str) -> str:
+def _output_suffix(name: str) -> str:
     return f" of {name}" if name else ""
 
 
@@ -306,8 +311,8 @@ def _ids_of_names(
         if str(label) not in ids:
             advice = " Remove the spaces around it." if str(label).strip() in ids else ""
             raise ValueError(
-                f"The label in row {row} is {str(label)!r}; the classes are {listed(class_names)}."
-                f"{advice}"
+                f"The label in row {row} is {str(label)!r}; the classes are "
+                f"{join_names(class_names)}.{advice}"
             )
     return np.array([ids[str(label)] for label in labels], "int32")
 
@@ -329,7 +334,7 @@ def _single_column(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array[:, 0] if array.shape[1:] == (1,) else array
 
 
-def refuse_missing(labels: Any, first_row: int = 0) -> None:
+def reject_missing(labels: Any, first_row: int = 0) -> None:
     """Raises an error for `None`, NaN and pandas' NA, which NumPy would make names."""
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "biu":
         return
@@ -339,7 +344,7 @@ def refuse_missing(labels: Any, first_row: int = 0) -> None:
             raise ValueError(f"The label in row {row} is missing: {label}.")
 
 
-def _refuse_ambiguous(ids: np.ndarray[Any, Any], class_names: Sequence[str] | None) -> None:
+def _reject_ambiguous(ids: np.ndarray[Any, Any], class_names: Sequence[str] | None) -> None:
     """Raises an error for ids that are all names of classes too, and not of the same ones."""
     ids_of_numbers = {}
     for index, name in enumerate(class_names or ()):
@@ -392,7 +397,7 @@ def label_descriptions(labels: Sequence[str] | Mapping[str, str]) -> dict[str, s
     return descriptions
 
 
-def ranked(names: Sequence[Any], scores: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
+def rank_labels(names: Sequence[Any], scores: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
     """Returns a dict of `label` and `score` for each label, in descending order of the scores."""
     order = np.argsort(-scores, kind="stable")
     return [{"label": names[index], "score": float(scores[index])} for index in order]

@@ -39,14 +39,14 @@ class Batch(NamedTuple):
     Args:
         features: Features `(batch, length)` or `(batch, sequences, length)`, with `padding_mask`.
         rows: The index of each row in the input, int64 `(batch,)`.
-        is_real: 0 for the padding rows that complete the batch, float32 `(batch,)`; `None` if
+        row_mask: 0 for the padding rows that complete the batch, float32 `(batch,)`; `None` if
             batches are not completed.
         columns: The other columns of the rows, such as labels.
     """
 
     features: dict[str, Any]
     rows: np.ndarray
-    is_real: np.ndarray | None
+    row_mask: np.ndarray | None
     columns: Columns
 
 
@@ -149,9 +149,9 @@ class Loader(Batches):
         self.options = options
         self._targets = targets
         self.targets_have_length = targets_have_length
-        if options.fills_last_batch:
+        if options.pads_last_batch:
             self.rows_in_batch = options.rows_in_batch // options.shard[1]
-        self._finish = finish or with_columns
+        self._finish = finish or to_keras_batch
         self._pad_token_id = preprocessor.tokenizer.pad_token_id
         is_coarse = options.has_few_lengths(self.num_batches)
         self._buckets = bucket_lengths(preprocessor.sequence_length, coarse=is_coarse)
@@ -171,8 +171,8 @@ class Loader(Batches):
             return None
         sequences = window.examples.pack(window.rows)
         row = np.zeros(1, "int64")
-        is_real = np.ones(1, "float32") if self.options.fills_last_batch else None
-        return self._finish(self._pad(sequences, row, sizes(sequences)[0], row, is_real, window))
+        row_mask = np.ones(1, "float32") if self.options.pads_last_batch else None
+        return self._finish(self._pad(sequences, row, sizes(sequences)[0], row, row_mask, window))
 
     def first_targets(self) -> tuple[Any, Any]:
         window = self.source.example()
@@ -218,20 +218,20 @@ class Loader(Batches):
             row_sizes: The `sizes` of all rows of the window.
             batches: For each batch, the indices of its rows in the window.
         """
-        fills, shard = self.options.fills_last_batch, self.options.shard
+        fills, shard = self.options.pads_last_batch, self.options.shard
         full_batches = [np.resize(x, self.options.rows_in_batch) if fills else x for x in batches]
         shards = [rows[rows_of_shard(shard, len(rows))] for rows in full_batches]
         place = np.arange(len(window.rows))
         if sequences is None:
             sequences, place = _pack_shards(window, row_sizes, shards)
         for rows, full_batch, own_rows in zip(batches, full_batches, shards, strict=True):
-            is_real = None
+            row_mask = None
             if fills:
-                is_real = np.arange(len(full_batch)) < len(rows)
-                is_real = is_real[rows_of_shard(shard, len(full_batch))].astype("float32")
+                row_mask = np.arange(len(full_batch)) < len(rows)
+                row_mask = row_mask[rows_of_shard(shard, len(full_batch))].astype("float32")
             size = row_sizes[rows].max(axis=0)
             yield self._finish(
-                self._pad(sequences, place[own_rows], size, own_rows, is_real, window)
+                self._pad(sequences, place[own_rows], size, own_rows, row_mask, window)
             )
 
     def _pad(
@@ -240,7 +240,7 @@ class Loader(Batches):
         place: np.ndarray,
         size: np.ndarray,
         rows: np.ndarray,
-        is_real: np.ndarray | None,
+        row_mask: np.ndarray | None,
         window: BucketWindow,
     ) -> Batch:
         """Makes a batch of some rows of a window: `place` are their indices in `sequences`.
@@ -250,9 +250,9 @@ class Loader(Batches):
         length, num_sequences = bucket_for(max(1, size[0]), self._buckets), size[1]
         index = window.rows[rows]
         return Batch(
-            sequences.take(NUMPY, place).padded(NUMPY, length, self._pad_token_id, num_sequences),
+            sequences.take(NUMPY, place).pad(NUMPY, length, self._pad_token_id, num_sequences),
             window.first + index,
-            is_real,
+            row_mask,
             {name: column[index] for name, column in window.columns.items()},
         )
 
@@ -296,23 +296,23 @@ def _check_sizes(received: np.ndarray, expected: np.ndarray, rows: np.ndarray) -
         )
 
 
-def with_columns(batch: Batch) -> tuple[Any, ...]:
+def to_keras_batch(batch: Batch) -> tuple[Any, ...]:
     """Converts a batch to `(features, labels, weights)`; see `batch_of`.
 
     If batches are completed, sample weights are multiplied by weights of 0 for padding rows.
     """
     labels, weights = batch.columns.get("labels"), batch.columns.get("weights")
-    if batch.is_real is not None:
-        weights = batch.is_real if weights is None else weights * batch.is_real
-    return batch_of(with_real_rows(batch.features, batch.is_real), labels, weights)
+    if batch.row_mask is not None:
+        weights = batch.row_mask if weights is None else weights * batch.row_mask
+    return batch_of(add_row_mask(batch.features, batch.row_mask), labels, weights)
 
 
-def with_real_rows(features: dict[str, Any], is_real: np.ndarray | None) -> dict[str, Any]:
+def add_row_mask(features: dict[str, Any], row_mask: np.ndarray | None) -> dict[str, Any]:
     """Adds which rows are not padding rows, for losses: they count other rows of weight 0."""
     # The name is `keras_bert.models.inputs.REAL_ROWS`.
-    return features if is_real is None else {**features, "real_rows": is_real}
+    return features if row_mask is None else {**features, "row_mask": row_mask}
 
 
-def with_index(batch: Batch) -> tuple[Any, ...]:
+def to_indexed_batch(batch: Batch) -> tuple[Any, ...]:
     """Converts a batch to its features and the indices of its rows, for predictions."""
     return batch.features, batch.rows

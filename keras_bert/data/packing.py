@@ -11,12 +11,12 @@ from keras_bert.data.arrays import (
     NUMPY,
     Arrays,
     Ragged,
-    cut_rows,
     join_rows,
     row_numbers,
     row_starts,
     same_in_rows,
     take_rows,
+    truncate_rows,
 )
 from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer, is_tensor, pair_limits
@@ -82,25 +82,25 @@ class Sequences(NamedTuple):
         features = {name: take_rows(xp, rows, index) for name, rows in self.features.items()}
         return Sequences(features, counts)
 
-    def padded(
-        self, xp: Arrays, length: Any, pad_token_id: int, most: Any = None
+    def pad(
+        self, xp: Arrays, length: Any, pad_token_id: int, max_count: Any = None
     ) -> dict[str, Any]:
         """Pads the sequences to a length, and adds the `padding_mask`.
 
         `token_ids` are padded with `pad_token_id`, other features with 0. The features are `(rows,
         length)`, or with `counts` `(rows, most, length)`: rows are filled up with empty sequences
-        to `most` sequences, by default the largest count.
+        to `max_count` sequences, by default the largest count.
         """
         lengths, shape = self.lengths, None
         if self.counts is not None:
-            most = xp.highest(self.counts, 0) if most is None else most
+            max_count = xp.highest(self.counts, 0) if max_count is None else max_count
             rows = xp.size(self.counts)
             number = xp.arange(xp.size(lengths)) - xp.repeat(
                 row_starts(xp, self.counts), self.counts
             )
-            index = row_numbers(xp, self.counts) * most + number
-            lengths = xp.scatter(index, lengths, rows * most)
-            shape = (rows, most, length)
+            index = row_numbers(xp, self.counts) * max_count + number
+            lengths = xp.scatter(index, lengths, rows * max_count)
+            shape = (rows, max_count, length)
         dense = {
             name: xp.to_dense(
                 Ragged(rows.values, lengths), length, pad_token_id if name == "token_ids" else 0
@@ -117,7 +117,7 @@ class Sequences(NamedTuple):
 
         With the number of special tokens as `shortest`, even a batch without rows has columns.
         """
-        return self.padded(xp, xp.highest(self.lengths, shortest), pad_token_id)
+        return self.pad(xp, xp.highest(self.lengths, shortest), pad_token_id)
 
 
 def functions_for(values: Any) -> Arrays:
@@ -151,10 +151,10 @@ def truncate(
     """
     side = tokenizer.truncation_side
     if second is None:
-        return [cut_rows(xp, first, max_tokens, side)]
+        return [truncate_rows(xp, first, max_tokens, side)]
     limits = pair_limits(first.lengths, second.lengths, max_tokens, xp.maximum)
     limited_rows = zip((first, second), limits, strict=True)
-    return [cut_rows(xp, rows, limit, side) for rows, limit in limited_rows]
+    return [truncate_rows(xp, rows, limit, side) for rows, limit in limited_rows]
 
 
 def cut_tokens(
@@ -165,7 +165,9 @@ def cut_tokens(
     `columns` is what `tokenize_with_offsets` returned for a list of texts.
     """
     side = tokenizer.truncation_side
-    return [cut_rows(NUMPY, Ragged.of_rows(rows), max_tokens, side).to_list() for rows in columns]
+    return [
+        truncate_rows(NUMPY, Ragged.from_rows(rows), max_tokens, side).to_list() for rows in columns
+    ]
 
 
 def pack_texts(
@@ -188,9 +190,9 @@ def pack_texts(
     )
     if second is None:
         return {"token_ids": token_ids, "segment_ids": same_in_rows(xp, 0, token_ids.lengths)}
-    of_second = same_in_rows(xp, int(tokenizer.num_segments > 1), second.lengths + 1)
+    second_segment_ids = same_in_rows(xp, int(tokenizer.num_segments > 1), second.lengths + 1)
     before = same_in_rows(xp, 0, start_of_second(tokenizer, first))
-    return {"token_ids": token_ids, "segment_ids": join_rows(xp, [before, of_second])}
+    return {"token_ids": token_ids, "segment_ids": join_rows(xp, [before, second_segment_ids])}
 
 
 def start_of_second(tokenizer: Tokenizer, first: Ragged) -> Any:

@@ -14,10 +14,10 @@ from keras_bert.data.arrays import (
     NUMPY,
     Arrays,
     Ragged,
-    cut_rows,
     row_numbers,
     row_starts,
     take_rows,
+    truncate_rows,
 )
 from keras_bert.data.packing import (
     Preprocessor,
@@ -30,7 +30,7 @@ from keras_bert.data.packing import (
     tokenized,
 )
 from keras_bert.data.squad import QuestionExample
-from keras_bert.data.texts import CutRows, InMemory
+from keras_bert.data.texts import InMemory, TruncationCounter
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
 # Maximum number of questions that are tokenized at a time, and of characters of their passages
@@ -131,7 +131,7 @@ class QuestionAnswererPreprocessor(Preprocessor):
         max_query_length: int | None = None,
     ) -> None:
         checks.POSITIVE_INT.check(sequence_length=sequence_length, doc_stride=doc_stride)
-        checks.POSITIVE_INT.check_given(max_query_length=max_query_length)
+        checks.POSITIVE_INT.check_optional(max_query_length=max_query_length)
         num_special = num_special_tokens(tokenizer, 2)
         if max_query_length is None:
             max_query_length = max(1, min(64, (sequence_length - num_special) // 2))
@@ -145,7 +145,7 @@ class QuestionAnswererPreprocessor(Preprocessor):
         super().__init__(tokenizer, sequence_length)
         self.doc_stride = doc_stride
         self.max_query_length = max_query_length
-        self.cut_rows = CutRows("max_query_length", max_query_length)
+        self.truncated_rows = TruncationCounter("max_query_length", max_query_length)
 
     def __call__(self, question: Any, context: Any) -> QuestionWindows:
         return self.windows(self.tokenize(question, context))
@@ -154,7 +154,7 @@ class QuestionAnswererPreprocessor(Preprocessor):
         """Tokenizes questions and passages, the first step of a call."""
         ids = tokenized(self.tokenizer, question)
         if not is_tensor(question):
-            self.cut_rows.add(ids.lengths, self.max_query_length)
+            self.truncated_rows.add(ids.lengths, self.max_query_length)
         if is_tensor(context):
             tensors = self.tokenizer.graph.tokenize_with_offsets(context)
             passages = [Ragged(tensor.flat_values, tensor.row_lengths()) for tensor in tensors]
@@ -162,7 +162,7 @@ class QuestionAnswererPreprocessor(Preprocessor):
             *columns, lengths = self.tokenizer.flat_tokens(context)
             passages = [Ragged(column, lengths) for column in columns]
         side = self.tokenizer.truncation_side
-        question_ids = cut_rows(functions_for(ids.values), ids, self.max_query_length, side)
+        question_ids = truncate_rows(functions_for(ids.values), ids, self.max_query_length, side)
         return TokenizedQuestions(question_ids, *passages)
 
     def windows(self, tokens: TokenizedQuestions) -> QuestionWindows:
@@ -206,7 +206,7 @@ class QuestionAnswererPreprocessor(Preprocessor):
         length = xp.minimum(xp.take(space, row), xp.take(passage_length, row) - first)
         return row, first, length
 
-    def padded(self, windows: QuestionWindows) -> dict[str, Any]:
+    def pad(self, windows: QuestionWindows) -> dict[str, Any]:
         """Pads windows to dense features `(windows, length)` with a `padding_mask`."""
         return Sequences(windows.features).padded_to_longest(
             functions_for(windows.question_index),
@@ -283,18 +283,18 @@ class QuestionRows:
 def question_rows(
     examples: Sequence[QuestionExample],
     preprocessor: QuestionAnswererPreprocessor,
-    negative_share: float = 1.0,
+    negative_fraction: float = 1.0,
 ) -> QuestionRows:
     """Tokenizes questions, and splits their passages into windows, in the order of the questions.
 
     The target is the first answer that overlaps a token. Of the windows without the answer, a
-    random sample of `negative_share` is kept, the same in each call; a question without an answer
-    in any window keeps all its windows.
+    random sample of `negative_fraction` is kept, the same in each call; a question without an
+    answer in any window keeps all its windows.
     """
     chunks, first = [], 0
     for batch in batched_by_characters(examples, _CHARACTERS, CHUNK):
         chunk = _chunk(batch, preprocessor, first)
-        chunks.append(chunk if negative_share == 1 else _sample(chunk, negative_share))
+        chunks.append(chunk if negative_fraction == 1 else _sample(chunk, negative_fraction))
         first += len(batch)
     chunks = chunks or [_chunk((), preprocessor, 0)]
     columns = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
@@ -389,7 +389,7 @@ def _chunk(
     }
 
 
-def _sample(chunk: dict[str, np.ndarray], negative_share: float) -> dict[str, np.ndarray]:
+def _sample(chunk: dict[str, np.ndarray], negative_fraction: float) -> dict[str, np.ndarray]:
     """Returns the columns of `_chunk` without most of the windows that lack the answer."""
     question = chunk["question_index"]
     # `[CLS]` has position 0.
@@ -400,11 +400,11 @@ def _sample(chunk: dict[str, np.ndarray], negative_share: float) -> dict[str, np
         np.random.default_rng((first + number,)).random(count)
         for number, count in enumerate(np.bincount(question - first))
     ]
-    is_kept = is_positive | (np.concatenate([np.zeros(0), *draws]) < negative_share)
+    is_kept = is_positive | (np.concatenate([np.zeros(0), *draws]) < negative_fraction)
     is_kept |= ~np.isin(question, question[is_positive])
-    of_tokens = np.repeat(is_kept, chunk["lengths"])
+    is_kept_token = np.repeat(is_kept, chunk["lengths"])
     return {
-        name: values[is_kept if name in _OF_WINDOWS else of_tokens]
+        name: values[is_kept if name in _OF_WINDOWS else is_kept_token]
         for name, values in chunk.items()
     }
 

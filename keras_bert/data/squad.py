@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from keras_bert.checks import shortened
+from keras_bert.checks import shorten_repr
 from keras_bert.data.text_files import read_lines
 
 
@@ -69,7 +69,7 @@ class SquadFile:
 
 
 def read_squad(
-    path: str | os.PathLike[str], *, labeled: bool = True, skip_bad: bool = False
+    path: str | os.PathLike[str], *, labeled: bool = True, skip_invalid: bool = False
 ) -> SquadFile:
     """Reads a JSON file in the format of SQuAD 1.1 or 2.0.
 
@@ -80,8 +80,8 @@ def read_squad(
         path: Path of the file, in UTF-8, or in UTF-16 with a byte order mark; gzip is decompressed.
         labeled: Whether every question must have answers, or be marked as unanswerable. Otherwise
             malformed answers count as unknown.
-        skip_bad: Whether to skip malformed entries, and list them in the result, instead of raising
-            an error. A question is skipped if none of its answers can be read.
+        skip_invalid: Whether to skip malformed entries, and list them in the result, instead of
+            raising an error. A question is skipped if none of its answers can be read.
 
     Returns:
         A `SquadFile`.
@@ -89,17 +89,17 @@ def read_squad(
     Raises:
         SquadError: If the file is malformed; the message names the article, paragraph and
             question. A file that is not JSON, or has no articles, raises an error whatever
-            `skip_bad` is.
+            `skip_invalid` is.
         FileNotFoundError: If there is no such file.
     """
-    return parse_squad(load_json(path), path, labeled=labeled, skip_bad=skip_bad)
+    return parse_squad(load_json(path), path, labeled=labeled, skip_invalid=skip_invalid)
 
 
 def parse_squad(
-    content: Any, path: str | os.PathLike[str], *, labeled: bool = True, skip_bad: bool = False
+    content: Any, path: str | os.PathLike[str], *, labeled: bool = True, skip_invalid: bool = False
 ) -> SquadFile:
     """Reads the value of `load_json` for a file in the format of SQuAD, as `read_squad` does."""
-    reader = _Reader(os.fspath(path), labeled, skip_bad)
+    reader = _Reader(os.fspath(path), labeled, skip_invalid)
     return reader.file(reader.examples(content))
 
 
@@ -108,7 +108,7 @@ def read_squad_rows(
     path: str | os.PathLike[str],
     *,
     labeled: bool = True,
-    skip_bad: bool = False,
+    skip_invalid: bool = False,
 ) -> SquadFile:
     """Reads questions in rows, as Hugging Face's data sets `squad` and `squad_v2` have them.
 
@@ -120,12 +120,12 @@ def read_squad_rows(
         path: Path of the file, for messages.
         labeled: Whether every row must have answers, which may be empty. Otherwise malformed
             answers count as unknown.
-        skip_bad: As for `read_squad`.
+        skip_invalid: As for `read_squad`.
 
     Raises:
         SquadError: If a row is malformed; the message names the row and the field.
     """
-    reader = _Reader(os.fspath(path), labeled, skip_bad)
+    reader = _Reader(os.fspath(path), labeled, skip_invalid)
     return reader.file(reader.row_examples(rows))
 
 
@@ -145,10 +145,10 @@ def load_json(path: str | os.PathLike[str]) -> Any:
 class _Reader:
     """Iterates over the questions of a file, and keeps the skipped entries and all ids."""
 
-    def __init__(self, path: str, labeled: bool, skip_bad: bool) -> None:
+    def __init__(self, path: str, labeled: bool, skip_invalid: bool) -> None:
         self.path = path
         self.labeled = labeled
-        self.skip_bad = skip_bad
+        self.skip_invalid = skip_invalid
         self.has_unanswerable = False
         self.skipped: list[str] = []
         self._ids: set[str] = set()
@@ -178,7 +178,7 @@ class _Reader:
     def examples(self, content: Any) -> Iterator[QuestionExample]:
         if not isinstance(content, dict):
             raise SquadError(
-                f"{self.path} is {shortened(content)}, expected an object with the field "
+                f"{self.path} is {shorten_repr(content)}, expected an object with the field "
                 '"data": a list of articles, each with paragraphs of a context and its qas'
             )
         articles = json_field(content, "data", list, self.path)
@@ -186,7 +186,7 @@ class _Reader:
             where = f"{self.path}: article {number}"
             title = article.get("title") if isinstance(article, dict) else None
             if isinstance(title, str):
-                where += f" ({shortened(title)})"
+                where += f" ({shorten_repr(title)})"
             for index, paragraph in enumerate(self._list(article, "paragraphs", where), start=1):
                 yield from self._questions(paragraph, title or "", f"{where}, paragraph {index}")
 
@@ -213,7 +213,7 @@ class _Reader:
             number = index
         is_number = isinstance(number, int) and not isinstance(number, bool)
         question_id = str(number) if is_number else _text(question, "id", where)
-        where += f" (id {shortened(question_id)})"
+        where += f" (id {shorten_repr(question_id)})"
         if question_id in self._ids:
             raise SquadError(f"{where}: another question has this id")
         text = _text(question, "question", where)
@@ -251,7 +251,7 @@ class _Reader:
                 valid_answers.append(_answer(answer, context, f"{where}, answer {index}"))
             except SquadError as error:
                 errors.append(error)
-        if errors and not (valid_answers and self.skip_bad):
+        if errors and not (valid_answers and self.skip_invalid):
             raise errors[0]
         self.skipped += map(str, errors)
         return tuple(valid_answers) or None
@@ -265,7 +265,7 @@ class _Reader:
         return items
 
     def _skip(self, error: SquadError) -> None:
-        if not self.skip_bad:
+        if not self.skip_invalid:
             raise error
         self.skipped.append(str(error))
 
@@ -300,8 +300,8 @@ def check_span(text: str, start: int, context: str, where: str) -> None:
     passage_text = context[start : start + len(text)] if start >= 0 else ""
     if passage_text != text:
         raise SquadError(
-            f"{where}: {shortened(text)} is not at answer_start {start}, where the context has "
-            f"{shortened(passage_text)}"
+            f"{where}: {shorten_repr(text)} is not at answer_start {start}, where the context has "
+            f"{shorten_repr(passage_text)}"
         )
 
 
@@ -317,14 +317,14 @@ _TYPE_NAMES = {
 def json_field(value: Any, name: str, kind: type, where: str) -> Any:
     """Returns a field of an object in JSON; a `SquadError` if it is missing or of another type."""
     if not isinstance(value, dict):
-        raise SquadError(f"{where} must be an object. Received: {shortened(value)}")
+        raise SquadError(f"{where} must be an object. Received: {shorten_repr(value)}")
     if name not in value:
         raise SquadError(f"{where}: the field {name!r} is missing")
     field = value[name]
     # In Python, bool is a subclass of int.
     if not isinstance(field, kind) or (kind is int and isinstance(field, bool)):
         raise SquadError(
-            f"{where}: {name} must be {_TYPE_NAMES[kind]}. Received: {shortened(field)}"
+            f"{where}: {name} must be {_TYPE_NAMES[kind]}. Received: {shorten_repr(field)}"
         )
     return field
 

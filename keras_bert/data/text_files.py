@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from keras_bert.checks import importing, shortened
+from keras_bert.checks import importing, shorten_repr
 from keras_bert.data.file_systems import open_file
 
 # Suffixes of compressed files; they are recognized by their first bytes
@@ -124,7 +124,7 @@ def _encoding_advice(
     # Among the code pages of Latin letters, which differ in few characters, the guess often errs.
     if guess and not all("LATIN" in unicodedata.name(c, "") for c in text if c.isalpha()):
         encoding = guess.encoding
-    excerpt = shortened(error.object.decode(encoding, errors="replace").strip())
+    excerpt = shorten_repr(error.object.decode(encoding, errors="replace").strip())
     return (
         f"In the encoding {encoding.upper()} the line is {excerpt}. If this is right, "
         f"`iconv -f {encoding.upper()} -t UTF-8{files}` converts the file."

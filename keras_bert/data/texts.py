@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.data.arrays import NUMPY, Ragged, cut_rows, take_rows
+from keras_bert.data.arrays import NUMPY, Ragged, take_rows, truncate_rows
 from keras_bert.data.packing import (
     Preprocessor,
     Sequences,
@@ -27,7 +27,7 @@ from keras_bert.text.tokenizer import Tokenizer, is_tensor
 MAX_TOKENS_IN_MEMORY = 1 << 28
 
 
-class CutRows:
+class TruncationCounter:
     """Counts the rows that are cut since they have more tokens than an option allows."""
 
     def __init__(self, option: str, limit: int) -> None:
@@ -37,7 +37,7 @@ class CutRows:
 
     def reset(self) -> None:
         """Sets the counts to 0."""
-        self.is_told = False
+        self.is_reported = False
         self.num_rows = self.num_cut = 0
 
     def add(self, lengths: np.ndarray, max_tokens: int) -> None:
@@ -107,9 +107,9 @@ class TextClassifierPreprocessor(Preprocessor):
     def __init__(self, tokenizer: Tokenizer, sequence_length: int = 512) -> None:
         # The special tokens of a pair, and one token of each text
         shortest = num_special_tokens(tokenizer, 2) + 2
-        checks.Numbers(at_least=shortest, integer=True).check(sequence_length=sequence_length)
+        checks.NumberRange(at_least=shortest, integer=True).check(sequence_length=sequence_length)
         super().__init__(tokenizer, sequence_length)
-        self.cut_rows = CutRows("sequence_length", sequence_length)
+        self.truncated_rows = TruncationCounter("sequence_length", sequence_length)
 
     def __call__(self, text: Any, text_pair: Any = None) -> dict[str, Any]:
         text, is_single = single_or_batch(text)
@@ -134,7 +134,7 @@ class TextClassifierPreprocessor(Preprocessor):
         tokens = [tokenized(self.tokenizer, one) for one in texts]
         if not is_tensor(text):
             lengths = sum(rows.lengths for rows in tokens)
-            self.cut_rows.add(lengths, self.max_tokens(len(tokens)))
+            self.truncated_rows.add(lengths, self.max_tokens(len(tokens)))
         return self.pack_tokens(*tokens)
 
     def pack_tokens(self, first: Ragged, second: Ragged | None = None) -> Sequences:
@@ -189,7 +189,7 @@ class TokenizedTexts:
 
     def _tokenize(self, index: np.ndarray) -> Ragged:
         rows = tokenized(self._tokenizer, [self._texts[row] for row in index])
-        return cut_rows(NUMPY, rows, self._longest, self._tokenizer.truncation_side)
+        return truncate_rows(NUMPY, rows, self._longest, self._tokenizer.truncation_side)
 
     def _keep(self, index: np.ndarray) -> None:
         values, lengths = self._tokenize(index)
@@ -229,7 +229,7 @@ class TextExamples:
     def _count(self, index: np.ndarray, lengths: Any, num_texts: int) -> None:
         """Counts the rows that are cut, each once."""
         max_tokens = self._preprocessor.max_tokens(num_texts)
-        self._preprocessor.cut_rows.add_once(self._is_counted, index, lengths, max_tokens)
+        self._preprocessor.truncated_rows.add_once(self._is_counted, index, lengths, max_tokens)
 
 
 class TextPairExamples(TextExamples):
@@ -273,18 +273,18 @@ class ProductExamples:
                 f"{self._max_tokens} with the first text. Shorten it."
             )
         lengths = self._first.lengths[:, np.newaxis] + self._second.lengths
-        preprocessor.cut_rows.add(lengths.reshape(-1), self._max_tokens)
+        preprocessor.truncated_rows.add(lengths.reshape(-1), self._max_tokens)
 
     def __len__(self) -> int:
         return len(self._first.lengths) * len(self._second.lengths)
 
     def pack(self, index: np.ndarray) -> Sequences:
         """Packs the rows at some indices, by which the second texts of a text are consecutive."""
-        of_first, of_second = np.divmod(index, len(self._second.lengths))
-        first = take_rows(NUMPY, self._first, of_first)
-        second = take_rows(NUMPY, self._second, of_second)
+        first_index, second_index = np.divmod(index, len(self._second.lengths))
+        first = take_rows(NUMPY, self._first, first_index)
+        second = take_rows(NUMPY, self._second, second_index)
         limits = self._max_tokens - second.lengths
-        first = cut_rows(NUMPY, first, limits, self._tokenizer.truncation_side)
+        first = truncate_rows(NUMPY, first, limits, self._tokenizer.truncation_side)
         return Sequences(pack_texts(NUMPY, self._tokenizer, first, second))
 
 
@@ -305,7 +305,7 @@ class InMemory:
 
 def rows_of_ids(token_ids: Sequence[Sequence[int]]) -> InMemory:
     """Returns ids that include the special tokens, `(rows, None)`, as rows of a `Loader`."""
-    return InMemory(Sequences({"token_ids": Ragged.of_rows(token_ids)}))
+    return InMemory(Sequences({"token_ids": Ragged.from_rows(token_ids)}))
 
 
 def split_pair(x: Any) -> tuple[Any, Any]:

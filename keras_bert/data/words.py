@@ -12,11 +12,11 @@ from keras_bert import checks
 from keras_bert.data.arrays import (
     Arrays,
     Ragged,
-    cut_rows,
     join_rows,
     row_numbers,
     row_starts,
     same_in_rows,
+    truncate_rows,
 )
 from keras_bert.data.packing import (
     Preprocessor,
@@ -149,17 +149,19 @@ class TokenClassifierPreprocessor(Preprocessor):
         sequence_length: int = 512,
         overlap: int | None = None,
     ) -> None:
-        checks.Numbers(at_least=4, integer=True).check(sequence_length=sequence_length)
+        checks.NumberRange(at_least=4, integer=True).check(sequence_length=sequence_length)
         max_tokens = sequence_length - num_special_tokens(tokenizer)
-        checks.Numbers(at_least=1, below=max_tokens, integer=True).check_given(overlap=overlap)
+        checks.NumberRange(at_least=1, below=max_tokens, integer=True).check_optional(
+            overlap=overlap
+        )
         super().__init__(tokenizer, sequence_length)
         self.overlap = max(1, max_tokens // 4) if overlap is None else overlap
         self._max_tokens = max_tokens
 
     def __call__(self, words: Any) -> dict[str, Any]:
-        return self.padded(self.windows(words))
+        return self.pad(self.windows(words))
 
-    def padded(self, windows: WordWindows) -> dict[str, Any]:
+    def pad(self, windows: WordWindows) -> dict[str, Any]:
         """Pads windows to dense features `(windows, length)`, with the length of the longest."""
         return windows.sequences.padded_to_longest(
             functions_for(windows.word_window),
@@ -223,7 +225,7 @@ class TokenClassifierPreprocessor(Preprocessor):
         lengths = Spans.between(xp.take(_bounds(xp, pieces.lengths), sentence_bounds)).lengths
         overlap = xp.full(xp.size(lengths), self.overlap, "int64")
         limits = xp.where(lengths > self._max_tokens, overlap, lengths)
-        return cut_rows(xp, pieces, xp.repeat(limits, nested.words_per_sentence))
+        return truncate_rows(xp, pieces, xp.repeat(limits, nested.words_per_sentence))
 
 
 def nested_words(words: Any) -> NestedWords:
@@ -243,7 +245,7 @@ def nested_words(words: Any) -> NestedWords:
         if items:
             raise _badly_nested(items)
         lengths.append([])
-    *per_document, per_sentence = (np.array(of_level, "int64") for of_level in lengths)
+    *per_document, per_sentence = (np.array(level_lengths, "int64") for level_lengths in lengths)
     return NestedWords(items, per_sentence, *per_document)
 
 

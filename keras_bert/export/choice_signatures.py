@@ -10,14 +10,14 @@ import tensorflow as tf
 from keras_bert.export.description import RowRequest
 from keras_bert.export.options import ExportOptions, Servable
 from keras_bert.export.served_inputs import (
-    checked_counts,
     counts_without_padding,
     features_of_ids,
-    limited,
     not_empty,
     token_counts,
+    truncate_to_max_bytes,
+    validate_counts,
 )
-from keras_bert.export.served_outputs import ServedOutputs, with_errors
+from keras_bert.export.served_outputs import ServedOutputs, add_row_errors
 from keras_bert.export.signatures import (
     IDS_SIGNATURE,
     TEXT_SIGNATURE,
@@ -72,9 +72,11 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
 
     def ranked(text: tf.Tensor, choices: tf.Tensor, counts: tf.Tensor) -> dict[str, tf.Tensor]:
         is_choice = tf.sequence_mask(counts, tf.shape(choices)[1])
-        features = task.preprocessor(limited(text, options), limited(choices, options))
+        features = task.preprocessor(
+            truncate_to_max_bytes(text, options), truncate_to_max_bytes(choices, options)
+        )
         features["padding_mask"] &= is_choice[:, :, tf.newaxis]
-        answer = answers(outputs.one_in_chunks(features))
+        answer = answers(outputs.compute_single_output(features))
         texts = tf.gather(choices, answer["ranking"], batch_dims=1)
         return {**answer, "ranked_choices": texts}
 
@@ -90,8 +92,8 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
         text: tf.Tensor, choices: tf.Tensor, num_choices: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         text, choices = checked(text, choices)
-        counts, error = checked_counts("num_choices", num_choices, choices, lowest=1)
-        return with_errors(ranked(text, choices, counts), error)
+        counts, error = validate_counts("num_choices", num_choices, choices, lowest=1)
+        return add_row_errors(ranked(text, choices, counts), error)
 
     def serve_text(text: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
         text, choices = checked(text, choices)
@@ -117,9 +119,9 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
         features["padding_mask"] &= is_choice
         has_choices = tf.reduce_any(is_choice, axis=[1, 2])
         no_choice = tf.where(has_choices, "", "token_ids: no choice of the row has tokens")
-        logits = outputs.one_in_chunks(features)
+        logits = outputs.compute_single_output(features)
         error = tf.where(error == "", no_choice, error)
-        return with_errors({**answers(logits), "logits": logits}, error)
+        return add_row_errors({**answers(logits), "logits": logits}, error)
 
     texts = {"text": (tf.string, 1), "choices": (tf.string, 2)}
     number = {"num_choices": (tf.int32, 1)}

@@ -8,7 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
-from keras_bert.atomic import make_folder, scratch_folder
+from keras_bert.atomic import make_directory, scratch_directory
 
 _WHOLE_EXPORT = ("saved_model.pb", "variables/variables.index")
 
@@ -44,9 +44,9 @@ def deploy(export: str | os.PathLike[str], base_path: str | os.PathLike[str]) ->
     absent_files = [name for name in _WHOLE_EXPORT if not (source / name).is_file()]
     if absent_files:
         raise ValueError(f"{source} is not an exported SavedModel: it has no {absent_files[0]}.")
-    make_folder(base)
+    make_directory(base)
     # On the same disk, so that it can be renamed
-    with scratch_folder(base, "deploying") as scratch:
+    with scratch_directory(base, "deploying") as scratch:
         copy = scratch / "version"
         shutil.copytree(source, copy)
         while True:

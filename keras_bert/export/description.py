@@ -49,7 +49,7 @@ class ExportDescription:
 
     Args:
         task: The name of the class of the task.
-        verb: The method of the task that answers as the export does, such as `classify`.
+        predict_method: The method of the task that answers as the export does, such as `classify`.
         fields: The names of the fields of a row of text.
         list_fields: The fields that are, or may be, lists of strings.
         requests: How rows are sent to a SavedModel, in the order in which they are tried.
@@ -62,7 +62,7 @@ class ExportDescription:
     """
 
     task: str
-    verb: str
+    predict_method: str
     fields: tuple[str, ...]
     list_fields: tuple[str, ...] = ()
     requests: tuple[RowRequest, ...] = (RowRequest(),)
@@ -73,12 +73,12 @@ class ExportDescription:
     pooling: str = ""
 
     @classmethod
-    def of_task(cls, task: Servable, options: ExportOptions) -> Self:
+    def from_task(cls, task: Servable, options: ExportOptions) -> Self:
         """Returns the description of an export of a task."""
         is_saved_model = options.format == "tf_saved_model"
         return cls(
             type(task).__name__,
-            task.verb,
+            task.predict_method,
             (*task.fields, *(task.optional_fields if options.pair else ())),
             task.list_fields,
             (task.serving_requests() if is_saved_model else ()),

@@ -15,7 +15,7 @@ from typing import Any
 import keras
 
 from keras_bert import checks
-from keras_bert.atomic import exchange, make_folder, scratch_folder
+from keras_bert.atomic import exchange, make_directory, scratch_directory
 from keras_bert.export.formats import FORMATS
 from keras_bert.export.job import NEW_FOLDER, run_job, run_job_in_child_process, write_job
 from keras_bert.export.options import ExportError, ExportOptions
@@ -36,7 +36,7 @@ def export_task(
     warm_up: bool | None = None,
     sequence_length: int | None = None,
     max_text_bytes: int | None = None,
-    part_tokens: int = 256,
+    chunk_tokens: int = 256,
     padded_batches: bool = False,
     overwrite: bool = False,
 ) -> None:
@@ -86,7 +86,7 @@ def export_task(
         max_text_bytes: The number of bytes of UTF-8 that a SavedModel reads of each text; longer
             texts are truncated at the last whole character. By default, texts of any length are
             read, in windows if the task has windows.
-        part_tokens: The number of tokens, padding included, that a SavedModel computes at a time.
+        chunk_tokens: The number of tokens, padding included, that a SavedModel computes at a time.
             The rows of a batch are computed in chunks of similar lengths, in parallel. The default
             is for CPUs; for a GPU, some 16,384 or more.
         padded_batches: Whether a SavedModel is for servers that pad requests of unequal lengths, so
@@ -102,8 +102,10 @@ def export_task(
         ExportError: If the graph has an operation that the oldest supported server lacks, a
             package is missing, or the child process that exports fails.
     """
-    checks.POSITIVE_INT.check(max_batch_size=max_batch_size, part_tokens=part_tokens)
-    checks.POSITIVE_INT.check_given(sequence_length=sequence_length, max_text_bytes=max_text_bytes)
+    checks.POSITIVE_INT.check(max_batch_size=max_batch_size, chunk_tokens=chunk_tokens)
+    checks.POSITIVE_INT.check_optional(
+        sequence_length=sequence_length, max_text_bytes=max_text_bytes
+    )
     checks.check_choice(FORMATS, format=format)
     checks.check_choice(FORMATS[format].dtypes, dtype=dtype)
     paths = _paths(filepath, format)
@@ -127,11 +129,11 @@ def export_task(
         warm_up=format == "tf_saved_model" and _is_warmed_up(warm_up),
         sequence_length=sequence_length or task.config.max_sequence_length,
         max_text_bytes=max_text_bytes,
-        part_tokens=part_tokens,
+        chunk_tokens=chunk_tokens,
         padded_batches=padded_batches,
     )
     check_exports(paths, format, "" if overwrite else "pass overwrite=True to replace it")
-    with new_destination(paths) as folder:
+    with atomic_destination(paths) as folder:
         write_job(task, options, folder)
         # The other converters change TensorFlow's global state, so they run in a child process.
         if keras.backend.backend() == "tensorflow" and format == "tf_saved_model":
@@ -278,7 +280,7 @@ def _is_warmed_up(warm_up: bool | None) -> bool:
 
 
 @contextlib.contextmanager
-def new_destination(paths: Sequence[Path]) -> Iterator[Path]:
+def atomic_destination(paths: Sequence[Path]) -> Iterator[Path]:
     """Creates a working folder; files in its folder `new` replace `paths` at the end.
 
     The paths are in the same folder. The working folder is on the same disk, and is removed
@@ -287,8 +289,8 @@ def new_destination(paths: Sequence[Path]) -> Iterator[Path]:
     """
     existing = [path for path in paths if os.path.lexists(path)]
     parent = paths[0].absolute().parent
-    make_folder(parent)
-    with scratch_folder(parent, paths[0].name) as folder:
+    make_directory(parent)
+    with scratch_directory(parent, paths[0].name) as folder:
         (folder / NEW_FOLDER).mkdir()
         yield folder
         with contextlib.ExitStack() as undo:

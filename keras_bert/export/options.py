@@ -48,7 +48,7 @@ class Servable(Protocol):
     output: Any
     preprocessor: Any
     output_name: str
-    verb: str
+    predict_method: str
     fields: tuple[str, ...]
     optional_fields: tuple[str, ...]
     list_fields: tuple[str, ...]
@@ -77,7 +77,7 @@ class ExportOptions:
         sequence_length: The only length, in tokens, that a LiteRT model takes.
         text: Whether an OpenVINO model takes text.
         max_text_bytes: The number of bytes read of each text; `None` for no limit.
-        part_tokens: The number of tokens that a SavedModel computes at a time, padding included.
+        chunk_tokens: The number of tokens that a SavedModel computes at a time, padding included.
         calibration: The calibration rows, of one or two texts each, of an int8 SavedModel or
             OpenVINO model.
         padded_batches: Whether servers may pad the rows of several requests to one length.
@@ -93,6 +93,6 @@ class ExportOptions:
     sequence_length: int
     text: bool = False
     max_text_bytes: int | None = None
-    part_tokens: int = 256
+    chunk_tokens: int = 256
     calibration: tuple[tuple[str, ...], ...] = ()
     padded_batches: bool = False

@@ -10,8 +10,8 @@ import tensorflow as tf
 from keras_bert.data.questions import QuestionWindows, likely_spans
 from keras_bert.data.tfdata.arrays import TENSORFLOW
 from keras_bert.export.options import ExportOptions, Servable
-from keras_bert.export.served_inputs import checked_texts, features_of_ids, token_counts
-from keras_bert.export.served_outputs import ServedOutputs, with_errors
+from keras_bert.export.served_inputs import features_of_ids, token_counts, validate_texts
+from keras_bert.export.served_outputs import ServedOutputs, add_row_errors
 from keras_bert.export.signatures import (
     IDS_SIGNATURE,
     TEXT_SIGNATURE,
@@ -52,10 +52,10 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
 
     def serve_questions(question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
         preprocessor = task.preprocessor
-        question, context = checked_texts((question, context), "question and context", options)
+        question, context = validate_texts((question, context), "question and context", options)
         windows = preprocessor(question, context)
-        features = preprocessor.padded(windows)
-        logits = outputs.in_chunks(features)
+        features = preprocessor.pad(windows)
+        logits = outputs.compute_in_chunks(features)
         start, end, score = best_spans(
             logits, features["padding_mask"], windows, tf.size(question), task
         )
@@ -64,7 +64,7 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
 
     def count_tokens(question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
         # Contexts are read in windows, up to `max_text_bytes`.
-        _, limited_context = checked_texts((question, context), "question and context", options)
+        _, limited_context = validate_texts((question, context), "question and context", options)
         max_tokens = task.preprocessor.max_query_length
         counts = token_counts((question,), "question", max_tokens, task, options)
         is_cut = tf.strings.length(context) > tf.strings.length(limited_context)
@@ -81,9 +81,9 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
                 tf.pad(tf.where(mask, value, NO_SPAN), paddings, constant_values=NO_SPAN),
                 [None, length],
             )
-            for name, value in outputs.in_chunks(features).items()
+            for name, value in outputs.compute_in_chunks(features).items()
         }
-        return with_errors(logits, error)
+        return add_row_errors(logits, error)
 
     return {
         TEXT_SIGNATURE: signature(serve_questions, question=(tf.string, 1), context=(tf.string, 1)),
@@ -132,7 +132,7 @@ def best_spans(
     scores = tf.reshape(scores, [tf.shape(scores)[0], -1])
     window_best = tf.reduce_max(scores, axis=1)
     best = tf.math.unsorted_segment_max(window_best, question, num_questions)
-    of_best = tf.gather(best, question)
+    question_best = tf.gather(best, question)
     null = tf.math.unsorted_segment_min(
         start_logits[:, 0] + end_logits[:, 0], question, num_questions
     )
@@ -151,7 +151,7 @@ def best_spans(
     # The first window that holds the best pair, and that pair's number in it
     number = tf.range(tf.size(question))
     window = tf.math.unsorted_segment_min(
-        tf.where(window_best == of_best, number, number.dtype.max), question, num_questions
+        tf.where(window_best == question_best, number, number.dtype.max), question, num_questions
     )
     pair = tf.gather(tf.argmax(scores, axis=1, output_type=tf.int32), window)
     count = tf.shape(first)[1]

@@ -102,7 +102,7 @@ def write_saved_model(task: Servable, folder: Path, options: ExportOptions) -> N
     check_serving_ops(folder, INT8_OPS if options.dtype == "int8" else frozenset())
     description = folder / DESCRIPTION_FILE
     description.parent.mkdir()
-    description.write_text(ExportDescription.of_task(task, options).to_json(), encoding="utf-8")
+    description.write_text(ExportDescription.from_task(task, options).to_json(), encoding="utf-8")
     tokenizer = json.dumps(task.preprocessor.tokenizer.get_config(), ensure_ascii=False)
     (folder / TOKENIZER_FILE).write_text(tokenizer, encoding="utf-8")
     write_batching_parameters(

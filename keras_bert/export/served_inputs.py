@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_bert.export.options import ExportOptions, Servable
 
 
-def limited(text: tf.Tensor, options: ExportOptions) -> tf.Tensor:
+def truncate_to_max_bytes(text: tf.Tensor, options: ExportOptions) -> tf.Tensor:
     """Truncates texts to at most `max_text_bytes`, at the end of a character."""
     limit = options.max_text_bytes
     if limit is None:
@@ -22,12 +22,12 @@ def limited(text: tf.Tensor, options: ExportOptions) -> tf.Tensor:
     return tf.where(tf.strings.length(text) > limit, whole, text)
 
 
-def checked_texts(
+def validate_texts(
     texts: Sequence[tf.Tensor], names: str, options: ExportOptions
 ) -> list[tf.Tensor]:
     """Validates strings `(batch,)`, the same number for each of `names`, and truncates them."""
     # Servers pass scalars, which would crash the process without this check.
-    texts = [limited(tf.ensure_shape(text, [None]), options) for text in texts]
+    texts = [truncate_to_max_bytes(tf.ensure_shape(text, [None]), options) for text in texts]
     if len(texts) == 1:
         return texts
     same = tf.debugging.assert_equal(
@@ -47,7 +47,7 @@ def token_counts(
     `(batch,)`, are `num_tokens`, int32, of all texts without special tokens, up to `max_text_bytes`
     of each; `max_tokens`, int32; and `truncated`, bool.
     """
-    limited_texts = checked_texts(texts, names, options)
+    limited_texts = validate_texts(texts, names, options)
     counts = [task.preprocessor.tokenizer.graph(text).row_lengths() for text in limited_texts]
     num_tokens = tf.cast(tf.add_n(counts), tf.int32)
     is_cut = [
@@ -61,7 +61,7 @@ def token_counts(
     }
 
 
-def checked_counts(
+def validate_counts(
     name: str, counts: tf.Tensor, values: tf.Tensor, *, lowest: int = 0
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Validates the number of elements of each row of `values`, int32 `(batch,)`.

@@ -41,7 +41,7 @@ class ServedModel:
     classifier.export("export/sst2/1")
     served = ServedModel("export/sst2/1")
     served.fields       # ("text",)
-    served.apply_verb([{"text": "a gripping film"}])
+    served.predict_rows([{"text": "a gripping film"}])
     # [{"label": "positive", "probabilities": [0.1, 0.9], "score": 0.9}]
     ```
     """
@@ -71,9 +71,9 @@ class ServedModel:
         return dict(self._signatures)
 
     @property
-    def verb(self) -> str:
+    def predict_method(self) -> str:
         """The method of the task that answers as the model does."""
-        return self.description.verb
+        return self.description.predict_method
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -91,8 +91,8 @@ class ServedModel:
         config = (self._folder / TOKENIZER_FILE).read_text(encoding="utf-8")
         return tokenizer_from_config(json.loads(config))
 
-    def apply_verb(self, rows: Sequence[Row]) -> list[Any]:
-        """Answers rows of the `fields`, as `apply_verb` of the task does.
+    def predict_rows(self, rows: Sequence[Row]) -> list[Any]:
+        """Answers rows of the `fields`, as `predict_rows` of the task does.
 
         Args:
             rows: The rows, each a dict of the `fields`. Other entries are ignored.

@@ -8,9 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from keras_bert.export.options import ExportOptions, Servable
-from keras_bert.ops.tensorflow_graphs import traced_once
+from keras_bert.ops.tensorflow_graphs import trace_once
 from keras_bert.ops.unpadding import forbid_unpadding
-from keras_bert.ops.varlen import rounded_up
+from keras_bert.ops.varlen import round_up
 
 # The name of the output with the error of each row, empty if there is none
 ERROR = "error"
@@ -30,30 +30,30 @@ class ServedOutputs:
 
     def __init__(self, task: Servable, options: ExportOptions) -> None:
         self._task = task
-        self._part_tokens = options.part_tokens
+        self._chunk_tokens = options.chunk_tokens
 
         def compute(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
             with forbid_unpadding():  # A chunk has almost no padding.
-                return self._by_name(task(features, training=False))
+                return self._outputs_as_dict(task(features, training=False))
 
-        self._graph = traced_once(compute, inline=True)
-        self._graph_in_chunks = traced_once(self._compute_in_chunks, inline=True)
+        self._graph = trace_once(compute, inline=True)
+        self._graph_in_chunks = trace_once(self._compute_chunks, inline=True)
 
-    def of_rows(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
+    def compute(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
         """Computes the outputs of rows by name, padding included."""
         return dict(self._graph(_with_segments(features)))
 
-    def in_chunks(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
+    def compute_in_chunks(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
         """Computes the outputs in chunks of rows of similar lengths.
 
         On a CPU, a batch of a few hundred tokens is as fast per token as one of thousands. Chunks
         of that size have hardly any padding, whatever rows a server batches, memory is bounded, and
-        several cores compute a chunk each. A chunk has at most `part_tokens` tokens, padding
+        several cores compute a chunk each. A chunk has at most `chunk_tokens` tokens, padding
         included, or is a single row.
         """
         return dict(self._graph_in_chunks(_with_segments(features)))
 
-    def _compute_in_chunks(self, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def _compute_chunks(self, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         mask = features["padding_mask"]
         length = tf.shape(mask)[-1]
         ends = _ends_of_rows(mask)
@@ -73,7 +73,7 @@ class ServedOutputs:
             # Without rows, the outputs get their shape from an empty chunk.
             longest = tf.reduce_max(tf.concat([[1], ends[start : start + 1]], axis=0))
             longest = self._rounded_up(longest)
-            return longest, start + tf.maximum(1, self._part_tokens // (longest * num_sequences))
+            return longest, start + tf.maximum(1, self._chunk_tokens // (longest * num_sequences))
 
         def has_rows(start: tf.Tensor, *_: Any) -> tf.Tensor:
             return start < tf.maximum(1, tf.size(ends))
@@ -81,9 +81,11 @@ class ServedOutputs:
         _, num_chunks = tf.while_loop(
             has_rows, lambda start, index: (bounds(start)[1], index + 1), (0, 0)
         )
-        shapes = {name: x.shape[1:] for name, x in self._by_name(self._task.output).items()}
+        shapes = {name: x.shape[1:] for name, x in self._outputs_as_dict(self._task.output).items()}
         # Outputs of tokens are as long as their chunk. (With choices, there are none.)
-        of_tokens = [name for name in shapes if len(mask.shape) == 2 and shapes[name][0] is None]
+        token_outputs = [
+            name for name in shapes if len(mask.shape) == 2 and shapes[name][0] is None
+        ]
         arrays = {
             name: tf.TensorArray(
                 tf.float32, num_chunks, infer_shape=False, element_shape=[None, *shape]
@@ -95,7 +97,7 @@ class ServedOutputs:
             longest, following = bounds(start)
             rows = {name: x[start:following, ..., :longest] for name, x in features.items()}
             values = dict(self._graph(rows))
-            for name in of_tokens:
+            for name in token_outputs:
                 value = values[name][:, :length]
                 values[name] = _append_zeros(value, length - tf.shape(value)[1], axis=1)
             arrays = {name: array.write(index, values[name]) for name, array in arrays.items()}
@@ -109,17 +111,17 @@ class ServedOutputs:
         return {name: tf.gather(array.concat(), position) for name, array in arrays.items()}
 
     def _rounded_up(self, length: tf.Tensor) -> tf.Tensor:
-        """Rounds a length up as `rounded_up`, where the model has that many positions."""
-        longer = rounded_up(length)
+        """Rounds a length up as `round_up`, where the model has that many positions."""
+        longer = round_up(length)
         limit = self._task.config.max_sequence_length
         return tf.maximum(length, tf.minimum(longer, limit))
 
-    def one_in_chunks(self, features: dict[str, Any]) -> tf.Tensor:
-        """Computes the only output of the task in chunks; see `in_chunks`."""
-        (output,) = self.in_chunks(features).values()
+    def compute_single_output(self, features: dict[str, Any]) -> tf.Tensor:
+        """Computes the only output of the task in chunks; see `compute_in_chunks`."""
+        (output,) = self.compute_in_chunks(features).values()
         return output
 
-    def _by_name(self, outputs: Any) -> dict[str, Any]:
+    def _outputs_as_dict(self, outputs: Any) -> dict[str, Any]:
         return dict(outputs) if isinstance(outputs, dict) else {self._task.output_name: outputs}
 
 
@@ -141,7 +143,7 @@ def _append_zeros(x: tf.Tensor, count: tf.Tensor, axis: int) -> tf.Tensor:
     return tf.pad(x, paddings)
 
 
-def with_errors(outputs: dict[str, tf.Tensor], error: tf.Tensor) -> dict[str, tf.Tensor]:
+def add_row_errors(outputs: dict[str, tf.Tensor], error: tf.Tensor) -> dict[str, tf.Tensor]:
     """Adds the errors of rows `(batch,)` to the outputs, and removes those rows' answers."""
     marked = {ERROR: error}
     for name, value in outputs.items():

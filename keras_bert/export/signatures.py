@@ -26,8 +26,8 @@ import tensorflow as tf
 
 from keras_bert.export.description import RowRequest
 from keras_bert.export.options import ExportOptions, Servable
-from keras_bert.export.served_inputs import checked_texts, features_of_ids, token_counts
-from keras_bert.export.served_outputs import NO_VALUE, ServedOutputs, with_errors
+from keras_bert.export.served_inputs import features_of_ids, token_counts, validate_texts
+from keras_bert.export.served_outputs import NO_VALUE, ServedOutputs, add_row_errors
 
 TEXT_SIGNATURE = "serving_default"
 IDS_SIGNATURE = "serve_ids"
@@ -81,8 +81,8 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
         }
 
     def compute_logits(texts: Sequence[tf.Tensor]) -> tf.Tensor:
-        valid_texts = checked_texts(texts, " and ".join(names), options)
-        return outputs.one_in_chunks(task.preprocessor(*valid_texts))
+        valid_texts = validate_texts(texts, " and ".join(names), options)
+        return outputs.compute_single_output(task.preprocessor(*valid_texts))
 
     def serve_text(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
         return answers(compute_logits(texts))
@@ -108,8 +108,8 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
 
     def serve_ids(*ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features, error = features_of_ids(dict(zip(id_names, ids, strict=True)), task, options)
-        logits = outputs.one_in_chunks(features)
-        return with_errors({**answers(logits), "logits": logits}, error)
+        logits = outputs.compute_single_output(features)
+        return add_row_errors({**answers(logits), "logits": logits}, error)
 
     return {
         TEXT_SIGNATURE: signature(serve_text, **dict.fromkeys(names, (tf.string, 1))),
@@ -145,15 +145,15 @@ def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, An
     outputs = ServedOutputs(task, options)
 
     def serve_text(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        (text,) = checked_texts((text,), "text", options)
-        return {"embedding": outputs.one_in_chunks(task.preprocessor(text))}
+        (text,) = validate_texts((text,), "text", options)
+        return {"embedding": outputs.compute_single_output(task.preprocessor(text))}
 
     def count_tokens(text: tf.Tensor) -> dict[str, tf.Tensor]:
         return token_counts((text,), "text", task.preprocessor.max_tokens(1), task, options)
 
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features, error = features_of_ids({"token_ids": token_ids}, task, options)
-        return with_errors({"embedding": outputs.one_in_chunks(features)}, error)
+        return add_row_errors({"embedding": outputs.compute_single_output(features)}, error)
 
     return {
         TEXT_SIGNATURE: signature(serve_text, text=(tf.string, 1)),

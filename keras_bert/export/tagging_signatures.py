@@ -12,12 +12,12 @@ import tensorflow as tf
 from keras_bert.export.description import RowRequest
 from keras_bert.export.options import ExportOptions, Servable
 from keras_bert.export.served_inputs import (
-    checked_counts,
-    checked_texts,
     counts_without_padding,
     features_of_ids,
+    validate_counts,
+    validate_texts,
 )
-from keras_bert.export.served_outputs import ServedOutputs, with_errors
+from keras_bert.export.served_outputs import ServedOutputs, add_row_errors
 from keras_bert.export.signatures import IDS_SIGNATURE, TEXT_SIGNATURE, signature
 from keras_bert.text.graph.words import words_with_offsets
 
@@ -61,14 +61,14 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
         """Returns the label and the score of each word, ragged `(batch, None)`."""
         preprocessor = task.preprocessor
         windows = preprocessor.windows(words)
-        logits = outputs.one_in_chunks(preprocessor.padded(windows))
+        logits = outputs.compute_single_output(preprocessor.pad(windows))
         # (windows, length, classes) -> (words, classes)
         first_pieces = tf.stack([windows.word_window, windows.word_position], axis=1)
         answers = _answers(tf.gather_nd(logits, first_pieces), class_names)
         return {name: words.with_values(values) for name, values in answers.items()}
 
     def split(text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        (text,) = checked_texts((text,), "text", options)
+        (text,) = validate_texts((text,), "text", options)
         words, starts, ends = words_with_offsets(text)
         return words, starts, ends
 
@@ -100,8 +100,8 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
 
     def serve_counted_words(words: tf.Tensor, num_words: tf.Tensor) -> dict[str, tf.Tensor]:
         words = tf.ensure_shape(words, [None, None])
-        counts, error = checked_counts("num_words", num_words, words)
-        return with_errors(tag_words(words, counts), error)
+        counts, error = validate_counts("num_words", num_words, words)
+        return add_row_errors(tag_words(words, counts), error)
 
     def serve_words(words: tf.Tensor) -> dict[str, tf.Tensor]:
         words = tf.ensure_shape(words, [None, None])
@@ -110,10 +110,10 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features, error = features_of_ids({"token_ids": token_ids}, task, options)
         # Not in chunks, so that padding too has outputs
-        (logits,) = outputs.of_rows(features).values()
+        (logits,) = outputs.compute(features).values()
         answers = {**_answers(logits, options.class_names), "logits": logits}
         num_columns = tf.shape(token_ids)[1] - tf.shape(logits)[1]
-        return with_errors(
+        return add_row_errors(
             {name: _pad(value, num_columns) for name, value in answers.items()}, error
         )
 

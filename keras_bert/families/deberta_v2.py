@@ -13,7 +13,7 @@ from typing import Any
 
 from keras_bert.families import shared
 from keras_bert.families import weight_names as names
-from keras_bert.families.records import ConfigFields, Family, Stored, WeightNames
+from keras_bert.families.records import ConfigFields, Family, StoredTensor, WeightNames
 
 _BUCKETS, _DISTANCE = "position_buckets", "max_relative_positions"
 _POSITIONS = "max_position_embeddings"
@@ -105,9 +105,9 @@ DEBERTA_V2 = Family(
     hugging_face=WeightNames(
         {
             **names.hf_embeddings("cls.predictions.decoder"),
-            "relative_embeddings.embeddings": Stored(("encoder.rel_embeddings.weight",)),
-            "relative_embeddings.gamma": Stored(("encoder.LayerNorm.weight",)),
-            "relative_embeddings.beta": Stored(("encoder.LayerNorm.bias",)),
+            "relative_embeddings.embeddings": StoredTensor(("encoder.rel_embeddings.weight",)),
+            "relative_embeddings.gamma": StoredTensor(("encoder.LayerNorm.weight",)),
+            "relative_embeddings.beta": StoredTensor(("encoder.LayerNorm.bias",)),
         },
         {
             **names.HF_BLOCK,

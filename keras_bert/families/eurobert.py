@@ -8,7 +8,7 @@ from typing import Any
 
 from keras_bert.families import rotary, shared
 from keras_bert.families import weight_names as names
-from keras_bert.families.records import ConfigFields, Family, Stored, WeightNames
+from keras_bert.families.records import ConfigFields, Family, StoredTensor, WeightNames
 
 _POOLINGS = {"bos": "first", "mean": "mean", "late": "late"}
 
@@ -16,7 +16,7 @@ _POOLINGS = {"bos": "first", "mean": "mean", "late": "late"}
 def _to_flat(fields: Mapping[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
     """Returns the fields of a file, with `pooling` by the names of `BertConfig`."""
     flat = rotary.to_flat(fields, activations, default=10_000.0)
-    pooling = shared.meaning(fields, "classifier_pooling", _POOLINGS, "late")
+    pooling = shared.map_value(fields, "classifier_pooling", _POOLINGS, "late")
     # As many as there are heads is no sharing.
     if flat.get("num_key_value_heads") == flat.get("num_attention_heads"):
         flat["num_key_value_heads"] = None
@@ -98,8 +98,8 @@ EUROBERT = Family(
     ),
     hugging_face=WeightNames(
         {
-            "token_embedding.embeddings": Stored(("embed_tokens.weight",)),
-            "final_norm.gamma": Stored(("norm.weight",)),
+            "token_embedding.embeddings": StoredTensor(("embed_tokens.weight",)),
+            "final_norm.gamma": StoredTensor(("norm.weight",)),
         },
         names.hf_block(
             ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
@@ -113,8 +113,8 @@ EUROBERT = Family(
         "layers.{layer}.",
         {
             "masked_lm": {
-                "decoder.kernel": Stored(("lm_head.weight",), transposed=True),
-                "output_bias": Stored(("lm_head.bias",)),
+                "decoder.kernel": StoredTensor(("lm_head.weight",), transposed=True),
+                "output_bias": StoredTensor(("lm_head.bias",)),
             },
             "pooler": names.hf_dense("dense"),
             **dict.fromkeys(names.CLASSIFIERS, names.hf_dense("classifier")),

@@ -15,7 +15,7 @@ from typing import Any
 from keras_bert.checks import POSITIVE_INT
 from keras_bert.families import rotary, shared
 from keras_bert.families import weight_names as names
-from keras_bert.families.records import ConfigFields, Family, Stored, WeightNames
+from keras_bert.families.records import ConfigFields, Family, StoredTensor, WeightNames
 
 _GLOBAL, _LOCAL = "full_attention", "sliding_attention"
 _BASES = {_GLOBAL: "global_rope_theta", _LOCAL: "local_rope_theta"}
@@ -32,10 +32,10 @@ def _to_flat(fields: Mapping[str, Any], activations: Mapping[str, str]) -> dict[
         _EVERY: every,
         "attention_window": None if every == 1 else _window(fields),
         **_rope_fields(fields),
-        "classifier_activation": shared.meaning(
+        "classifier_activation": shared.map_value(
             fields, "classifier_activation", activations, "gelu"
         ),
-        "classifier_pooling": shared.meaning(fields, "classifier_pooling", _POOLINGS, "cls"),
+        "classifier_pooling": shared.map_value(fields, "classifier_pooling", _POOLINGS, "cls"),
     }
 
 
@@ -94,9 +94,11 @@ def _rope_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     bases: dict[str, Any] = {}
     scales = set()
     for kind, name in _BASES.items():
-        of_kind = rope_parameters.get(kind) or {}
+        kind_parameters = rope_parameters.get(kind) or {}
         # The reference adds the object of the older name to each kind's object.
-        parameters = {**of_kind, **scaling} if isinstance(of_kind, dict) else of_kind
+        parameters = (
+            {**kind_parameters, **scaling} if isinstance(kind_parameters, dict) else kind_parameters
+        )
         default = _DEFAULT_BASES[kind] if fields.get(name) is None else fields[name]
         base, scale = rotary.rope_base_and_scale(parameters, fields, default)
         bases[name] = float(base)
@@ -157,8 +159,8 @@ def _mmbert(hidden_dim: int) -> dict[str, Any]:
 
 _HEAD = {
     **names.scoped("dense", names.hf_dense("head.dense")),
-    "gamma": Stored(("head.norm.weight",)),
-    "beta": Stored(("head.norm.bias",)),
+    "gamma": StoredTensor(("head.norm.weight",)),
+    "beta": StoredTensor(("head.norm.bias",)),
 }
 MODERNBERT = Family(
     name="modernbert",
@@ -226,13 +228,13 @@ MODERNBERT = Family(
     ),
     hugging_face=WeightNames(
         {
-            "token_embedding.embeddings": Stored(
+            "token_embedding.embeddings": StoredTensor(
                 ("embeddings.tok_embeddings.weight",), copies=("decoder.weight",)
             ),
-            "embeddings.gamma": Stored(("embeddings.norm.weight",)),
-            "embeddings.beta": Stored(("embeddings.norm.bias",)),
-            "final_norm.gamma": Stored(("final_norm.weight",)),
-            "final_norm.beta": Stored(("final_norm.bias",)),
+            "embeddings.gamma": StoredTensor(("embeddings.norm.weight",)),
+            "embeddings.beta": StoredTensor(("embeddings.norm.bias",)),
+            "final_norm.gamma": StoredTensor(("final_norm.weight",)),
+            "final_norm.beta": StoredTensor(("final_norm.bias",)),
         },
         names.hf_block(
             ("attn.Wqkv",),
@@ -244,7 +246,7 @@ MODERNBERT = Family(
         ),
         "layers.{layer}.",
         {
-            "masked_lm": {**_HEAD, "output_bias": Stored(("decoder.bias",))},
+            "masked_lm": {**_HEAD, "output_bias": StoredTensor(("decoder.bias",))},
             "pooler": {ours.removeprefix("dense."): at for ours, at in _HEAD.items()},
             **dict.fromkeys(
                 (*names.CLASSIFIERS, "question_answerer"), names.hf_dense("classifier")

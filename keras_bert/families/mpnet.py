@@ -7,7 +7,7 @@ import dataclasses
 
 from keras_bert.families import shared
 from keras_bert.families import weight_names as names
-from keras_bert.families.records import Stored
+from keras_bert.families.records import StoredTensor
 from keras_bert.families.roberta import ROBERTA
 
 _BLOCK = names.hf_block(
@@ -38,7 +38,9 @@ MPNET = dataclasses.replace(
         ROBERTA.hugging_face,
         encoder={
             **ROBERTA.hugging_face.encoder,
-            "relative_embeddings.embeddings": Stored(("encoder.relative_attention_bias.weight",)),
+            "relative_embeddings.embeddings": StoredTensor(
+                ("encoder.relative_attention_bias.weight",)
+            ),
         },
         block=_BLOCK,
     ),

@@ -8,7 +8,7 @@ from typing import Any
 
 from keras_bert.families import rotary, shared
 from keras_bert.families import weight_names as names
-from keras_bert.families.records import ConfigFields, Family, Stored, WeightNames
+from keras_bert.families.records import ConfigFields, Family, StoredTensor, WeightNames
 
 # The released files have GPT-2's fields, and others for further options of the released code; the
 # files of `transformers` 5 have BERT's. Both are read, and the latter are written.
@@ -52,7 +52,7 @@ def _to_flat(fields: Mapping[str, Any], activations: Mapping[str, str]) -> dict[
             if fields.get(name) is None and fields.get(released_name) is not None:
                 flat[name] = fields[released_name]
         if fields.get("hidden_act") is None and fields.get("activation_function") is not None:
-            flat["hidden_act"] = shared.meaning(fields, "activation_function", _GATED)
+            flat["hidden_act"] = shared.map_value(fields, "activation_function", _GATED)
         if fields.get("rotary_scaling_factor") is not None:
             # Positions are scaled in texts that are longer than in training.
             flat["max_position_embeddings"] = fields.get("max_trained_positions", 2048)
@@ -80,8 +80,8 @@ NOMIC_BERT = Family(
     hugging_face=WeightNames(
         {
             **names.hf_embeddings("cls.predictions.decoder"),
-            "embeddings.gamma": Stored(("emb_ln.weight",)),
-            "embeddings.beta": Stored(("emb_ln.bias",)),
+            "embeddings.gamma": StoredTensor(("emb_ln.weight",)),
+            "embeddings.beta": StoredTensor(("emb_ln.bias",)),
         },
         names.hf_block(
             ("attn.Wqkv",),

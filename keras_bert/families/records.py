@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
-class Stored:
+class StoredTensor:
     """How a weight is stored in a file.
 
     Args:
@@ -35,7 +35,7 @@ class Stored:
     columns: Callable[..., Sequence[int]] | None = None
     second_of_two: bool = False
 
-    def found_in(self, names: Collection[str]) -> Stored:
+    def found_in(self, names: Collection[str]) -> StoredTensor:
         """Replaces the name by the one of these names in a file that the weight has there."""
         if len(self.names) > 1:
             return self
@@ -51,7 +51,7 @@ class Stored:
 
 
 # The name of a weight in this package -> how the format stores it.
-Layout = Mapping[str, Stored]
+Layout = Mapping[str, StoredTensor]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from keras_bert.checks import POSITIVE, Numbers
+from keras_bert.checks import POSITIVE, NumberRange
 
 BASE = "rope_theta"
 """The name of the base, in the object `rope_parameters` or beside the other fields."""
@@ -15,7 +15,7 @@ SCALE = "rope_scale"
 FIELDS = {"rotary_base": BASE, "rotary_scale": SCALE}
 NEEDED: dict[str, tuple[Any, ...]] = {"position_embedding_type": ("absolute", "rope")}
 
-_NTK_FACTOR = Numbers(at_least=1)
+_NTK_FACTOR = NumberRange(at_least=1)
 _KINDS = ("default", "linear", "ntk", "dynamic")
 
 

@@ -66,7 +66,7 @@ HUB_SEGMENT_FIELDS = {**HUB_FIELDS, "num_segments": "num_segments"}
 HUB_TANH_GELU = {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-12}
 
 
-def meaning(
+def map_value(
     fields: Mapping[str, Any], name: str, words: Mapping[str, str], default: str = ""
 ) -> str:
     """Returns the name in `BertConfig` of the word in a field; `default` stands for no field."""
@@ -77,7 +77,7 @@ def meaning(
 
 
 def word_of(value: str, field: str, words: Mapping[str, str]) -> str:
-    """Returns the first word in a file for a value of `BertConfig`, the inverse of `meaning`."""
+    """Returns the first word in a file for a value of `BertConfig`, the inverse of `map_value`."""
     for word, ours in words.items():
         if ours == value:
             return word

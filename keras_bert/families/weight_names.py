@@ -7,17 +7,17 @@ import functools
 import re
 from collections.abc import Mapping
 
-from keras_bert.families.records import Layout, Stored
+from keras_bert.families.records import Layout, StoredTensor
 
 
-def scoped(scope: str, layout: Layout) -> dict[str, Stored]:
+def scoped(scope: str, layout: Layout) -> dict[str, StoredTensor]:
     return {f"{scope}.{ours}": stored for ours, stored in layout.items()}
 
 
-def hf_dense(name: str, *copies: str, instead: str | None = None) -> dict[str, Stored]:
+def hf_dense(name: str, *copies: str, instead: str | None = None) -> dict[str, StoredTensor]:
     """Returns the layout of a dense layer of Hugging Face, with a kernel `(output, input)`."""
     return {
-        ours: Stored(
+        ours: StoredTensor(
             (f"{name}.{theirs}",),
             transposed=ours == "kernel",
             copies=tuple(f"{copy}.{theirs}" for copy in copies),
@@ -27,9 +27,9 @@ def hf_dense(name: str, *copies: str, instead: str | None = None) -> dict[str, S
     }
 
 
-def keras_dense(name: str, separator: str = ".") -> dict[str, Stored]:
+def keras_dense(name: str, separator: str = ".") -> dict[str, StoredTensor]:
     """Returns the layout of a dense layer of KerasHub or, with separator `/`, of a TF1 release."""
-    return {kind: Stored((f"{name}{separator}{kind}",)) for kind in ("kernel", "bias")}
+    return {kind: StoredTensor((f"{name}{separator}{kind}",)) for kind in ("kernel", "bias")}
 
 
 def block_layout(
@@ -41,7 +41,7 @@ def block_layout(
     feed_forward_output: str,
     feed_forward_norm: str,
     transposed: bool = False,
-) -> dict[str, Stored]:
+) -> dict[str, StoredTensor]:
     """Returns the layout of a block from the names of its layers.
 
     Args:
@@ -68,10 +68,10 @@ def block_layout(
         **{ours: (at,) if isinstance(at, str) else at for ours, at in layers.items()},
     }
     layout = {}
-    for ours, of_layers in names.items():
+    for ours, layer_names in names.items():
         kind = re.split("[._]", ours)[-1]
-        theirs = tuple(layer + kinds[kind] for layer in of_layers)
-        layout[ours] = Stored(theirs, transposed and kind == "kernel")
+        theirs = tuple(layer + kinds[kind] for layer in layer_names)
+        layout[ours] = StoredTensor(theirs, transposed and kind == "kernel")
     return layout
 
 
@@ -88,34 +88,34 @@ hf_block = functools.partial(
 """Returns the layout of a block of Hugging Face, with kernels `(output, input)`."""
 
 
-def hf_embeddings(decoder: str, projection: str = "") -> dict[str, Stored]:
+def hf_embeddings(decoder: str, projection: str = "") -> dict[str, StoredTensor]:
     """Returns the layout of the embeddings, their LayerNorm and, if there is one, their projection.
 
     Some files have the token embeddings twice, or only by the name of the tied decoder.
     """
-    table = Stored(("embeddings.word_embeddings.weight",), copies=(f"{decoder}.weight",))
+    table = StoredTensor(("embeddings.word_embeddings.weight",), copies=(f"{decoder}.weight",))
     return {
         "token_embedding.embeddings": table,
-        "embeddings.position_embeddings": Stored(("embeddings.position_embeddings.weight",)),
-        "embeddings.segment_embeddings": Stored(("embeddings.token_type_embeddings.weight",)),
-        "embeddings.gamma": Stored(("embeddings.LayerNorm.weight",)),
-        "embeddings.beta": Stored(("embeddings.LayerNorm.bias",)),
+        "embeddings.position_embeddings": StoredTensor(("embeddings.position_embeddings.weight",)),
+        "embeddings.segment_embeddings": StoredTensor(("embeddings.token_type_embeddings.weight",)),
+        "embeddings.gamma": StoredTensor(("embeddings.LayerNorm.weight",)),
+        "embeddings.beta": StoredTensor(("embeddings.LayerNorm.bias",)),
         **(scoped("embedding_projection", hf_dense(projection)) if projection else {}),
     }
 
 
 def hf_masked_lm(
     dense: str, norm: str, bias: str, decoder_bias: str | None = None
-) -> dict[str, Stored]:
+) -> dict[str, StoredTensor]:
     """Returns the layout of a masked LM head.
 
     The decoder usually has the bias of the vocabulary, otherwise the one that is added.
     """
     return {
         **scoped("dense", hf_dense(dense)),
-        "gamma": Stored((f"{norm}.weight",)),
-        "beta": Stored((f"{norm}.bias",)),
-        "output_bias": Stored((bias,), instead=decoder_bias),
+        "gamma": StoredTensor((f"{norm}.weight",)),
+        "beta": StoredTensor((f"{norm}.bias",)),
+        "output_bias": StoredTensor((bias,), instead=decoder_bias),
     }
 
 
@@ -142,33 +142,33 @@ HF_BLOCK = hf_block(
 TF1_ENDINGS = {kind: f"/{kind}" for kind in ("kernel", "bias", "gamma", "beta")}
 
 
-def tf1_encoder(scope: str, projection: str = "", pooler: bool = True) -> dict[str, Stored]:
+def tf1_encoder(scope: str, projection: str = "", pooler: bool = True) -> dict[str, StoredTensor]:
     embeddings = f"{scope}/embeddings"
     return {
-        "token_embedding.embeddings": Stored((f"{embeddings}/word_embeddings",)),
-        "embeddings.position_embeddings": Stored((f"{embeddings}/position_embeddings",)),
-        "embeddings.segment_embeddings": Stored((f"{embeddings}/token_type_embeddings",)),
-        "embeddings.gamma": Stored((f"{embeddings}/LayerNorm/gamma",)),
-        "embeddings.beta": Stored((f"{embeddings}/LayerNorm/beta",)),
+        "token_embedding.embeddings": StoredTensor((f"{embeddings}/word_embeddings",)),
+        "embeddings.position_embeddings": StoredTensor((f"{embeddings}/position_embeddings",)),
+        "embeddings.segment_embeddings": StoredTensor((f"{embeddings}/token_type_embeddings",)),
+        "embeddings.gamma": StoredTensor((f"{embeddings}/LayerNorm/gamma",)),
+        "embeddings.beta": StoredTensor((f"{embeddings}/LayerNorm/beta",)),
         **(scoped("embedding_projection", keras_dense(projection, "/")) if projection else {}),
         **(scoped("pooler.dense", keras_dense(f"{scope}/pooler/dense", "/")) if pooler else {}),
     }
 
 
-def _tf1_classifier(scope: str) -> dict[str, Stored]:
+def _tf1_classifier(scope: str) -> dict[str, StoredTensor]:
     """Returns the layout of a classifier, the only kernels that TF1 releases store transposed."""
     return {
-        "kernel": Stored((f"{scope}output_weights",), transposed=True),
-        "bias": Stored((f"{scope}output_bias",)),
+        "kernel": StoredTensor((f"{scope}output_weights",), transposed=True),
+        "bias": StoredTensor((f"{scope}output_bias",)),
     }
 
 
 TF1_HEADS: dict[str, Layout] = {
     "masked_lm": {
         **scoped("dense", keras_dense("cls/predictions/transform/dense", "/")),
-        "gamma": Stored(("cls/predictions/transform/LayerNorm/gamma",)),
-        "beta": Stored(("cls/predictions/transform/LayerNorm/beta",)),
-        "output_bias": Stored(("cls/predictions/output_bias",)),
+        "gamma": StoredTensor(("cls/predictions/transform/LayerNorm/gamma",)),
+        "beta": StoredTensor(("cls/predictions/transform/LayerNorm/beta",)),
+        "output_bias": StoredTensor(("cls/predictions/output_bias",)),
     },
     "next_sentence": _tf1_classifier("cls/seq_relationship/"),
     "question_answerer": _tf1_classifier("cls/squad/"),
@@ -204,18 +204,18 @@ HUB_BLOCK = block_layout(
     feed_forward_norm="_feedforward_layer_norm",
 )
 _HUB_NORM = {
-    "embeddings.gamma": Stored(("embeddings_layer_norm.gamma",)),
-    "embeddings.beta": Stored(("embeddings_layer_norm.beta",)),
+    "embeddings.gamma": StoredTensor(("embeddings_layer_norm.gamma",)),
+    "embeddings.beta": StoredTensor(("embeddings_layer_norm.beta",)),
 }
 HUB_TABLES = {
-    "token_embedding.embeddings": Stored(("token_embedding.embeddings",)),
-    "embeddings.position_embeddings": Stored(("position_embedding.position_embeddings",)),
-    "embeddings.segment_embeddings": Stored(("segment_embedding.embeddings",)),
+    "token_embedding.embeddings": StoredTensor(("token_embedding.embeddings",)),
+    "embeddings.position_embeddings": StoredTensor(("position_embedding.position_embeddings",)),
+    "embeddings.segment_embeddings": StoredTensor(("segment_embedding.embeddings",)),
     **_HUB_NORM,
 }
 HUB_TABLES_WITHOUT_SEGMENTS = {
-    "token_embedding.embeddings": Stored(("token_embedding.embeddings",)),
-    "embeddings.position_embeddings": Stored(
+    "token_embedding.embeddings": StoredTensor(("token_embedding.embeddings",)),
+    "embeddings.position_embeddings": StoredTensor(
         ("embeddings.position_embedding.position_embeddings",)
     ),
     **_HUB_NORM,
@@ -226,8 +226,8 @@ HUB_HEADS: dict[str, Layout] = {
     "classifier": keras_dense("output_dense"),
     "masked_lm": {
         **scoped("dense", keras_dense("masked_lm_head._intermediate_dense")),
-        "gamma": Stored(("masked_lm_head._intermediate_layer_norm.gamma",)),
-        "beta": Stored(("masked_lm_head._intermediate_layer_norm.beta",)),
-        "output_bias": Stored(("masked_lm_head._bias",)),
+        "gamma": StoredTensor(("masked_lm_head._intermediate_layer_norm.gamma",)),
+        "beta": StoredTensor(("masked_lm_head._intermediate_layer_norm.beta",)),
+        "output_bias": StoredTensor(("masked_lm_head._bias",)),
     },
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Analyses of a model: its knowledge, and the reasons for its answers."""
 
-from keras_bert.insight.attention_patterns import MEASURES, AttentionPatterns, attention
+from keras_bert.insight.attention_patterns import MEASURES, AttentionPatterns, attention_patterns
 from keras_bert.insight.attribution import METHODS, Attribution, attributions
 from keras_bert.insight.bias.counterfactual import (
     Counterfactuals,
@@ -15,8 +15,8 @@ from keras_bert.insight.bias.measures import Comparison, Measure, Result, compar
 from keras_bert.insight.bias.stereoset import StereoSetScores, stereoset
 from keras_bert.insight.bias.templates import TemplateScores, template_log_odds
 from keras_bert.insight.bias.winobias import PronounScores, winobias_pronouns
-from keras_bert.insight.bias.word_swaps import Replacement, default_swaps, mentions
-from keras_bert.insight.contexts import Neighbors, WordContexts, contexts, neighbors
+from keras_bert.insight.bias.word_swaps import Replacement, contains_any, default_swaps
+from keras_bert.insight.contextual_similarity import Neighbors, WordContexts, contexts, neighbors
 from keras_bert.insight.head_pruning import (
     HeadImportance,
     PruningReport,
@@ -24,12 +24,12 @@ from keras_bert.insight.head_pruning import (
     head_importance,
     prune_heads,
 )
-from keras_bert.insight.layer_predictions import LayerPredictions, layers
 from keras_bert.insight.likelihood import (
     TextLikelihood,
     masked_log_probabilities,
     pseudo_log_likelihood,
 )
+from keras_bert.insight.logit_lens import LayerPredictions, logit_lens
 from keras_bert.insight.probes.probing import ProbeScores, probe
 
 __all__ = [
@@ -55,20 +55,20 @@ __all__ = [
     "TemplateScores",
     "TextLikelihood",
     "WordContexts",
-    "attention",
+    "attention_patterns",
     "attributions",
     "compare",
     "compare_pairs",
     "compare_pruned",
+    "contains_any",
     "contexts",
     "counterfactuals",
     "crows_pairs",
     "default_swaps",
     "error_rates",
     "head_importance",
-    "layers",
+    "logit_lens",
     "masked_log_probabilities",
-    "mentions",
     "neighbors",
     "probe",
     "prune_heads",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_bert.insight.drawing import draw_heads, shaded, table_of_cells
-from keras_bert.insight.states import encoder_and_preprocessor, read_texts, text_states
+from keras_bert.insight.hidden_states import encoder_and_preprocessor, read_texts, text_states
 from keras_bert.models.backbone import Backbone
 from keras_bert.tasks.task import Task
 
@@ -47,15 +47,15 @@ class AttentionPatterns:
             the names in `MEASURES`. Shares are in `[0, 1]`; for the previous and the next token,
             the mean is over the tokens that have one. NaN where a layer has fewer heads than
             another.
-        without_separators: The same without separators: they are neither attended to (the other
-            probabilities are divided by their sum) nor do they attend.
+        measures_without_separators: The same without separators: they are neither attended to (the
+            other probabilities are divided by their sum) nor do they attend.
     """
 
     texts: tuple[tuple[str, ...], ...]
     tokens: tuple[tuple[str, ...], ...]
     scores: tuple[tuple[np.ndarray, ...], ...]
     measures: dict[str, np.ndarray]
-    without_separators: dict[str, np.ndarray]
+    measures_without_separators: dict[str, np.ndarray]
 
     def rollout(self, text: int = 0) -> np.ndarray:
         """How much of each input token is in each token of each layer, by attention alone.
@@ -178,7 +178,7 @@ class AttentionPatterns:
                 | {name: float(values[layer, head]) for name, values in self.measures.items()}
                 | {
                     f"{name}_without_separators": float(values[layer, head])
-                    for name, values in self.without_separators.items()
+                    for name, values in self.measures_without_separators.items()
                 }
             )
         return head_rows
@@ -244,7 +244,7 @@ class AttentionPatterns:
         """
         if measure not in MEASURES:
             raise ValueError(f"measure must be one of {', '.join(MEASURES)}. Received: {measure!r}")
-        values = (self.measures if separators else self.without_separators)[measure]
+        values = (self.measures if separators else self.measures_without_separators)[measure]
         title = MEASURES[measure] + ("" if separators else ", without separators")
         return draw_heads(values, title, axes, highest=1 if measure in _SHARES else None)
 
@@ -297,7 +297,7 @@ class AttentionPatterns:
         return figure
 
 
-def attention(
+def attention_patterns(
     model: Backbone | Task,
     x: Any,
     *,
@@ -358,7 +358,7 @@ def attention(
         tokens=tuple(row.tokens for row in states),
         scores=tuple(row.attention for row in states),
         measures=totals[0],
-        without_separators=totals[1],
+        measures_without_separators=totals[1],
     )
 
 

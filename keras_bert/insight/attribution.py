@@ -16,7 +16,7 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.insight.drawing import GREEN, ORANGE, axes_or_new, shaded
-from keras_bert.insight.states import require_row_logits
+from keras_bert.insight.hidden_states import require_row_logits
 from keras_bert.layers import interventions
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.dispatch import compiles_each_shape
@@ -64,7 +64,7 @@ class Attribution:
     baseline_output: float
 
     @property
-    def completeness_error(self) -> float:
+    def convergence_delta(self) -> float:
         """The sum of the scores, minus `output - baseline_output`; NaN without a baseline output.
 
         More steps make it smaller.
@@ -97,7 +97,7 @@ class Attribution:
             "method": self.method,
             "output": self.output,
             "baseline_output": self.baseline_output if has_baseline else None,
-            "completeness_error": self.completeness_error if has_baseline else None,
+            "convergence_delta": self.convergence_delta if has_baseline else None,
             "texts": list(self.texts),
             "words": self.words,
             "tokens": list(self.tokens),
@@ -114,7 +114,7 @@ class Attribution:
     @property
     def completeness(self) -> str:
         """Says how close the sum of the scores is to the expected one; empty without a baseline."""
-        error, difference = self.completeness_error, self.output - self.baseline_output
+        error, difference = self.convergence_delta, self.output - self.baseline_output
         if np.isnan(error):
             return ""
         summary = (
@@ -217,7 +217,7 @@ def attributions(
     ```python
     why = attributions(classifier, "a gripping film")
     why.words    # [{"word": "a", ...}, {"word": "gripping", "score": 1.9, ...}, ...]
-    why.completeness_error
+    why.convergence_delta
     ```
 
     Reference:

@@ -17,7 +17,7 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.config import BertConfig
 from keras_bert.insight.drawing import Tabular, draw_heads, shaded, table_of_cells
-from keras_bert.insight.states import require_row_logits
+from keras_bert.insight.hidden_states import require_row_logits
 from keras_bert.layers import interventions
 from keras_bert.models.backbone import Backbone
 from keras_bert.ops.annotations import Tensor
@@ -175,8 +175,8 @@ def head_importance(
         ids = features["token_ids"]
         # Each choice is a row of the encoder, with the weights of the row that it belongs to
         repeats = ids.shape[1] if len(ids.shape) == 3 else 1
-        of_rows = keras.ops.repeat(weights, repeats, axis=0)
-        by_layer = [of_rows[:, start:end] for start, end in itertools.pairwise(offsets)]
+        row_weights = keras.ops.repeat(weights, repeats, axis=0)
+        by_layer = [row_weights[:, start:end] for start, end in itertools.pairwise(offsets)]
         with _weighing(task.backbone, by_layer):
             outputs = task(features, training=False)
         total = 0
@@ -220,9 +220,11 @@ def _weighing(backbone: Backbone, weights: Sequence[Tensor]) -> Iterator[None]:
     owners = backbone.config.attention_owners
     with contextlib.ExitStack() as stack:
         for owner in sorted(set(owners)):
-            of_layer = [weight for weight, own in zip(weights, owners, strict=True) if own == owner]
+            layer_weights = [
+                weight for weight, own in zip(weights, owners, strict=True) if own == owner
+            ]
             attention = backbone.blocks[owner].attention
-            stack.enter_context(interventions.weigh_heads(attention, of_layer))
+            stack.enter_context(interventions.weigh_heads(attention, layer_weights))
         yield
 
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
-from keras_bert.checks import shortened
+from keras_bert.checks import shorten_repr
 from keras_bert.data.batch_options import BatchOptions
-from keras_bert.insight.states import require_masked_lm
+from keras_bert.insight.hidden_states import require_masked_lm
 from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.tasks.masked_lm import MaskedLM, token_batches
 from keras_bert.tasks.pretrainer import Pretrainer
@@ -75,8 +75,8 @@ def pseudo_log_likelihood(
     positions = [range(1, len(row) - 1) for row in rows]
     scores = masked_log_probabilities(masked_lm, rows, positions, batch_size, verbose)
     return [
-        TextLikelihood(text, tuple(vocabulary[token] for token in row[1:-1]), own, of_tokens)
-        for text, row, own, of_tokens in zip(texts, rows, spans, scores, strict=True)
+        TextLikelihood(text, tuple(vocabulary[token] for token in row[1:-1]), own, token_scores)
+        for text, row, own, token_scores in zip(texts, rows, spans, scores, strict=True)
     ]
 
 
@@ -161,10 +161,10 @@ def candidate_log_probabilities(
         logits = keras.ops.convert_to_numpy(outputs)[:, 0]
         highest = logits.max(axis=-1, keepdims=True)
         normalizers = np.log(np.exp(logits - highest).sum(axis=-1, dtype="float64"))
-        for of_row, row_logits, most, normalizer in zip(
+        for row_candidates, row_logits, most, normalizer in zip(
             index, logits, highest, normalizers, strict=True
         ):
-            for number in numbers[of_row]:
+            for number in numbers[row_candidates]:
                 candidate_logits = row_logits[list(candidates[number])]
                 log_probabilities[number] = (candidate_logits - most).astype("float64") - normalizer
         progress.add(1)
@@ -186,12 +186,12 @@ def tokens_of_spans(
         [
             [
                 position
-                for position, (start, end) in enumerate(of_tokens, start=1)
+                for position, (start, end) in enumerate(token_bounds, start=1)
                 if start < last and end > first
             ]
             for first, last in words
         ]
-        for of_tokens, words in zip(bounds, spans, strict=True)
+        for token_bounds, words in zip(bounds, spans, strict=True)
     ]
     return rows, positions
 
@@ -206,7 +206,7 @@ def tokenize(
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             name = names[number] if names else f"Text {number}"
-            raise ValueError(f"{name} must be a string. Received: {shortened(text)}")
+            raise ValueError(f"{name} must be a string. Received: {shorten_repr(text)}")
     tokenizer = masked_lm.preprocessor.tokenizer
     ids, starts, ends = tokenizer.tokenize_with_offsets(list(texts))
     max_tokens = masked_lm.preprocessor.sequence_length - 2

@@ -10,16 +10,16 @@ from keras_bert.layers.feed_forward import FeedForward, GatedFeedForward
 from keras_bert.layers.frozen import FrozenModel
 from keras_bert.layers.heads import (
     ClassificationHead,
+    GatherTokens,
     MaskedLMTransform,
     Pooler,
     ReplacedTokenHead,
-    TokensAt,
     VocabularyBias,
 )
 from keras_bert.layers.norm import Norm
 from keras_bert.layers.pooling import SentencePooling
 from keras_bert.layers.positions import PositionIds, RelativeEmbeddings
-from keras_bert.layers.replacement import SampledTokens, ScatteredTokens, spread_slots
+from keras_bert.layers.replacement import TokenReplacer, TokenSampler, spread_slots
 from keras_bert.layers.top_layers import bidirectional_lstm
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "FeedForward",
     "FrozenModel",
     "GatedFeedForward",
+    "GatherTokens",
     "MaskedLMTransform",
     "Norm",
     "Pooler",
@@ -38,11 +39,10 @@ __all__ = [
     "RelativeEmbeddings",
     "ReplacedTokenHead",
     "RestorePadding",
-    "SampledTokens",
-    "ScatteredTokens",
     "SentencePooling",
     "TokenEmbedding",
-    "TokensAt",
+    "TokenReplacer",
+    "TokenSampler",
     "TransformerBlock",
     "VocabularyBias",
     "bidirectional_lstm",

@@ -123,7 +123,7 @@ class Attention(Layer):
         # Without autocast, which would round the layout's cosines and sines
         super().__init__(**{**kwargs, "autocast": False})
         checks.POSITIVE_INT.check(num_heads=num_heads)
-        checks.POSITIVE_INT.check_given(
+        checks.POSITIVE_INT.check_optional(
             num_key_value_heads=num_key_value_heads,
             head_dim=head_dim,
             window=window,
@@ -131,7 +131,7 @@ class Attention(Layer):
         )
         checks.PROPER_FRACTION.check(dropout=dropout, relative_dropout=relative_dropout)
         checks.POSITIVE.check(initializer_range=initializer_range, rotary_scale=rotary_scale)
-        checks.POSITIVE.check_given(
+        checks.POSITIVE.check_optional(
             output_initializer_range=output_initializer_range, rotary_base=rotary_base
         )
         if num_key_value_heads is not None and num_heads % num_key_value_heads:
@@ -307,14 +307,16 @@ class Attention(Layer):
         relative = dropout(relative, rate, seed=seed, training=training)
         # Contents and positions share their projections.
         projected = self.query_key_value(relative, training=training)
-        of_queries, of_keys, _ = (
+        query_positions, key_positions, _ = (
             ops.transpose(
                 ops.reshape(projection, (-1, self.num_heads, self.width_of_head)), (1, 2, 0)
             )
             for projection in ops.split(projected, 3, axis=-1)
         )
         return functools.partial(
-            disentangled_bias, of_keys=of_keys, of_queries=of_queries * 3**-0.5
+            disentangled_bias,
+            key_positions=key_positions,
+            query_positions=query_positions * 3**-0.5,
         )
 
     def _mask_of_pairs(self, inputs: Tensor, layout: BatchLayout) -> Tensor | None:

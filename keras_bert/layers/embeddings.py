@@ -71,7 +71,7 @@ class TokenEmbedding(Layer):
             return self._table
         return ops.stop_gradient(ops.convert_to_tensor(self._base_table())) + self._table
 
-    def base_on(self, base: TokenEmbedding | None) -> None:
+    def add_base_table(self, base: TokenEmbedding | None) -> None:
         """Makes the table the sum of another layer's table and a variable, with the same values.
 
         The other table gets no gradient from this layer (gradient-disentangled embedding sharing).

@@ -58,7 +58,7 @@ class FeedForward(Layer):
         super().__init__(**kwargs)
         checks.POSITIVE_INT.check(intermediate_dim=intermediate_dim)
         checks.POSITIVE.check(initializer_range=initializer_range)
-        checks.POSITIVE.check_given(output_initializer_range=output_initializer_range)
+        checks.POSITIVE.check_optional(output_initializer_range=output_initializer_range)
         self.intermediate_dim = intermediate_dim
         self.activation = activation
         self.use_bias = use_bias

@@ -118,22 +118,22 @@ class Pooler(Layer):
         sequence_ids: Tensor | None = None,
         training: bool = False,
     ) -> Tensor:
-        is_real = sequence_ids if padding_mask is None else padding_mask
-        pooled = self._pool(inputs, is_real, training)
+        mask = sequence_ids if padding_mask is None else padding_mask
+        pooled = self._pool(inputs, mask, training)
         pooled = dropout(pooled, self.dropout, seed=self.seed_generator, training=training)
         outputs = self.dense(pooled)
         if self.output_norm is not None:
             outputs = self.output_norm(outputs)
-        return mean_of_tokens(outputs, is_real) if self.pooling == "late" else outputs
+        return mean_of_tokens(outputs, mask) if self.pooling == "late" else outputs
 
-    def _pool(self, inputs: Tensor, is_real: Tensor, training: bool) -> Tensor:
+    def _pool(self, inputs: Tensor, mask: Tensor, training: bool) -> Tensor:
         if self.pooling in ("late", "none"):
             return inputs
         if self.pooling == "first":
             return inputs[:, 0]
         if self.pooling == "mean":
-            return mean_of_tokens(inputs, is_real)
-        return inputs[:, -1] if is_real is None else _last_real(inputs, is_real, training)
+            return mean_of_tokens(inputs, mask)
+        return inputs[:, -1] if mask is None else _last_non_padding(inputs, mask, training)
 
     def compute_output_shape(
         self,
@@ -144,10 +144,10 @@ class Pooler(Layer):
         return inputs_shape if self.pooling == "none" else (inputs_shape[0], inputs_shape[-1])
 
 
-def _last_real(inputs: Tensor, is_real: Tensor, training: bool) -> Tensor:
-    """Returns the last vector where `is_real`, `(batch, hidden)`, or the first if none is real."""
+def _last_non_padding(inputs: Tensor, mask: Tensor, training: bool) -> Tensor:
+    """Returns the last vector where `mask`, `(batch, hidden)`, or the first if none is real."""
     positions = ops.arange(length_of(inputs), dtype="int32")
-    last = ops.amax(ops.where(ops.cast(is_real, "bool"), positions, 0), axis=1)
+    last = ops.amax(ops.where(ops.cast(mask, "bool"), positions, 0), axis=1)
     # (batch, length, hidden) -> (batch, 1, hidden) -> (batch, hidden)
     return tokens_at(inputs, last[:, None], training=training)[:, 0]
 
@@ -243,7 +243,7 @@ def new_classification_head(
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class TokensAt(keras.layers.Layer):
+class GatherTokens(keras.layers.Layer):
     """Gathers the vectors at given positions of each row.
 
     Call arguments:
@@ -304,7 +304,7 @@ class MaskedLMTransform(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        checks.POSITIVE_INT.check_given(dim=dim)
+        checks.POSITIVE_INT.check_optional(dim=dim)
         checks.POSITIVE.check(
             layer_norm_epsilon=layer_norm_epsilon, initializer_range=initializer_range
         )

@@ -36,7 +36,7 @@ def weigh_heads(
         weights: Float `(batch, heads)` or `(1, heads)`, for each use of the layer in a pass through
             the encoder (several if layers share weights).
     """
-    return _head_weights.assigned(attention, itertools.cycle(weights))
+    return _head_weights.set(attention, itertools.cycle(weights))
 
 
 def apply_head_weights(
@@ -61,7 +61,7 @@ def replace_embeddings(
         token_embedding: A `TokenEmbedding`.
         vectors: Float `(batch, length, hidden)`, one for each id of the calls.
     """
-    return _embeddings.assigned(token_embedding, vectors)
+    return _embeddings.set(token_embedding, vectors)
 
 
 def replaced_embeddings(token_embedding: keras.layers.Layer) -> Tensor | None:
@@ -73,7 +73,7 @@ def observe_inputs(
     dense: keras.layers.Layer, observer: Callable[[Tensor], None]
 ) -> contextlib.AbstractContextManager[None]:
     """Passes the inputs of a `Dense` to a function, before the product."""
-    return _observer.assigned(dense, observer)
+    return _observer.set(dense, observer)
 
 
 def report_inputs(dense: keras.layers.Layer, inputs: Tensor) -> None:

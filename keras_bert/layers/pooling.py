@@ -21,9 +21,9 @@ def mean_of_tokens(inputs: Tensor, padding_mask: Tensor | None) -> Tensor:
     """
     if padding_mask is None:
         return ops.mean(inputs, axis=1)
-    is_real = ops.cast(ops.cast(padding_mask, "bool"), "float32")[:, :, None]
-    total = ops.sum(ops.cast(inputs, "float32") * is_real, axis=1)
-    return ops.cast(total / ops.maximum(ops.sum(is_real, axis=1), 1e-9), inputs.dtype)
+    mask = ops.cast(ops.cast(padding_mask, "bool"), "float32")[:, :, None]
+    total = ops.sum(ops.cast(inputs, "float32") * mask, axis=1)
+    return ops.cast(total / ops.maximum(ops.sum(mask, axis=1), 1e-9), inputs.dtype)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

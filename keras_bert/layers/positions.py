@@ -16,7 +16,7 @@ from keras_bert.layers.norm import add_norm_weights
 from keras_bert.ops import BatchLayout, norm, take_of_few
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.reference import length_of
-from keras_bert.ops.relative import rows_within, scores_of_pairs
+from keras_bert.ops.relative import scores_of_pairs, table_rows_in_range
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -50,8 +50,8 @@ class PositionIds(Layer):
         if position_ids is not None:
             return ops.cast(position_ids, "int32")
         check_length(token_ids.shape[1], self.max_sequence_length)
-        is_real = ops.cast(ops.not_equal(token_ids, self.pad_token_id), "int32")
-        return ops.cumsum(is_real, axis=1) * is_real - 1
+        is_token = ops.cast(ops.not_equal(token_ids, self.pad_token_id), "int32")
+        return ops.cumsum(is_token, axis=1) * is_token - 1
 
     def compute_output_spec(
         self, token_ids: Tensor, position_ids: Tensor | None = None
@@ -117,7 +117,7 @@ class RelativeEmbeddings(Layer):
         self.initializer_range = initializer_range
         # Beyond, all distances of a sign are in one bucket.
         self.reach = 2 * max_distance
-        self.rows = rows_within(self.reach, kind, num_buckets, max_distance)
+        self.rows = table_rows_in_range(self.reach, kind, num_buckets, max_distance)
 
     def build(self, token_ids_shape: Shape, layout_shape: Any = None) -> None:
         count = self.num_buckets * (1 if self.kind == "bucketed" else 2)

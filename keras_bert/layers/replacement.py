@@ -22,7 +22,7 @@ _NUM_OFFSETS = 1 << 17
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class SampledTokens(Layer):
+class TokenSampler(Layer):
     """Samples a token for each slot from the softmax of its logits.
 
     The sample is the argmax of the logits plus Gumbel noise; gradients do not flow through it. In
@@ -71,7 +71,7 @@ class SampledTokens(Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class ScatteredTokens(keras.layers.Layer):
+class TokenReplacer(keras.layers.Layer):
     """Replaces the tokens of rows at given positions.
 
     Call arguments:

@@ -114,9 +114,9 @@ def _apply_layer(layer: keras.layers.Layer, x: Tensor, padding_mask: Tensor | No
     if takes_mask:
         return layer(x, **{takes_mask[0]: padding_mask})
     if padding_mask is not None and isinstance(layer, keras.layers.GlobalMaxPooling1D):
-        x = PaddingReplaced(masked_score(x.dtype))(x, padding_mask=padding_mask)
+        x = ReplacePadding(masked_score(x.dtype))(x, padding_mask=padding_mask)
     elif padding_mask is not None and _is_convolution_of_each_token(layer):
-        x = PaddingReplaced(0.0)(x, padding_mask=padding_mask)
+        x = ReplacePadding(0.0)(x, padding_mask=padding_mask)
     return layer(x)
 
 
@@ -162,7 +162,7 @@ def _is_convolution_of_each_token(layer: keras.layers.Layer) -> bool:
     )
 
 
-class PaddingReplaced(keras.layers.Layer):
+class ReplacePadding(keras.layers.Layer):
     """Replaces vectors at padding by a value, for layers that know no masks."""
 
     def __init__(self, value: float, **kwargs: Any) -> None:
@@ -194,8 +194,8 @@ def top_layer_options(layers: Sequence[keras.layers.Layer]) -> dict[str, Any] | 
     if not layers:
         return {}
     if isinstance(layers[0], SentencePooling):
-        of_pooling = {"pooling": layers[0].pooling, "normalize": layers[0].normalize}
-        return of_pooling if len(layers) == 1 else None
+        pooling_options = {"pooling": layers[0].pooling, "normalize": layers[0].normalize}
+        return pooling_options if len(layers) == 1 else None
     first = getattr(layers[0], "forward_layer", None)
     if not isinstance(first, keras.layers.LSTM):
         return None

@@ -23,7 +23,7 @@ from keras_bert.layers import (
 )
 from keras_bert.layers.encoder_layers import EncoderLayers, new_encoder_layers
 from keras_bert.layers.heads import new_pooler
-from keras_bert.layers.initial_weights import loading, replaced_weights
+from keras_bert.layers.initial_weights import skip_initial_weights, skip_replaced_weights
 from keras_bert.models.inputs import first_positions, token_inputs
 from keras_bert.models.layer_states import layer_states, pop_layer_states, restore_layer_states
 from keras_bert.models.layout_map import layout_map
@@ -133,7 +133,7 @@ class Backbone(TokenModel):
         # A block that is computed again draws one dropout seed, and not one for each group. (`None`
         # computes padding in training anyway.)
         unpadded = False if rematerialize and unpadded else unpadded
-        with replaced_weights():
+        with skip_replaced_weights():
             layers = new_encoder_layers(config, policy, embeddings_of)
             for block in layers.blocks:
                 block.rematerialize = rematerialize
@@ -264,7 +264,7 @@ class Backbone(TokenModel):
             [LoRA](https://arxiv.org/abs/2106.09685), section 4.
         """
         checks.POSITIVE_INT.check(rank=rank)
-        checks.POSITIVE.check_given(lora_alpha=lora_alpha)
+        checks.POSITIVE.check_optional(lora_alpha=lora_alpha)
         for layer in self._flatten_layers(include_self=False):
             # Setting `trainable` of a container would change the LoRA variables inside it too.
             for variable in layer._trainable_variables:
@@ -361,7 +361,7 @@ class Backbone(TokenModel):
             keras_bert.checkpoints.CheckpointError: If files are missing or malformed, or weights do
                 not match the architecture; the message names the file and the tensor.
         """
-        with loading(load_weights):
+        with skip_initial_weights(load_weights):
             return checkpoints.load_backbone(
                 preset, cls=cls, load_weights=load_weights, packed=packed, dtype=dtype, **kwargs
             )

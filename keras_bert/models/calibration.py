@@ -44,7 +44,7 @@ def quantize_statically(model: Any, rows: Any) -> None:
     if not largest:
         raise ValueError(
             "calibration must have rows, and be computed outside of `strategy.scope()`, whose "
-            f"threads are not observed. Received: {checks.shortened(rows)}"
+            f"threads are not observed. Received: {checks.shorten_repr(rows)}"
         )
     for layer in products:
         layer.quantize_statically(largest[layer.path])

@@ -22,7 +22,7 @@ LOSS_DIVISORS = "loss_divisors"
 ROWS_OF_PAIRS = "rows_of_pairs"
 # Of batches that are completed with padding rows, float32 `(rows,)`: 0 for these. It is read by the
 # losses of tasks, which count other rows of weight 0, and is no input of a model.
-REAL_ROWS = "real_rows"
+REAL_ROWS = "row_mask"
 
 
 def token_inputs(packed: bool = False, with_choices: bool = False) -> dict[str, Any]:

@@ -78,10 +78,10 @@ def restore_layer_states(
 
 def _own_layers(model: keras.Model, parts: Sequence[keras.Model]) -> list[tuple[str, keras.Layer]]:
     """Returns a model and its layers that have variables, without those of `parts`, by path."""
-    of_parts = {id(layer) for part in parts for layer in part._flatten_layers()}
+    part_ids = {id(layer) for part in parts for layer in part._flatten_layers()}
     own = {
         id(layer): layer
         for layer in model._flatten_layers()
-        if layer.variables and id(layer) not in of_parts
+        if layer.variables and id(layer) not in part_ids
     }
     return [("" if layer is model else layer.path, layer) for layer in own.values()]

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.layers import ClassificationHead, MaskedLMTransform, TokensAt, VocabularyBias
+from keras_bert.layers import ClassificationHead, GatherTokens, MaskedLMTransform, VocabularyBias
 from keras_bert.layers.dense import Dense
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import first_positions, token_inputs
@@ -32,7 +32,7 @@ def encode_masked(
     positions = inputs["mask_positions"]
     if backbone.pools_all_tokens and (pooled or backbone.pooler is not None):
         outputs = backbone.encode(inputs)
-        return TokensAt(name="masked_tokens")(outputs["sequence_output"], positions), outputs
+        return GatherTokens(name="masked_tokens")(outputs["sequence_output"], positions), outputs
     if not pooled:
         outputs = backbone.encode(inputs, positions)
         return outputs["sequence_output"], outputs

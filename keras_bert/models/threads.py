@@ -25,7 +25,7 @@ from typing import Any
 import keras
 
 from keras_bert.layers.embeddings import TokenEmbedding
-from keras_bert.ops.context_variables import assigned
+from keras_bert.ops.context_variables import set_variable
 from keras_bert.ops.dispatch import backend_steps
 
 _LOCKS: weakref.WeakKeyDictionary[keras.layers.Layer, tuple[int, Any]] = weakref.WeakKeyDictionary()
@@ -66,7 +66,7 @@ def computing_for(thread: int, evaluated: Any = None) -> Iterator[None]:
 
     `evaluated` is the model that the other thread evaluates on what this thread computes.
     """
-    with assigned(_CALLER, thread), assigned(_EVALUATED, evaluated):
+    with set_variable(_CALLER, thread), set_variable(_EVALUATED, evaluated):
         yield
 
 
@@ -123,7 +123,7 @@ def check_process() -> None:
 
 
 @contextlib.contextmanager
-def turn(model: keras.Model) -> Iterator[None]:
+def model_lock(model: keras.Model) -> Iterator[None]:
     """Waits for the calls of other threads; on JAX, puts the variables back at the end."""
     check_process()
     with contextlib.ExitStack() as stack:
@@ -133,25 +133,25 @@ def turn(model: keras.Model) -> Iterator[None]:
         yield
 
 
-def turn_if_stateful(model: keras.Model) -> contextlib.AbstractContextManager[None]:
-    """Returns `turn` on JAX; the other backends predict and save in several threads at once."""
+def model_lock_if_stateful(model: keras.Model) -> contextlib.AbstractContextManager[None]:
+    """Returns `model_lock` on JAX; other backends predict and save in several threads at once."""
     check_process()
-    return turn(model) if backend_steps().calls_move_variables else contextlib.nullcontext()
+    return model_lock(model) if backend_steps().calls_move_variables else contextlib.nullcontext()
 
 
-def in_turn(name: str, turns: Callable[[Any], Any] = turn) -> Any:
+def synchronized(name: str, lock: Callable[[Any], Any] = model_lock) -> Any:
     """Returns a method of `keras.Model` that takes turns, with its signature and docstring."""
 
     @functools.wraps(getattr(keras.Model, name))
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with turns(self):
+        with lock(self):
             # Looked up at each call, since libraries that log training replace it.
             return getattr(keras.Model, name)(self, *args, **kwargs)
 
     return wrapped
 
 
-in_turn_if_stateful = functools.partial(in_turn, turns=turn_if_stateful)
+synchronized_if_stateful = functools.partial(synchronized, lock=model_lock_if_stateful)
 
 
 def _table_locks(model: keras.Model) -> list[Any]:

@@ -12,18 +12,18 @@ from typing import Any, Self
 
 import keras
 
-from keras_bert.aliases import refuse_aliases
 from keras_bert.atomic import atomic_path
 from keras_bert.layers.base import check_length
 from keras_bert.layers.frozen import NO_CLONE
+from keras_bert.migration_hints import reject_aliases
 from keras_bert.models.calibration import quantize_statically
 from keras_bert.models.inputs import check_ids, fill_inputs
 from keras_bert.models.threads import (
     check_process,
-    in_turn,
-    in_turn_if_stateful,
+    model_lock_if_stateful,
     note_model,
-    turn_if_stateful,
+    synchronized,
+    synchronized_if_stateful,
 )
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.dispatch import backend_steps
@@ -50,7 +50,7 @@ class TokenModel(keras.Model):
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         # Here, since subclasses create layers and read their arguments before they call `__init__`.
         note_model()
-        refuse_aliases(cls.__init__, kwargs, cls.__name__)
+        reject_aliases(cls.__init__, kwargs, cls.__name__)
         model: Self = super().__new__(cls, *args, **kwargs)
         return model
 
@@ -124,12 +124,12 @@ class TokenModel(keras.Model):
 
     # === Threads and backends ===
 
-    fit = in_turn("fit")
-    evaluate = in_turn("evaluate")
-    train_on_batch = in_turn("train_on_batch")
-    test_on_batch = in_turn("test_on_batch")
-    predict = in_turn_if_stateful("predict")
-    predict_on_batch = in_turn_if_stateful("predict_on_batch")
+    fit = synchronized("fit")
+    evaluate = synchronized("evaluate")
+    train_on_batch = synchronized("train_on_batch")
+    test_on_batch = synchronized("test_on_batch")
+    predict = synchronized_if_stateful("predict")
+    predict_on_batch = synchronized_if_stateful("predict_on_batch")
 
     def make_train_function(self, force: bool = False) -> Any:
         # On TensorFlow, Keras leaves it to the first step, which is then traced a second time:
@@ -187,9 +187,9 @@ class TokenModel(keras.Model):
 
         def batches_of_replica() -> Iterator[Any]:
             for first, last, batches in iterator:
-                yield first, last, map(of_replica, batches)
+                yield first, last, map(replica_shard, batches)
 
-        def of_replica(batch: Any) -> Any:
+        def replica_shard(batch: Any) -> Any:
             return keras.tree.map_structure(
                 lambda values: strategy.experimental_local_results(values)[0], batch
             )
@@ -224,9 +224,9 @@ class TokenModel(keras.Model):
         """
         # A model that is not zipped is a folder.
         with (
-            turn_if_stateful(self),
+            model_lock_if_stateful(self),
             without_tensorflow_import(),
-            _without_distribution(),
+            _outside_distribution(),
             _replaced(filepath, overwrite, zipped is not False) as path,
         ):
             super().save(path, overwrite=overwrite, zipped=zipped, **kwargs)
@@ -242,8 +242,8 @@ class TokenModel(keras.Model):
             FileNotFoundError: If the folder of a file does not exist.
         """
         with (
-            turn_if_stateful(self),
-            _without_distribution(),
+            model_lock_if_stateful(self),
+            _outside_distribution(),
             _replaced(filepath, overwrite, max_shard_size is None) as path,
         ):
             super().save_weights(path, overwrite=overwrite, max_shard_size=max_shard_size)
@@ -263,7 +263,7 @@ class TokenModel(keras.Model):
 
 
 @contextlib.contextmanager
-def _without_distribution() -> Iterator[None]:
+def _outside_distribution() -> Iterator[None]:
     """Has one of several processes of a `keras.distribution` save a model by itself.
 
     Keras creates an optimizer to see which attributes all have, and its variables, if they were

@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 @contextlib.contextmanager
-def assigned(variable: contextvars.ContextVar[_T], value: _T) -> Iterator[None]:
+def set_variable(variable: contextvars.ContextVar[_T], value: _T) -> Iterator[None]:
     """Gives a variable a value within the context, in this thread."""
     token = variable.set(value)
     try:

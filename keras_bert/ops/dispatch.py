@@ -182,8 +182,8 @@ def _torch_cuda_capability() -> tuple[int, ...] | None:
     def capability() -> tuple[int, int] | None:
         if torch.version.cuda is None or not torch.cuda.is_available():
             return None
-        of_gpu: tuple[int, int] = torch.cuda.get_device_capability()
-        return of_gpu
+        capability: tuple[int, int] = torch.cuda.get_device_capability()
+        return capability
 
     result: tuple[int, ...] | None = capability()
     return result

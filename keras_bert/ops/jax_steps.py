@@ -43,7 +43,7 @@ class JaxSteps(BackendSteps):
     def predict_function(self, model: Any) -> Any:
         def step(state: State, data: Any) -> tuple[Any, State]:
             outputs, non_trainable_variables = model.predict_step(state, data)
-            return whole_in_each_process(outputs), (state[0], non_trainable_variables)
+            return replicate_outputs(outputs), (state[0], non_trainable_variables)
 
         compiled = step_without_donation(model, step)
         return model._make_function(compiled, concatenate_outputs=True)
@@ -162,17 +162,19 @@ def shard_over_devices(rows: Any) -> Any:
 
 
 def sharded_map(
-    function: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]], num_rows: int, **same: int
+    function: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]],
+    num_rows: int,
+    **must_match: int,
 ) -> np.ndarray[Any, Any]:
     """Computes a function of rows, each process for its own shard of them, and returns all values.
 
     All processes must call this at the same place among their computations on the devices. The
     function returns the values `(rows, ...)` of indices `(rows,)`. In all processes, it is an error
-    if their number of rows, or another number of `same`, differs.
+    if their number of rows, or another number of `must_match`, differs.
     """
-    same["num_rows"] = num_rows
-    of_processes = process_allgather(np.array(list(same.values()), "int32"))
-    for name, numbers in zip(same, of_processes.T.tolist(), strict=True):
+    must_match["num_rows"] = num_rows
+    values_by_process = process_allgather(np.array(list(must_match.values()), "int32"))
+    for name, numbers in zip(must_match, values_by_process.T.tolist(), strict=True):
         if len(set(numbers)) > 1:
             raise ValueError(
                 f"{name} is {numbers} in the processes of the distribution, which share batches; "
@@ -185,7 +187,7 @@ def sharded_map(
     return values[:num_rows]
 
 
-def whole_in_each_process(outputs: Any) -> Any:
+def replicate_outputs(outputs: Any) -> Any:
     """Has every process receive all rows of the outputs of a compiled step, in any nesting."""
     distribution = keras.distribution.distribution()
     if distribution is None or distribution.num_processes == 1:

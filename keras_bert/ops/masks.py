@@ -11,8 +11,8 @@ import keras
 from keras import ops
 
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.local_attention import WindowBlocks, is_in_sliding_window
 from keras_bert.ops.reference import length_of
-from keras_bert.ops.windows import WindowBlocks, in_sliding_window
 
 
 def masked_score(dtype: str) -> float:
@@ -97,7 +97,7 @@ def _pairs_mask(
     if causal or window is not None:
         positions = ops.arange(shape[1])
         distances = positions[:, None] - positions
-        masks.append(in_sliding_window(distances, window, causal)[None, None])
+        masks.append(is_in_sliding_window(distances, window, causal)[None, None])
     if padding_mask is not None:
         # (batch, length) -> (batch, 1, 1, length): only keys are masked
         masks.append(ops.cast(padding_mask, "bool")[:, None, None, :])
@@ -112,7 +112,7 @@ def _blocks_mask(
     """Returns the bool mask of the blocks into which a window cuts the rows."""
     batch, length = shape
     blocks = WindowBlocks.from_length(length, window, causal)
-    near = blocks.near()
+    near = blocks.window_mask()
     masks = [] if near is None else [near[None]]
     if padding_mask is not None:
         is_token = blocks.cut_with_neighbors(ops.cast(padding_mask, "int32"))
@@ -121,8 +121,8 @@ def _blocks_mask(
         # No id is 0 then, as before and after the row
         ids = ops.cast(sequence_ids, "int32") + 1
         others = blocks.cut_with_neighbors(ids)
-        masks.append(ops.equal(blocks.cut(ids)[:, :, None], others[:, None, :]))
-    elif padding_mask is None and not blocks.is_one:
+        masks.append(ops.equal(blocks.split_into_blocks(ids)[:, :, None], others[:, None, :]))
+    elif padding_mask is None and not blocks.is_single_block:
         ones = ops.ones((1, blocks.length), "int32")
         is_token = ops.cast(blocks.cut_with_neighbors(ones), "bool")
         # (number, ...) -> (batch * number, ...)
@@ -130,7 +130,7 @@ def _blocks_mask(
     return functools.reduce(ops.logical_and, masks)[:, None] if masks else None
 
 
-def masked(scores: Tensor, mask: Tensor | None) -> Tensor:
+def apply_mask(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Returns scores with a mask of bool, or of numbers to add."""
     if mask is None:
         return scores

@@ -9,7 +9,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from keras_bert.ops.context_variables import assigned
+from keras_bert.ops.context_variables import set_variable
 from keras_bert.ops.dispatch import is_torch_graph
 
 
@@ -24,9 +24,9 @@ class ObjectVariable:
         nothing: Mapping[int, Any] = types.MappingProxyType({})
         self._values = contextvars.ContextVar(name, default=nothing)
 
-    def assigned(self, owner: object, value: Any) -> contextlib.AbstractContextManager[None]:
+    def set(self, owner: object, value: Any) -> contextlib.AbstractContextManager[None]:
         """Gives an object a value within the context, in this thread."""
-        return assigned(self._values, {**self._values.get(), id(owner): value})
+        return set_variable(self._values, {**self._values.get(), id(owner): value})
 
     def get(self, owner: object) -> Any:
         """Returns the value of an object, or `None`."""

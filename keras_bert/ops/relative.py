@@ -23,16 +23,16 @@ def bucket_of_distances(distances: Array, num_buckets: int, max_distance: int) -
     Reference:
         [T5](https://arxiv.org/abs/1910.10683), section 2.1, and its released code.
     """
-    of_sign = num_buckets // 2
-    exact = of_sign // 2
+    half = num_buckets // 2
+    exact = half // 2
     sizes = np.abs(distances)
     # In float32, as the released code, since the borders of buckets depend on its rounding
     ratio = np.log(np.maximum(sizes, 1).astype("float32") / np.float32(exact))
     logarithmic = exact + (
-        ratio / np.float32(math.log(max_distance / exact)) * (of_sign - exact)
+        ratio / np.float32(math.log(max_distance / exact)) * (half - exact)
     ).astype("int32")
-    buckets = np.where(sizes < exact, sizes, np.minimum(logarithmic, of_sign - 1))
-    return np.asarray(buckets + of_sign * (distances > 0), "int32")
+    buckets = np.where(sizes < exact, sizes, np.minimum(logarithmic, half - 1))
+    return np.asarray(buckets + half * (distances > 0), "int32")
 
 
 def row_of_distances(distances: Array, num_buckets: int, max_distance: int) -> Array:
@@ -53,7 +53,7 @@ def row_of_distances(distances: Array, num_buckets: int, max_distance: int) -> A
     return np.asarray(np.clip(buckets + num_buckets, 0, 2 * num_buckets - 1), "int32")
 
 
-def rows_within(reach: int, kind: str, num_buckets: int, max_distance: int) -> Array:
+def table_rows_in_range(reach: int, kind: str, num_buckets: int, max_distance: int) -> Array:
     """Returns the row of the table for the distances from `-reach` to `reach`, keys minus queries.
 
     `kind` is `"bucketed"` or `"disentangled"`.
@@ -88,13 +88,15 @@ def scores_of_pairs(scores: Tensor, length: Tensor) -> Tensor:
     return ops.reshape(flat, (*batch, length, 2 * length - 1))[..., :length]
 
 
-def of_shorter_rows(distances: Tensor, length: Tensor) -> Tensor:
+def crop_distances(distances: Tensor, length: Tensor) -> Tensor:
     """Cuts the distances of longer rows down to rows of a length, along the last axis."""
     middle = ops.shape(distances)[-1] // 2
     return distances[..., middle - (length - 1) : middle + length]
 
 
-def disentangled_bias(query: Tensor, key: Tensor, of_keys: Tensor, of_queries: Tensor) -> Tensor:
+def disentangled_bias(
+    query: Tensor, key: Tensor, key_positions: Tensor, query_positions: Tensor
+) -> Tensor:
     """Returns the scores of contents with positions, which are added to the contents' own scores.
 
     They are `(batch, heads, length, length)`, for queries and keys `(batch, heads, length,
@@ -105,10 +107,10 @@ def disentangled_bias(query: Tensor, key: Tensor, of_keys: Tensor, of_queries: T
         [DeBERTa](https://arxiv.org/abs/2006.03654), equation 4.
     """
     length, scale = ops.shape(query)[2], query.shape[-1] ** -0.5
-    to_positions = ops.matmul(query * scale, of_shorter_rows(of_keys, length))
+    to_positions = ops.matmul(query * scale, crop_distances(key_positions, length))
     # Seen from the keys, distances have the other sign.
-    from_positions = ops.flip(of_shorter_rows(of_queries, length), axis=-1)
-    of_positions = ops.matmul(key * scale, from_positions)
+    from_positions = ops.flip(crop_distances(query_positions, length), axis=-1)
+    position_scores = ops.matmul(key * scale, from_positions)
     return scores_of_pairs(to_positions, length) + ops.swapaxes(
-        scores_of_pairs(of_positions, length), -1, -2
+        scores_of_pairs(position_scores, length), -1, -2
     )

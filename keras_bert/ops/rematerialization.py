@@ -42,7 +42,7 @@ def rematerialize(
     def with_drawn_seeds(*inputs: Tensor) -> Tensor:
         with contextlib.ExitStack() as stack:
             for generator, seed in zip(seed_generators, seeds, strict=True):
-                stack.enter_context(generator.returning(seed))
+                stack.enter_context(generator.replay_seed(seed))
             return function(*inputs)
 
     if dispatch.is_jax_on_cpu():

@@ -23,9 +23,9 @@ class SeedGenerator(keras.random.SeedGenerator):
     strategy. (On JAX, a batch on several devices is one array with one mask.)
     """
 
-    def returning(self, seed: Tensor) -> contextlib.AbstractContextManager[None]:
+    def replay_seed(self, seed: Tensor) -> contextlib.AbstractContextManager[None]:
         """Has `next` return a seed that was drawn before, where a computation is repeated."""
-        return _drawn_seed.assigned(self, seed)
+        return _drawn_seed.set(self, seed)
 
     def next(self, ordered: bool = True) -> Tensor:
         """Returns the next seed, `(2,)`."""

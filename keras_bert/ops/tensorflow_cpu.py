@@ -22,17 +22,17 @@ import tensorflow as tf
 
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.hashed_dropout import drop, make_key
-from keras_bert.ops.tensorflow_graphs import traced_once
+from keras_bert.ops.tensorflow_graphs import trace_once
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def xla_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compiles a function of tensors with XLA, at the first call with each shape."""
-    return traced_once(function, spec=open_spec, jit_compile=True)
+    return trace_once(function, spec=open_spec, jit_compile=True)
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """Traces a function of tensors to a graph that is inlined into the graphs that call it."""
-    return traced_once(function, spec=open_spec, inline=True)
+    return trace_once(function, spec=open_spec, inline=True)
 
 
 def open_spec(tensor: Tensor) -> Any:
@@ -190,9 +190,9 @@ def _dropout(rate: float) -> Callable[..., Any]:
     @tf.custom_gradient
     def compute(x: Tensor, key: Tensor) -> tuple[Any, Callable[[Any], Any]]:
         def gradient(upstream: Tensor) -> tuple[Any, None]:
-            return dropped(rate)(upstream, key), None
+            return dropout_function(rate)(upstream, key), None
 
-        return dropped(rate)(x, key), gradient
+        return dropout_function(rate)(x, key), gradient
 
     return compute
 
@@ -306,9 +306,9 @@ ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 def _activation(name: str) -> Callable[..., Any]:
     function, _ = ACTIVATIONS[name]
 
-    @compiled
+    @xla_function
     def activation(x: Tensor, bias: Tensor) -> Tensor:
-        return tf.cast(function(wide(x) + wide(bias)), x.dtype)
+        return tf.cast(function(upcast(x) + upcast(bias)), x.dtype)
 
     return activation
 
@@ -317,25 +317,25 @@ def _activation(name: str) -> Callable[..., Any]:
 def _activation_gradient(name: str) -> Callable[..., Any]:
     _, derivative = ACTIVATIONS[name]
 
-    @compiled
+    @xla_function
     def activation_gradient(x: Tensor, bias: Tensor, upstream: Tensor) -> Tensor:
-        return tf.cast(wide(upstream) * derivative(wide(x) + wide(bias)), x.dtype)
+        return tf.cast(upcast(upstream) * derivative(upcast(x) + upcast(bias)), x.dtype)
 
     return activation_gradient
 
 
 def _sum_rows(x: Tensor) -> Tensor:
     # XLA takes twice as long, and would recompute `x` if it fused the sum with its computation.
-    return tf.raw_ops.BiasAddGrad(out_backprop=wide(x))
+    return tf.raw_ops.BiasAddGrad(out_backprop=upcast(x))
 
 
 @functools.cache
 def _gate(activation: str) -> Callable[..., Any]:
     function, _ = ACTIVATIONS[activation]
 
-    @compiled
+    @xla_function
     def gated(x: Tensor) -> Tensor:
-        activated, gate = tf.split(wide(x), 2, axis=-1)
+        activated, gate = tf.split(upcast(x), 2, axis=-1)
         return tf.cast(function(activated) * gate, x.dtype)
 
     return gated
@@ -345,10 +345,10 @@ def _gate(activation: str) -> Callable[..., Any]:
 def _gated_gradient(activation: str) -> Callable[..., Any]:
     function, derivative = ACTIVATIONS[activation]
 
-    @compiled
+    @xla_function
     def gated_gradient(x: Tensor, upstream: Tensor) -> Tensor:
-        activated, gate = tf.split(wide(x), 2, axis=-1)
-        upstream = wide(upstream)
+        activated, gate = tf.split(upcast(x), 2, axis=-1)
+        upstream = upcast(upstream)
         halves = (upstream * gate * derivative(activated), upstream * function(activated))
         return tf.cast(tf.concat(halves, axis=-1), x.dtype)
 
@@ -357,9 +357,9 @@ def _gated_gradient(activation: str) -> Callable[..., Any]:
 
 @functools.cache
 def _rotate_halves(direction: float) -> Callable[..., Any]:
-    @compiled
+    @xla_function
     def rotated(x: Tensor, cos_sin: Tensor) -> Tensor:
-        first, second = tf.split(wide(x), 2, axis=-1)
+        first, second = tf.split(upcast(x), 2, axis=-1)
         cos_sin = tf.cast(cos_sin, first.dtype)[:, :, tf.newaxis]
         cosines, sines = cos_sin[..., 0, :], direction * cos_sin[..., 1, :]
         halves = (first * cosines - second * sines, second * cosines + first * sines)
@@ -372,49 +372,55 @@ def _rotate_halves(direction: float) -> Callable[..., Any]:
 def _norm(options: _Normalization, names: tuple[str, ...]) -> Callable[..., Any]:
     """Returns a function of the tensors that computes the norm, and statistics of each row."""
 
-    @compiled
-    def norm(*tensors: Tensor) -> tuple[Tensor, ...]:
-        of = dict(zip(names, tensors, strict=True))
-        total = _total(options, of)
+    @xla_function
+    def norm(*values: Tensor) -> tuple[Tensor, ...]:
+        tensors = dict(zip(names, values, strict=True))
+        total = _total(options, tensors)
         mean = tf.reduce_mean(total, -1, keepdims=True) if options.kind == "layer_norm" else None
         centered = total if mean is None else total - mean
         scale = tf.math.rsqrt(
             tf.reduce_mean(centered * centered, -1, keepdims=True) + options.epsilon
         )
-        y = centered * scale * wide(of["gamma"])
-        if "beta" in of:
-            y += wide(of["beta"])
+        y = centered * scale * upcast(tensors["gamma"])
+        if "beta" in tensors:
+            y += upcast(tensors["beta"])
         statistics = (scale,) if mean is None else (scale, mean)
-        return tf.cast(y, of["x"].dtype), *statistics
+        return tf.cast(y, tensors["x"].dtype), *statistics
 
     return norm
 
 
-def _total(options: _Normalization, of: dict[str, Tensor]) -> Tensor:
+def _total(options: _Normalization, tensors: dict[str, Tensor]) -> Tensor:
     """Computes the sum to normalize, in float32."""
-    x = wide(of["x"]) + wide(of["bias"]) if "bias" in of else wide(of["x"])
+    x = (
+        upcast(tensors["x"]) + upcast(tensors["bias"])
+        if "bias" in tensors
+        else upcast(tensors["x"])
+    )
     if options.dropout:
-        x = drop(x, options.dropout, of["key"])
-    return wide(of["residual"]) + x if "residual" in of else x
+        x = drop(x, options.dropout, tensors["key"])
+    return upcast(tensors["residual"]) + x if "residual" in tensors else x
 
 
 @functools.cache
 def _norm_gradient(options: _Normalization, names: tuple[str, ...]) -> Callable[..., Any]:
     """Returns a function that computes the gradients of all tensors but the key."""
 
-    @compiled
+    @xla_function
     def norm_gradient(upstream: Tensor, scale: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
         mean = others[0] if options.kind == "layer_norm" else None
-        of = dict(zip(names, others[len(others) - len(names) :], strict=True))
-        total, upstream = _total(options, of), wide(upstream)
+        tensors = dict(zip(names, others[len(others) - len(names) :], strict=True))
+        total, upstream = _total(options, tensors), upcast(upstream)
         normal = (total if mean is None else total - mean) * scale
-        along_normal = upstream * wide(of["gamma"])
+        along_normal = upstream * upcast(tensors["gamma"])
         along_total = along_normal
         if mean is not None:
             along_total -= tf.reduce_mean(along_normal, -1, keepdims=True)
         along_total -= normal * tf.reduce_mean(along_normal * normal, -1, keepdims=True)
         along_total = scale * along_total
-        along_x = drop(along_total, options.dropout, of["key"]) if options.dropout else along_total
+        along_x = (
+            drop(along_total, options.dropout, tensors["key"]) if options.dropout else along_total
+        )
         gradients = {
             "x": along_x,
             "residual": along_total,
@@ -422,18 +428,20 @@ def _norm_gradient(options: _Normalization, names: tuple[str, ...]) -> Callable[
             "gamma": tf.reduce_sum(upstream * normal, 0),
             "beta": tf.reduce_sum(upstream, 0),
         }
-        return tuple(tf.cast(gradients[name], of[name].dtype) for name in names if name != "key")
+        return tuple(
+            tf.cast(gradients[name], tensors[name].dtype) for name in names if name != "key"
+        )
 
     return norm_gradient
 
 
 @functools.cache
-def dropped(rate: float) -> Callable[..., Any]:
+def dropout_function(rate: float) -> Callable[..., Any]:
     """Returns a function of a tensor of any shape, and a key, that drops elements."""
 
-    @compiled
+    @xla_function
     def apply_dropout(x: Tensor, key: Tensor) -> Tensor:
-        return tf.cast(drop(wide(x), rate, key), x.dtype)
+        return tf.cast(drop(upcast(x), rate, key), x.dtype)
 
     return apply_dropout
 
@@ -443,6 +451,6 @@ def _as_rows(x: Tensor) -> Tensor:
     return tf.reshape(x, (-1, x.shape[-1]))
 
 
-def wide(x: Tensor) -> Tensor:
+def upcast(x: Tensor) -> Tensor:
     """Casts to float32, unless the dtype is float64."""
     return x if x.dtype == tf.float64 else tf.cast(x, tf.float32)

@@ -17,7 +17,7 @@ def _known_spec(x: Any) -> Any:
     return None if x is None else tf.TensorSpec(x.shape, x.dtype)
 
 
-def traced_once(
+def trace_once(
     function: Callable[..., Any],
     *,
     spec: Callable[[Any], Any] = _known_spec,

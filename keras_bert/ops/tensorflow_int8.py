@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_bert.ops.annotations import LARGEST, Int8Kernel, Tensor
-from keras_bert.ops.context_variables import assigned
+from keras_bert.ops.context_variables import set_variable
 from keras_bert.ops.tensorflow_private import apply_op, get_registered_kernels_for_op
 
 # By the names of `BertConfig.activation`
@@ -36,7 +36,7 @@ def constant_kernels() -> contextlib.AbstractContextManager[None]:
 
     They then save its reordering, but miss what is assigned to the variable later.
     """
-    return assigned(_kernels_are_constant, True)
+    return set_variable(_kernels_are_constant, True)
 
 
 def _in_graph(function: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -9,9 +9,9 @@ import math
 
 from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.attention.kernels import Case, kernel_of
+from keras_bert.ops.attention.kernels import AttentionCase, kernel_of
 from keras_bert.ops.batch_layout import BatchLayout
-from keras_bert.ops.context_variables import assigned
+from keras_bert.ops.context_variables import set_variable
 
 # BERT-base on an H100: a batch of 98,304 positions, 74% padding, took 44 ms unpadded and 81 ms
 # padded. With 24,576, Python took longer to launch the operations than the GPU to compute them.
@@ -25,7 +25,7 @@ def should_unpad(
     unpadded: bool | None,
     token_ids: Tensor,
     layout: BatchLayout,
-    case: Case,
+    case: AttentionCase,
     returns_all_layers: bool = False,
 ) -> bool:
     """Returns whether a batch is computed without its padding.
@@ -77,7 +77,7 @@ def forbid_unpadding() -> contextlib.AbstractContextManager[None]:
 
     For graphs that other runtimes execute, and for batches that have almost no padding.
     """
-    return assigned(_request, "forbid")
+    return set_variable(_request, "forbid")
 
 
 def allow_unpadding() -> contextlib.AbstractContextManager[None]:
@@ -88,7 +88,7 @@ def allow_unpadding() -> contextlib.AbstractContextManager[None]:
     """
     if not dispatch.is_tensorflow_on_cpu():
         return contextlib.nullcontext()  # `torch.compile` cannot trace context variables.
-    return assigned(_request, _request.get() or "allow")
+    return set_variable(_request, _request.get() or "allow")
 
 
 def _is_compiled_by_xla() -> bool:

@@ -82,9 +82,9 @@ def varlen_of(padding_mask: Tensor, training: bool = False) -> Varlen:
 @functools.cache
 def _shared_graph(step: int) -> Callable[[Tensor], Varlen]:
     """Returns `_varlen` as one graph for all models: it has as many operations as two layers."""
-    from keras_bert.ops.tensorflow_graphs import traced_once
+    from keras_bert.ops.tensorflow_graphs import trace_once
 
-    return traced_once(functools.partial(_varlen, step=step), inline=True)
+    return trace_once(functools.partial(_varlen, step=step), inline=True)
 
 
 def _varlen(padding_mask: Tensor, step: int) -> Varlen:
@@ -103,7 +103,7 @@ def _varlen(padding_mask: Tensor, step: int) -> Varlen:
     num_tokens = ops.shape(tokens)[0]
     indices = ops.arange(num_tokens, dtype="int32")
     if step > 1:
-        slots = ops.arange(rounded_up(num_tokens, step), dtype="int32")
+        slots = ops.arange(round_up(num_tokens, step), dtype="int32")
         indices = ops.minimum(slots, num_tokens - 1)
         tokens = take(tokens, indices)
         is_key = ops.logical_and(take(is_key, indices), slots == indices)
@@ -114,7 +114,7 @@ def _varlen(padding_mask: Tensor, step: int) -> Varlen:
     bounds = [batch * group // NUM_GROUPS for group in range(NUM_GROUPS + 1)]
     longest = ops.concatenate([ops.zeros((1,), "int32"), ascending])  # of the first n rows
     shapes = [
-        (end - begin, rounded_up(_as_size(longest[end]), step))
+        (end - begin, round_up(_as_size(longest[end]), step))
         for begin, end in itertools.pairwise(bounds)
     ]
     widths = ops.concatenate([ops.full((size,), width, "int32") for size, width in shapes])
@@ -142,7 +142,7 @@ def _varlen(padding_mask: Tensor, step: int) -> Varlen:
         group_gather=group_tokens,
         group_scatter=indices + take(first_places - starts, row_ids),
         key_masks=tuple(
-            None if mask.shape[0] == 0 else mask for mask in _in_groups(are_keys, shapes)
+            None if mask.shape[0] == 0 else mask for mask in _gather_in_groups(are_keys, shapes)
         ),
     )
 
@@ -171,23 +171,23 @@ def index_of_tokens(positions: Tensor, varlen: Varlen) -> Tensor:
     return ops.reshape(varlen.cu_seqlens[:-1, None] + positions, (1, -1))
 
 
-def grouped(x: Tensor, varlen: Varlen, training: bool = False) -> list[Tensor]:
+def gather_groups(x: Tensor, varlen: Varlen, training: bool = False) -> list[Tensor]:
     """Gathers tokens `(1, tokens, ...)` into a tensor `(rows, length, ...)` for each group."""
     dims = x.shape[2:]
     flat = ops.reshape(x, (-1, math.prod(dims)))
     flat = take_once(flat, varlen.group_gather, varlen.group_scatter, training=training)
     shapes = [tuple(ops.shape(mask)) for mask in varlen.key_masks if mask is not None]
-    return _in_groups(flat, shapes, dims)
+    return _gather_in_groups(flat, shapes, dims)
 
 
-def ungrouped(groups: list[Tensor], varlen: Varlen) -> Tensor:
+def scatter_groups(groups: list[Tensor], varlen: Varlen) -> Tensor:
     """Gathers the results of groups, `(rows, length, ...)` each, back to `(1, tokens, ...)`."""
     dims = groups[0].shape[2:]
     flat = ops.concatenate([ops.reshape(group, (-1, math.prod(dims))) for group in groups])
     return ops.reshape(take(flat, varlen.group_scatter), (1, -1, *dims))
 
 
-def _in_groups(flat: Tensor, shapes: list[Any], dims: Sequence[int] = ()) -> list[Tensor]:
+def _gather_in_groups(flat: Tensor, shapes: list[Any], dims: Sequence[int] = ()) -> list[Tensor]:
     """Splits the places of all groups into `(rows, length, *dims)` for each group."""
     chunks = _split(flat, [size * length for size, length in shapes])
     return [
@@ -222,6 +222,6 @@ def _as_size(length: Tensor) -> Tensor:
     return int(length) if keras.backend.backend() == "torch" else length
 
 
-def rounded_up(size: Tensor, step: int = SIZE_STEP) -> Tensor:
+def round_up(size: Tensor, step: int = SIZE_STEP) -> Tensor:
     """Returns the smallest multiple of a step that is not below a size."""
     return -(-size // step) * step

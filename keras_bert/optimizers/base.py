@@ -58,10 +58,10 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         if isinstance(learning_rate, numbers.Real):
             checks.NON_NEGATIVE.check(learning_rate=learning_rate)
         checks.NON_NEGATIVE.check(epsilon=epsilon, weight_decay=weight_decay)
-        checks.NON_NEGATIVE.check_given(global_clipnorm=global_clipnorm)
+        checks.NON_NEGATIVE.check_optional(global_clipnorm=global_clipnorm)
         checks.PROPER_FRACTION.check(beta_1=beta_1, beta_2=beta_2)
-        checks.POSITIVE_FRACTION.check_given(layer_decay=layer_decay)
-        checks.POSITIVE_INT.check_given(num_layers=num_layers)
+        checks.POSITIVE_FRACTION.check_optional(layer_decay=layer_decay)
+        checks.POSITIVE_INT.check_optional(num_layers=num_layers)
         # Keras does not check its own arguments for NaN.
         checks.FINITE.check(**{name: x for name, x in kwargs.items() if isinstance(x, float)})
         super().__init__(

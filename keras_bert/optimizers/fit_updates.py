@@ -124,8 +124,8 @@ class FitUpdates(keras.callbacks.Callback):
 
 def apply_accumulated(optimizer: Any, variables: Sequence[keras.Variable]) -> None:
     """Makes an optimizer step with the mean of the accumulated gradients, if there are any."""
-    in_update = optimizer.gradient_accumulation_steps
-    remaining = _count(optimizer) % in_update if in_update else 0
+    micro_batches_per_update = optimizer.gradient_accumulation_steps
+    remaining = _count(optimizer) % micro_batches_per_update if micro_batches_per_update else 0
     if not remaining:
         return
     # The gradients of float8 scales are their new values, not changes.
@@ -133,11 +133,12 @@ def apply_accumulated(optimizer: Any, variables: Sequence[keras.Variable]) -> No
 
     def apply() -> None:
         # The missing micro-batches count as gradients of 0. The optimizer divides the sum by
-        # `in_update`, so the accumulators are scaled up to give the mean of the others.
+        # `micro_batches_per_update`, so the accumulators are scaled up to give the mean of the
+        # others.
         for accumulator in optimizer._accumulated_gradients:
             if accumulator is not None:
-                accumulator.assign(accumulator * (in_update / remaining))
-        optimizer._iterations.assign_add(in_update - 1 - remaining)
+                accumulator.assign(accumulator * (micro_batches_per_update / remaining))
+        optimizer._iterations.assign_add(micro_batches_per_update - 1 - remaining)
         optimizer.apply(
             [ops.zeros(v.shape, v.dtype) for v in variables_to_update], variables_to_update
         )
@@ -151,15 +152,15 @@ def with_fit_updates(callbacks: Any, model: keras.Model, *others: keras.callback
     if not isinstance(callbacks, keras.callbacks.CallbackList):
         return [*own_callbacks, *([] if callbacks is None else keras.tree.flatten(callbacks))]
     kinds = {type(callback) for callback in own_callbacks}
-    of_user = [callback for callback in callbacks.callbacks if type(callback) not in kinds]
+    user_callbacks = [callback for callback in callbacks.callbacks if type(callback) not in kinds]
     for callback in own_callbacks:
         callback.set_model(model)
         callback.set_params(callbacks.params)
-    callbacks.callbacks = [*own_callbacks, *of_user]
+    callbacks.callbacks = [*own_callbacks, *user_callbacks]
     return callbacks
 
 
-def steps_in_update(optimizer: Any) -> int:
+def micro_batches_per_update_of(optimizer: Any) -> int:
     """Returns the number of micro-batches per optimizer step."""
     return _inner(optimizer).gradient_accumulation_steps or 1
 
@@ -175,5 +176,5 @@ def _count(optimizer: Any) -> int:
 
 def _describe(schedule: Any) -> str:
     steps = getattr(schedule, "num_train_steps", None)
-    of_steps = "" if steps is None else f" of {steps} steps"
-    return f"a {type(schedule).__name__}{of_steps}"
+    suffix = "" if steps is None else f" of {steps} steps"
+    return f"a {type(schedule).__name__}{suffix}"

@@ -49,7 +49,7 @@ class _WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         super().__init__()
         checks.NON_NEGATIVE.check(peak_learning_rate=peak_learning_rate)
         # Floats are accepted because a fraction of the steps, such as 0.1 * 600, is a float.
-        checks.Numbers(at_least=1).check(num_train_steps=num_train_steps)
+        checks.NumberRange(at_least=1).check(num_train_steps=num_train_steps)
         checks.NON_NEGATIVE.check(num_warmup_steps=num_warmup_steps)
         if num_warmup_steps > num_train_steps:
             raise ValueError(
@@ -61,10 +61,10 @@ class _WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.num_warmup_steps = num_warmup_steps
 
     def __call__(self, step: Tensor) -> Any:
-        fraction = self._share_of_peak(ops.cast(step, "float32"))
+        fraction = self._peak_fraction(ops.cast(step, "float32"))
         return self.peak_learning_rate * ops.maximum(fraction, 0.0)
 
-    def _share_of_peak(self, step: Tensor) -> Any:
+    def _peak_fraction(self, step: Tensor) -> Any:
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class LinearWarmupDecay(_WarmupDecay):
         super().__init__(peak_learning_rate, num_train_steps, num_warmup_steps)
         self.warmup_from_zero = warmup_from_zero
 
-    def _share_of_peak(self, step: Tensor) -> Any:
+    def _peak_fraction(self, step: Tensor) -> Any:
         falling_steps = max(1, self.num_train_steps - self.num_warmup_steps)
         falling = (self.num_train_steps - step) / falling_steps
         if not self.num_warmup_steps:
@@ -145,7 +145,7 @@ class BertWarmupDecay(_WarmupDecay):
         [BERT](https://arxiv.org/abs/1810.04805), appendix A.2, and the original BERT code.
     """
 
-    def _share_of_peak(self, step: Tensor) -> Any:
+    def _peak_fraction(self, step: Tensor) -> Any:
         falling = 1.0 - step / self.num_train_steps
         if not self.num_warmup_steps:
             return falling
@@ -177,7 +177,7 @@ class ElectraWarmupDecay(_WarmupDecay):
         [ELECTRA](https://arxiv.org/abs/2003.10555), appendices A and B, and the original code.
     """
 
-    def _share_of_peak(self, step: Tensor) -> Any:
+    def _peak_fraction(self, step: Tensor) -> Any:
         falling = 1.0 - step / self.num_train_steps
         if not self.num_warmup_steps:
             return falling
@@ -233,7 +233,7 @@ class TrapezoidalWarmupDecay(_WarmupDecay):
         decay: str = "one_minus_sqrt",
     ) -> None:
         super().__init__(peak_learning_rate, num_train_steps, num_warmup_steps)
-        checks.NON_NEGATIVE.check_given(num_decay_steps=num_decay_steps)
+        checks.NON_NEGATIVE.check_optional(num_decay_steps=num_decay_steps)
         if num_decay_steps is None:
             num_decay_steps = min(num_train_steps // 10, num_train_steps - num_warmup_steps)
         if num_warmup_steps + num_decay_steps > num_train_steps:
@@ -246,7 +246,7 @@ class TrapezoidalWarmupDecay(_WarmupDecay):
         self.num_decay_steps = num_decay_steps
         self.decay = decay
 
-    def _share_of_peak(self, step: Tensor) -> Any:
+    def _peak_fraction(self, step: Tensor) -> Any:
         # Without decay steps, this is 1 until the last step.
         remaining = (self.num_train_steps - step) / max(1, self.num_decay_steps)
         remaining = ops.clip(remaining, 0.0, 1.0)

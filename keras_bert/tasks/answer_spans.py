@@ -256,7 +256,7 @@ def _distinct(
         logits.setdefault(context[first:behind], (start, end))
     if null is not None:
         logits.setdefault("", null)
-    return [(text, *of_text) for text, of_text in logits.items()] or [("", 0.0, 0.0)]
+    return [(text, *text_logits) for text, text_logits in logits.items()] or [("", 0.0, 0.0)]
 
 
 def _with_probabilities(answers: list[_Answer]) -> list[dict[str, Any]]:

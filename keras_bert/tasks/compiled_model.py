@@ -10,15 +10,15 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.aliases import refuse_aliases
 from keras_bert.config import BertConfig
 from keras_bert.data.adapters.reading import Features
 from keras_bert.data.columns import as_array
-from keras_bert.data.labels import LabelRules, checked_ids, may_be_ids
+from keras_bert.data.labels import LabelRules, may_be_ids, validate_ids
 from keras_bert.metrics import ElementMean, class_ids, compiled_metric, weights_like
+from keras_bert.migration_hints import reject_aliases
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import REAL_ROWS
-from keras_bert.models.threads import turn
+from keras_bert.models.threads import model_lock
 from keras_bert.models.token_model import TokenModel
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.optimizer_updates import num_replicas
@@ -102,7 +102,7 @@ class CompiledModel(TokenModel):
                 logits. A `Distiller` and a `ReplacedTokenDetector` have their own losses and
                 metrics, so for them any of these arguments is an error.
         """
-        refuse_aliases(self.compile, kwargs, "compile")
+        reject_aliases(self.compile, kwargs, "compile")
         self._check_loss(
             loss, loss_weights=loss_weights, metrics=metrics, weighted_metrics=weighted_metrics
         )
@@ -174,7 +174,7 @@ class CompiledModel(TokenModel):
 
     def _default_loss(self) -> Any:
         """Returns the default loss of `compile`."""
-        return self._by_output(objective.class_loss)
+        return self._map_outputs(objective.class_loss)
 
     def _default_loss_weights(self) -> Any:
         """Returns the loss weights of the default loss, for several outputs."""
@@ -182,9 +182,9 @@ class CompiledModel(TokenModel):
 
     def _default_metrics(self) -> Any:
         """Returns the default metrics of `compile`."""
-        return self._by_output(lambda: [objective.class_accuracy()])
+        return self._map_outputs(lambda: [objective.class_accuracy()])
 
-    def _by_output(self, make: Callable[[], Any]) -> Any:
+    def _map_outputs(self, make: Callable[[], Any]) -> Any:
         """Makes something for each output, a dict if the model has several."""
         return {name: make() for name in self.output} if isinstance(self.output, dict) else make()
 
@@ -340,7 +340,7 @@ class CompiledModel(TokenModel):
             if num_ids is None or target is None or not self._are_ids(target, output, name):
                 continue
             ignored = self._ignored_class(name)
-            checked_ids(
+            validate_ids(
                 target, num_ids, lowest=rules.lowest, ignored=ignored, weights=weight, name=name
             )
 
@@ -376,7 +376,7 @@ class CompiledModel(TokenModel):
         if not class_weight:
             yield
             return
-        with turn(self):
+        with model_lock(self):
             ids = range(max(class_weight) + 1)
             self._class_weight = (*(class_weight.get(index, 1.0) for index in ids), 1.0)
             # The weights are constants of the compiled step.
@@ -413,11 +413,11 @@ class CompiledModel(TokenModel):
 
     @property
     def non_trainable_variables(self) -> list[Any]:
-        return objective.without(self.variables, self.trainable_variables)
+        return objective.exclude_variables(self.variables, self.trainable_variables)
 
     @property
     def non_trainable_weights(self) -> list[Any]:
-        return objective.without(self.weights, self.trainable_weights)
+        return objective.exclude_variables(self.weights, self.trainable_weights)
 
     def _trained(self, variables: list[Any]) -> list[Any]:
         # As Keras does, and not by `super()`, whose properties `torch.compile` cannot trace
@@ -426,7 +426,7 @@ class CompiledModel(TokenModel):
         trainable = [variable for variable in variables if variable.trainable]
         if self.uses_pooler or not hasattr(self, "backbone") or self.backbone.pooler is None:
             return trainable
-        return objective.without(trainable, self.backbone.pooler.variables)
+        return objective.exclude_variables(trainable, self.backbone.pooler.variables)
 
     # === Configuration ===
 

@@ -118,8 +118,8 @@ def slot_targets(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
 
 def token_weights(x: Any, slot_weights: Any) -> Any:
     """Returns for each token the largest weight of its row's slots, 0 for padding."""
-    of_rows = ops.amax(slot_weights, axis=1, keepdims=True)
+    row_weights = ops.amax(slot_weights, axis=1, keepdims=True)
     mask = x.get("padding_mask")
     mask = x.get("sequence_ids") if mask is None else mask
     mask = ops.ones_like(x["token_ids"]) if mask is None else mask
-    return of_rows * ops.cast(ops.not_equal(ops.cast(mask, "int32"), 0), "float32")
+    return row_weights * ops.cast(ops.not_equal(ops.cast(mask, "int32"), 0), "float32")

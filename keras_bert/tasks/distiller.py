@@ -17,7 +17,7 @@ from keras_bert.data.adapters.reading import Rows
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.batches import Batches
 from keras_bert.data.labels import LabelRules
-from keras_bert.layers import Dense, FrozenModel, TokensAt
+from keras_bert.layers import Dense, FrozenModel, GatherTokens
 from keras_bert.losses import SoftTargetDivergence, cosine_distance
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
@@ -27,7 +27,7 @@ from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
 from keras_bert.tasks.custom_objective import CustomObjective, slot_targets, token_weights
 from keras_bert.tasks.masked_lm import MaskedLM
-from keras_bert.tasks.objective import without
+from keras_bert.tasks.objective import exclude_variables
 from keras_bert.tasks.presets import shown, tokenizer_facts
 from keras_bert.tasks.student_initialization import student_from_teacher
 from keras_bert.tasks.task import Task
@@ -152,7 +152,7 @@ class Distiller(CustomObjective, Task):
         # === Functional graph ===
         inputs = pretraining_inputs(student.backbone) if is_masked else token_inputs()
         compared = (bool(weights[2]), divergence_tokens == "all")
-        of_student = _apply_task(student, inputs, *compared)
+        student_outputs = _apply_task(student, inputs, *compared)
         teacher_inputs = {**inputs} if is_masked else token_inputs()
         frozen = FrozenModel(
             keras.Model(
@@ -160,11 +160,11 @@ class Distiller(CustomObjective, Task):
             ),
             name="teacher",
         )
-        of_teacher = frozen(inputs)
+        teacher_outputs = frozen(inputs)
         if projection is not None:
-            of_student["hidden"] = projection(of_student["hidden"])
-        outputs = {f"student_{name}": value for name, value in of_student.items()}
-        outputs |= {f"teacher_{name}": value for name, value in of_teacher.items()}
+            student_outputs["hidden"] = projection(student_outputs["hidden"])
+        outputs = {f"student_{name}": value for name, value in student_outputs.items()}
+        outputs |= {f"teacher_{name}": value for name, value in teacher_outputs.items()}
         super().__init__(
             inputs=inputs, outputs=outputs, backbone=student.backbone, name=name, **kwargs
         )
@@ -204,7 +204,7 @@ class Distiller(CustomObjective, Task):
         return self.student_task.preprocessor
 
     def _trained(self, variables: list[Any]) -> list[Any]:
-        return without(super()._trained(variables), self.teacher_task.variables)
+        return exclude_variables(super()._trained(variables), self.teacher_task.variables)
 
     def _loss_parts(self) -> dict[str, float]:
         parts = {"divergence": self.divergence_weight, "label_loss": self.label_weight}
@@ -301,7 +301,7 @@ def _apply_task(
         return {"logits": task(inputs)}
     if with_hidden or everywhere:
         hidden = task.backbone.encode(inputs)["sequence_output"]
-        masked = hidden if everywhere else TokensAt()(hidden, inputs["mask_positions"])
+        masked = hidden if everywhere else GatherTokens()(hidden, inputs["mask_positions"])
     else:
         hidden = None
         masked, _ = encode_masked(task.backbone, inputs)

@@ -164,8 +164,8 @@ class Ensemble(Task):
         """The preprocessor of the first member: all have the same."""
         return self.members[0].preprocessor
 
-    def _num_cut_rows(self) -> tuple[int, int]:
-        counts: tuple[int, int] = self.members[0]._num_cut_rows()
+    def _num_truncated_rows(self) -> tuple[int, int]:
+        counts: tuple[int, int] = self.members[0]._num_truncated_rows()
         return counts
 
     def _preprocessor_config(self) -> dict[str, Any] | None:

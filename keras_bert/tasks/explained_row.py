@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_bert.checks import shortened
+from keras_bert.checks import shorten_repr
 from keras_bert.ops.dispatch import compiles_each_shape
 
 # The index of a token's text, and the offsets there of its first character and one past its last;
@@ -46,11 +46,11 @@ def read_text(x: Any, name: str) -> tuple[str, ...]:
     """
     texts = (x,) if isinstance(x, str) else tuple(x) if isinstance(x, (list, tuple)) else ()
     if not 1 <= len(texts) <= 2 or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{name} must be a text or a pair of texts. Received: {shortened(x)}")
+        raise ValueError(f"{name} must be a text or a pair of texts. Received: {shorten_repr(x)}")
     return texts
 
 
-def require_fit(
+def check_length(
     preprocessor: Any, texts: Sequence[str], special_tokens_in_text: bool = False
 ) -> None:
     """Checks that a text or a pair fits in one row."""
@@ -58,19 +58,21 @@ def require_fit(
 
     tokenizer = preprocessor.tokenizer
     if special_tokens_in_text:
-        tokenizer = tokenizer.reading_special_tokens
+        tokenizer = tokenizer.with_special_tokens_in_text
     lengths = [len(ids) for ids in tokenizer(list(texts))]
     max_tokens = preprocessor.sequence_length - num_special_tokens(tokenizer, len(texts))
     if sum(lengths) > max_tokens:
         subject = "The text has" if len(texts) == 1 else "The texts have"
         raise ValueError(
             f"{subject} {' + '.join(map(str, lengths))} tokens, and a row holds at most "
-            f"{max_tokens}: {shortened(texts[0])}. Shorten it, or give the preprocessor a longer "
-            "sequence_length."
+            f"{max_tokens}: {shorten_repr(texts[0])}. Shorten it, or give the preprocessor a "
+            "longer sequence_length."
         )
 
 
-def of_few_lengths(features: dict[str, np.ndarray], preprocessor: Any) -> dict[str, np.ndarray]:
+def pad_to_bucket_length(
+    features: dict[str, np.ndarray], preprocessor: Any
+) -> dict[str, np.ndarray]:
     """Pads rows further on JAX, which takes seconds for each length that it has not seen."""
     if not compiles_each_shape():
         return features
@@ -101,7 +103,7 @@ def pack_texts(task: Any, texts: tuple[str, ...]) -> tuple[dict[str, np.ndarray]
     from keras_bert.data.texts import TextClassifierPreprocessor
 
     preprocessor = task.preprocessor
-    require_fit(preprocessor, texts)
+    check_length(preprocessor, texts)
     tokenizer = preprocessor.tokenizer
     pack = TextClassifierPreprocessor(tokenizer, preprocessor.sequence_length)
     features = one_row(task, pack([texts[0]], [texts[1]] if len(texts) == 2 else None))
@@ -124,7 +126,7 @@ def one_row(task: Any, features: dict[str, Any]) -> dict[str, np.ndarray]:
             f"The input becomes {len(arrays['token_ids'])} windows; expected one: shorten it, or "
             "give the preprocessor a longer sequence_length."
         )
-    return of_few_lengths(arrays, task.preprocessor)
+    return pad_to_bucket_length(arrays, task.preprocessor)
 
 
 def predict_row(task: Any, features: dict[str, np.ndarray]) -> np.ndarray:

@@ -51,7 +51,7 @@ class FewShotTraining:
             raise ValueError("Few-shot training is for classes; received a regression.")
         self.classifier = classifier
         self.texts = single_texts(texts)
-        one_for_each(labels, self.texts, with_columns=True)
+        one_for_each(labels, self.texts, to_keras_batch=True)
         self.targets = labels if labels.ndim == 2 else np.eye(classifier.num_classes)[labels]
         self.embedder = TextEmbedder(
             classifier.backbone,
@@ -70,7 +70,7 @@ class FewShotTraining:
         Returns:
             A tuple of two lists of texts, and their similarities, 1 or 0, float32 `(pairs,)`.
         """
-        checks.POSITIVE_INT.check_given(max_pairs=max_pairs)
+        checks.POSITIVE_INT.check_optional(max_pairs=max_pairs)
         totals = np.sum([[np.sum(kind) for kind in kinds] for _, kinds in self._kinds()], axis=0)
         if not totals.all():
             raise ValueError("All texts have the same labels; expected two classes or more.")
@@ -111,11 +111,11 @@ class FewShotTraining:
         """Sets the weights of the head to the logistic regression on the embeddings."""
         vectors = self.embedder.embed(self.texts)
         if self.classifier.multi_label:
-            of_labels = [
+            label_kernels = [
                 logistic_regression(vectors, np.stack([1 - y, y], axis=1)) for y in self.targets.T
             ]
             # The difference of the logits of both classes is the logit of the label.
-            weights = np.stack([both[:, 1] - both[:, 0] for both in of_labels], axis=1)
+            weights = np.stack([both[:, 1] - both[:, 0] for both in label_kernels], axis=1)
         else:
             weights = logistic_regression(vectors, self.targets)
         dense = self.classifier.head.dense

@@ -18,11 +18,11 @@ from keras_bert.data.adapters.text_batches import TextBatchesAdapter
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.batches import Batches
 from keras_bert.data.columns import is_dataset, label_column
-from keras_bert.data.labels import checked_class_weight
+from keras_bert.data.labels import validate_class_weight
 from keras_bert.ops.keras_private import train_validation_split
-from keras_bert.optimizers.fit_updates import steps_in_update
+from keras_bert.optimizers.fit_updates import micro_batches_per_update_of
+from keras_bert.tasks.batch_feeder import BatchFeeder
 from keras_bert.tasks.batch_plan import BatchPlan
-from keras_bert.tasks.feeding import Feed
 from keras_bert.tasks.micro_batches import MicroBatches
 from keras_bert.tasks.prediction import TextPredictor
 
@@ -93,7 +93,7 @@ def training_options(task: TextPredictor, arguments: FitArguments) -> BatchOptio
         # Python's generator is seeded by keras.utils.set_random_seed.
         shuffle_seed=random.getrandbits(31) if arguments.shuffle else None,
         training=True,
-        negative_share=task.negative_share,
+        negative_fraction=task.negative_fraction,
         bucketing_window=window,
     )
 
@@ -129,8 +129,8 @@ class FitPlan:
     validation: Features | None
     class_weight: dict[int, float] | None
     batches: BatchPlan
-    feed: Feed
-    validation_feed: Feed
+    feed: BatchFeeder
+    validation_feed: BatchFeeder
 
     @contextlib.contextmanager
     def raising_errors(self) -> Iterator[None]:
@@ -143,7 +143,7 @@ class FitPlan:
         # Batches and generators have their own order. Keras would warn about `shuffle`.
         has_order = is_dataset(self.train.x) or isinstance(self.train.x, Batches | Iterator)
         data = {
-            "x": self.feed.for_keras(),
+            "x": self.feed.to_keras_data(),
             "y": self.train.y,
             "sample_weight": self.train.sample_weight,
             "batch_size": self.arguments.batch_size,
@@ -159,7 +159,7 @@ class FitPlan:
         data = self.validation
         validation = None
         if data is not None:
-            validation = (self.validation_feed.for_keras(), data.y, data.sample_weight)
+            validation = (self.validation_feed.to_keras_data(), data.y, data.sample_weight)
         return {
             **arguments.keras_arguments,
             "epochs": arguments.epochs,
@@ -193,7 +193,7 @@ def plan_fit(
     batches = BatchPlan(
         arguments.initial_batch,
         arguments.steps_per_epoch,
-        batches_per_update=steps_in_update(task.optimizer) if shares_divisors else 1,
+        batches_per_update=micro_batches_per_update_of(task.optimizer) if shares_divisors else 1,
     )
     return FitPlan(
         task,
@@ -203,13 +203,13 @@ def plan_fit(
         validation,
         class_weight,
         batches,
-        Feed(
+        BatchFeeder(
             train.x,
             epoch=arguments.initial_epoch,
             epochs=arguments.epochs - arguments.initial_epoch,
             plan=batches,
         ),
-        Feed(None if validation is None else validation.x, evaluated=task),
+        BatchFeeder(None if validation is None else validation.x, evaluated=task),
     )
 
 
@@ -235,7 +235,7 @@ def plan_class_weight(
             "not class ids. Use sample_weight instead."
         )
     rules = task._label_rules(options)
-    return checked_class_weight(class_weight, rules.num_ids, rules.class_names)
+    return validate_class_weight(class_weight, rules.num_ids, rules.class_names)
 
 
 def plan_validation(

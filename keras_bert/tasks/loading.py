@@ -15,7 +15,7 @@ import keras
 from keras_bert.checkpoints.layouts import check_finite
 from keras_bert.checkpoints.weights import check_file_size
 from keras_bert.config import BertConfig, ConfigError
-from keras_bert.layers.initial_weights import loading
+from keras_bert.layers.initial_weights import skip_initial_weights
 from keras_bert.ops.dispatch import local_shards
 from keras_bert.tasks.task import Task
 from keras_bert.vocabularies.files import parse_json, read_bytes, read_small
@@ -54,7 +54,7 @@ def load_model(filepath: str | os.PathLike[str], *, compile: bool = True) -> Any
     _check_objects(config, path)
     _check_sizes(config, num_bytes, path)
     try:
-        with loading():
+        with skip_initial_weights():
             model = keras.models.load_model(path, compile=compile)
     except ImportError:
         raise

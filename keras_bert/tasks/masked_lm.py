@@ -18,7 +18,7 @@ from keras_bert.data.adapters.texts import TextAdapter, any_characters, single_t
 from keras_bert.data.batch_options import DEFAULT_BATCH_SIZE, BatchOptions
 from keras_bert.data.batches import Batches, MappedBatches
 from keras_bert.data.labels import softmax
-from keras_bert.data.loader import Batch, Loader, RowsInMemory, with_index
+from keras_bert.data.loader import Batch, Loader, RowsInMemory, to_indexed_batch
 from keras_bert.data.packing import cut_tokens
 from keras_bert.data.texts import TextClassifierPreprocessor, rows_of_ids
 from keras_bert.metrics import Perplexity
@@ -30,12 +30,12 @@ from keras_bert.models.pretraining import (
     pretraining_inputs,
 )
 from keras_bert.ops.dispatch import compiles_each_shape
-from keras_bert.tasks.explained_row import ExplainedRow, Span, require_fit
+from keras_bert.tasks.explained_row import ExplainedRow, Span, check_length
 from keras_bert.tasks.objective import class_accuracy
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
-    from keras_bert.data.pretraining.masking import MaskedLMMasker
+    from keras_bert.data.pretraining.masking import MaskedLMMaskGenerator
 
 # Maximum number of slots in a batch of `fill`, each of which has a logit for every token.
 _MOST_SLOTS = 512
@@ -88,11 +88,11 @@ class MaskedTokenTask(Task):
 
     def _predict_rows(self, *args: Any, **kwargs: Any) -> Any:
         # The model needs `mask_positions`, which a row of text does not have.
-        of_text = f"; for text, use `{self.verb}`" if self.verb else ""
-        raise ValueError(f"`predict` of a {type(self).__name__} takes ids{of_text}.")
+        text_hint = f"; for text, use `{self.predict_method}`" if self.predict_method else ""
+        raise ValueError(f"`predict` of a {type(self).__name__} takes ids{text_hint}.")
 
     def _batches(self, rows: InputAdapter, options: BatchOptions) -> Batches:
-        from keras_bert.data import MaskedLMMasker, NextTokenTargets
+        from keras_bert.data import MaskedLMMaskGenerator, NextTokenTargets
 
         tokenizer = self.preprocessor.tokenizer
         masking = dict(self.masking)
@@ -101,9 +101,9 @@ class MaskedTokenTask(Task):
         masker: Any = (
             NextTokenTargets(pad_token_id=tokenizer.pad_token_id)
             if self.config.causal
-            else MaskedLMMasker.from_tokenizer(tokenizer, **masking)
+            else MaskedLMMaskGenerator.from_tokenizer(tokenizer, **masking)
         )
-        function = masked if options.training or self.config.causal else masked_by_rows
+        function = mask_batch if options.training or self.config.causal else masked_by_rows
         return MappedBatches(
             super()._batches(rows, options),
             functools.partial(function, masker),
@@ -134,8 +134,8 @@ class MaskedLM(MaskedTokenTask):
         backbone: The encoder, a `Backbone`.
         preprocessor: A `TextClassifierPreprocessor` or its config; without it, the task takes token
             ids only.
-        masking: A dict of options of `keras_bert.data.MaskedLMMasker.from_tokenizer` for masking
-            text, such as `{"unit": "word"}`. Not allowed with a causal encoder.
+        masking: A dict of options of `keras_bert.data.MaskedLMMaskGenerator.from_tokenizer` for
+            masking text, such as `{"unit": "word"}`. Not allowed with a causal encoder.
         name: The name of the model.
 
     Call arguments:
@@ -162,7 +162,7 @@ class MaskedLM(MaskedTokenTask):
     """
 
     has_row_logits = True
-    verb = "fill"
+    predict_method = "fill"
 
     def __init__(
         self,
@@ -237,7 +237,7 @@ class MaskedLM(MaskedTokenTask):
         """
         tokenizer = self.preprocessor.tokenizer
         vocabulary_size = len(tokenizer.vocabulary)
-        checks.Numbers(at_least=1, at_most=vocabulary_size, integer=True).check(top_k=top_k)
+        checks.NumberRange(at_least=1, at_most=vocabulary_size, integer=True).check(top_k=top_k)
         allowed = np.arange(vocabulary_size) if targets is None else self._target_ids(targets)
         texts = single_texts(x)
         if not texts:
@@ -252,8 +252,8 @@ class MaskedLM(MaskedTokenTask):
             for row, row_logits in zip(index.tolist(), logits, strict=True):
                 scores = softmax(row_logits[: len(spans[row]), :vocabulary_size])
                 answers[row] = [
-                    self._best_tokens(texts[row], span, of_mask, allowed, top_k)
-                    for span, of_mask in zip(spans[row], scores, strict=True)
+                    self._best_tokens(texts[row], span, mask_scores, allowed, top_k)
+                    for span, mask_scores in zip(spans[row], scores, strict=True)
                 ]
         answers = [masks[0] if len(masks) == 1 else masks for masks in answers]
         return answers[0] if isinstance(x, str) else answers
@@ -289,8 +289,8 @@ class MaskedLM(MaskedTokenTask):
 
     def explained_row(self, x: Any, target: Any) -> ExplainedRow:
         if not isinstance(x, str):
-            raise ValueError(f"x must be a text. Received: {checks.shortened(x)}")
-        require_fit(self.preprocessor, (x,), special_tokens_in_text=True)
+            raise ValueError(f"x must be a text. Received: {checks.shorten_repr(x)}")
+        check_length(self.preprocessor, (x,), special_tokens_in_text=True)
         (ids,), (positions,), _ = self.masked_rows([x])
         tokenizer = self.preprocessor.tokenizer
         if len(positions) != 1:
@@ -300,7 +300,7 @@ class MaskedLM(MaskedTokenTask):
         if target not in tokenizer.vocabulary:
             raise ValueError(f"target must be a token of the vocabulary. Received: {target!r}")
         token = tokenizer.token_to_id(target)
-        _, starts, ends = tokenizer.reading_special_tokens.tokenize_with_offsets(x)
+        _, starts, ends = tokenizer.with_special_tokens_in_text.tokenize_with_offsets(x)
         bounds = zip(starts, ends, strict=True)
         spans: list[Span] = [None] * len(ids)
         for position, (start, end) in enumerate(bounds, start=1):
@@ -326,7 +326,7 @@ class MaskedLM(MaskedTokenTask):
         """
         own = self.preprocessor.tokenizer
         max_tokens = self.preprocessor.max_tokens(1)
-        columns = own.reading_special_tokens.tokenize_with_offsets(texts)
+        columns = own.with_special_tokens_in_text.tokenize_with_offsets(texts)
         rows, positions, spans = [], [], []
         for number, (ids, starts, ends) in enumerate(
             zip(*cut_tokens(own, columns, max_tokens), strict=True)
@@ -347,7 +347,7 @@ class MaskedLM(MaskedTokenTask):
         return MaskedRows(rows, positions, spans)
 
 
-def masked(masker: Any, batch: tuple[Any, ...], step: int | None) -> tuple[Any, Any, Any]:
+def mask_batch(masker: Any, batch: tuple[Any, ...], step: int | None) -> tuple[Any, Any, Any]:
     """Masks a batch without labels; returns features, mask ids and mask weights.
 
     The masks depend on the step, or on the ids of the batch if the step is `None`.
@@ -360,16 +360,18 @@ def masked(masker: Any, batch: tuple[Any, ...], step: int | None) -> tuple[Any, 
     return features, ids, weights
 
 
-def masked_by_rows(masker: MaskedLMMasker, batch: tuple[Any, ...], _: int) -> tuple[Any, Any, Any]:
-    """Masks like `masked`, but each row alone, so that its masks do not depend on the batch."""
+def masked_by_rows(
+    masker: MaskedLMMaskGenerator, batch: tuple[Any, ...], _: int
+) -> tuple[Any, Any, Any]:
+    """Masks like `mask_batch`, but each row alone, so that its masks do not depend on the batch."""
     features, _, row_weights = keras.utils.unpack_x_y_sample_weight(batch)
     ids, mask = features["token_ids"], features["padding_mask"]
-    rows, slots = len(ids), masker.num_slots(ids.shape[1])
+    rows, slots = len(ids), masker.num_predictions(ids.shape[1])
     token_ids = ids.copy()
     positions, mask_ids = (np.zeros((rows, slots), "int32") for _ in range(2))
     weights = np.zeros((rows, slots), "float32")
     for row, length in enumerate(mask.sum(axis=1)):
-        part, *targets = masked(masker, ({"token_ids": ids[row : row + 1, :length]},), None)
+        part, *targets = mask_batch(masker, ({"token_ids": ids[row : row + 1, :length]},), None)
         token_ids[row, :length] = part["token_ids"][0]
         targets = [part["mask_positions"], *targets]
         for values, own in zip((positions, mask_ids, weights), targets, strict=True):
@@ -394,7 +396,7 @@ def token_batches(
 
     def with_positions(batch: Batch) -> tuple[Any, ...]:
         if mask_positions is None:
-            return with_index(batch)
+            return to_indexed_batch(batch)
         asked = [mask_positions[row] for row in batch.rows]
         width = 1 << (max(1, *map(len, asked)) - 1).bit_length()
         positions = np.zeros((len(asked), width), "int32")

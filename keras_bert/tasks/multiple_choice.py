@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
-from keras_bert.checks import shortened
+from keras_bert.checks import shorten_repr
 from keras_bert.data.adapters.choices import ChoiceAdapter, choice_columns, is_single_choice
 from keras_bert.data.adapters.reading import second_axis
 from keras_bert.data.choices import MultipleChoicePreprocessor, choice_outputs, own_choices
@@ -74,7 +74,7 @@ class MultipleChoice(Task):
     """
 
     has_row_logits = True
-    verb = "choose"
+    predict_method = "choose"
     fields = ("text", "choices")
     list_fields = ("choices",)
     adapters = (ChoiceAdapter,)
@@ -157,7 +157,7 @@ class MultipleChoice(Task):
 
     def explained_row(self, x: Any, target: Any) -> ExplainedRow:
         if not isinstance(x, (list, tuple)) or len(x) != 2 or not isinstance(x[0], str):
-            raise ValueError(f"x must be (text, choices). Received: {shortened(x)}")
+            raise ValueError(f"x must be (text, choices). Received: {shorten_repr(x)}")
         text, choices = x
         if target is None:
             target = self.choose((text, list(choices)))[0]["choice"]

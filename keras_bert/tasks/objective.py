@@ -73,8 +73,8 @@ class OutputLoss:
     def sum(self, x: Any, target: Any, output: Tensor, weights: Any) -> Any:
         """Computes the weighted sum of a batch, float32."""
         shape = ops.shape(output)[:-1]
-        of_target = None if isinstance(self.loss, _LOSSES_OF_IDS) else self.loss.dtype
-        target = ops.convert_to_tensor(target, dtype=of_target)
+        target_dtype = None if isinstance(self.loss, _LOSSES_OF_IDS) else self.loss.dtype
+        target = ops.convert_to_tensor(target, dtype=target_dtype)
         output = ops.convert_to_tensor(output, dtype=self.loss.dtype)
         values = ops.cast(self.loss.call(target, output), "float32")
         num_axes = len(values.shape)
@@ -316,7 +316,7 @@ def _as_loss(loss: Any) -> Any:
     return LossFunctionWrapper(loss, name=name) if is_function else loss
 
 
-def without(variables: list[Any], known: list[Any]) -> list[Any]:
+def exclude_variables(variables: list[Any], known: list[Any]) -> list[Any]:
     """Returns the variables that are not among the known ones."""
     # By identity, since == compares the values of variables.
     known_ids = {id(variable) for variable in known}

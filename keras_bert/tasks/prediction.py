@@ -26,30 +26,30 @@ from keras_bert.models.backbone import Backbone
 from keras_bert.models.threads import check_process
 from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.ops.object_variables import ObjectVariable
-from keras_bert.tasks import devices
+from keras_bert.tasks import distribution
+from keras_bert.tasks.batch_feeder import BatchFeeder
 from keras_bert.tasks.compiled_model import CompiledModel
-from keras_bert.tasks.feeding import Feed
 from keras_bert.tasks.presets import check_preprocessor
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-# Whether a method with `tells_cut_rows` is running
-_counts_cut_rows = ObjectVariable("_counts_cut_rows")
+# Whether a method with `warn_if_truncated` is running
+_counts_truncated_rows = ObjectVariable("_counts_truncated_rows")
 
 
-def tells_cut_rows(method: Method) -> Method:
+def warn_if_truncated(method: Method) -> Method:
     """Makes a method of a `TextPredictor` warn, once for each model, if it cuts rows."""
 
     @functools.wraps(method)
     def wrapped(self: TextPredictor, *args: Any, **kwargs: Any) -> Any:
-        if _counts_cut_rows.get(self):  # as in the validation of `fit`
+        if _counts_truncated_rows.get(self):  # as in the validation of `fit`
             return method(self, *args, **kwargs)
-        rows, cut = self._num_cut_rows()
-        with _counts_cut_rows.assigned(self, True):
+        rows, cut = self._num_truncated_rows()
+        with _counts_truncated_rows.set(self, True):
             result = method(self, *args, **kwargs)
-        if self._num_cut_rows()[1] > cut and not self.preprocessor.cut_rows.is_told:
-            self.preprocessor.cut_rows.is_told = True
-            warnings.warn(self.preprocessor.cut_rows.message(rows, cut), stacklevel=2)
+        if self._num_truncated_rows()[1] > cut and not self.preprocessor.truncated_rows.is_reported:
+            self.preprocessor.truncated_rows.is_reported = True
+            warnings.warn(self.preprocessor.truncated_rows.message(rows, cut), stacklevel=2)
         return result
 
     return cast(Method, wrapped)
@@ -73,7 +73,7 @@ class TextPredictor(CompiledModel):
     # The class of its preprocessors
     preprocessor_class: ClassVar[type[Any]] = TextClassifierPreprocessor
     # The fraction of the windows without answers that `fit` trains on; see `QuestionAnswerer`
-    negative_share: float = 1.0
+    negative_fraction: float = 1.0
 
     def __init__(
         self, *args: Any, backbone: Backbone | None, preprocessor: Any = None, **kwargs: Any
@@ -109,9 +109,9 @@ class TextPredictor(CompiledModel):
         config: dict[str, Any] | None = (self._preprocessor_config() or {}).get("tokenizer")
         return config
 
-    def _num_cut_rows(self) -> tuple[int, int]:
+    def _num_truncated_rows(self) -> tuple[int, int]:
         """Returns how many rows were read until now, and how many of them were cut."""
-        counts = getattr(self._preprocessor, "cut_rows", None)
+        counts = getattr(self._preprocessor, "truncated_rows", None)
         return (0, 0) if counts is None else (counts.num_rows, counts.num_cut)
 
     def _preprocessor_config(self) -> dict[str, Any] | None:
@@ -121,7 +121,7 @@ class TextPredictor(CompiledModel):
         config: dict[str, Any] | None = preprocessor if is_config else preprocessor.get_config()
         return config
 
-    @tells_cut_rows
+    @warn_if_truncated
     def predict(
         self, x: Any, batch_size: int | None = None, verbose: int | str = "auto", **kwargs: Any
     ) -> Any:
@@ -149,7 +149,7 @@ class TextPredictor(CompiledModel):
         if not isinstance(rows, Features):
             return self._predict_rows(rows, batch_size, verbose, **kwargs)
         self.check_inputs(rows.inputs)
-        if devices.process_shard()[1] > 1:
+        if distribution.process_shard()[1] > 1:
             return self._predict_arrays(rows, batch_size, verbose, **kwargs)
         return super().predict(rows.x, batch_size=batch_size, verbose=verbose, **kwargs)
 
@@ -180,12 +180,12 @@ class TextPredictor(CompiledModel):
     ) -> Any:
         """Predicts features that every process has in full."""
         if not features.are_arrays:
-            _, count = devices.process_shard()
+            _, count = distribution.process_shard()
             raise ValueError(
                 f"x is a {type(features.x).__name__} of features, in one of {count} processes; "
                 "expected text, or arrays of which each process has all rows."
             )
-        batches = devices.ArrayBatches(features.x, batch_size or DEFAULT_BATCH_SIZE)
+        batches = distribution.ArrayBatches(features.x, batch_size or DEFAULT_BATCH_SIZE)
         _, outputs = self._joined_outputs(batches, verbose, **kwargs)
         # Only the last batch has padding rows.
         return keras.tree.map_structure(lambda rows: rows[: batches.num_rows], outputs)
@@ -194,9 +194,9 @@ class TextPredictor(CompiledModel):
         self, batches: Batches, verbose: int | str, **kwargs: Any
     ) -> tuple[np.ndarray[Any, Any], Any]:
         """Returns the indices of the rows of all batches, with padding rows, and their outputs."""
-        if devices.num_devices() > 1:
-            shard = devices.process_shard()
-            batches = devices.shared_predictions(batches, devices.num_devices(), shard)
+        if distribution.num_devices() > 1:
+            shard = distribution.process_shard()
+            batches = distribution.shared_predictions(batches, distribution.num_devices(), shard)
         elif batches.num_batches in (1, None) and not kwargs and self._num_replicas() == 1:
             # For one batch, such as one sentence, Keras' loop takes longer than the model. At the
             # end of an unknown number, it would warn.
@@ -205,9 +205,9 @@ class TextPredictor(CompiledModel):
                 lambda *arrays: np.concatenate(arrays), *parts
             )
             return joined
-        feed = Feed(batches, with_targets=False)
+        feed = BatchFeeder(batches, with_targets=False)
         with feed.raising_errors():
-            outputs = super().predict(feed.for_keras(), verbose=verbose, **kwargs)
+            outputs = super().predict(feed.to_keras_data(), verbose=verbose, **kwargs)
         return np.concatenate(feed.targets), outputs
 
     def _outputs_of_batches(
@@ -223,8 +223,12 @@ class TextPredictor(CompiledModel):
         for features, rest in batches:
             num_rows = len(features["token_ids"])
             # On TensorFlow, `predict_on_batch` runs on one device.
-            inputs = devices.filled_up(features, devices.num_devices()) if compiles else features
-            outputs = predict(devices.shard_over_devices(inputs))
+            inputs = (
+                distribution.pad_to_power_of_two(features, distribution.num_devices())
+                if compiles
+                else features
+            )
+            outputs = predict(distribution.shard_over_devices(inputs))
             yield (
                 features,
                 rest,
@@ -263,7 +267,7 @@ class TextPredictor(CompiledModel):
                 f"x must be text, {input_forms(self.adapters)}, to have its tokens counted; "
                 f"received {type(x).__name__}."
             )
-        options = self._options(batch_size, negative_share=self.negative_share)
+        options = self._options(batch_size, negative_fraction=self.negative_fraction)
         counts = [
             np.sum(features["padding_mask"], axis=-1, dtype="int64").reshape(-1)
             for features, *_ in self._batches(rows, options)
@@ -282,7 +286,7 @@ class TextPredictor(CompiledModel):
         # Here, since Keras converts arrays to tensors before `__call__`.
         self.check_inputs(rows.inputs)
         self._check_targets(rows, rules)
-        return rows.with_checked_weights()
+        return rows.validate_weights()
 
     def _read_labeled(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows:
         """Reads and checks input, which must have labels if the losses need them."""
@@ -325,9 +329,9 @@ class TextPredictor(CompiledModel):
             batch_size,
             **options,
             compiles=self._compiles_each_shape(),
-            batches_for_more_lengths=devices.batches_for_more_lengths(),
+            batches_for_more_lengths=distribution.batches_for_more_lengths(),
             num_replicas=self._num_replicas() if is_shared else 1,
-            **(devices.sharing() if is_shared else {}),
+            **(distribution.sharing() if is_shared else {}),
         )
 
     def _num_replicas(self) -> int:
@@ -338,7 +342,7 @@ class TextPredictor(CompiledModel):
         """
         if self._strategy is not None:
             return int(self._strategy.num_replicas_in_sync)
-        return devices.num_devices() // devices.process_shard()[1]
+        return distribution.num_devices() // distribution.process_shard()[1]
 
     @property
     def _strategy(self) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from keras_bert.checkpoints import Checkpoint
 from keras_bert.checkpoints.errors import warn
-from keras_bert.data.labels import listed
+from keras_bert.data.labels import join_names
 from keras_bert.layers.top_layers import top_layer_options
 
 
@@ -173,8 +173,8 @@ def _stored_outputs(
         index_of = {name: index for index, name in enumerate(names)}
         return [index_of[name] for name in class_names]
     warn(
-        f"{os.fspath(preset)} has a trained head for the classes {listed(names)}; class_names "
-        f"renames its outputs, in this order, to {listed(class_names)}. If these are different "
+        f"{os.fspath(preset)} has a trained head for the classes {join_names(names)}; class_names "
+        f"renames its outputs, in this order, to {join_names(class_names)}. If these are different "
         "classes and not only different names, start from the encoder alone: save it with "
         "`backbone.save_to_preset`.",
     )

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from keras_bert import checkpoints, checks
-from keras_bert.aliases import suggestion
 from keras_bert.checkpoints import Checkpoint
 from keras_bert.config import BertConfig
-from keras_bert.layers.initial_weights import loading
+from keras_bert.layers.initial_weights import skip_initial_weights
+from keras_bert.migration_hints import suggestion
 from keras_bert.tasks.preset_heads import HeadChoice, choose_head
 from keras_bert.vocabularies.tokenizer_config import list_tokens
 
@@ -36,7 +36,7 @@ def task_of_preset(
     given = {name: value for name, value in options.items() if value is not None}
     _check_option_names(task_class, given)
     if given.get("num_classes") == 1:
-        checkpoint = checkpoint.with_scores()
+        checkpoint = checkpoint.as_regression()
     saved = task_class.options_of_checkpoint(checkpoint)
     head = choose_head(task_class, checkpoint, saved, given, load_weights)
     preprocessor = None
@@ -47,7 +47,7 @@ def task_of_preset(
             {name: saved[name] for name in names if name in saved},
             {name: given[name] for name in names if name in given},
         )
-    with loading(load_weights):
+    with skip_initial_weights(load_weights):
         backbone: Any = checkpoint.new_backbone(config, weights_fit=load_weights, **encoder)
     saved_names = set(task_class.preset_options).intersection(task_class.options)
     try:
@@ -93,7 +93,7 @@ def _load_heads(task: Any, checkpoint: Checkpoint, choice: HeadChoice) -> None:
             checkpoint.load_head(name, layer, outputs)
         return
     for name in checkpoint.heads:
-        checkpoint.leave_head(name)
+        checkpoint.ignore_head(name)
     if "pooler" in task.heads:
         checkpoint.load_head("pooler", task.heads["pooler"])
     checkpoints.errors.warn(

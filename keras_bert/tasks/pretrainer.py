@@ -24,7 +24,7 @@ from keras_bert.models.pretraining import (
 from keras_bert.tasks.masked_lm import MaskedTokenTask, masked_token_metrics
 
 
-class _RefusedText(TextAdapter):
+class _UnsupportedText(TextAdapter):
     """Text, whose segment pairs are not made as it is read."""
 
     forms = "ids"
@@ -38,7 +38,7 @@ class _RefusedText(TextAdapter):
         raise ValueError(
             "A Pretrainer takes records and no text, since its segment pairs are created from "
             "whole documents. Create records by `keras-bert create-pretraining-data`, or by "
-            "keras_bert.data.InstanceMaker and keras_bert.data.write_records, and pass "
+            "keras_bert.data.InstanceGenerator and keras_bert.data.write_records, and pass "
             "keras_bert.data.pretraining_batches(files, batch_size=32, sequence_length=128) to "
             "`fit`. A MaskedLM can train on text."
         )
@@ -90,7 +90,7 @@ class Pretrainer(MaskedTokenTask):
         [ALBERT](https://arxiv.org/abs/1909.11942), section 3.1, sentence order prediction.
     """
 
-    adapters = (_RefusedText,)
+    adapters = (_UnsupportedText,)
 
     def __init__(
         self,

@@ -15,12 +15,12 @@ from keras_bert.data.adapters.questions import (
     OUTPUTS,
     QuestionAdapter,
     logits_of_tokens,
-    paired,
+    pair_with_contexts,
     question_examples,
     window_batches,
 )
 from keras_bert.data.adapters.reading import second_axis
-from keras_bert.data.columns import as_given
+from keras_bert.data.columns import match_input_type
 from keras_bert.data.questions import QuestionAnswererPreprocessor, question_rows
 from keras_bert.layers import ClassificationHead
 from keras_bert.layers.top_layers import apply_layers, as_layers
@@ -30,7 +30,7 @@ from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.masks import masked_score
 from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
 from keras_bert.tasks.explained_row import ExplainedRow, Span, one_row
-from keras_bert.tasks.prediction import tells_cut_rows
+from keras_bert.tasks.prediction import warn_if_truncated
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -76,9 +76,9 @@ class QuestionAnswerer(Task):
             threshold, `answer` returns an empty answer. With `None`, it returns the best span, and
             an empty answer only if the 20 best start tokens and end tokens of each window form no
             span, as in the released code.
-        negative_share: The fraction of negatives that `fit` trains on: windows without the answer,
-            where another window of the question has it. `fit` samples them at random, once for all
-            epochs. Long documents have many. 1 trains on all, as for SQuAD in the paper.
+        negative_fraction: The fraction of negatives that `fit` trains on: windows without the
+            answer, where another window of the question has it. `fit` samples them at random, once
+            for all epochs. Long documents have many. 1 trains on all, as for SQuAD in the paper.
         top_layers: Keras layers that are applied one after another to the sequence output `(batch,
             length, hidden)`, before the head; the last one returns `(batch, length, features)`. See
             `keras_bert.layers.bidirectional_lstm`. Layers that read padding are refused. Defaults
@@ -105,10 +105,10 @@ class QuestionAnswerer(Task):
     """
 
     has_row_logits = True
-    verb = "answer"
+    predict_method = "answer"
     fields = ("question", "context")
     adapters = (QuestionAdapter,)
-    preset_options = ("dropout", "max_answer_length", "null_threshold", "negative_share")
+    preset_options = ("dropout", "max_answer_length", "null_threshold", "negative_fraction")
     preprocessor_class = QuestionAnswererPreprocessor
     head_name = "question_answerer"
     uses_pooler = False
@@ -121,14 +121,14 @@ class QuestionAnswerer(Task):
         dropout: float | None = None,
         max_answer_length: int = 30,
         null_threshold: float | None = None,
-        negative_share: float = 1.0,
+        negative_fraction: float = 1.0,
         top_layers: Sequence[keras.layers.Layer] | None = None,
         name: str = "question_answerer",
         **kwargs: Any,
     ) -> None:
         checks.POSITIVE_INT.check(max_answer_length=max_answer_length)
-        checks.FINITE.check_given(null_threshold=null_threshold)
-        checks.FRACTION.check(negative_share=negative_share)
+        checks.FINITE.check_optional(null_threshold=null_threshold)
+        checks.FRACTION.check(negative_fraction=negative_fraction)
 
         # === Layers ===
         head = ClassificationHead(
@@ -164,7 +164,7 @@ class QuestionAnswerer(Task):
         self.pooler = pooler
         self.max_answer_length = max_answer_length
         self.null_threshold = null_threshold
-        self.negative_share = negative_share
+        self.negative_fraction = negative_fraction
         self.top_layers = top_layers
 
     @classmethod
@@ -186,7 +186,7 @@ class QuestionAnswerer(Task):
     ) -> tuple[Any, Any, Any]:
         # In training, the softmax includes padding, as in the released code. In evaluation, padding
         # is masked, so that the loss does not depend on the length that rows are padded to.
-        return y, y_pred if training else _without_padding(x, y_pred), sample_weight
+        return y, y_pred if training else _strip_padding(x, y_pred), sample_weight
 
     def answer(
         self, question: Any, context: Any, batch_size: int | None = None, verbose: int | str = 0
@@ -213,15 +213,15 @@ class QuestionAnswerer(Task):
         # {"answer": "Goethe", "start": 19, "end": 25, "score": 0.97}
         ```
         """
-        questions, contexts = paired(question, context)
+        questions, contexts = pair_with_contexts(question, context)
         x = {"question": questions, "context": contexts}
         spans = self.answer_spans(x, batch_size, verbose)
-        return as_given(question, spans.answers(contexts, self.null_threshold))
+        return match_input_type(question, spans.answers(contexts, self.null_threshold))
 
     def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
         return list(self.answer(columns["question"], columns["context"]))
 
-    @tells_cut_rows
+    @warn_if_truncated
     def answer_spans(
         self,
         x: Any,
@@ -256,7 +256,7 @@ class QuestionAnswerer(Task):
 
     def explained_row(self, x: Any, target: Any) -> ExplainedRow:
         if not isinstance(x, (list, tuple)) or [type(part) for part in x] != [str, str]:
-            raise ValueError(f"x must be (question, passage). Received: {checks.shortened(x)}")
+            raise ValueError(f"x must be (question, passage). Received: {checks.shorten_repr(x)}")
         question, passage = x
         if target is None:
             best = self.answer(question, passage)
@@ -264,15 +264,15 @@ class QuestionAnswerer(Task):
         if len(target) != 2 or not 0 <= target[0] <= target[1] <= len(passage):
             raise ValueError(f"target must be (start, end) in the passage. Received: {target!r}")
         windows = self.preprocessor([question], [passage])
-        features = one_row(self, self.preprocessor.padded(windows))
+        features = one_row(self, self.preprocessor.pad(windows))
         starts, ends = windows.char_starts.values.tolist(), windows.char_ends.values.tolist()
         begin = int(windows.passage_start[0])
         positions = range(begin, begin + int(windows.passage_length[0]))
         spans: list[Span] = [None] * int(features["padding_mask"].sum())
         for position in positions:
             spans[position] = (1, starts[position], ends[position])
-        _, of_question, to_question = self.preprocessor.tokenizer.tokenize_with_offsets(question)
-        bounds = list(zip(of_question, to_question, strict=True))
+        _, starts, ends = self.preprocessor.tokenizer.tokenize_with_offsets(question)
+        bounds = list(zip(starts, ends, strict=True))
         if len(bounds) > self.preprocessor.max_query_length:
             raise ValueError(
                 f"The question has {len(bounds)} tokens; expected at most max_query_length, which "
@@ -297,7 +297,7 @@ class QuestionAnswerer(Task):
         return question_signatures(self, options)
 
 
-def _without_padding(x: Any, logits: dict[str, Any]) -> dict[str, Any]:
+def _strip_padding(x: Any, logits: dict[str, Any]) -> dict[str, Any]:
     """Masks logits `(batch, length)` at padding."""
     mask = x.get("padding_mask") if isinstance(x, dict) else None
     if mask is None:

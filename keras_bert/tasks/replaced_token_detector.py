@@ -16,7 +16,7 @@ from keras_bert.data.adapters.texts import single_texts
 from keras_bert.data.labels import sigmoid
 from keras_bert.data.packing import cut_tokens
 from keras_bert.data.texts import TextClassifierPreprocessor
-from keras_bert.layers import ReplacedTokenHead, SampledTokens, ScatteredTokens, spread_slots
+from keras_bert.layers import ReplacedTokenHead, TokenReplacer, TokenSampler, spread_slots
 from keras_bert.layers.encoder_layers import check_same_embeddings
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretraining_inputs
@@ -73,8 +73,8 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
             embeddings of the discriminator are the generator's plus a table of its own, which
             begins at zero. The discriminator's loss does not change the generator's. Defaults to
             `"all"`.
-        masking: A dict of options of `keras_bert.data.MaskedLMMasker.from_tokenizer` for masking
-            text, such as `{"mask_selection_rate": 0.25}`.
+        masking: A dict of options of `keras_bert.data.MaskedLMMaskGenerator.from_tokenizer` for
+            masking text, such as `{"mask_selection_rate": 0.25}`.
         seed: Integer seed of sampling in training; `None` for a random seed.
         name: The name of the model.
 
@@ -110,7 +110,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
 
     preset_options = ("discriminator_weight", "embedding_sharing")
     head_name = "replaced_token"
-    verb = "detect"
+    predict_method = "detect"
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         )
         if embedding_sharing == "disentangled":
             generator_encoder.token_embedding_table.assign(backbone.token_embedding_table)
-            backbone.token_embedding.base_on(generator_encoder.token_embedding)
+            backbone.token_embedding.add_base_table(generator_encoder.token_embedding)
         head = ReplacedTokenHead(
             config.activation,
             initializer_range=config.initializer_range,
@@ -169,10 +169,8 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         positions = inputs["mask_positions"]
         hidden, _ = encode_masked(generator_encoder, inputs)
         logits = masked_lm_logits(generator_encoder, hidden)
-        samples = SampledTokens(seed, name="sampled_tokens")(logits, inputs["token_ids"], positions)
-        with_samples = ScatteredTokens(name="placed_tokens")(
-            inputs["token_ids"], positions, samples
-        )
+        samples = TokenSampler(seed, name="sampled_tokens")(logits, inputs["token_ids"], positions)
+        with_samples = TokenReplacer(name="placed_tokens")(inputs["token_ids"], positions, samples)
         outputs = {
             "masked_lm_logits": logits,
             "sampled_ids": samples,
@@ -258,7 +256,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
             return task
         table, is_shared = task.backbone.token_embedding, task.embedding_sharing == "all"
         if not is_shared:
-            table.base_on(None)
+            table.add_base_table(None)
         if second is None:
             checkpoints.errors.warn(
                 f"{preset} has no generator; it is initialized randomly, except its embeddings.",
@@ -274,7 +272,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
             if second is None:
                 task.generator.token_embedding_table.assign(table.embeddings)
                 task.generator.embeddings.set_weights(task.backbone.embeddings.get_weights())
-            table.base_on(task.generator.token_embedding)
+            table.add_base_table(task.generator.token_embedding)
         return task
 
     def save_to_preset(self, preset_dir: str | os.PathLike[str]) -> None:
@@ -301,8 +299,10 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         # except padding, in rows that have a masked token with a weight.
         ids, weights = slot_targets(x, y, sample_weight)
         # The original token of a slot with weight 0 is unknown.
-        of_tokens = spread_slots(weights, x["mask_positions"], length_of(x["token_ids"]), empty=-1)
-        tokens = token_weights(x, weights) * ops.cast(ops.not_equal(of_tokens, 0), "float32")
+        target_weights = spread_slots(
+            weights, x["mask_positions"], length_of(x["token_ids"]), empty=-1
+        )
+        tokens = token_weights(x, weights) * ops.cast(ops.not_equal(target_weights, 0), "float32")
         return ids, {"masked_lm_loss": weights, "replaced_token_loss": tokens}
 
     def _values(

@@ -43,7 +43,7 @@ def student_from_teacher(
     Reference:
         [DistilBERT](https://arxiv.org/abs/1910.01108), section 3, "Student initialization".
     """
-    layers = _checked_layers(teacher.config.num_layers, num_layers, layers)
+    layers = _validate_layers(teacher.config.num_layers, num_layers, layers)
     heads = teacher.config.heads_by_layer
     heads = None if heads is None else tuple(heads[index] for index in layers)
     backbone = Backbone(
@@ -69,7 +69,7 @@ def copy_layers(
 
     `layers` has the index of a layer of the teacher for each of the student's.
     """
-    layers = _checked_layers(teacher.config.num_layers, None, layers)
+    layers = _validate_layers(teacher.config.num_layers, None, layers)
     if len(layers) != student.config.num_layers:
         raise ValueError(f"layers is {layers}; the student has {student.config.num_layers} layers.")
     for name, value, weight in _weights_to_copy(teacher, student, layers):
@@ -90,8 +90,8 @@ def spread_layers(num_layers: int, count: int) -> tuple[int, ...]:
     return tuple(round(index * (num_layers - 1) / (count - 1)) for index in range(count))
 
 
-def _checked_layers(
-    of_teacher: int, num_layers: int | None, layers: Sequence[int] | None
+def _validate_layers(
+    teacher_layers: int, num_layers: int | None, layers: Sequence[int] | None
 ) -> tuple[int, ...]:
     if (num_layers is None) == (layers is None):
         raise ValueError(
@@ -99,11 +99,11 @@ def _checked_layers(
             "number of layers to copy, or their indices."
         )
     if layers is None:
-        return spread_layers(of_teacher, int(num_layers or 0))
+        return spread_layers(teacher_layers, int(num_layers or 0))
     if not layers or list(layers) != sorted(set(layers)) or layers[0] < 0:
         raise ValueError(f"layers must be ascending indices. Received: {tuple(layers)}")
-    if layers[-1] >= of_teacher:
-        raise ValueError(f"layers is {tuple(layers)}; the teacher has {of_teacher}, from 0.")
+    if layers[-1] >= teacher_layers:
+        raise ValueError(f"layers is {tuple(layers)}; the teacher has {teacher_layers}, from 0.")
     return tuple(layers)
 
 

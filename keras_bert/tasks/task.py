@@ -48,7 +48,7 @@ class Task(TextTrainer):
     they also take text here, in the forms of the class's `adapters`.
     """
 
-    verb: ClassVar[str] = ""
+    predict_method: ClassVar[str] = ""
     """The method that answers text, such as `classify`; empty if there is none."""
 
     fields: ClassVar[tuple[str, ...]] = ("text",)
@@ -127,7 +127,7 @@ class Task(TextTrainer):
     @property
     def has_row_logits(self) -> bool:
         """Whether the outputs are logits or scores of each row, which `insight` explains."""
-        return bool(self.verb and self.heads) and self.is_sequence_level
+        return bool(self.predict_method and self.heads) and self.is_sequence_level
 
     def explained_row(self, x: Any, target: Any) -> ExplainedRow:
         """Reads an input of `keras_bert.insight.attributions`, and finds the number to explain.
@@ -160,12 +160,12 @@ class Task(TextTrainer):
         if args and (is_text(args[0]) or is_questions(args[0])):
             raise ValueError(
                 f"A {type(self).__name__} is called on features; text is for its methods, such as "
-                f"`{self.verb or 'fit'}`."
+                f"`{self.predict_method or 'fit'}`."
             )
         return super().__call__(*args, **kwargs)
 
-    def apply_verb(self, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Answers rows of the task's `fields` with the method that its `verb` names.
+    def predict_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Answers rows of the task's `fields` with the method that its `predict_method` names.
 
         Args:
             rows: The rows, each a dict of the `fields`. Other entries are ignored.
@@ -179,36 +179,36 @@ class Task(TextTrainer):
         Example:
 
         ```python
-        answerer.apply_verb([{"question": "Who wrote Faust?", "context": "Faust is by Goethe."}])
+        answerer.predict_rows([{"question": "Who wrote Faust?", "context": "Faust is by Goethe."}])
         # [{"answer": "Goethe", "start": 12, "end": 18, "score": 0.97}]
         ```
         """
-        if not self.verb:
+        if not self.predict_method:
             raise ValueError(f"A {type(self).__name__} does not answer text.")
         columns = columns_of_rows(rows, self.fields, self.optional_fields)
         return self._answer_columns(columns) if len(rows) else []
 
     def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
         """Answers rows; the columns are their fields."""
-        answers: list[Any] = getattr(self, self.verb)(columns)
+        answers: list[Any] = getattr(self, self.predict_method)(columns)
         return answers
 
     def serving_answers(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Answers rows of the task's `fields` as the `serving_default` of an export does.
 
         Args:
-            rows: As for `apply_verb`.
+            rows: As for `predict_rows`.
 
         Returns:
             For each row the outputs of the signature by name; `answers` for a task without
             export. Lists have no padding, unlike a signature's.
 
         Raises:
-            ValueError: As `apply_verb`.
+            ValueError: As `predict_rows`.
         """
         return [
             answer if isinstance(answer, dict) else {"answers": answer}
-            for answer in self.apply_verb(rows)
+            for answer in self.predict_rows(rows)
         ]
 
     # === Presets, export, configuration ===

@@ -12,18 +12,24 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.data.adapters.texts import single_texts
 from keras_bert.data.batch_options import BatchOptions
-from keras_bert.data.columns import as_given, columns_of_rows, label_column, listed, named_labels
+from keras_bert.data.columns import (
+    columns_of_rows,
+    label_column,
+    match_input_type,
+    materialize,
+    named_labels,
+)
 from keras_bert.data.labels import (
     LabelRules,
     MultiLabelRules,
-    checked_num_classes,
     f1_thresholds,
     label_descriptions,
-    ranked,
+    rank_labels,
     sigmoid,
     softmax,
+    validate_num_classes,
 )
-from keras_bert.data.loader import Loader, RowsInMemory, with_index
+from keras_bert.data.loader import Loader, RowsInMemory, to_indexed_batch
 from keras_bert.data.texts import ProductExamples, TextClassifierPreprocessor
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.layers.top_layers import apply_layers, as_layers
@@ -34,7 +40,7 @@ from keras_bert.models.inputs import token_inputs
 from keras_bert.optimizers import AdamW
 from keras_bert.tasks.few_shot import FewShotTraining
 from keras_bert.tasks.objective import class_accuracy, class_loss, loss_name, takes_ids
-from keras_bert.tasks.prediction import tells_cut_rows
+from keras_bert.tasks.prediction import warn_if_truncated
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -119,7 +125,7 @@ class TextClassifier(Task):
         [BERT](https://arxiv.org/abs/1810.04805), section 4.1, and "+ BiLSTM" of section 5.1.
     """
 
-    verb = "classify"
+    predict_method = "classify"
     optional_fields = ("text_pair",)
     preset_options = ("dropout", "multi_label", "thresholds")
     head_name = "classifier"
@@ -142,9 +148,9 @@ class TextClassifier(Task):
         name: str = "text_classifier",
         **kwargs: Any,
     ) -> None:
-        num_classes = checked_num_classes(num_classes, class_names)
+        num_classes = validate_num_classes(num_classes, class_names)
         multi_label = checks.plain(multi_label)
-        thresholds = _checked_thresholds(thresholds, num_classes, multi_label)
+        thresholds = _validate_thresholds(thresholds, num_classes, multi_label)
         top_layers = as_layers(top_layers)
         head = new_classification_head(backbone.config, num_classes, dropout)
         inputs = token_inputs()
@@ -338,12 +344,12 @@ class TextClassifier(Task):
         # [{"label": "warm", "score": 0.8}, {"label": "light", "score": 0.3}]
         ```
         """
-        checks.POSITIVE_INT.check_given(top_k=top_k)
+        checks.POSITIVE_INT.check_optional(top_k=top_k)
         if top_k is not None and self.is_regression:
             raise ValueError(f"top_k must be None for a regression. Received: {top_k}")
-        x = listed(x)
+        x = materialize(x)
         logits = self.predict(x, batch_size=batch_size, verbose=verbose)
-        return as_given(x, self.answers_from_logits(logits, top_k))
+        return match_input_type(x, self.answers_from_logits(logits, top_k))
 
     def answers_from_logits(
         self, logits: np.ndarray[Any, Any], top_k: int | None = None
@@ -357,7 +363,7 @@ class TextClassifier(Task):
         answers = [self._best_classes(row, top_k or 1) for row in probabilities]
         return answers if top_k else [best for (best,) in answers]
 
-    @tells_cut_rows
+    @warn_if_truncated
     def classify_zero_shot(
         self,
         x: Any,
@@ -415,23 +421,23 @@ class TextClassifier(Task):
         if "{}" not in hypothesis:
             raise ValueError(f"hypothesis must have {{}} for the label. Received: {hypothesis!r}")
         yes = self._entailment_id(entailment)
-        x = listed(x)
+        x = materialize(x)
         texts = single_texts(x)
         if not texts:
             return []
         rows = ProductExamples(texts, hypotheses, self.preprocessor)
         options = self._options(batch_size)
-        batches = Loader(RowsInMemory(rows), self.preprocessor, options, with_index)
+        batches = Loader(RowsInMemory(rows), self.preprocessor, options, to_indexed_batch)
         logits = np.empty((len(rows), self.num_classes), "float32")
-        for _, index, of_batch in self._outputs_of_batches(batches, verbose):
-            logits[index] = of_batch
-        of_texts = logits.reshape(len(texts), len(hypotheses), -1)
+        for _, index, batch_logits in self._outputs_of_batches(batches, verbose):
+            logits[index] = batch_logits
+        text_logits = logits.reshape(len(texts), len(hypotheses), -1)
         if multi_label or len(hypotheses) == 1:
             no = -1 if yes == 0 else 0
-            scores = softmax(of_texts[..., [no, yes]])[..., 1]
+            scores = softmax(text_logits[..., [no, yes]])[..., 1]
         else:
-            scores = softmax(of_texts[..., yes])
-        return as_given(x, [ranked(list(descriptions), row) for row in scores])
+            scores = softmax(text_logits[..., yes])
+        return match_input_type(x, [rank_labels(list(descriptions), row) for row in scores])
 
     def _entailment_id(self, entailment: str | int | None) -> int:
         names = [str(name) for name in self.class_names or ()]
@@ -481,7 +487,7 @@ class TextClassifier(Task):
             return super().serving_answers(rows)
         columns = columns_of_rows(rows, self.fields, self.optional_fields)
         answers = []
-        for probabilities in self._probabilities(self.predict(listed(columns), verbose=0)):
+        for probabilities in self._probabilities(self.predict(materialize(columns), verbose=0)):
             best = self._best_classes(probabilities, 1)[0]
             answer: dict[str, Any] = {"label": str(best["label"]), "score": best["score"]}
             if self.multi_label:
@@ -506,7 +512,7 @@ class TextClassifier(Task):
     def _best_classes(
         self, probabilities: np.ndarray, top_k: int | None = None
     ) -> list[dict[str, Any]]:
-        return ranked(self.class_names or range(self.num_classes), probabilities)[:top_k]
+        return rank_labels(self.class_names or range(self.num_classes), probabilities)[:top_k]
 
     def _label_rules(self, options: BatchOptions) -> LabelRules:
         if self.multi_label:
@@ -541,7 +547,7 @@ class TextClassifier(Task):
         return LABELS_REQUESTS
 
 
-def _checked_thresholds(
+def _validate_thresholds(
     thresholds: Any, num_classes: int, multi_label: Any
 ) -> tuple[float, ...] | None:
     """Returns the threshold of each label; `None` without `multi_label`."""

@@ -19,14 +19,14 @@ from keras_bert.data.adapters.texts import TextAdapter, single_texts, text_colum
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.batches import Batches
 from keras_bert.data.columns import (
-    as_given,
     first_of_element,
     given_columns,
     is_dataset,
-    listed,
+    match_input_type,
+    materialize,
 )
-from keras_bert.data.labels import LabelRules, label_descriptions, ranked
-from keras_bert.data.loader import Batch, Loader, RowsInMemory, with_real_rows
+from keras_bert.data.labels import LabelRules, label_descriptions, rank_labels
+from keras_bert.data.loader import Batch, Loader, RowsInMemory, add_row_mask
 from keras_bert.data.texts import TextClassifierPreprocessor, TextPairExamples
 from keras_bert.layers.pooling import SentencePooling
 from keras_bert.losses import CosineSimilarityLoss, InBatchNegatives
@@ -96,7 +96,7 @@ class TextEmbedder(Task):
         [Sentence-BERT](https://arxiv.org/abs/1908.10084), section 3.
     """
 
-    verb = "embed"
+    predict_method = "embed"
     needs_labels = False
     default_learning_rate = 2e-5
     preset_options = ("pooling", "normalize")
@@ -171,7 +171,7 @@ class TextEmbedder(Task):
         vectors @ vectors.T    # cosine similarities
         ```
         """
-        x = listed(x)
+        x = materialize(x)
         columns = first_of_element(x.element_spec) if is_dataset(x) else text_columns(x)
         if isinstance(columns, Mapping) and "text_pair" in columns:
             raise ValueError("Received pairs of texts; expected single texts.")
@@ -209,15 +209,15 @@ class TextEmbedder(Task):
         # [{"label": "law", "score": 0.31}, {"label": "sport", "score": 0.12}]
         ```
         """
-        descriptions, x = label_descriptions(labels), listed(x)
+        descriptions, x = label_descriptions(labels), materialize(x)
         parts = single_texts(x), list(descriptions.values())
         vectors = [self.embed(part, batch_size=batch_size, verbose=verbose) for part in parts]
-        of_texts, of_labels = (
+        text_vectors, label_vectors = (
             part / np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-12)
             for part in vectors
         )
-        cosines = of_texts @ of_labels.T
-        return as_given(x, [ranked(list(descriptions), row) for row in cosines])
+        cosines = text_vectors @ label_vectors.T
+        return match_input_type(x, [rank_labels(list(descriptions), row) for row in cosines])
 
     def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
         return [{"embedding": vector.tolist()} for vector in self.embed(columns["text"])]
@@ -273,7 +273,7 @@ class TextEmbedder(Task):
             ).T
         columns = given_columns(labels=rows.labels, weights=weights, texts=numbers)
         source = RowsInMemory(TextPairExamples(rows.columns, self.preprocessor), columns)
-        has_any_shape = not (options.compiles or options.fills_last_batch)
+        has_any_shape = not (options.compiles or options.pads_last_batch)
         finish = _distinct if rows.labels is not None and has_any_shape else _consecutive
         return Loader(source, self.preprocessor, options, finish)
 
@@ -297,18 +297,18 @@ def _consecutive(batch: Batch) -> tuple[Any, ...]:
     """
     scores, weights = batch.columns.get("labels"), batch.columns["weights"]
     pairs = len(batch.rows)
-    is_real = np.ones(pairs, "float32") if batch.is_real is None else batch.is_real
+    row_mask = np.ones(pairs, "float32") if batch.row_mask is None else batch.row_mask
     # (pairs, 2, length) -> (2 * pairs, length)
     features = {name: x.reshape(2 * pairs, x.shape[2]) for name, x in batch.features.items()}
-    if batch.is_real is not None:
-        features = with_real_rows(features, np.repeat(is_real, 2))
+    if batch.row_mask is not None:
+        features = add_row_mask(features, np.repeat(row_mask, 2))
     if scores is not None:
         targets = np.repeat(scores, 2)
     else:
         # Of the text alone, which other processes may have in their shards
         texts = [zlib.crc32(row) >> 1 for row in np.ascontiguousarray(features["token_ids"])]
-        targets = np.where(np.repeat(is_real, 2) > 0, texts, -1).astype("int32")
-    return features, targets, np.repeat(weights * is_real, 2)
+        targets = np.where(np.repeat(row_mask, 2) > 0, texts, -1).astype("int32")
+    return features, targets, np.repeat(weights * row_mask, 2)
 
 
 def _distinct(batch: Batch) -> tuple[Any, ...]:

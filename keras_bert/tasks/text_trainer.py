@@ -10,19 +10,19 @@ import keras
 from keras import ops
 
 from keras_bert import checks
-from keras_bert.aliases import refuse_aliases
 from keras_bert.data.adapters.reading import Features, adapter_class
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.batches import Batches
 from keras_bert.data.loader import Loader
+from keras_bert.migration_hints import reject_aliases
 from keras_bert.models.threads import check_is_not_evaluated
-from keras_bert.optimizers.fit_updates import steps_in_update, with_fit_updates
+from keras_bert.optimizers.fit_updates import micro_batches_per_update_of, with_fit_updates
 from keras_bert.tasks import fit_plan
+from keras_bert.tasks.batch_feeder import BatchFeeder
 from keras_bert.tasks.batch_plan import BatchPlan
-from keras_bert.tasks.devices import process_shard
-from keras_bert.tasks.feeding import Feed
+from keras_bert.tasks.distribution import process_shard
 from keras_bert.tasks.micro_batches import MicroBatches
-from keras_bert.tasks.prediction import TextPredictor, tells_cut_rows
+from keras_bert.tasks.prediction import TextPredictor, warn_if_truncated
 
 
 class TextTrainer(TextPredictor):
@@ -31,7 +31,7 @@ class TextTrainer(TextPredictor):
     seconds_waited: float = 0.0
     """How long `fit` has waited for batches of text until now, in seconds."""
 
-    @tells_cut_rows
+    @warn_if_truncated
     def fit(
         self,
         x: Any = None,
@@ -110,7 +110,7 @@ class TextTrainer(TextPredictor):
             ValueError: If a row, a label or an argument is invalid; the message names the row. Or
                 if the learning rate schedule has ended already, so that no weight would change.
         """
-        refuse_aliases(self.fit, kwargs, "fit")
+        reject_aliases(self.fit, kwargs, "fit")
         arguments = fit_plan.FitArguments(
             batch_size=batch_size,
             epochs=epochs,
@@ -134,7 +134,7 @@ class TextTrainer(TextPredictor):
                 **plan.other_arguments(),
             )
 
-    @tells_cut_rows
+    @warn_if_truncated
     def evaluate(
         self,
         x: Any = None,
@@ -164,11 +164,11 @@ class TextTrainer(TextPredictor):
         options = fit_plan.evaluation_options(self, batch_size, kwargs.get("steps"))
         data = self._as_features(self._read_labeled(x, y, sample_weight, options), options)
         plan = BatchPlan(steps_per_epoch=kwargs.get("steps"))
-        feed = Feed(data.x, plan=plan, evaluated=self)
+        feed = BatchFeeder(data.x, plan=plan, evaluated=self)
         with feed.raising_errors():
             self._build(feed)
             return super().evaluate(
-                feed.for_keras(),
+                feed.to_keras_data(),
                 data.y,
                 batch_size=batch_size,
                 verbose=verbose,
@@ -248,23 +248,25 @@ class TextTrainer(TextPredictor):
         """
         checks.NON_NEGATIVE_INT.check(epochs=epochs)
         checks.PROPER_FRACTION.check(validation_split=validation_split)
-        checks.POSITIVE_INT.check_given(gradient_accumulation_steps=gradient_accumulation_steps)
-        in_update = gradient_accumulation_steps
-        if in_update is None:
-            in_update = steps_in_update(self.optimizer) if self.compiled else 1
+        checks.POSITIVE_INT.check_optional(gradient_accumulation_steps=gradient_accumulation_steps)
+        micro_batches_per_update = gradient_accumulation_steps
+        if micro_batches_per_update is None:
+            micro_batches_per_update = (
+                micro_batches_per_update_of(self.optimizer) if self.compiled else 1
+            )
         # Batches that the user makes are counted without reading any.
         kind = adapter_class(self.adapters, x)
         rows = Features(x) if kind is None else kind.read(x)
         if validation_split:
             rows, _ = fit_plan.split_rows(rows, validation_split)
-        options = self._options(batch_size, negative_share=self.negative_share)
+        options = self._options(batch_size, negative_fraction=self.negative_fraction)
         batches = self._as_features(rows, options).x
         count = batches.num_batches if isinstance(batches, Batches) else None
         if count is None:
             count = rows.count_batches(options.rows_in_batch)
-        return epochs * -(-count // in_update)
+        return epochs * -(-count // micro_batches_per_update)
 
-    def _build(self, feed: Feed, x: Any = None) -> None:
+    def _build(self, feed: BatchFeeder, x: Any = None) -> None:
         """Builds metrics, losses and the optimizer, so that Keras reads no batch to build them.
 
         | data | built by |

@@ -10,12 +10,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_bert.checks import shortened
+from keras_bert.checks import shorten_repr
 from keras_bert.data.adapters.reading import read_input
 from keras_bert.data.adapters.words import WordsAdapter
 from keras_bert.data.batch_options import BatchOptions
-from keras_bert.data.columns import as_string, listed
-from keras_bert.data.labels import TagRules, checked_num_classes, softmax
+from keras_bert.data.columns import as_string, materialize
+from keras_bert.data.labels import TagRules, softmax, validate_num_classes
 from keras_bert.data.tagging_schemes import OUTSIDE, are_span_labels, entities, typed_labels
 from keras_bert.data.words import TokenClassifierPreprocessor
 from keras_bert.layers.heads import new_classification_head
@@ -89,7 +89,7 @@ class TokenClassifier(Task):
     """
 
     has_row_logits = True
-    verb = "tag"
+    predict_method = "tag"
     list_fields = ("text",)
     adapters = (WordsAdapter,)
     preset_options = ("dropout",)
@@ -109,7 +109,7 @@ class TokenClassifier(Task):
         name: str = "token_classifier",
         **kwargs: Any,
     ) -> None:
-        num_classes = checked_num_classes(num_classes, class_names)
+        num_classes = validate_num_classes(num_classes, class_names)
         dropout = backbone.config.effective_token_dropout if dropout is None else dropout
         head = new_classification_head(backbone.config, num_classes, dropout)
         inputs = token_inputs()
@@ -160,7 +160,7 @@ class TokenClassifier(Task):
         ```
         """
         rows = self._read_words(x)
-        return rows.nested(self._tag_rows(rows, batch_size, verbose))
+        return rows.nest_like_input(self._tag_rows(rows, batch_size, verbose))
 
     def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
         return list(self.tag(columns["text"]))
@@ -176,7 +176,7 @@ class TokenClassifier(Task):
                     for name, key in outputs.items()
                 },
             }
-            for words in self.apply_verb(rows)
+            for words in self.predict_rows(rows)
         ]
 
     def entities(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Any:
@@ -218,10 +218,12 @@ class TokenClassifier(Task):
         rows = self._read_words(x)
         tags = self._tag_rows(rows, batch_size, verbose)
         texts = [None] * len(tags) if rows.texts is None else rows.texts
-        return rows.nested([_entities(*pair, names) for pair in zip(tags, texts, strict=True)])
+        return rows.nest_like_input(
+            [_entities(*pair, names) for pair in zip(tags, texts, strict=True)]
+        )
 
     def _read_words(self, x: Any) -> WordsAdapter:
-        rows = read_input(self.adapters, listed(x))
+        rows = read_input(self.adapters, materialize(x))
         if not isinstance(rows, WordsAdapter):
             raise ValueError(f"Received {type(x).__name__}; expected {WordsAdapter.forms}.")
         return rows.split_into_words()
@@ -278,7 +280,7 @@ class TokenClassifier(Task):
     def explained_row(self, x: Any, target: Any) -> ExplainedRow:
         words = list(x) if isinstance(x, (list, tuple)) else []
         if not words or not all(isinstance(word, str) for word in words):
-            raise ValueError(f"x must be a list of words. Received: {shortened(x)}")
+            raise ValueError(f"x must be a list of words. Received: {shorten_repr(x)}")
         number, tag = target if isinstance(target, (list, tuple)) else (target, None)
         if not isinstance(number, int) or not 0 <= number < len(words):
             raise ValueError(
@@ -286,7 +288,7 @@ class TokenClassifier(Task):
                 f"Received: {target!r}"
             )
         windows = self.preprocessor.windows([words])
-        features = one_row(self, self.preprocessor.padded(windows))
+        features = one_row(self, self.preprocessor.pad(windows))
         first = windows.word_position.tolist()
         length = int(features["padding_mask"].sum())
         starts = np.cumsum([0, *(len(word) + 1 for word in words)])

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from keras_bert.text.characters import WHITE_SPACE, character_class
-from keras_bert.text.composition import composed
+from keras_bert.text.composition import compose_text
 from keras_bert.text.flat_tokens import FlatTokens
-from keras_bert.text.merges import count_blanks, longest_runs, merged_by_heap, single_ranks
+from keras_bert.text.merges import count_blanks, longest_runs, merge_with_heap, single_ranks
 from keras_bert.text.special_tokens import TokenSplitter, segments
 from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.text.word_cache import END, WordCache
@@ -225,7 +225,7 @@ class BytePairTokenizer(Tokenizer):
         self._word_ids = WordCache(self._ids_of_word, width=1)
         self._word_tokens = WordCache(self._tokens_of_word, width=3)
         in_text = [self.vocabulary[index] for index in special if special_tokens_in_text]
-        spelled: Callable[[str], str] = composed if compose else str
+        spelled: Callable[[str], str] = compose_text if compose else str
         token_ids = {spelled(token): self._ids[token] for token in (*in_text, *self.added_tokens)}
         taking_space = {self.mask_token} if mask_takes_space else set()
         self._splitter = TokenSplitter(token_ids, taking_space) if token_ids else None
@@ -418,7 +418,7 @@ class BytePairTokenizer(Tokenizer):
     def _merge(self, ids: list[int]) -> list[int]:
         """Merges the pair with the lowest rank, wherever it occurs, until no pair has a rank."""
         if len(ids) > _FEW_SYMBOLS:
-            return merged_by_heap(ids, self._ranks, self._merge_results)
+            return merge_with_heap(ids, self._ranks, self._merge_results)
         no_rank = len(self._ranks)
         while len(ids) > 1:
             ranks = [self._ranks.get(pair, no_rank) for pair in itertools.pairwise(ids)]

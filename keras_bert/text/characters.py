@@ -110,7 +110,7 @@ def check_characters(text: Any, where: str) -> None:
         ) from error
 
 
-def lowered(text: str) -> str:
+def lower_text(text: str) -> str:
     """Lowercases a text. A sigma at the end of a word becomes a final one, as in `str.lower`."""
     if text.isascii():
         return text.lower()
@@ -119,7 +119,7 @@ def lowered(text: str) -> str:
 
 
 @functools.cache
-def decomposed(character: str, compatible: bool = False) -> str:
+def decompose(character: str, compatible: bool = False) -> str:
     """Decomposes a character, by NFD or, if `compatible`, NFKD."""
     table = _table()
     if category(character) == _UNASSIGNED:

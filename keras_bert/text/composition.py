@@ -19,7 +19,7 @@ from keras_bert.text.characters import (
     combining_class,
     combining_marks,
     combining_points,
-    decomposed,
+    decompose,
 )
 
 # Hangul vowels and final consonants, which are composed by rule
@@ -30,24 +30,24 @@ MAX_MARKS = 30
 """The longest run of combining marks that text has, by Unicode's Stream-Safe Text Format."""
 
 
-def composed(text: str) -> str:
+def compose_text(text: str) -> str:
     """Composes a text: `e` and a combining acute accent become `é`."""
-    return normalized("NFC", text)
+    return normalize_form("NFC", text)
 
 
-def normalized(form: Literal["NFC", "NFKC"], text: str) -> str:
+def normalize_form(form: Literal["NFC", "NFKC"], text: str) -> str:
     """Returns a normalization form of a text, in linear time, as `unicodedata.normalize` does not.
 
     `unicodedata` moves each combining mark past earlier ones one by one, and holds the
     interpreter's lock meanwhile, so the marks of long runs are sorted first.
     """
     if not text.isascii():
-        text = _long_runs().sub(lambda run: _in_canonical_order(run[0]), text)
+        text = _long_runs().sub(lambda run: _canonical_order(run[0]), text)
     return unicodedata.normalize(form, text)
 
 
-def _in_canonical_order(marks: str) -> str:
-    return "".join(sorted("".join(map(decomposed, marks)), key=combining_class))
+def _canonical_order(marks: str) -> str:
+    return "".join(sorted("".join(map(decompose, marks)), key=combining_class))
 
 
 @functools.cache
@@ -56,7 +56,7 @@ def _long_runs() -> re.Pattern[str]:
 
 
 def is_composed(text: str) -> bool:
-    """Returns whether `composed` leaves a text as it is."""
+    """Returns whether `compose_text` leaves a text as it is."""
     return unicodedata.is_normalized("NFC", text)
 
 
@@ -72,7 +72,7 @@ def sources_of_composed(text: str) -> tuple[np.ndarray, np.ndarray]:
     ends: list[int] = []
     for cluster in _clusters().finditer(text):
         begin, end = cluster.span()
-        new = composed(cluster[0])
+        new = compose_text(cluster[0])
         if new == cluster[0]:
             starts += range(begin, end)
             ends += range(begin + 1, end + 1)

@@ -30,7 +30,7 @@ class FlatTokens(NamedTuple):
     ends: np.ndarray
     lengths: np.ndarray
 
-    def before_composition(self, texts: Sequence[str]) -> Self:
+    def to_original_offsets(self, texts: Sequence[str]) -> Self:
         """Converts offsets in composed texts to offsets in the original `texts`."""
         starts, ends = np.array(self.starts), np.array(self.ends)
         splits = np.cumsum([0, *self.lengths])

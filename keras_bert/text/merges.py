@@ -48,9 +48,11 @@ def longest_runs(tokens: Sequence[str], merges: Mapping[tuple[int, int], int]) -
         if size < 2 or ids_by_token[longest] in components:
             continue
         single = tokens.index(character)
-        of_length = [merged_by_heap([single] * count, ranks, merges) for count in range(4 * size)]
+        ids_by_length = [
+            merge_with_heap([single] * count, ranks, merges) for count in range(4 * size)
+        ]
         if all(
-            of_length[count] == [ids_by_token[longest], *of_length[count - size]]
+            ids_by_length[count] == [ids_by_token[longest], *ids_by_length[count - size]]
             for count in range(size, 4 * size)
         ):
             lengths[character] = size
@@ -68,7 +70,7 @@ def count_blanks(piece: bytes, space: str) -> tuple[int, int]:
     return leading, trailing
 
 
-def merged_by_heap(
+def merge_with_heap(
     ids: list[int],
     ranks: Mapping[tuple[int, int], int],
     merges: Mapping[tuple[int, int], int],

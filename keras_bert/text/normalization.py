@@ -17,11 +17,11 @@ import numpy as np
 from keras_bert.text.characters import (
     category,
     combining_class,
-    decomposed,
+    decompose,
     ideographs_as_letters,
     is_ideograph,
     is_punctuation,
-    lowered,
+    lower_text,
 )
 
 # Characters that `str.split` takes for whitespace and the original drops, as control characters
@@ -82,7 +82,7 @@ def word_starts(text: str) -> np.ndarray:
     return np.flatnonzero(~is_space & np.append(True, is_space[:-1]))
 
 
-def letters_of_words(raw: str, rules: Normalization) -> list[str]:
+def normalized_characters(raw: str, rules: Normalization) -> list[str]:
     """Normalizes a raw word and splits it into words, like `split_word`, without their sources."""
     if raw.isascii() and raw.isalnum():
         return [raw.lower() if rules.lowercase else raw]
@@ -127,7 +127,7 @@ def _split_in_context(raw: str, rules: Normalization) -> Iterator[Word]:
 
 
 def _parts(raw: str, rules: Normalization) -> list[str]:
-    """Returns the normalization of each character of a raw word; see `_Letters`."""
+    """Returns the normalization of each character of a raw word; see `_CharacterMap`."""
     return list(map(_letters(rules).__getitem__, map(ord, raw)))
 
 
@@ -141,12 +141,12 @@ def split_words(lowercase: bool) -> Callable[[str], Iterator[str]]:
 
     @functools.lru_cache(1 << 17)
     def words(raw: str) -> list[str]:
-        return letters_of_words(raw, rules)
+        return normalized_characters(raw, rules)
 
     return lambda text: itertools.chain.from_iterable(map(words, splittable([text])[0].split()))
 
 
-def over_dropped_marks(
+def extend_over_dropped_marks(
     text: str, start: int, end: int, is_dropped: Callable[[int], bool]
 ) -> tuple[int, int]:
     """Extends a span by the marks after it that normalization drops.
@@ -172,13 +172,13 @@ def is_extending(character: str) -> bool:
 def without_case(text: str, rules: Normalization | None = None) -> str:
     """Lowercases a text and strips its accents, as an uncased tokenizer does, or by its rules."""
     rules = rules or Normalization()
-    text = lowered(text) if rules.lowercase else text
+    text = lower_text(text) if rules.lowercase else text
     if not rules.strip_accents:
         return text
-    return "".join(part for part in "".join(map(decomposed, text)) if not _is_mark(part))
+    return "".join(part for part in "".join(map(decompose, text)) if not _is_mark(part))
 
 
-class _Letters(dict[int, str]):
+class _CharacterMap(dict[int, str]):
     """The normalization of each code point, with spaces around punctuation and ideographs."""
 
     def __init__(self, rules: Normalization) -> None:
@@ -192,11 +192,11 @@ class _Letters(dict[int, str]):
     def _of(self, character: str) -> str:
         if is_dropped(character):
             return ""
-        letters = lowered(character) if self._rules.lowercase else character
+        letters = lower_text(character) if self._rules.lowercase else character
         # A lowercase sigma has two forms.
         depends = self._rules.lowercase and character == "Σ"
         if self._rules.strip_accents:
-            parts = "".join(map(decomposed, letters))
+            parts = "".join(map(decompose, letters))
             letters = "".join(letter for letter in parts if not _is_mark(letter))
             # Combining marks may be reordered.
             depends = depends or any(map(combining_class, letters))
@@ -211,8 +211,8 @@ class _Letters(dict[int, str]):
 
 
 @functools.cache
-def _letters(rules: Normalization) -> _Letters:
-    return _Letters(rules)
+def _letters(rules: Normalization) -> _CharacterMap:
+    return _CharacterMap(rules)
 
 
 @functools.cache
@@ -230,24 +230,24 @@ def _normalize(raw: str, rules: Normalization) -> Word:
         sources = [
             source
             for letter, source in zip(letters, sources, strict=True)
-            for _ in range(len(lowered(letter)))
+            for _ in range(len(lower_text(letter)))
         ]
-        letters = lowered(letters)
+        letters = lower_text(letters)
     word = Word(letters, sources, sources)
-    word = _without_accents(word) if rules.strip_accents else word
+    word = _strip_accents(word) if rules.strip_accents else word
     if rules.split_ideographs:
         return word
     return word._replace(letters=ideographs_as_letters(word.letters))
 
 
-def _without_accents(word: Word) -> Word:
+def _strip_accents(word: Word) -> Word:
     """Decomposes, and strips marks of category Mn."""
     parts = [
         (part, source)
         for letter, source in zip(word.letters, word.firsts, strict=True)
-        for part in decomposed(letter)
+        for part in decompose(letter)
     ]
-    unaccented = [part for part in _in_canonical_order(parts) if not _is_mark(part[0])]
+    unaccented = [part for part in _canonical_order(parts) if not _is_mark(part[0])]
     clusters = _movable_marks([part for part in parts if not _is_mark(part[0])])
     return Word(
         "".join([letter for letter, _ in unaccented]),
@@ -269,7 +269,7 @@ def _movable_marks(parts: list[tuple[str, int]]) -> dict[int, list[int]]:
     return clusters
 
 
-def _in_canonical_order(parts: list[tuple[str, int]]) -> list[tuple[str, int]]:
+def _canonical_order(parts: list[tuple[str, int]]) -> list[tuple[str, int]]:
     """Sorts each run of combining marks by their combining class."""
     classes = [combining_class(letter) for letter, _ in parts]
     if not any(classes):

@@ -19,7 +19,7 @@ import sentencepiece
 from keras_bert.atomic import write_bytes
 from keras_bert.text.characters import character_class_of
 from keras_bert.text.flat_tokens import FlatTokens
-from keras_bert.text.normalization import is_extending, over_dropped_marks
+from keras_bert.text.normalization import extend_over_dropped_marks, is_extending
 from keras_bert.text.sentence_piece_cleaning import TextCleaner
 from keras_bert.text.special_tokens import TokenSplitter, segments
 from keras_bert.text.tokenizer import Tokenizer
@@ -326,14 +326,14 @@ class SentencePieceTokenizer(Tokenizer):
             end += end < len(text) and is_merged[end]
             is_empty = first >= last or start >= end
             if start < len(text):
-                start, end = over_dropped_marks(text, start, max(end, start + 1), is_dropped)
+                start, end = extend_over_dropped_marks(text, start, max(end, start + 1), is_dropped)
             yield index, begin + start, begin + (start if is_empty else end)
 
     def _pieces(self, clean_text: bytes) -> Iterator[tuple[int, int, int]]:
         """Yields the id and the span of each piece of a normalized text: bytes, without spaces."""
         encoding = self._processor.encode(clean_text, return_type="offset_mapping")
         for index, (begin, last) in zip(encoding["ids"], encoding["offsets"], strict=True):
-            first, last = self._without_blanks(clean_text, begin, last)
+            first, last = self._drop_blanks(clean_text, begin, last)
             parts = self.parts.get(index)
             if parts is None:
                 yield index, first, last
@@ -343,7 +343,7 @@ class SentencePieceTokenizer(Tokenizer):
                 yield self._ids.get(part, self.unk_token_id), first, end
                 first = end
 
-    def _without_blanks(self, clean_text: bytes, begin: int, last: int) -> tuple[int, int]:
+    def _drop_blanks(self, clean_text: bytes, begin: int, last: int) -> tuple[int, int]:
         """Returns a span of bytes without the blank characters at its ends."""
         text = clean_text[begin:last].decode("utf-8")
         if self.albert_rules:

@@ -13,7 +13,7 @@ import itertools
 import re
 from typing import NamedTuple
 
-from keras_bert.text.characters import WHITE_SPACE, combining_class, decomposed, lowered
+from keras_bert.text.characters import WHITE_SPACE, combining_class, decompose, lower_text
 
 _QUOTES = re.compile("``|''")
 _SPACES = re.compile(r"\s+")
@@ -95,7 +95,7 @@ def _end(text: str) -> int:
 def _fold(text: str, lowercase: bool, keep_accents: bool) -> str:
     if not keep_accents and not text.isascii():
         text = "".join(map(_base, text))
-    return lowered(text) if lowercase else text
+    return lower_text(text) if lowercase else text
 
 
 @functools.cache
@@ -107,5 +107,5 @@ def _width(character: str, lowercase: bool, keep_accents: bool) -> int:
 @functools.cache
 def _base(character: str) -> str:
     """Decomposes a character (NFKD) and drops the combining marks."""
-    parts = decomposed(character, compatible=True)
+    parts = decompose(character, compatible=True)
     return "".join(part for part in parts if not combining_class(part))

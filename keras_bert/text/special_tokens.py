@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_bert.text.characters import WHITE_SPACE, character_class
-from keras_bert.text.composition import composed
+from keras_bert.text.composition import compose_text
 from keras_bert.text.normalization import Normalization, is_dropped, without_case
 
 PADDING, UNKNOWN, CLASSIFY, SEPARATE, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
@@ -180,12 +180,12 @@ class TokenSplitter:
         """Yields the segments of a text in order; other text may be empty."""
         begin = 0
         for match in self._with_space.finditer(text):
-            yield from self._without_space(text, begin, match.start())
+            yield from self._strip_space(text, begin, match.start())
             yield Segment(match.start(1), match.end(), self.ids[match[1]])
             begin = match.end()
-        yield from self._without_space(text, begin, len(text))
+        yield from self._strip_space(text, begin, len(text))
 
-    def _without_space(self, text: str, begin: int, end: int) -> Iterator[Segment]:
+    def _strip_space(self, text: str, begin: int, end: int) -> Iterator[Segment]:
         for match in self._others.finditer(text, begin, end):
             yield Segment(begin, match.start(), None)
             yield Segment(match.start(), match.end(), self.ids[match[0]])
@@ -230,7 +230,7 @@ class _Spelling:
         for token in tokens:
             text = "".join(map(self._normalized, token))
             node = tree
-            for letter in composed(text) if self._rules.strip_accents else text:
+            for letter in compose_text(text) if self._rules.strip_accents else text:
                 node = node.setdefault(letter, {})
             if text:
                 node[""] = {}

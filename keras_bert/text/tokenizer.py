@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.text.composition import composed, is_composed
+from keras_bert.text.composition import compose_text, is_composed
 from keras_bert.text.flat_tokens import FlatTokens, concatenate, decoded_chunks
 from keras_bert.text.nesting import flatten, is_first_in_list, nest, split_rows
 from keras_bert.vocabularies.tokenizer_config import (
@@ -269,7 +269,7 @@ class Tokenizer(abc.ABC):
 
     def _chunks_to_ids(self, chunks: Iterable[list[str]]) -> tuple[np.ndarray, np.ndarray]:
         if self.compose:
-            chunks = (list(map(composed, chunk)) for chunk in chunks)
+            chunks = (list(map(compose_text, chunk)) for chunk in chunks)
         ids, lengths = concatenate(map(self._texts_to_ids, chunks), np.int32, np.int64)
         return ids, lengths
 
@@ -289,7 +289,7 @@ class Tokenizer(abc.ABC):
     def _chunk_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
         if not self.compose or all(map(is_composed, texts)):
             return self._texts_to_tokens(texts)
-        return self._texts_to_tokens(list(map(composed, texts))).before_composition(texts)
+        return self._texts_to_tokens(list(map(compose_text, texts))).to_original_offsets(texts)
 
     def encode(
         self,
@@ -335,7 +335,7 @@ class Tokenizer(abc.ABC):
         if not add_special_tokens:
             row_format = [None] * len(columns)
         num_special_tokens = len(row_format) - len(columns)
-        checks.Numbers(at_least=num_special_tokens, integer=True).check_given(
+        checks.NumberRange(at_least=num_special_tokens, integer=True).check_optional(
             sequence_length=sequence_length
         )
         limit = None if sequence_length is None else sequence_length - num_special_tokens
@@ -434,10 +434,10 @@ class Tokenizer(abc.ABC):
         rows = list(token_ids) if np.iterable(token_ids) else []
         special = frozenset(self.skipped_token_ids if skip_special_tokens else ())
         if rows and all(map(np.iterable, rows)):
-            return [join(self._checked_ids(row, special)) for row in rows]
-        return join(self._checked_ids(token_ids, special))
+            return [join(self._validate_ids(row, special)) for row in rows]
+        return join(self._validate_ids(token_ids, special))
 
-    def _checked_ids(self, token_ids: Any, skipped: Collection[int]) -> list[int]:
+    def _validate_ids(self, token_ids: Any, skipped: Collection[int]) -> list[int]:
         ids = np.asarray(token_ids)
         if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
             raise ValueError(
@@ -562,7 +562,7 @@ class Tokenizer(abc.ABC):
         return self.id_to_token(token_id)
 
     @functools.cached_property
-    def reading_special_tokens(self) -> Self:
+    def with_special_tokens_in_text(self) -> Self:
         """This tokenizer if it recognizes special tokens in text, otherwise a copy that does."""
         if self.special_tokens_in_text:
             return self

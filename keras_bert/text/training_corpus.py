@@ -78,7 +78,7 @@ def count_words(
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def spelled_out(counts: Iterable[tuple[str, int]]) -> Iterator[str]:
+def repeat_words(counts: Iterable[tuple[str, int]]) -> Iterator[str]:
     """Yields each word as often as it occurs, for trainers that do not take counts."""
     for word, count in counts:
         whole, rest = divmod(count, _WORDS_AT_A_TIME)
@@ -86,7 +86,7 @@ def spelled_out(counts: Iterable[tuple[str, int]]) -> Iterator[str]:
             yield " ".join([word] * times)
 
 
-class LetterCase(NamedTuple):
+class CaseChoice(NamedTuple):
     """The decision of `choose_lowercase`.
 
     Args:
@@ -98,7 +98,7 @@ class LetterCase(NamedTuple):
     reason: str
 
 
-def choose_lowercase(corpus: Corpus) -> LetterCase:
+def choose_lowercase(corpus: Corpus) -> CaseChoice:
     """Decides whether text like a corpus' should be lowercased and its accents stripped.
 
     It should not if less than half of the letters have a case, so that there is little to gain, or
@@ -123,7 +123,7 @@ def choose_lowercase(corpus: Corpus) -> LetterCase:
     >>> choose_lowercase(["Seoul is the capital."]).lowercase
     True
     >>> choose_lowercase(["서울은 대한민국의 수도이다."])
-    LetterCase(lowercase=False, reason='0 % of the letters have a case')
+    CaseChoice(lowercase=False, reason='0 % of the letters have a case')
     """
     characters: Counter[str] = Counter()
     for text in _sample(corpus):
@@ -138,14 +138,14 @@ def choose_lowercase(corpus: Corpus) -> LetterCase:
             letters += count
             num_cased += count * (character.lower() != character.upper())
     if not letters:
-        return LetterCase(True, "there are no letters")
+        return CaseChoice(True, "there are no letters")
     reason = f"{100 * num_cased / letters:.0f} % of the letters have a case"
     if num_cased < _LEAST_CASED * letters:
-        return LetterCase(False, reason)
+        return CaseChoice(False, reason)
     reason += (
         f", and stripping accents changes {100 * num_changed / total:.0f} % of letters and marks"
     )
-    return LetterCase(num_changed < _MOST_CHANGED * total, reason)
+    return CaseChoice(num_changed < _MOST_CHANGED * total, reason)
 
 
 def chosen_lowercase(corpus: Corpus, progress: bool) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from keras_bert import checks
 from keras_bert.families.shared import ROBERTA_TOKENS
 from keras_bert.text.byte_pair import byte_word_splitter
-from keras_bert.text.composition import composed
+from keras_bert.text.composition import compose_text
 from keras_bert.text.normalization import split_words
 from keras_bert.text.sentence_piece_cleaning import TextCleaner
 from keras_bert.text.special_tokens import SPECIAL_TOKENS, SUFFIX
@@ -22,7 +22,7 @@ from keras_bert.text.training_corpus import (
     chosen_lowercase,
     count_words,
     read_corpus,
-    spelled_out,
+    repeat_words,
 )
 from keras_bert.vocabularies import fairseq_ids
 from keras_bert.vocabularies.byte_pair_files import byte_characters
@@ -127,7 +127,7 @@ def train_vocabulary(
         for word, count in counts.items()
         if len(word) > 1 and alphabet.issuperset(word)
     )
-    learner.train_from_iterator(spelled_out(word_counts), trainer)
+    learner.train_from_iterator(repeat_words(word_counts), trainer)
     ids = learner.get_vocab()
     pieces = sorted(ids, key=ids.__getitem__)[size:]
     return (*special, *letters, *first[len(special) :], *pieces)
@@ -206,7 +206,7 @@ def train_byte_pair_vocabulary(
     words_of = byte_word_splitter(word_pattern)
 
     def split(text: str) -> list[str]:
-        return words_of(composed(text) if compose else text)
+        return words_of(compose_text(text) if compose else text)
 
     counts = count_words(texts, split, max_distinct_words, progress)
     if not counts:
@@ -226,7 +226,7 @@ def train_byte_pair_vocabulary(
     )
     learner = tokenizers.Tokenizer(tokenizers.models.BPE())
     learner.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    learner.train_from_iterator(spelled_out(words), trainer)
+    learner.train_from_iterator(repeat_words(words), trainer)
     model = json.loads(learner.to_str())["model"]
     ids = model["vocab"]
     merges = (merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"])

@@ -16,9 +16,9 @@ from keras_bert.text.flat_tokens import FlatTokens
 from keras_bert.text.normalization import (
     Normalization,
     drops_characters,
+    extend_over_dropped_marks,
     is_extending,
-    letters_of_words,
-    over_dropped_marks,
+    normalized_characters,
     split_word,
     splittable,
     word_starts,
@@ -263,7 +263,7 @@ class WordPieceTokenizer(Tokenizer):
     def _ids_of_word(self, raw: str) -> list[int]:
         """Converts a raw word, without whitespace, to ids."""
         ids: list[int] = []
-        for letters in letters_of_words(raw, self.rules):
+        for letters in normalized_characters(raw, self.rules):
             ids += self._subwords.split(letters)
         return ids
 
@@ -286,7 +286,7 @@ class WordPieceTokenizer(Tokenizer):
                     begin, end = end, end + subwords.widths[index]
                     start, stop = firsts[begin], lasts[end - 1] + 1
                 if may_extend:
-                    start, stop = over_dropped_marks(raw, start, stop, is_dropped)
+                    start, stop = extend_over_dropped_marks(raw, start, stop, is_dropped)
                 tokens += (index, start, stop)
         return tokens
 

@@ -23,7 +23,7 @@ from keras_bert.vocabularies.special_tokens import (
     with_added_tokens,
 )
 from keras_bert.vocabularies.tokenizer_config import BYTE_PAIR, without_defaults
-from keras_bert.vocabularies.tokenizer_json import WORD_PATTERNS, TokenizerJson, described
+from keras_bert.vocabularies.tokenizer_json import WORD_PATTERNS, TokenizerJson, describe_steps
 from keras_bert.vocabularies.tokenizer_settings import FIRST_WORD_FIELD, TokenizerSettings
 
 # Options of BPE models that are not supported, with the values that disable them
@@ -119,7 +119,7 @@ def _byte_pair_options(tokenizer: TokenizerJson) -> dict[str, Any]:
     normalizer = tokenizer.steps("normalizer")
     if [step.get("type") for step in normalizer] not in ([], ["NFC"]):
         raise tokenizer.error(
-            f"normalizer has the steps {described(normalizer)}; expected none, or NFC"
+            f"normalizer has the steps {describe_steps(normalizer)}; expected none, or NFC"
         )
     word_pattern, add_prefix_space = _byte_words(tokenizer)
     return {
@@ -155,14 +155,14 @@ def _check_byte_fallback(tokenizer: TokenizerJson) -> None:
     ]
     if len(steps) != 1 or replaced != [({"String": " "}, BLANK)]:
         raise tokenizer.error(
-            f"model.byte_fallback is True, and normalizer has the steps {described(steps)}; "
+            f"model.byte_fallback is True, and normalizer has the steps {describe_steps(steps)}; "
             f"expected Gemma's, Replace ' ' by {BLANK!r}"
         )
     steps = tokenizer.steps("pre_tokenizer")
-    of_spaces = [step.get("pattern") == {"String": " "} for step in steps]
-    if steps and ([step.get("type") for step in steps] != ["Split"] or not all(of_spaces)):
+    splits_spaces = [step.get("pattern") == {"String": " "} for step in steps]
+    if steps and ([step.get("type") for step in steps] != ["Split"] or not all(splits_spaces)):
         raise tokenizer.error(
-            f"model.byte_fallback is True, and pre_tokenizer is {described(steps)}; expected "
+            f"model.byte_fallback is True, and pre_tokenizer is {describe_steps(steps)}; expected "
             "Gemma's, a Split at ' ', or none"
         )
     normalized_tokens = [
@@ -193,6 +193,6 @@ def _byte_words(tokenizer: TokenizerJson) -> tuple[str, bool]:
         raise tokenizer.error(
             "pre_tokenizer must be ByteLevel with its use_regex, or a Split at the regular "
             f"expression of {' or '.join(WORD_PATTERNS)}, Isolated, before a ByteLevel without. "
-            f"Received: {described(steps)}"
+            f"Received: {describe_steps(steps)}"
         )
     return word_pattern, bool(last.get("add_prefix_space", False))

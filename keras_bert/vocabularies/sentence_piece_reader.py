@@ -29,7 +29,7 @@ from keras_bert.vocabularies.tokenizer_json import (
     QUOTES,
     SPACES,
     TokenizerJson,
-    described,
+    describe_steps,
 )
 from keras_bert.vocabularies.tokenizer_settings import (
     ALBERT,
@@ -340,7 +340,8 @@ def _check_pre_tokenizer(
     splits = types == ["WhitespaceSplit", "Metaspace"] or (types == ["Metaspace"] and drops_spaces)
     if not splits or not begins_words:
         raise tokenizer.error(
-            f"pre_tokenizer has the steps {described(steps)}; expected ALBERT's, WhitespaceSplit "
-            f"and a Metaspace that begins every text with {BLANK}, or that Metaspace alone after "
-            "the normalizers Precompiled, Strip on the right, and Replace of runs of spaces"
+            f"pre_tokenizer has the steps {describe_steps(steps)}; expected ALBERT's, "
+            f"WhitespaceSplit and a Metaspace that begins every text with {BLANK}, or that "
+            "Metaspace alone after the normalizers Precompiled, Strip on the right, and Replace of "
+            "runs of spaces"
         )

@@ -74,14 +74,14 @@ def read_special_tokens(
             )
     segments = [[segment for _, segment in row] for row in (formats.single, formats.pair)]
     firsts = len(between) + 2
-    of_two = [[0, 0, 0], [0] * firsts + [1, 1]]
+    expected_segments = [[0, 0, 0], [0] * firsts + [1, 1]]
     is_usual = file.kind == "WordPiece" or (file.kind == "Unigram" and cls == ALBERT_TOKENS["cls"])
     if not settings.has_segments(is_usual) or not any(map(any, segments)):
         return names, between, 1
-    if segments != of_two or file.kind == "BPE":
+    if segments != expected_segments or file.kind == "BPE":
         raise file.error(
-            f"post_processor gives pairs the segment ids {segments[1]}; expected {of_two[1]}, or 0 "
-            "only"
+            f"post_processor gives pairs the segment ids {segments[1]}; expected "
+            f"{expected_segments[1]}, or 0 only"
         )
     return names, between, 2
 

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from keras_bert import checks
-from keras_bert.checks import shortened
+from keras_bert.checks import shorten_repr
 from keras_bert.vocabularies.sentence_piece_model import read_pieces
 
 WORDPIECE, BYTE_PAIR, SENTENCE_PIECE = KINDS = ("wordpiece", "byte_pair", "sentence_piece")
 
 MAX_WORD_LENGTH = 200
 """The maximum number of characters of a word in BERT's released code; longer ones are unknown."""
-WORD_LENGTH = checks.Numbers(at_least=1, below=1000, integer=True)
+WORD_LENGTH = checks.NumberRange(at_least=1, below=1000, integer=True)
 """The range of other such maxima; regular expressions (RE2) count no further."""
 TRUNCATION_SIDES = ("right", "left")
 """The ends at which texts that are too long for a row may be truncated, the usual one first."""
@@ -92,12 +92,14 @@ def check_tokenizer_config(config: object) -> str:
     Without `kind`, it is the config of a `WordPieceTokenizer`.
     """
     if not isinstance(config, Mapping):
-        raise ValueError(f"The config of a tokenizer must be a dict. Received: {shortened(config)}")
+        raise ValueError(
+            f"The config of a tokenizer must be a dict. Received: {shorten_repr(config)}"
+        )
     kind = config.get("kind", WORDPIECE)
     if kind not in KINDS:
         raise ValueError(
             f"kind of a tokenizer's config must be one of {', '.join(KINDS)}. Received: "
-            f"{shortened(kind)}"
+            f"{shorten_repr(kind)}"
         )
     fields = FIELDS[kind]
     required = (name for name, (_, default) in fields.items() if default is _REQUIRED)
@@ -105,7 +107,9 @@ def check_tokenizer_config(config: object) -> str:
     values = {name: value for name, value in config.items() if name != "kind"}
     other_fields = [name for name in values if name not in fields]
     if absent_fields or other_fields:
-        what = f"lacks {absent_fields[0]}" if absent_fields else f"has {shortened(other_fields[0])}"
+        what = (
+            f"lacks {absent_fields[0]}" if absent_fields else f"has {shorten_repr(other_fields[0])}"
+        )
         raise ValueError(
             f"The config of a {kind} tokenizer {what}; its fields are kind, {', '.join(fields)}."
         )
@@ -114,7 +118,7 @@ def check_tokenizer_config(config: object) -> str:
         if not _is(value, field_type):
             raise ValueError(
                 f"{name} of a tokenizer's config must be {field_type}. Received: "
-                f"{shortened(value)}"
+                f"{shorten_repr(value)}"
                 + (
                     " The file of a vocabulary is an argument of the tokenizer's class only."
                     if field_type == _STRINGS and isinstance(value, str)

@@ -119,7 +119,7 @@ def row_formats(tokenizer: TokenizerJson) -> RowFormats:
     kinds = ("BertProcessing", "RobertaProcessing", "TemplateProcessing")
     if len(steps) != 1 or steps[0].get("type") not in kinds:
         raise tokenizer.error(
-            f"post_processor has the steps {described(steps)}; it must be one of "
+            f"post_processor has the steps {describe_steps(steps)}; it must be one of "
             f"{', '.join(kinds)}, without which no special tokens are added"
         )
     step = steps[0]
@@ -147,6 +147,6 @@ def _template_part(part: Mapping[str, Mapping[str, Any]]) -> tuple[str, int]:
     return value["id"], value["type_id"]
 
 
-def described(steps: Sequence[Mapping[str, Any]]) -> str:
+def describe_steps(steps: Sequence[Mapping[str, Any]]) -> str:
     """Returns the types of steps for an error message."""
     return ", ".join(str(step.get("type")) for step in steps) or "missing"

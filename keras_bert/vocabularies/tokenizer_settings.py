@@ -260,11 +260,11 @@ class TokenizerSettings:
         return list(settings.values())
 
     def _lists_of_added_tokens(self) -> Iterator[tuple[Path, list[Mapping[str, Any]]]]:
-        of_file = (self._file.path, list(self._file.added_tokens())) if self._file else None
+        file_tokens = (self._file.path, list(self._file.added_tokens())) if self._file else None
         decoder = self.fields.get("added_tokens_decoder")
         if decoder is not None:
-            if of_file and self.is_defined_by_file:
-                yield of_file
+            if file_tokens and self.is_defined_by_file:
+                yield file_tokens
             yield self.path, [{**token, "id": index} for index, token in decoder.items()]
             return
         path = self._folder / ADDED_FILE
@@ -273,8 +273,8 @@ class TokenizerSettings:
                 path,
                 [{"content": token, "id": index} for token, index in read_json(path).items()],
             )
-        if of_file:
-            yield of_file
+        if file_tokens:
+            yield file_tokens
 
     def _named_tokens(self) -> Iterator[dict[str, Any]]:
         """Yields the tokens that fields name, whether or not they have an id."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checks import shortened
+from keras_bert.checks import shorten_repr
 from keras_bert.families.shared import WORDPIECE_TOKENS
 from keras_bert.vocabularies import fairseq_ids, vocab_txt
 from keras_bert.vocabularies.byte_pair_files import save_tokens_and_merges
@@ -106,7 +106,7 @@ def check_same_tokenizer(
         if name not in ignored and value != theirs.get(name):
             raise ValueError(
                 f"{name} of the tokenizer cannot be saved in this format. Received: "
-                f"{shortened(value)}, which would be read as {shortened(theirs.get(name))}."
+                f"{shorten_repr(value)}, which would be read as {shorten_repr(theirs.get(name))}."
             )
 
 

@@ -20,7 +20,7 @@ from keras_bert.vocabularies.tokenizer_config import (
     WORDPIECE,
     without_defaults,
 )
-from keras_bert.vocabularies.tokenizer_json import TokenizerJson, described
+from keras_bert.vocabularies.tokenizer_json import TokenizerJson, describe_steps
 from keras_bert.vocabularies.tokenizer_settings import (
     MPNET,
     VOCABULARY_FILE,
@@ -91,11 +91,11 @@ def read_wordpiece_files(
     }
     config, _ = with_added_tokens(config, settings)
     if lowercase or options["strip_accents"]:
-        of_model: Collection[str] = file.part("model")["vocab"] if file else vocabulary
+        model_vocabulary: Collection[str] = file.part("model")["vocab"] if file else vocabulary
         normalized: Sequence[str] = config.get("normalized_tokens", ())
         added: Sequence[str] = config.get("added_tokens", ())
         for token in (*added, *names.values()):
-            if token in of_model and token not in normalized and token.isalnum():
+            if token in model_vocabulary and token not in normalized and token.isalnum():
                 raise ValueError(
                     f"{folder}: the added token {token!r} is also a word of the vocabulary, which "
                     "is found in lowercased text; this is not supported."
@@ -127,13 +127,13 @@ def _wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
     ):
         raise tokenizer.error(
             "pre_tokenizer must be BertPreTokenizer, or split at whitespace and at punctuation "
-            f"as that does. Received: {described(steps)}"
+            f"as that does. Received: {describe_steps(steps)}"
         )
     # Texts are split at whitespace, so that stripping it has no effect.
     steps = [step for step in tokenizer.steps("normalizer") if step.get("type") != "Strip"]
     if [step.get("type") for step in steps] != ["BertNormalizer"]:
         raise tokenizer.error(
-            f"normalizer has the steps {described(steps)}; it must be BertNormalizer"
+            f"normalizer has the steps {describe_steps(steps)}; it must be BertNormalizer"
         )
     expected_options = {
         "lowercase": (True, False),

@@ -57,7 +57,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_all_fields_of_the_class_of_the_reference_are_read_needed_or_ignored(family):
+def test_all_reference_fields_are_handled(family):
     config = FAMILIES[family].config
     read = {*config.required.values(), *config.optional.values(), config.activation}
     # By `to_flat`, and for the heads and the labels
@@ -110,9 +110,7 @@ def test_a_word_of_a_file_is_read_or_refused(family, changes, outcome, folder):
         ({"sbert_ce_default_activation_function": TANH}, OURS),
     ],
 )
-def test_the_single_output_is_a_score_or_the_probability_of_the_second_class(
-    changes, outcome, folder
-):
+def test_single_output_score_or_probability(changes, outcome, folder):
     assert folder("bert", 1).compare(changes)[0] == outcome
 
 
@@ -128,14 +126,14 @@ def test_the_single_output_is_a_score_or_the_probability_of_the_second_class(
         ("bert", {"layer_norm_eps": 10**400}),
     ],
 )
-def test_a_value_of_another_type_is_one_line_that_names_file_and_field(family, changes, folder):
+def test_wrong_type_error_includes_file_and_field(family, changes, folder):
     made = folder(family, 3)
     made.alter(changes)
     with pytest.raises(checkpoints.CheckpointError, match=r"config\.json: .* (is|are) "):
         checkpoints.open_checkpoint(made.path)
 
 
-def test_the_activation_that_sentence_transformers_writes_comes_first(folder, tmp_path):
+def test_sentence_transformers_activation_wins(folder, tmp_path):
     made = folder("bert", 1)
     made.alter({"sentence_transformers": {"activation_fn": IDENTITY}})
     path = made.path / "config_sentence_transformers.json"

@@ -340,7 +340,7 @@ def test_hidden_states_of_long_texts_equal_those_of_transformers(family, tmp_pat
 
 
 @pytest.mark.parametrize("family", ["eurobert", "gte", "nomic_bert", "modernbert"])
-def test_positions_that_are_scaled_are_those_of_transformers(family, tmp_path, no_warning):
+def test_scaled_positions_match_transformers(family, tmp_path, no_warning):
     rope = {"rope_type": "linear", "rope_theta": 7.0, "factor": 2.5}
     # To all kinds of layers of ModernBERT
     changes = {"rope_scaling" if family == "modernbert" else "rope_parameters": rope}
@@ -361,7 +361,7 @@ def test_positions_that_are_scaled_are_those_of_transformers(family, tmp_path, n
     np.testing.assert_allclose(ours[real], theirs[real], atol=1e-5)
 
 
-def test_the_scaled_positions_that_alibaba_released_are_a_base_and_a_factor(tmp_path, no_warning):
+def test_gte_ntk_scaling_is_base_and_factor(tmp_path, no_warning):
     """Frequencies of the base times the factor, divided by its power `2 / head_dim`."""
     saved_by_transformers("gte", "plain", "Model", tmp_path)
     for path, other in ((tmp_path / "config.json", "new"), (tmp_path / "config.json", "gte")):
@@ -459,7 +459,7 @@ def test_another_released_nomic_bert_is_refused_by_name(changes, message, tmp_pa
         checkpoints.open_checkpoint(tmp_path)
 
 
-def test_a_nomic_bert_whose_positions_are_scaled_has_those_of_its_training(tmp_path):
+def test_nomic_bert_keeps_training_positions(tmp_path):
     released = RELEASED_NOMIC_BERT | {"rotary_scaling_factor": 2, "n_positions": 8192}
     (tmp_path / "config.json").write_text(json.dumps(released))
     config = checkpoints.open_checkpoint(tmp_path, weights=False).config
@@ -556,7 +556,7 @@ def test_a_roberta_classifier_ignores_the_pooler_of_its_encoder(tmp_path):
     np.testing.assert_allclose(outputs_of(task, inputs), as_numpy(logits), atol=1e-5)
 
 
-def test_a_masked_lm_whose_matrix_is_its_own_is_trained_and_saved(tmp_path):
+def test_untied_masked_lm_trains_and_saves(tmp_path):
     saved_by_transformers("eurobert", "plain", "ForMaskedLM", tmp_path / "theirs")
     task = MaskedLM.from_preset(tmp_path / "theirs")
     names = [variable.path for variable in task.trainable_variables]
@@ -614,7 +614,7 @@ def test_a_masked_lm_with_a_decoder_of_its_own_is_refused(family, tmp_path):
     assert decoder in checkpoint.unused()
 
 
-def test_a_decoder_that_must_not_be_tied_is_refused_unless_it_equals_the_embeddings(tmp_path):
+def test_untied_decoder_must_equal_embeddings(tmp_path):
     saved_by_transformers("bert", "plain", "ForMaskedLM", tmp_path)
     edit_json(tmp_path / "config.json", tie_word_embeddings=False)
     with pytest.raises(CheckpointError, match="tie_word_embeddings is false"):
@@ -627,12 +627,10 @@ def test_a_decoder_that_must_not_be_tied_is_refused_unless_it_equals_the_embeddi
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "albert"])
 @pytest.mark.parametrize("difference", [0, 2])
-def test_the_bias_of_the_decoder_is_added_whichever_other_one_there_is(
-    family, difference, tmp_path
-):
+def test_decoder_bias_takes_precedence(family, difference, tmp_path):
     model = saved_by_transformers(family, "plain", "ForMaskedLM", tmp_path)
-    _, (bias, of_decoder) = copied_names(family)
-    add_tensor(tmp_path, of_decoder, bias, np.arange(20, dtype="float32") * difference)
+    _, (bias, decoder_name) = copied_names(family)
+    add_tensor(tmp_path, decoder_name, bias, np.arange(20, dtype="float32") * difference)
     model = type(model).from_pretrained(tmp_path).eval()
     with warnings.catch_warnings(record=True, category=checkpoints.CheckpointWarning) as warned:
         warnings.simplefilter("always", checkpoints.CheckpointWarning)
@@ -652,7 +650,7 @@ def test_the_bias_of_the_decoder_is_added_whichever_other_one_there_is(
         ("ForMultipleChoice", "sequence_summary.summary"),
     ],
 )
-def test_of_the_poolers_of_two_electra_classes_that_of_the_class_is_read(ending, pooler, tmp_path):
+def test_electra_pooler_matches_its_class(ending, pooler, tmp_path):
     saved_by_transformers("electra", "plain", ending, tmp_path)
     for other in ("classifier.dense", "sequence_summary.summary"):
         if other != pooler:
@@ -693,7 +691,7 @@ def same_tensors(folder):
 
 
 @pytest.mark.parametrize("family", ["modernbert", "eurobert"])
-def test_ids_of_special_tokens_are_those_of_the_tokenizer_that_is_written(family, tmp_path):
+def test_special_token_ids_match_saved_tokenizer(family, tmp_path):
     """The defaults of the classes are ids of the released vocabularies."""
     saved_by_transformers(family, "plain", "Model", tmp_path / "theirs")
     backbone = Backbone.from_preset(tmp_path / "theirs")
@@ -714,7 +712,7 @@ def test_ids_of_special_tokens_are_those_of_the_tokenizer_that_is_written(family
                 assert getattr(config, field) == expected
 
 
-def test_an_architecture_of_no_family_is_an_error_that_says_what_each_needs(tmp_path):
+def test_unsupported_architecture_lists_needs(tmp_path):
     backbone = Backbone(small_config(layer_sharing="attention"))
     with pytest.raises(CheckpointError, match=r"bert needs layer_sharing='none'.*save_preset"):
         checkpoints.save_hugging_face(backbone, tmp_path)

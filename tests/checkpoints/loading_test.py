@@ -34,7 +34,7 @@ for source in sys.argv[1:]:
 
 
 @pytest.mark.backend_independent
-def test_addresses_and_names_are_found_in_the_caches_of_those_who_download_them(tmp_path):
+def test_cached_downloads_are_found(tmp_path):
     hub_cache, kaggle_cache = tmp_path / "hub", tmp_path / "kaggle"
     _fill_hub_cache(hub_cache)
     _fill_kaggle_cache(kaggle_cache)
@@ -88,7 +88,7 @@ def _fill_kaggle_cache(root: Path) -> None:
         marker.touch()
 
 
-def test_the_downloads_are_the_vocabularies_and_weights_and_no_pickle():
+def test_downloads_exclude_pickles():
     patterns = (*hub._SMALL_FILES, *hub._WEIGHT_FILES)
     vocabularies = ["vocab.txt", "spiece.model", "spm.model", "sentencepiece.bpe.model"]
     named = ["model.safetensors", "config.json", *vocabularies]
@@ -116,12 +116,12 @@ def test_an_unknown_name_says_what_was_looked_for():
 
 
 @pytest.mark.parametrize("name", ["bert-base-uncased", "google-bert/bert-base-uncased"])
-def test_a_name_on_the_hub_without_its_scheme_is_told_the_address(name):
+def test_hub_name_without_scheme_suggests_hf(name):
     with pytest.raises(CheckpointError, match="such as hf://google-bert/bert-base-uncased"):
         Backbone.from_preset(name)
 
 
-def test_a_file_is_told_from_a_folder(tmp_path):
+def test_file_instead_of_directory_raises(tmp_path):
     small_backbone().save_to_preset(tmp_path)
     with pytest.raises(CheckpointError, match="is a file; expected its folder"):
         Backbone.from_preset(tmp_path / "config.json")

@@ -5,7 +5,7 @@ import pytest
 
 from keras_bert.data import QuestionExample, SpanAnswer
 from keras_bert.data.adapters.choices import choice_columns
-from keras_bert.data.adapters.questions import is_questions, paired, question_examples
+from keras_bert.data.adapters.questions import is_questions, pair_with_contexts, question_examples
 from keras_bert.data.adapters.reading import check_input_form
 from keras_bert.data.adapters.texts import is_text, single_texts, text_columns
 from keras_bert.data.adapters.words import as_lists, check_words, word_depth
@@ -31,14 +31,14 @@ pytestmark = pytest.mark.backend_independent
         [b"bytes"],
     ],
 )
-def test_text_is_told(x):
+def test_is_text(x):
     assert is_text(x)
 
 
 @pytest.mark.parametrize(
     "x", [np.zeros((2, 3), int), {"token_ids": np.zeros((2, 3), int)}, [[1, 2]], None, 3]
 )
-def test_inputs_that_are_not_text_are_named(x):
+def test_is_not_text(x):
     assert not is_text(x)
 
 
@@ -213,7 +213,7 @@ def test_every_form_is_known_and_read(x):
         None,
     ],
 )
-def test_rows_that_are_no_question_stay(x):
+def test_is_not_questions(x):
     assert not is_questions(x)
 
 
@@ -226,9 +226,9 @@ def test_answers_may_be_unknown_or_none():
 
 
 def test_one_passage_serves_all_questions():
-    assert paired(["a", "b"], "c") == (["a", "b"], ["c", "c"])
-    assert paired("a", "c") == (["a"], ["c"])
-    assert paired(np.array(["a"]), np.array(["c"])) == (["a"], ["c"])
+    assert pair_with_contexts(["a", "b"], "c") == (["a", "b"], ["c", "c"])
+    assert pair_with_contexts("a", "c") == (["a"], ["c"])
+    assert pair_with_contexts(np.array(["a"]), np.array(["c"])) == (["a"], ["c"])
 
 
 @pytest.mark.needs_tensorflow
@@ -252,7 +252,7 @@ HALF = "b \ud83d"
         (choice_columns, [("a", ["b"]), ("a", ["b", HALF])], "Choice 1 of row 1"),
         (question_examples, [{"question": HALF, "context": "a"}], "Question 0: question"),
         (question_examples, [QuestionExample("1", "a", HALF)], "Question 0: context"),
-        (lambda x: paired(*x), (["a", "b"], ["a", HALF]), "Question 1: context"),
+        (lambda x: pair_with_contexts(*x), (["a", "b"], ["a", HALF]), "Question 1: context"),
         (lambda x: check_words(x, 1), ["a", HALF], "Row 1"),
         (lambda x: check_words(x, 2), [["a"], ["a", HALF]], "Row 1"),
         (lambda x: check_words(x, 3), [[["a"], [HALF]]], "Sentence 1 of document 0"),

@@ -8,7 +8,7 @@ from keras_bert.data.bucketing import bucket_lengths, permutation, rows_of_batch
 pytestmark = pytest.mark.backend_independent
 
 
-def test_buckets_end_with_the_longest_row_and_grow_by_about_an_eighth():
+def test_bucket_lengths():
     lengths = bucket_lengths(512)
     assert lengths[0] == 8
     assert lengths[-1] == 512

@@ -68,7 +68,7 @@ def test_documents_are_marked(write):
     text = read_conll(path)
     assert text.words == [["EU"], ["a"], ["Peter"]]
     assert text.document_starts == [0, 2]
-    assert text.by_document(text.words) == [[["EU"], ["a"]], [["Peter"]]]
+    assert text.group_by_document(text.words) == [[["EU"], ["a"]], [["Peter"]]]
 
 
 def test_conll_u(write):
@@ -140,7 +140,7 @@ def test_words_are_not_read_from_a_column_that_only_counts(write):
         ("a O\nb" + " b" * 100_000, {}, r"line 2: received 100001 columns"),
     ],
 )
-def test_bad_files_are_told_by_line(write, content, options, message):
+def test_invalid_file_error_includes_line(write, content, options, message):
     with pytest.raises(ValueError, match=message) as caught:
         read_conll(write(content), **options)
     assert len(str(caught.value)) < 800
@@ -148,7 +148,7 @@ def test_bad_files_are_told_by_line(write, content, options, message):
 
 def test_sentences_with_a_malformed_line_are_skipped_if_asked(write):
     path = write("-DOCSTART- O\n\na\n\nb N O\n\nc O\nd O\n\n-DOCSTART- O\n\ne _\n\nf O\n")
-    text = read_conll(path, skip_bad=True)
+    text = read_conll(path, skip_invalid=True)
     assert (text.words, text.labels) == ([["c", "d"], ["f"]], [["O", "O"], ["O"]])
     assert text.document_starts == [0, 1]
     assert [message.split(": ")[0].rpartition(" ")[2] for message in text.skipped] == [
@@ -157,7 +157,7 @@ def test_sentences_with_a_malformed_line_are_skipped_if_asked(write):
         "12",
     ]
     with pytest.raises(MissingLabelsError, match="line 1: no label"):
-        read_conll(write("a\n\nb\n"), skip_bad=True)
+        read_conll(write("a\n\nb\n"), skip_invalid=True)
 
 
 def test_sentences_are_written_and_read_again(tmp_path):

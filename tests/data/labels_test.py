@@ -10,7 +10,7 @@ from keras_bert.data.adapters.choices import choice_labels
 from keras_bert.data.adapters.reading import read_input
 from keras_bert.data.adapters.texts import TextAdapter
 from keras_bert.data.adapters.words import WordsAdapter
-from keras_bert.data.labels import LabelRules, MultiLabelRules, checked_class_weight
+from keras_bert.data.labels import LabelRules, MultiLabelRules, validate_class_weight
 
 pytestmark = pytest.mark.backend_independent
 
@@ -28,7 +28,7 @@ def test_numbers_are_ids_or_names_but_not_both(names, labels):
     calls = [
         lambda: LabelRules(3, names).read(labels),
         lambda: LabelRules(3, names, lowest=None).read([*labels, -100]),
-        lambda: checked_class_weight(dict.fromkeys(ids, 2.0), 3, names),
+        lambda: validate_class_weight(dict.fromkeys(ids, 2.0), 3, names),
     ]
     for call in calls:
         if are_names and differ:

@@ -10,10 +10,10 @@ from keras_bert.data.arrays import Ragged
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.bucketing import bucket_lengths
 from keras_bert.data.choices import ChoiceExamples, MultipleChoicePreprocessor
-from keras_bert.data.loader import Loader, RowsInMemory, with_index
+from keras_bert.data.loader import Loader, RowsInMemory, to_indexed_batch
 from keras_bert.data.packing import Sequences
 from keras_bert.data.texts import InMemory
-from tests.text.small_tokenizers import of_tokens
+from tests.text.small_tokenizers import make_tokenizer
 
 pytestmark = pytest.mark.backend_independent
 
@@ -32,7 +32,7 @@ class Rows(InMemory):
         return super().pack(index)
 
 
-def batches_of(num_rows, finish=with_index, pairs=False, **options):
+def batches_of(num_rows, finish=to_indexed_batch, pairs=False, **options):
     """Row i has the id 1 + i, 1 + i % 13 times; with `pairs`, also a sequence of two ids."""
     lengths = 1 + np.arange(num_rows) % 13
     values = np.repeat(1 + np.arange(num_rows), lengths).astype("int32")
@@ -53,7 +53,7 @@ def order(batches, epoch=0, first=0):
     return [tuple(index.tolist()) for _, index in batches.epoch(epoch, first)]
 
 
-def test_rows_keep_their_ids_and_are_padded_to_the_shortest_bucket():
+def test_batches_are_padded_to_buckets():
     for features, index in batches_of(50):
         lengths = 1 + index % 13
         width = features["token_ids"].shape[1]
@@ -81,7 +81,7 @@ def test_the_order_depends_on_seed_and_epoch_alone():
 def test_the_last_batch_is_completed_with_rows_of_weight_0():
     loader = batches_of(10, None, compiles=True, training=True)
     batches = list(loader)
-    real = np.concatenate([labels[is_real == 1] for _, labels, is_real in batches])
+    real = np.concatenate([labels[row_mask == 1] for _, labels, row_mask in batches])
     assert sorted(real) == list(range(10))
     assert all(len(labels) == 4 for _, labels, _ in batches)
     assert loader.rows_in_batch == 4
@@ -128,7 +128,7 @@ def test_the_shares_of_processes_are_the_batch_of_one(sharded_map, first):
 def test_the_shares_of_a_batch_have_as_many_sequences(sharded_map):
     texts = ["a b", "b", "a b a", "b a b"]
     choices = [["a"], ["b", "a"], ["b"], ["a", "b", "b"]]
-    tokenizer = of_tokens("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b")
+    tokenizer = make_tokenizer("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b")
     preprocessor = MultipleChoicePreprocessor(tokenizer, 9)
     source = RowsInMemory(ChoiceExamples(texts, choices, preprocessor))
     for number in range(2):
@@ -137,7 +137,7 @@ def test_the_shares_of_a_batch_have_as_many_sequences(sharded_map):
         assert features["token_ids"].shape == (2, 3, 8)
 
 
-def test_rows_that_another_process_does_not_have_are_told():
+def test_mismatched_rows_across_processes_raise():
     loader = batches_of(9, shard=(1, 2), sharded_map=lambda *_, **__: np.ones((9, 2), "int32"))
     with pytest.raises(ValueError, match=r"Row [2-8] has [3-9] tokens in this process, and 1 in"):
         list(loader)

@@ -4,13 +4,13 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow")  # which MaskedLMMasker imports
+pytest.importorskip("tensorflow")  # which MaskedLMMaskGenerator imports
 pytest.importorskip("tokenizers")
 pytest.importorskip("sentencepiece")
 
 from keras_bert import WordPieceTokenizer
 from keras_bert.data import (
-    MaskedLMMasker,
+    MaskedLMMaskGenerator,
     MultipleChoicePreprocessor,
     QuestionAnswererPreprocessor,
     TextClassifierPreprocessor,
@@ -178,7 +178,7 @@ def test_a_graph_packs_as_numpy_does(make, kind):
 
 def masked(tokenizer, text, **options):
     """A text's tokens, and which of them are masked in many draws, as sets of places."""
-    masker = MaskedLMMasker.from_tokenizer(tokenizer, **options)
+    masker = MaskedLMMaskGenerator.from_tokenizer(tokenizer, **options)
     row = TextClassifierPreprocessor(tokenizer, 64)([text])["token_ids"]
     rows_by_step = [masker({"token_ids": row}, step=step) for step in range(20)]
     places = [

@@ -17,7 +17,7 @@ from keras_bert.data import (
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.questions import question_rows
 from keras_bert.text.wordpiece import WordPieceTokenizer
-from tests.text.small_tokenizers import of_tokens
+from tests.text.small_tokenizers import make_tokenizer
 from tests.text.vocabularies import released
 
 pytestmark = pytest.mark.backend_independent
@@ -28,7 +28,7 @@ CLS, SEP = TOKENS.index("[CLS]"), TOKENS.index("[SEP]")
 
 def make(sequence_length=12, doc_stride=3, max_query_length=4, tokens=TOKENS):
     return QuestionAnswererPreprocessor(
-        of_tokens(*tokens), sequence_length, doc_stride, max_query_length
+        make_tokenizer(*tokens), sequence_length, doc_stride, max_query_length
     )
 
 
@@ -69,7 +69,7 @@ def ids(text):
 
 
 @pytest.mark.parametrize("settings", [(12, 3, 4), (11, 1, 6), (9, 9, 2), (40, 7, 3)])
-def test_windows_are_those_of_the_released_code(settings):
+def test_windows_match_reference(settings):
     generator = np.random.default_rng(0)
     questions = [letters(generator, count) for count in generator.integers(0, 8, 60)]
     passages = [letters(generator, count) for count in generator.integers(0, 60, 60)]
@@ -159,8 +159,11 @@ def test_a_share_of_the_windows_without_the_answer_is_kept(monkeypatch):
         unanswerable = np.isin(rows.question_index, np.arange(0, 60, 3))
         assert unanswerable.sum() == (~has_answer).sum()
         negatives = len(rows) - unanswerable.sum() - is_positive.sum()
-        of_all = (has_answer & ~is_positive).sum()
-        assert abs(negatives - share * of_all) <= 4 * np.sqrt(of_all * share * (1 - share)) + 1e-9
+        num_negative = (has_answer & ~is_positive).sum()
+        assert (
+            abs(negatives - share * num_negative)
+            <= 4 * np.sqrt(num_negative * share * (1 - share)) + 1e-9
+        )
         # Each is one of all windows, with its own tokens.
         counts = [
             {
@@ -247,9 +250,9 @@ def test_real_answers_are_found_again():
 
 
 def test_default_query_length_fits_short_rows():
-    assert QuestionAnswererPreprocessor(of_tokens(*TOKENS), 384).max_query_length == 64
+    assert QuestionAnswererPreprocessor(make_tokenizer(*TOKENS), 384).max_query_length == 64
     for length in (5, 16, 64, 68):
-        preprocessor = QuestionAnswererPreprocessor(of_tokens(*TOKENS), length)
+        preprocessor = QuestionAnswererPreprocessor(make_tokenizer(*TOKENS), length)
         assert 1 <= preprocessor.max_query_length <= (length - 3) / 2
         again = QuestionAnswererPreprocessor.from_config(preprocessor.get_config())
         assert again.max_query_length == preprocessor.max_query_length

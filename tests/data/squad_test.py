@@ -183,7 +183,7 @@ def test_bad_questions_can_be_skipped_and_are_listed(tmp_path, case):
     change(value)
     path = tmp_path / "squad.json"
     path.write_text(json.dumps(value))
-    file = read_squad(path, skip_bad=True)
+    file = read_squad(path, skip_invalid=True)
     assert len(file.skipped) == 1
     with pytest.raises(SquadError, match=message):
         raise SquadError(file.skipped[0])
@@ -197,7 +197,7 @@ def test_bad_questions_can_be_skipped_and_are_listed(tmp_path, case):
         (None, "None"),
     ],
 )
-def test_a_file_of_another_form_is_told_which_one_is_expected(tmp_path, content, kind):
+def test_wrong_structure_error_shows_expected(tmp_path, content, kind):
     path = tmp_path / "flat.json"
     path.write_text(json.dumps(content))
     message = re.escape(f'flat.json is {kind}, expected an object with the field "data": a list')
@@ -210,7 +210,7 @@ def test_files_of_other_formats_are_always_refused(tmp_path, text):
     path = tmp_path / "squad.json"
     path.write_text(text)
     with pytest.raises(SquadError, match=r"squad\.json"):
-        read_squad(path, skip_bad=True)
+        read_squad(path, skip_invalid=True)
 
 
 @pytest.mark.skipif("KERAS_BERT_DATA" not in os.environ, reason="needs the data sets")

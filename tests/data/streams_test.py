@@ -9,19 +9,23 @@ import numpy as np
 import pytest
 
 from keras_bert.data import TextClassifierPreprocessor, batch_options
-from keras_bert.data.adapters.text_batches import TextBatchesAdapter, TextDatasetAdapter, opened
+from keras_bert.data.adapters.text_batches import (
+    TextBatchesAdapter,
+    TextDatasetAdapter,
+    open_batched_text,
+)
 from keras_bert.data.adapters.texts import TextAdapter
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.labels import LabelRules
-from tests.tasks.any_batches_test import Batches as PyDataset
-from tests.text.small_tokenizers import of_tokens
+from tests.tasks.batch_forms_test import Batches as PyDataset
+from tests.text.small_tokenizers import make_tokenizer
 
 pytestmark = pytest.mark.backend_independent
 
 # Row i is the text "a" with the word i, its label is i and its weight i + 1.
 NUMBERS = [str(number) for number in range(64)]
 PREPROCESSOR = TextClassifierPreprocessor(
-    of_tokens("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", *NUMBERS), 8
+    make_tokenizer("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", *NUMBERS), 8
 )
 FIRST_ID = 5
 # Sizes around two and three chunks, of all stages
@@ -46,20 +50,22 @@ def read_dataset(rows, options):
     return TextDatasetAdapter(rows, LabelRules()).batches(PREPROCESSOR, options)
 
 
-def of_dataset(num_rows, options):
+def from_dataset(num_rows, options):
     return read_dataset(dataset(num_rows), options)
 
 
-def of_unknown_size(num_rows, options):
+def from_unknown_size(num_rows, options):
     return read_dataset(dataset(num_rows).filter(lambda *_: True), options)
 
 
-def of_batched_dataset(num_rows, options):
+def from_batched_dataset(num_rows, options):
     return read_dataset(dataset(num_rows).batch(options.rows_in_batch), options)
 
 
 def given(batches, options):
-    return TextBatchesAdapter(opened(batches), LabelRules()).batches(PREPROCESSOR, options)
+    return TextBatchesAdapter(open_batched_text(batches), LabelRules()).batches(
+        PREPROCESSOR, options
+    )
 
 
 def cut(num_rows, options):
@@ -70,21 +76,21 @@ def cut(num_rows, options):
     ]
 
 
-def of_py_dataset(num_rows, options):
+def from_py_dataset(num_rows, options):
     return given(PyDataset(cut(num_rows, options)), options)
 
 
-def of_generator(num_rows, options):
+def from_generator(num_rows, options):
     return given((batch for batch in cut(num_rows, options)), options)
 
 
-def of_data_loader(num_rows, options):
+def from_data_loader(num_rows, options):
     data = pytest.importorskip("torch.utils.data")
     rows = list(zip(*columns(num_rows), strict=True))
     return given(data.DataLoader(rows, batch_size=options.rows_in_batch), options)
 
 
-def of_streaming_data_loader(num_rows, options):
+def from_streaming_data_loader(num_rows, options):
     data = pytest.importorskip("torch.utils.data")
 
     class Stream(data.IterableDataset):
@@ -96,10 +102,16 @@ def of_streaming_data_loader(num_rows, options):
     return given(data.DataLoader(Stream(), batch_size=options.rows_in_batch), options)
 
 
-SORTED = [in_memory, of_dataset, of_unknown_size]
+SORTED = [in_memory, from_dataset, from_unknown_size]
 STAGES = [
     *SORTED,
-    *(of_batched_dataset, of_py_dataset, of_generator, of_data_loader, of_streaming_data_loader),
+    *(
+        from_batched_dataset,
+        from_py_dataset,
+        from_generator,
+        from_data_loader,
+        from_streaming_data_loader,
+    ),
 ]
 
 

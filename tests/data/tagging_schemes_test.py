@@ -41,7 +41,7 @@ def test_each_scheme_spells_the_same_spans(scheme):
     "labels", ["B-PER L-PER U-PER O B-LOC I-LOC L-LOC U-PER", "B-PER E-PER S-PER O B-LOC M-LOC "
                "E-LOC S-PER", "B-PER E-PER W-PER O B-LOC M-LOC E-LOC W-PER"]
 )  # fmt: skip
-def test_other_letters_are_those_of_bioes(labels):
+def test_alternative_letters_are_bioes(labels):
     assert detect_scheme([labels.split()]) == "BIOES"
     assert deviations(labels.split(), "BIOES") == []
     assert convert_labels(labels.split(), "BIOES") == SPELLED["BIOES"].split()
@@ -118,7 +118,7 @@ def test_conversion_is_lossless():
 
 
 @pytest.mark.parametrize("scheme", [None, *SCHEMES])
-def test_entities_are_those_of_seqeval(scheme):
+def test_entities_match_seqeval(scheme):
     scheme_module = pytest.importorskip("seqeval.scheme")
     from seqeval.metrics.sequence_labeling import get_entities
 

@@ -8,7 +8,7 @@ from keras_bert.data import TextClassifierPreprocessor
 from keras_bert.data.arrays import NUMPY, Ragged
 from keras_bert.data.packing import truncate
 from keras_bert.data.texts import TokenizedTexts
-from tests.text.small_tokenizers import of_tokens
+from tests.text.small_tokenizers import make_tokenizer
 
 pytestmark = pytest.mark.backend_independent
 
@@ -18,7 +18,7 @@ CLS, SEP = TOKENS.index("[CLS]"), TOKENS.index("[SEP]")
 
 @pytest.fixture(scope="module")
 def preprocessor():
-    return TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=10)
+    return TextClassifierPreprocessor(make_tokenizer(*TOKENS), sequence_length=10)
 
 
 def ids(letters):
@@ -35,8 +35,8 @@ def test_a_long_text_is_cut_at_the_end(preprocessor):
     assert rows(preprocessor(["a b c d e f g h a b c"])) == [[CLS, *ids("abcdefgh"), SEP]]
 
 
-def test_a_long_text_is_cut_at_its_beginning_if_the_tokenizer_says_so():
-    tokenizer = of_tokens(*TOKENS, truncation_side="left")
+def test_left_truncation():
+    tokenizer = make_tokenizer(*TOKENS, truncation_side="left")
     assert tokenizer.get_config()["truncation_side"] == "left"
     preprocessor = TextClassifierPreprocessor(tokenizer, sequence_length=10)
     text, pair = "a b c d e f g h a b c", "h g f e d c b a"
@@ -54,7 +54,7 @@ def test_a_long_text_is_cut_at_its_beginning_if_the_tokenizer_says_so():
     tokens = TokenizedTexts(["b " * 20 + text], preprocessor).take(np.array([0])).to_list()
     assert tokens == [ids("abcdefghabc")[-10:]]
     with pytest.raises(ValueError, match="truncation_side must be one of right"):
-        of_tokens(*TOKENS, truncation_side="middle")
+        make_tokenizer(*TOKENS, truncation_side="middle")
 
 
 def test_pairs_are_cut_as_the_reference_cuts_them():
@@ -64,7 +64,7 @@ def test_pairs_are_cut_as_the_reference_cuts_them():
         Ragged(np.concatenate([np.arange(n) for n in column]), column) for column in lengths.T
     )
     for max_tokens in (1, 2, 7, 8):
-        parts = truncate(NUMPY, of_tokens(*TOKENS), first, second, max_tokens)
+        parts = truncate(NUMPY, make_tokenizer(*TOKENS), first, second, max_tokens)
         new_lengths = np.stack([part.lengths for part in parts], axis=1)
         expected = [one_at_a_time(*pair, max_tokens) for pair in lengths]
         np.testing.assert_array_equal(new_lengths, expected)
@@ -83,7 +83,7 @@ def one_at_a_time(first, second, max_tokens):
 
 def test_a_length_without_room_for_text_is_refused():
     with pytest.raises(ValueError, match=r"sequence_length must .*4"):
-        TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=4)
+        TextClassifierPreprocessor(make_tokenizer(*TOKENS), sequence_length=4)
 
 
 @pytest.mark.parametrize("max_tokens", [0, 5, 100])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_bert.data.words import TokenClassifierPreprocessor, nested_words
-from tests.text.small_tokenizers import of_tokens
+from tests.text.small_tokenizers import make_tokenizer
 
 pytestmark = pytest.mark.backend_independent
 
@@ -14,7 +14,7 @@ UNK, CLS, SEP = 1, 2, 3
 
 
 def make_preprocessor(sequence_length=10, overlap=None):
-    return TokenClassifierPreprocessor(of_tokens(*TOKENS), sequence_length, overlap)
+    return TokenClassifierPreprocessor(make_tokenizer(*TOKENS), sequence_length, overlap)
 
 
 def ids(*pieces):
@@ -108,7 +108,7 @@ def test_the_window_with_most_around_a_word_decides():
         assert shown >= min(3, index + 1, 30 - index)
 
 
-def test_pieces_and_places_are_those_of_transformers(tmp_path):
+def test_windows_match_transformers(tmp_path):
     transformers = pytest.importorskip("transformers")
     path = tmp_path / "vocab.txt"
     path.write_text("\n".join([*TOKENS, "[MASK]"]))

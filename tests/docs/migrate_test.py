@@ -93,7 +93,7 @@ def parsed(command: str, arguments: list[str]) -> object:
     if command == "finetune":
         tasks.define_flags(values)
         values([command, *(task or ["--task=classification"]), *arguments])
-        return tasks.configured(values)[1]
+        return tasks.task_from_flags(values)[1]
     module = importlib.import_module(f"training.{command.replace('-', '_')}")
     (call,) = [
         node

@@ -121,7 +121,7 @@ def test_large_requests_in_parts(served):
         check_same(run_in_parts(served.signatures[name], repeated, 4, neighbors), alone)
 
 
-def test_a_server_that_does_not_pad_fails_unequal_requests_and_no_others(served_tagger):
+def test_unpadded_batch_fails_unequal_requests(served_tagger):
     """By name, as with `pad_variable_length_inputs: false`; requests of one width are answered."""
     signature = served_tagger.signatures["serve_words"]
     short, long = ({"words": strings([row])} for row in (["a", "b"], ["a", "b", "c"]))
@@ -236,7 +236,7 @@ def test_empty_rows_are_refused_by_name(served_chooser, served_tagger):
         run_alone(make("pairs").signatures["serving_default"], pairs)
 
 
-def test_ids_without_a_first_token_are_an_error_where_they_may_be_padding(served_tagger):
+def test_ids_without_first_token_are_errors(served_tagger):
     first, second, third = (
         {"token_ids": np.array(rows, "int32")}
         for rows in ([[7, 8], [2, 3]], [[2, 9, 9, 3]], [[7, 8, 9, 3]])

@@ -51,7 +51,7 @@ def test_while_it_copies_there_is_no_new_version(export, tmp_path, monkeypatch):
     assert seen == [[], []]
 
 
-def test_two_that_deploy_at_once_get_two_versions(export, tmp_path, monkeypatch):
+def test_concurrent_deploys_get_distinct_versions(export, tmp_path, monkeypatch):
     base, rename = tmp_path / "base", os.rename
 
     def beaten(source, target):

@@ -41,8 +41,8 @@ def test_an_export_answers_as_the_ensemble(tmp_path):
     ensemble = ensemble_of("QuestionAnswerer")
     ensemble.export(tmp_path / "1", max_batch_size=4)
     served = ServedModel(tmp_path / "1")
-    assert (served.verb, served.fields) == (ensemble.verb, ensemble.fields)
-    check_alike(served.apply_verb(ROWS), ensemble.apply_verb(ROWS))
+    assert (served.predict_method, served.fields) == (ensemble.predict_method, ensemble.fields)
+    check_alike(served.predict_rows(ROWS), ensemble.predict_rows(ROWS))
     loaded = tf.saved_model.load(str(tmp_path / "1"))
     check_batches(loaded.signatures["serving_default"], ensemble)
     # Of each member its weights, and one set of sample requests
@@ -56,7 +56,7 @@ def test_a_signature_answers_as_the_ensemble(name):
     options = dataclasses.replace(OPTIONS, class_names=("0", "1"))
     function = ensemble.serving_signatures(options)["serving_default"]
     outputs = check_batches(function.get_concrete_function(), ensemble)
-    for row, answer in enumerate(ensemble.apply_verb(ROWS)):
+    for row, answer in enumerate(ensemble.predict_rows(ROWS)):
         scores = np.atleast_1d(outputs[SCORES[name]][row])
         expected = [one["score"] for one in (answer if isinstance(answer, list) else [answer])]
         np.testing.assert_allclose(scores[: len(expected)], expected, atol=1e-5)

@@ -7,7 +7,7 @@ import pytest
 
 from keras_bert import atomic
 from keras_bert.export import exporting
-from keras_bert.export.exporting import NEW_FOLDER, new_destination
+from keras_bert.export.exporting import NEW_FOLDER, atomic_destination
 
 pytestmark = pytest.mark.backend_independent
 
@@ -17,7 +17,7 @@ def test_a_failed_export_leaves_the_old_one_and_nothing_else(tmp_path):
     (tmp_path / "1" / "old").touch()
 
     def export() -> None:
-        with new_destination([tmp_path / "1"]) as folder:
+        with atomic_destination([tmp_path / "1"]) as folder:
             (folder / NEW_FOLDER / "1").mkdir()
             raise RuntimeError("no more disk")
 
@@ -35,7 +35,7 @@ def test_a_new_export_is_put_in_place(tmp_path, old):
     if old == "folder":
         path.mkdir(parents=True)
         (path / "old").touch()
-    with new_destination([path]) as folder:
+    with atomic_destination([path]) as folder:
         (folder / NEW_FOLDER / "1").mkdir()
         (folder / NEW_FOLDER / "1" / "new").touch()
     assert [file.name for file in path.iterdir()] == ["new"]
@@ -57,7 +57,7 @@ def test_export_failure_keeps_both_files(tmp_path, monkeypatch, failing):
     monkeypatch.setattr(exporting, "exchange", exchange)
 
     def export() -> None:
-        with new_destination(paths) as folder:
+        with atomic_destination(paths) as folder:
             for path in paths:
                 (folder / NEW_FOLDER / path.name).write_text("new")
 

@@ -97,7 +97,7 @@ def test_question_answerer(parts):
         answer["answer"] for answer in answers
     ]
     close(served["score"], [answer["score"] for answer in answers])
-    features = preprocessor.padded(preprocessor(PAIRS, TEXTS))
+    features = preprocessor.pad(preprocessor(PAIRS, TEXTS))
     received = functions["serve_ids"](*ids_of(features).values())
     expected = task.predict(features, verbose=0)
     real = np.asarray(features["padding_mask"])

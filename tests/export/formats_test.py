@@ -52,7 +52,11 @@ def features(batch, length):
 def check_description(description):
     """That of a classifier, in the place that each format has for it."""
     said = json.loads(description)
-    assert (said["task"], said["verb"], said["fields"]) == ("TextClassifier", "classify", ["text"])
+    assert (said["task"], said["predict_method"], said["fields"]) == (
+        "TextClassifier",
+        "classify",
+        ["text"],
+    )
 
 
 def test_onnx(classifier, exported):

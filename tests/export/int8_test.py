@@ -132,7 +132,7 @@ def test_openvino_takes_the_windows_of_passages(tmp_path):
     windows = answerer.preprocessor(*(list(texts) for texts in zip(*questions, strict=True)))
     features = {
         name: tf.cast(values, tf.int32).numpy()
-        for name, values in answerer.preprocessor.padded(windows).items()
+        for name, values in answerer.preprocessor.pad(windows).items()
     }
     outputs = openvino.compile_model(path, "CPU")(features)
     expected = answerer.predict(features, verbose=0)

@@ -9,7 +9,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
 
-from keras_bert.export.served_inputs import limited  # noqa: E402
+from keras_bert.export.served_inputs import truncate_to_max_bytes  # noqa: E402
 from keras_bert.export.served_outputs import ServedOutputs  # noqa: E402
 from tests.export.batching_session import check_same, run_alone  # noqa: E402
 from tests.export.served_tasks import FORMS_OF_ROWS, OPTIONS, strings  # noqa: E402
@@ -59,9 +59,9 @@ def test_a_part_has_rows_of_similar_lengths_of_a_few_sizes(lengths, parts):
     mask = np.arange(longest) < np.array(lengths, int).reshape(-1, 1)
     ids = np.arange(1, mask.size + 1).reshape(mask.shape) * mask
     features = {"token_ids": tf.constant(ids), "padding_mask": tf.constant(mask)}
-    options = dataclasses.replace(OPTIONS, part_tokens=40)
+    options = dataclasses.replace(OPTIONS, chunk_tokens=40)
     served = ServedOutputs(recorder, options)
-    outputs = served.in_chunks({**features, "segment_ids": None})
+    outputs = served.compute_in_chunks({**features, "segment_ids": None})
     assert recorder.parts == parts
     # In the order of the rows
     np.testing.assert_array_equal(outputs["logits"], np.stack([ids, ids], axis=-1))
@@ -71,7 +71,7 @@ def test_a_part_has_rows_of_similar_lengths_of_a_few_sizes(lengths, parts):
 def test_answers_do_not_depend_on_the_parts(served):
     """Of requests of several rows, to every signature; the last size is that of one part."""
     by_size = [
-        served.task.serving_signatures(dataclasses.replace(served.options, part_tokens=size))
+        served.task.serving_signatures(dataclasses.replace(served.options, chunk_tokens=size))
         for size in (24, 10_000)
     ]
     for name, requests in served.requests.items():
@@ -92,7 +92,7 @@ def test_a_tagger_reads_a_text_of_more_windows_than_a_part(served_tagger):
     text = " ".join(np.random.default_rng(0).choice(words, 500))
     task = served_tagger.task
     windows = task.preprocessor.windows([text.split()]).token_ids
-    assert len(windows.values) > OPTIONS.part_tokens
+    assert len(windows.values) > OPTIONS.chunk_tokens
     received = run_alone(served_tagger.signatures["serving_default"], {"text": strings([text])})
     tags = task.tag(text)
     assert [label.decode() for label in received["labels"][0]] == [tag["label"] for tag in tags]
@@ -107,7 +107,7 @@ def test_texts_are_said_to_be_cut_as_in_python(served):
     others = {"text_pair": ["b"] * 2, "context": ["a"] * 2, "choices": [["b", ""]] * 2}
     others = {spec.name: others[spec.name] for spec in specs[1:]}
     num_others = len(others.keys() - {"context"})
-    limit = served.task.preprocessor.cut_rows.limit
+    limit = served.task.preprocessor.truncated_rows.limit
     limit -= {"text": 2 + len(others), "question": 0}[specs[0].name]
     texts = ["a " * (limit - num_others), "a " * (limit - num_others + 1)]
     fields = {specs[0].name: texts, **others}
@@ -121,10 +121,10 @@ def test_texts_are_said_to_be_cut_as_in_python(served):
         assert rows[:, 0].tolist() == expected
         assert not rows[:, 1:].any()  # padding
     preprocessor = served.task.preprocessor
-    preprocessor.cut_rows.reset()
+    preprocessor.truncated_rows.reset()
     fields["choices"] = [["b"]] * 2
-    served.task.apply_verb([{n: x[row] for n, x in fields.items()} for row in range(2)])
-    assert preprocessor.cut_rows.num_cut == 1
+    served.task.predict_rows([{n: x[row] for n, x in fields.items()} for row in range(2)])
+    assert preprocessor.truncated_rows.num_cut == 1
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_texts_are_said_to_be_cut_as_in_python(served):
 )
 def test_texts_are_cut_between_characters(limit, expected):
     options = dataclasses.replace(OPTIONS, max_text_bytes=limit)
-    cut = limited(tf.constant([TEXTS, TEXTS]), options).numpy()
+    cut = truncate_to_max_bytes(tf.constant([TEXTS, TEXTS]), options).numpy()
     assert [[text.decode() for text in row] for row in cut] == [expected, expected]
 
 

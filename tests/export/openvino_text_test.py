@@ -138,7 +138,7 @@ def test_pairs_are_cut_as_in_training(kind):
     assert differing(odd, compiled(odd, pair=True), *map(list, columns)) == []
 
 
-def test_a_request_without_texts_or_of_different_numbers_is_refused():
+def test_mismatched_pair_counts_raise():
     preprocessor = TextClassifierPreprocessor(small_tokenizers.make("wordpiece"), LENGTH)
     # With one thread, OpenVINO raises the errors of asynchronous requests only.
     one_thread = {"INFERENCE_NUM_THREADS": 1}
@@ -220,7 +220,7 @@ def test_labels_of_logits(names):
             assert received == [names[index] for index in classes]
 
 
-def test_several_labels_answer_their_probabilities_and_which_apply():
+def test_multi_label_outputs():
     logits = openvino.opset15.parameter([-1, 2], openvino.Type.f32)
     answers = answers_of_logits(logits, ["a", "b"], [0.5, 0.9])
     model = openvino.Model(list(answers.values()), [logits], "answers")
@@ -323,7 +323,7 @@ REAL_TOKENIZERS = {
 
 @real_text.needed
 @pytest.mark.parametrize("name", REAL_TOKENIZERS)
-def test_every_fourth_character_and_every_twentieth_batch_of_real_text(name):
+def test_many_characters_match_preprocessor(name):
     preprocessor = TextClassifierPreprocessor(REAL_TOKENIZERS[name](), 512)
     model = compiled(preprocessor)
     assigned = [

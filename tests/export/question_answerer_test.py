@@ -59,7 +59,7 @@ def check_answers(received, expected):
     )
 
 
-def test_it_gives_the_answers_of_the_task(answerer, signatures):
+def test_export_answers_match_task(answerer, signatures):
     expected = answerer.answer(list(QUESTIONS), list(CONTEXTS))
     assert {bool(answer["answer"]) for answer in expected} == {True, False}
     received = serve(signatures, QUESTIONS, CONTEXTS)

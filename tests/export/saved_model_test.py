@@ -66,7 +66,7 @@ def serve_ids(loaded):
     }
 
 
-def test_a_process_with_tensorflow_alone_gives_the_numbers_of_predict(exported, tmp_path):
+def test_tensorflow_only_process_matches_predict(exported, tmp_path):
     finished = subprocess.run(
         [sys.executable, "-c", FRESH_PROCESS, str(exported.folder), json.dumps(TEXTS)],
         cwd=tmp_path,

@@ -69,20 +69,20 @@ def test_an_export_says_what_it_answers(kind, tmp_path):
     task, rows = served_tasks.make(kind).task, ROWS[kind]
     task.export(tmp_path / "1", warm_up=False, pair=kind == "pairs")
     said = json.loads((tmp_path / "1" / TASK_FILE).read_text())
-    assert (said["task"], said["verb"]) == (type(task).__name__, task.verb)
+    assert (said["task"], said["predict_method"]) == (type(task).__name__, task.predict_method)
     optional_fields = task.optional_fields if kind == "pairs" else ()
     assert said["fields"] == [*task.fields, *optional_fields]
     assert said["list_fields"] == list(task.list_fields)
     # One by one, since the tagger itself takes either texts or words
-    expected = [rounded(answer) for row in rows for answer in task.apply_verb([row])]
+    expected = [rounded(answer) for row in rows for answer in task.predict_rows([row])]
     served = ServedModel(tmp_path / "1")
     texts = [row for row in rows if all(isinstance(row[name], str) for name in task.fields[:1])]
     same = len(rows[0].get("choices", ()))
     check_task_answers_as_export(
         task, served, [row for row in texts if len(row.get("choices", ())) == same]
     )
-    assert rounded(served.apply_verb([{**row, "id": 7} for row in rows])) == expected
-    assert served.apply_verb([]) == []
+    assert rounded(served.predict_rows([{**row, "id": 7} for row in rows])) == expected
+    assert served.predict_rows([]) == []
     assert served.tokenizer.get_config() == task.preprocessor.tokenizer.get_config()
     (tmp_path / "1" / TASK_FILE).write_text('{"task": "TextClassifier"}')
     with pytest.raises(ValueError, match=r"task\.json is malformed: KeyError\('requests'\)"):
@@ -92,12 +92,12 @@ def test_an_export_says_what_it_answers(kind, tmp_path):
         ServedModel(tmp_path / "1")
     if kind == "pairs":
         with pytest.raises(ValueError, match=r"Row 0 is .*; the model takes the fields"):
-            served.apply_verb([{"text": ["a"], "text_pair": "b"}])
+            served.predict_rows([{"text": ["a"], "text_pair": "b"}])
         with pytest.raises(ValueError, match="Row 1 has no text_pair; it has text"):
-            served.apply_verb([rows[0], {"text": "a"}])
+            served.predict_rows([rows[0], {"text": "a"}])
 
 
-def test_labels_are_those_of_the_task(tmp_path):
+def test_multi_label_answers_match_task(tmp_path):
     """Also of a pair, in the order of their probabilities, and none where none applies."""
     task = make_classifier(class_names=["a", "b", "größer"], multi_label=True)
     texts = ["the cat sat", "a mat", "", "the", "7 9", "c a t", "on the mat", "z"]
@@ -106,7 +106,7 @@ def test_labels_are_those_of_the_task(tmp_path):
     task.thresholds = tuple(np.median(probabilities, axis=0).tolist())
     task.export(tmp_path / "1", warm_up=False, pair=True)
     served = ServedModel(tmp_path / "1")
-    answers = task.apply_verb(rows)
+    answers = task.predict_rows(rows)
     assert {len(answer) for answer in answers} >= {0, 1, 2}
-    assert served.apply_verb(rows) == list(map(rounded, answers))
+    assert served.predict_rows(rows) == list(map(rounded, answers))
     check_task_answers_as_export(task, served, rows[:9])

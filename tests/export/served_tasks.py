@@ -195,7 +195,7 @@ def _answerer() -> Served:
         {"question": r["text_pair"], "context": r["text"]} for r in _texts("text", "text_pair")
     ]
     features = [
-        preprocessor.padded(preprocessor(*([x.decode() for x in column] for column in r.values())))
+        preprocessor.pad(preprocessor(*([x.decode() for x in column] for column in r.values())))
         for r in texts
     ]
     requests = {

@@ -32,7 +32,7 @@ def length_of(inputs):
 
 
 @pytest.mark.parametrize("served", FORMS_OF_ROWS, indirect=True)
-def test_warm_up_requests_are_answered_in_every_length_by_every_signature(served, tmp_path):
+def test_warm_up_covers_lengths_and_signatures(served, tmp_path):
     prediction_log_pb2 = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
     write_warm_up_requests(tmp_path, served.functions, served.task, served.options)
     rows = {name: set() for name in served.functions}

@@ -21,10 +21,10 @@ def make_classifier(**arguments: Any) -> Any:
     """A classifier of two layers whose answers differ between texts."""
     # Import TensorFlow, which a run may lack; its tests are then left out after being collected
     from keras_bert.data.texts import TextClassifierPreprocessor
-    from tests.text.small_tokenizers import of_tokens
+    from tests.text.small_tokenizers import make_tokenizer
 
     keras.utils.set_random_seed(0)
-    tokenizer = of_tokens(*vocabulary())
+    tokenizer = make_tokenizer(*vocabulary())
     config = small_tasks.CONFIG.replace(
         vocabulary_size=tokenizer.vocabulary_size, num_layers=2, num_heads=4, max_sequence_length=64
     )

@@ -27,7 +27,7 @@ def classifier():
         ({"class_names": ["one"]}, "class_names has 1 names; the task has 2 classes"),
         ({"class_names": "no"}, "class_names must be a list or tuple of names"),
         ({"max_batch_size": 0}, "max_batch_size must .*0"),
-        ({"part_tokens": 0}, "part_tokens must .*0"),
+        ({"chunk_tokens": 0}, "chunk_tokens must .*0"),
     ],
 )
 def test_wrong_arguments_are_named(classifier, tmp_path, arguments, message):

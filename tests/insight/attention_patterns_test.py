@@ -12,7 +12,7 @@ scipy_optimize = pytest.importorskip("scipy.optimize")
 
 from keras_bert import Backbone, BertConfig, TextClassifier, data, insight  # noqa: E402
 from tests.insight.hugging_face_models import save_model  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 pytestmark = pytest.mark.on_tensorflow
 
@@ -27,7 +27,7 @@ FAMILIES = {
 
 
 def preprocessor():
-    return data.TextClassifierPreprocessor(of_tokens(*TOKENS), 24)
+    return data.TextClassifierPreprocessor(make_tokenizer(*TOKENS), 24)
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -37,7 +37,7 @@ def patterns_and_expected(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     save_model(kind, TOKENS, folder, max_position_embeddings=26, initializer_range=0.4, **changes)
     backbone = Backbone.from_preset(folder)
-    patterns = insight.attention(backbone, TEXTS, preprocessor=preprocessor())
+    patterns = insight.attention_patterns(backbone, TEXTS, preprocessor=preprocessor())
     model = kind.from_pretrained(folder, attn_implementation="eager").eval()
     expected = []
     for row in patterns.tokens:
@@ -76,14 +76,14 @@ def plain_measures(layer, tokens, with_separators):
     return rows
 
 
-def test_probabilities_and_measures_are_those_of_transformers(patterns_and_expected):
+def test_patterns_match_transformers(patterns_and_expected):
     patterns, expected = patterns_and_expected
     for row, layers in zip(patterns.scores, expected, strict=True):
         for ours, theirs in zip(row, layers, strict=True):
             np.testing.assert_allclose(ours, theirs, atol=1e-5)
     for measures, with_separators in (
         (patterns.measures, True),
-        (patterns.without_separators, False),
+        (patterns.measures_without_separators, False),
     ):
         for layer in range(len(expected[0])):
             rows = [
@@ -156,7 +156,7 @@ def patterns():
         vocabulary_size=len(TOKENS), num_layers=2, num_heads=2, hidden_dim=8, intermediate_dim=8
     )
     classifier = TextClassifier(Backbone(config), 2, preprocessor=preprocessor())
-    return insight.attention(classifier, TEXTS)
+    return insight.attention_patterns(classifier, TEXTS)
 
 
 def test_results_are_plain_values_and_pages(patterns):
@@ -194,12 +194,12 @@ def test_models_and_inputs_without_text_are_refused():
     )
     backbone = Backbone(config)
     with pytest.raises(ValueError, match="A Backbone has no tokenizer"):
-        insight.attention(backbone, "the film")
+        insight.attention_patterns(backbone, "the film")
     for x in (["a", ("a", "b", "c")], 3, ["a", None]):
         with pytest.raises(ValueError, match="must be a text or a pair of texts"):
-            insight.attention(backbone, x, preprocessor=preprocessor())
+            insight.attention_patterns(backbone, x, preprocessor=preprocessor())
     with pytest.raises(ValueError, match="expected at least one text"):
-        insight.attention(backbone, [], preprocessor=preprocessor())
+        insight.attention_patterns(backbone, [], preprocessor=preprocessor())
     for x in ("film " * 600, [("the film", "dull " * 600)]):
         with pytest.raises(ValueError, match="600 tokens, and a row holds at most "):
-            insight.attention(backbone, x, preprocessor=preprocessor())
+            insight.attention_patterns(backbone, x, preprocessor=preprocessor())

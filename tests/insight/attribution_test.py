@@ -26,7 +26,7 @@ from keras_bert import (  # noqa: E402
     optimizers,
 )
 from tests.insight.hugging_face_models import save_classifier  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 WORDS = "a the film was gripping dull good bad , . ? who in paris ann ate slept"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s"]
@@ -66,7 +66,7 @@ def with_captum(folder, ids, segments, target, method):
 
 
 @pytest.mark.parametrize("method", ["integrated_gradients", "gradient_x_input"])
-def test_scores_are_those_of_captum(folder, method):
+def test_scores_match_captum(folder, method):
     classifier = TextClassifier.from_preset(folder)
     for text in ("The films was gripping.", ("A dull film", "bad, who ate?")):
         attributions = insight.attributions(classifier, text, method, target=1, steps=20)
@@ -75,7 +75,7 @@ def test_scores_are_those_of_captum(folder, method):
         segments = [int(position >= second) for position in range(len(ids))]
         expected, error = with_captum(folder, ids, segments, 1, method)
         np.testing.assert_allclose(attributions.scores, expected, atol=1e-5)
-        np.testing.assert_allclose(attributions.completeness_error, error, atol=1e-5)
+        np.testing.assert_allclose(attributions.convergence_delta, error, atol=1e-5)
 
 
 @pytest.mark.on_tensorflow
@@ -85,7 +85,7 @@ def test_more_steps_complete_the_sum(folder):
         abs(
             insight.attributions(
                 classifier, "the film was dull", steps=steps, baseline="mask"
-            ).completeness_error
+            ).convergence_delta
         )
         for steps in (2, 60)
     ]
@@ -114,7 +114,7 @@ def test_a_trained_classifier_rests_on_the_word_that_decides():
     classifier = TextClassifier(
         Backbone(BertConfig(vocabulary_size=len(TOKENS), dropout=0.0, **SIZES)),
         class_names=["bad", "good"],
-        preprocessor=data.TextClassifierPreprocessor(of_tokens(*TOKENS), 24),
+        preprocessor=data.TextClassifierPreprocessor(make_tokenizer(*TOKENS), 24),
     )
     subjects = ["the film", "a film", "paris", "ann", "the film in paris", "who"]
     texts = [f"{who} was {what}" for who in subjects for what in ("gripping", "dull")] * 40
@@ -125,14 +125,17 @@ def test_a_trained_classifier_rests_on_the_word_that_decides():
         classifier.evaluate(texts[:12], labels[:12], verbose=0, return_dict=True)["accuracy"] == 1
     )
     for method in ("integrated_gradients", "occlusion"):
-        of_word = {}
+        last_word_score = {}
         for what in ("gripping", "dull"):
             attributions = insight.attributions(classifier, f"the film was {what}", method, "good")
-            of_word[what] = attributions.words[-1]["score"]
+            last_word_score[what] = attributions.words[-1]["score"]
         # One of both words may be what is missed where it is not there
-        assert of_word["gripping"] - of_word["dull"] > 0.5, (method, of_word)
+        assert last_word_score["gripping"] - last_word_score["dull"] > 0.5, (
+            method,
+            last_word_score,
+        )
     assert insight.attributions(classifier, "the film was dull").target == "bad"
-    word = max(of_word, key=lambda what: abs(of_word[what]))
+    word = max(last_word_score, key=lambda what: abs(last_word_score[what]))
     other = "good" if word == "dull" else "bad"
     against = insight.attributions(classifier, f"the film was {word}", "occlusion", target=other)
     assert min(against.words, key=lambda word: word["score"])["word"] == word
@@ -152,7 +155,7 @@ def random_task(kind, *arguments):
     keras.utils.set_random_seed(2)
     backbone = Backbone(BertConfig(vocabulary_size=len(TOKENS), initializer_range=0.2, **SIZES))
     make, options = PREPROCESSORS[kind]
-    preprocessor = make(of_tokens(*TOKENS), 24, **options)
+    preprocessor = make(make_tokenizer(*TOKENS), 24, **options)
     return kind(backbone, *arguments, preprocessor=preprocessor)
 
 
@@ -170,7 +173,7 @@ def test_every_task_explains_the_number_that_it_computes():
     question, passage = "Who slept?", "In Paris, Ann slept."
     answered = insight.attributions(answerer, (question, passage), target=(10, 13), steps=40)
     assert answered.target == "answer 'Ann'"
-    features = answerer.preprocessor.padded(answerer.preprocessor([question], [passage]))
+    features = answerer.preprocessor.pad(answerer.preprocessor([question], [passage]))
     ann = answered.tokens.index("ann")
     outputs = answerer.predict({name: np.asarray(x) for name, x in features.items()}, verbose=0)
     expected = outputs["start_logits"][0, ann] + outputs["end_logits"][0, ann]
@@ -191,7 +194,7 @@ def test_every_task_explains_the_number_that_it_computes():
         filled.output - second.output, np.log(scores["film"] / scores["bad"]), atol=1e-3
     )
     for each in (tags, answered, chosen, filled):
-        assert abs(each.completeness_error) < 0.02 * max(1, abs(each.output)), each.target
+        assert abs(each.convergence_delta) < 0.02 * max(1, abs(each.output)), each.target
         for span, token in zip(each.spans, each.tokens, strict=True):
             if span is None:
                 assert token.startswith("[")
@@ -222,7 +225,7 @@ def test_a_task_is_as_before_afterwards_and_may_train_on(folder):
         expected = classifier.predict(["the film"], verbose=0)[0, 1]
         np.testing.assert_allclose(attributions.output, expected, rtol=1e-5)
         if method == "integrated_gradients":
-            assert abs(attributions.completeness_error) < 1e-2 * abs(expected)
+            assert abs(attributions.convergence_delta) < 1e-2 * abs(expected)
 
     alive = weakref.ref(classifier)
     del classifier
@@ -261,7 +264,7 @@ def small_classifier():
             vocabulary_size=len(TOKENS), max_sequence_length=32, initializer_range=0.3, **SIZES
         )
         fields = {key: options.pop(key) for key in ("position_offset",) if key in options}
-        preprocessor = data.TextClassifierPreprocessor(of_tokens(*TOKENS), 16)
+        preprocessor = data.TextClassifierPreprocessor(make_tokenizer(*TOKENS), 16)
         backbone = Backbone(config.replace(**fields), **options)
         return TextClassifier(backbone, num_classes=2, preprocessor=preprocessor)
 

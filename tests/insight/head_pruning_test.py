@@ -26,7 +26,7 @@ from keras_bert import (
 )
 from keras_bert.families import SIZES
 from keras_bert.layers import interventions
-from tests.text.small_tokenizers import of_tokens
+from tests.text.small_tokenizers import make_tokenizer
 
 pytestmark = pytest.mark.on_tensorflow
 
@@ -57,7 +57,7 @@ def config_of(family, **changes):
 
 
 def preprocessor(kind=data.TextClassifierPreprocessor, **options):
-    return kind(of_tokens(*TOKENS), 24, **options)
+    return kind(make_tokenizer(*TOKENS), 24, **options)
 
 
 def randomized(task):
@@ -80,13 +80,13 @@ def without(task, features, heads):
                 weights[other, 0, numbers] = 0
     with contextlib.ExitStack() as stack:
         for owner in set(config.attention_owners):
-            of_layer = [
+            layer_weights = [
                 keras.ops.convert_to_tensor(weights[layer])
                 for layer in range(config.num_layers)
                 if config.attention_owners[layer] == owner
             ]
             attention = task.backbone.blocks[owner].attention
-            stack.enter_context(interventions.weigh_heads(attention, of_layer))
+            stack.enter_context(interventions.weigh_heads(attention, layer_weights))
         return outputs_of(task, features)
 
 
@@ -116,9 +116,9 @@ def test_a_pruned_task_is_the_task_with_these_heads_at_zero(family):
     np.testing.assert_allclose(outputs_of(pruned, features), expected, atol=1e-5)
     assert np.abs(outputs_of(task, features) - expected).max() > 1e-2
     # Queries, keys, values and their biases, and the rows of the output, of dimension 4
-    of_head = 4 * (3 * (16 + 1) + 16)
+    weights_per_head = 4 * (3 * (16 + 1) + 16)
     stored = 2 if family == "albert" else 5
-    assert task.count_params() - pruned.count_params() == stored * of_head
+    assert task.count_params() - pruned.count_params() == stored * weights_per_head
     assert number_removed(task, pruned) == (6 if family == "albert" else 5)
     # Once more, of what is left
     again = insight.prune_heads(pruned, {1: [0]})
@@ -168,7 +168,7 @@ def test_a_pruned_task_is_trained_saved_and_loaded(pruned, tmp_path):
     ):
         assert loaded.config.heads_by_layer == (2, 4, 1)
         np.testing.assert_allclose(loaded.predict(texts[:2], verbose=0), expected, atol=1e-6)
-    (patterns,) = insight.attention(pruned, texts[0]).scores
+    (patterns,) = insight.attention_patterns(pruned, texts[0]).scores
     assert [len(layer) for layer in patterns] == [2, 4, 1]
     with pytest.raises(checkpoints.CheckpointError, match="heads_by_layer=None"):
         checkpoints.save_hugging_face(pruned, tmp_path / "other")
@@ -279,7 +279,7 @@ def test_masked_lms_and_shared_layers_have_importances():
     assert chosen == {layer: sorted(worst.tolist()) for layer in range(3)}
 
 
-def test_the_least_important_heads_are_chosen_but_not_all_of_a_layer():
+def test_least_important_keeps_a_head_per_layer():
     scores = np.array([[0.1, 0.2, 0.3], [0.9, np.nan, np.nan], [0.8, 0.15, np.nan]])
     importance = insight.HeadImportance(scores, (0, 1, 2), 5, False)
     assert importance.least_important(0.0) == {}

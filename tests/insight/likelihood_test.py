@@ -14,8 +14,8 @@ def test_a_token_is_scored_from_all_others(masked_lm):
     (scored,) = insight.pseudo_log_likelihood(masked_lm, ["He is kinds."])
     assert scored.tokens == ("he", "is", "kind", "##s", ".")
     assert [scored.text[slice(*span)] for span in scored.spans] == ["He", "is", "kind", "s", "."]
-    of_mask = masked_lm.fill("[MASK] is kinds.", top_k=masked_lm.config.vocabulary_size)
-    (he,) = [answer["score"] for answer in of_mask if answer["token"] == "he"]
+    mask_predictions = masked_lm.fill("[MASK] is kinds.", top_k=masked_lm.config.vocabulary_size)
+    (he,) = [answer["score"] for answer in mask_predictions if answer["token"] == "he"]
     np.testing.assert_allclose(np.exp(scored.log_probabilities[0]), he, rtol=1e-4)
     np.testing.assert_allclose(scored.total, scored.log_probabilities.sum())
     np.testing.assert_allclose(scored.perplexity, np.exp(-scored.total / 5))

@@ -30,7 +30,7 @@ def block(dropout=0.0) -> TransformerBlock:
     return layer
 
 
-def test_dropout_falls_on_the_output_of_both_sublayers_and_nothing_else():
+def test_dropout_applies_to_sublayer_outputs():
     layer = block(dropout=ALL)
     weights = numpy_bert.weights_of(layer)
     inner = numpy_bert.layer_norm(

@@ -26,7 +26,7 @@ def test_the_table_works_in_both_directions():
     np.testing.assert_allclose(to_numpy(layer(VECTORS, reverse=True)), VECTORS @ table.T, atol=1e-6)
 
 
-def test_mixed_precision_keeps_vectors_in_float32_and_multiplies_in_half():
+def test_mixed_precision_dtypes():
     layer = TokenEmbedding(5, 6, dtype="mixed_bfloat16")
     vectors = to_numpy(layer(IDS))
     np.testing.assert_array_equal(vectors, layer.embeddings.numpy()[IDS])

@@ -6,7 +6,7 @@ import pytest
 
 from keras_bert.layers import (
     ClassificationHead,
-    TokensAt,
+    GatherTokens,
     VocabularyBias,
 )
 from tests.models.small_backbone import random_weights, to_numpy
@@ -34,4 +34,4 @@ def test_classifier_drops_its_input_in_training_alone():
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_tokens_at(dtype):
     expected = np.stack([row[at] for row, at in zip(X, POSITIONS, strict=True)])
-    np.testing.assert_array_equal(to_numpy(TokensAt()(X, POSITIONS.astype(dtype))), expected)
+    np.testing.assert_array_equal(to_numpy(GatherTokens()(X, POSITIONS.astype(dtype))), expected)

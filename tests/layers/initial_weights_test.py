@@ -7,7 +7,7 @@ import pytest
 
 from keras_bert import Backbone
 from keras_bert.layers import Attention
-from keras_bert.layers.initial_weights import TruncatedNormal, loading
+from keras_bert.layers.initial_weights import TruncatedNormal, skip_initial_weights
 from tests.models.small_backbone import SMALL
 
 
@@ -27,18 +27,18 @@ def kernels(layer):
 
 
 @pytest.mark.parametrize("is_loading", [True, False])
-def test_those_that_every_checkpoint_has_are_not_drawn(is_loading):
-    with loading(is_loading):
+def test_loaded_weights_are_not_initialized(is_loading):
+    with skip_initial_weights(is_loading):
         encoder = WithLayersOfItsOwn(SMALL)
-    of_checkpoints = [encoder.token_embedding, encoder.embeddings, *encoder.blocks]
-    are_drawn = {is_drawn(weight) for layer in of_checkpoints for weight in kernels(layer)}
+    loaded_layers = [encoder.token_embedding, encoder.embeddings, *encoder.blocks]
+    are_drawn = {is_drawn(weight) for layer in loaded_layers for weight in kernels(layer)}
     assert are_drawn == {not is_loading}
     for layer in (encoder.pooler, encoder.own):
         assert all(map(is_drawn, kernels(layer)))
     assert all(map(is_drawn, kernels(WithLayersOfItsOwn(SMALL))))
 
 
-def test_they_are_those_of_keras():
+def test_truncated_normal_matches_keras():
     values = [
         keras.ops.convert_to_numpy(cls(stddev=0.02, seed=3)((4, 5), "float32"))
         for cls in (TruncatedNormal, keras.initializers.TruncatedNormal)

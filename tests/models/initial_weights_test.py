@@ -33,7 +33,7 @@ TRUNCATED = 0.8796
 
 
 @pytest.mark.parametrize("ending", TASKS)
-def test_all_weights_of_modernbert_have_the_spread_of_transformers(ending, tmp_path):
+def test_modernbert_matches_transformers(ending, tmp_path):
     labels = {} if ending in ("ForMaskedLM", "ForQuestionAnswering") else {"num_labels": 40}
     config = transformers.ModernBertConfig(**SIZES, **labels)
     getattr(transformers, f"ModernBert{ending}")(config).save_pretrained(tmp_path / "theirs")

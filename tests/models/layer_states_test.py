@@ -15,7 +15,7 @@ def arrays(variables):
 
 @pytest.mark.on_tensorflow
 @pytest.mark.parametrize("kind", [keras_bert.MaskedLM, keras_bert.Distiller])
-def test_a_model_whose_layers_share_weights_is_copied_by_its_config(kind):
+def test_shared_weights_are_copied_by_config(kind):
     """Keras' `clone_model` would part them, and says what to do instead."""
     task = make_task(kind)
     with pytest.raises(NotImplementedError, match="Copy the model by its config"):
@@ -119,7 +119,7 @@ def test_optimizer_survives_later_freezing(steps, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
-def test_an_optimizer_comes_back_where_a_task_was_quantized_after_training(tmp_path):
+def test_optimizer_round_trip_after_quantize(tmp_path):
     task = make_task(keras_bert.MaskedLM)
     features, targets, _ = TASKS[keras_bert.Distiller]()[0]
     task.compile()

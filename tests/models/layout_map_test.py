@@ -163,7 +163,7 @@ def test_a_mesh_without_the_axis_is_refused():
         Backbone.get_layout_map(mesh)
 
 
-def test_sharding_is_in_the_config_and_does_nothing_on_one_device():
+def test_shard_state_on_one_device():
     optimizer = AdamW.from_config(AdamW(shard_state=True).get_config())
     assert optimizer.shard_state
     variable = keras.Variable([1.0, 2.0])

@@ -51,8 +51,8 @@ def backbone() -> Backbone:
     return model
 
 
-def squares(is_real, output):
-    return ops.sum(is_real * ops.square(output))
+def squares(is_token, output):
+    return ops.sum(is_token * ops.square(output))
 
 
 def gradients(model, batches):
@@ -61,8 +61,8 @@ def gradients(model, batches):
     before = [variable.numpy() for variable in model.weights]
     total = [np.zeros_like(value) for value in before]
     for batch in batches:
-        is_real = batch.get("sequence_ids", np.ones_like(batch["token_ids"])) > 0
-        model.train_on_batch(batch, {"sequence_output": is_real[..., None].astype("float32")})
+        is_token = batch.get("sequence_ids", np.ones_like(batch["token_ids"])) > 0
+        model.train_on_batch(batch, {"sequence_output": is_token[..., None].astype("float32")})
         for step, variable, value in zip(total, model.weights, before, strict=True):
             step += value - variable.numpy()
         model.set_weights(before)
@@ -104,7 +104,7 @@ def test_masked_positions_of_packed_rows(backbone):
 
 
 @pytest.mark.on_tensorflow
-def test_without_packing_the_outputs_are_those_of_an_ordinary_model(backbone):
+def test_unpacked_outputs_match_ordinary_model(backbone):
     ordinary = Backbone(SMALL)
     ordinary.set_weights(backbone.get_weights())
     inputs = alone(FEATURES, 2, slice(0, 7))

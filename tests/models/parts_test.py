@@ -119,7 +119,7 @@ def test_packed_rows_are_rows_of_their_own(variant):
         {"pooler_norm": True, "head_bias": False},
     ],
 )
-def test_the_names_and_shapes_of_all_weights_are_known_beforehand(changes):
+def test_backbone_weight_shapes(changes):
     backbone = Backbone(WITHOUT_DROPOUT.replace(**changes))
     shapes = {
         name: tuple(weight.shape) for name, weight in weights.backbone_weights(backbone).items()

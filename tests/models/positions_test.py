@@ -49,7 +49,7 @@ def chosen(outputs) -> np.ndarray:
         *(pytest.param(x, marks=pytest.mark.on_tensorflow) for x in ALL_VARIANTS.values()),
     ],
 )
-def test_outputs_are_those_of_the_whole_row(changes):
+def test_outputs_match_whole_row(changes):
     backbone = Backbone(SMALL.replace(**changes))
     random_weights(backbone)
     inputs = features()

@@ -47,7 +47,7 @@ def test_global_policy_changes_no_loaded_task(kind):
         np.testing.assert_array_equal(to_numpy(other), to_numpy(one))
 
 
-def test_the_dtype_does_not_follow_the_global_policy_of_the_loader(tmp_path):
+def test_load_ignores_global_dtype_policy(tmp_path):
     Backbone(SMALL, dtype="float32").save(tmp_path / "encoder.keras")
     keras.config.set_dtype_policy("mixed_bfloat16")
     loaded = keras.saving.load_model(tmp_path / "encoder.keras")

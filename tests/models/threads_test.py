@@ -181,7 +181,7 @@ def test_callbacks_of_training_predict(classifier):
 # JAX warns of any fork; Python from 3.12 on, of one with threads.
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning", "ignore:.*fork:DeprecationWarning")
-def test_a_child_that_was_forked_after_a_model_refuses_to_compute(classifier):
+def test_forked_child_raises(classifier):
     """It would wait for threads that it does not have. (Programs of other tests fork before.)"""
     calls = [
         lambda: classifier.predict(X, verbose=0),
@@ -226,9 +226,11 @@ def test_threads_are_the_first_to_use_text():
     ):
         config = made_by(tokenizer, sequence_length=8).get_config()
         model = task(Backbone(CONFIG), num_classes=2, preprocessor=config)
-        verb = model.classify if task is TextClassifier else model.tag
-        answers = in_threads(*[lambda verb=verb, text=text: verb(text)] * 3)
-        assert answers == [verb(text)] * 3
+        predict_method = model.classify if task is TextClassifier else model.tag
+        answers = in_threads(
+            *[lambda predict_method=predict_method, text=text: predict_method(text)] * 3
+        )
+        assert answers == [predict_method(text)] * 3
 
 
 def test_values_for_a_while_stay_in_a_thread(classifier):
@@ -247,7 +249,7 @@ def test_values_for_a_while_stay_in_a_thread(classifier):
         interventions.replace_embeddings(backbone.token_embedding, keras.ops.zeros((ROWS, 6, 16))),
         interventions.weigh_heads(attention, [heads]),
         interventions.observe_inputs(dense, seen.append),
-        seeds.returning(drawn),
+        seeds.replay_seed(drawn),
     ):
         assert abs(outputs() - expected).max() > 1e-4
         others, seed = in_threads(outputs, seeds.next)

@@ -13,11 +13,11 @@ PARTS = {
     "keras_private": (
         "keras 3.15.1",
         {
-            "DataAdapter": "tasks/feeding.py: batches of unknown number; micro_batches.py",
+            "DataAdapter": "tasks/batch_feeder.py: batches of unknown number; micro_batches.py",
             "LossFunctionWrapper": "tasks/objective.py: losses that are functions",
             "MetricsList": "tasks/objective.py: logs whose direction callbacks ask for",
             "get_data_adapter": "tasks/micro_batches.py",
-            "get_torch_dataloader": "tasks/feeding.py: batches of unknown number",
+            "get_torch_dataloader": "tasks/batch_feeder.py: batches of unknown number",
             "in_stateless_scope": "ops/optimizer_updates_torch.py",
             "module_utils.tensorflow": "ops/lazy_tensorflow.py: its attribute _available",
             "train_validation_split": "tasks/fit_plan.py: validation_split",

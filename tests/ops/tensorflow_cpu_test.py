@@ -74,7 +74,7 @@ def test_every_length_shares_one_trace():
 
     trace_lengths = []
 
-    @tensorflow_cpu.compiled
+    @tensorflow_cpu.xla_function
     def double(x):
         trace_lengths.append(x.shape[0])
         return 2 * x

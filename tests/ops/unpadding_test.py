@@ -7,29 +7,39 @@ import numpy as np
 import pytest
 
 from keras_bert.ops import BatchLayout
-from keras_bert.ops.attention.kernels import Case
+from keras_bert.ops.attention.kernels import AttentionCase
 from keras_bert.ops.unpadding import allow_unpadding, forbid_unpadding, should_unpad
 
 pytestmark = pytest.mark.on_tensorflow
 
 SMALL, LARGE = (64, 384), (256, 384)
 CASES = {
-    "tensorflow": Case("tensorflow", "cpu", None, "float32", 64, (None, None), form="unpadded"),
-    "tensorflow gpu": Case("tensorflow", "gpu", None, "float32", 64, (None, None)),
-    "torch": Case("torch", "cpu", None, "bfloat16", 64, (None, None), form="unpadded"),
-    "torch gpu": Case("torch", "gpu", (9, 0), "bfloat16", 64, (None, None), form="unpadded"),
-    "older gpu": Case("torch", "gpu", (7, 5), "bfloat16", 64, (None, None), form="unpadded"),
-    "float32 gpu": Case("torch", "gpu", (9, 0), "float32", 64, (None, None), form="unpadded"),
-    "biased gpu": Case("torch", "gpu", (9, 0), "bfloat16", 64, (None, None), "unpadded", bias=True),
-    "jax": Case("jax", "cpu", None, "float32", 64, (None, None), form="unpadded"),
-}  # fmt: skip
+    "tensorflow": AttentionCase(
+        "tensorflow", "cpu", None, "float32", 64, (None, None), form="unpadded"
+    ),
+    "tensorflow gpu": AttentionCase("tensorflow", "gpu", None, "float32", 64, (None, None)),
+    "torch": AttentionCase("torch", "cpu", None, "bfloat16", 64, (None, None), form="unpadded"),
+    "torch gpu": AttentionCase(
+        "torch", "gpu", (9, 0), "bfloat16", 64, (None, None), form="unpadded"
+    ),
+    "older gpu": AttentionCase(
+        "torch", "gpu", (7, 5), "bfloat16", 64, (None, None), form="unpadded"
+    ),
+    "float32 gpu": AttentionCase(
+        "torch", "gpu", (9, 0), "float32", 64, (None, None), form="unpadded"
+    ),
+    "biased gpu": AttentionCase(
+        "torch", "gpu", (9, 0), "bfloat16", 64, (None, None), "unpadded", bias=True
+    ),
+    "jax": AttentionCase("jax", "cpu", None, "float32", 64, (None, None), form="unpadded"),
+}
 NO_CONTEXT = contextlib.nullcontext
 
 
 def is_unpadded(option, case, *, shape=LARGE, context=NO_CONTEXT, training=False, **fields):
     fields = {"padding_mask": np.ones(shape, bool), **fields}
     returns_all_layers = fields.pop("returns_all_layers", False)
-    case = Case(**{**vars(CASES[case]), "training": training})
+    case = AttentionCase(**{**vars(CASES[case]), "training": training})
     with context():
         layout = BatchLayout(**fields)
         return should_unpad(option, np.zeros(shape), layout, case, returns_all_layers)

@@ -94,10 +94,10 @@ def joined(batches):
     return keras.tree.map_structure(lambda *parts: np.concatenate(parts), *batches)
 
 
-def trained(task, batches, in_update=None, loss=None, **arguments):
+def trained(task, batches, micro_batches_per_update=None, loss=None, **arguments):
     """The weights after two epochs of SGD, which does not hide the length of a step."""
     model = make_task(task, CONFIG.replace(dropout=0.0, attention_dropout=0.0))
-    optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=in_update)
+    optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=micro_batches_per_update)
     model.compile(optimizer, loss, metrics=[] if loss else None)
     if task is TokenClassifier:  # `fit` starts its bias of 0 at the tags of arrays only.
         model.head.dense.bias.assign(np.ones(model.head.dense.bias.shape))

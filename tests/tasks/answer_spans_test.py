@@ -14,7 +14,7 @@ pytest.importorskip("tensorflow")
 from keras_bert.data import QuestionAnswererPreprocessor, QuestionExample  # noqa: E402
 from keras_bert.data.questions import question_rows  # noqa: E402
 from keras_bert.tasks import answer_spans  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 LETTERS = [*"abcdefghijklmnop", "京"]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS]
@@ -79,7 +79,7 @@ def random_logits(rows, seed=1, scale=3.0):
 @pytest.fixture(scope="module")
 def questions():
     examples = random_questions()
-    preprocessor = QuestionAnswererPreprocessor(of_tokens(*TOKENS), 18, 4, 5)
+    preprocessor = QuestionAnswererPreprocessor(make_tokenizer(*TOKENS), 18, 4, 5)
     return question_rows(examples, preprocessor), [example.context for example in examples]
 
 

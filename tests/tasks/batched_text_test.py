@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.data.adapters.text_batches import GivenBatches, opened
+from keras_bert.data.adapters.text_batches import PrebatchedText, open_batched_text
 from keras_bert.data.batch_options import BatchOptions
 from tests.small_tasks import make_text_task
 
@@ -52,7 +52,7 @@ def endless(*columns):
     return (sequence[index] for index in itertools.count())
 
 
-def data_loader(*columns, of_unknown_size=False):
+def data_loader(*columns, unknown_size=False):
     data = pytest.importorskip("torch.utils.data")
 
     def row(index):
@@ -72,7 +72,7 @@ def data_loader(*columns, of_unknown_size=False):
         def __iter__(self):
             return (row(index) for index in range(len(LABELS)))
 
-    return data.DataLoader(Stream() if of_unknown_size else Rows(), batch_size=2)
+    return data.DataLoader(Stream() if unknown_size else Rows(), batch_size=2)
 
 
 def loader_once(*columns):
@@ -88,7 +88,7 @@ def loader_once(*columns):
 
 
 def unknown_loader(*columns):
-    return data_loader(*columns, of_unknown_size=True)
+    return data_loader(*columns, unknown_size=True)
 
 
 @pytest.fixture(scope="module")
@@ -133,14 +133,16 @@ FORMS = [Sequence, generator, data_loader, unknown_loader]
 def test_batches_of_each_of_several_processes_have_the_maximum_length(classifier):
     preprocessor = classifier.preprocessor
     options = BatchOptions(2, compiles=True, shard=(0, 2))
-    batches = GivenBatches(opened(generator(TEXTS)), preprocessor, options, None)
+    batches = PrebatchedText(open_batched_text(generator(TEXTS)), preprocessor, options, None)
     lengths = {features["token_ids"].shape[1] for features, _ in batches}
     assert lengths == {preprocessor.sequence_length}
 
 
 def test_no_rows_of_an_iterator_are_lost(classifier):
     loader = loader_once(TEXTS, LABELS)
-    batches = GivenBatches(opened(loader), classifier.preprocessor, BatchOptions(2), None)
+    batches = PrebatchedText(
+        open_batched_text(loader), classifier.preprocessor, BatchOptions(2), None
+    )
     next(iter(batches))
     assert len(list(loader.dataset.rows)) == len(LABELS) - 2
 
@@ -163,7 +165,7 @@ def test_batches_are_trained_on_evaluated_and_predicted_as_they_are(form, traine
 
 
 @pytest.mark.parametrize("form", [lambda *x: Sequence(*x, num_batches=None), endless])
-def test_steps_are_those_of_an_endless_input(form, trained, classifier):
+def test_steps_limit_endless_input(form, trained, classifier):
     first_six = slice(0, 6)
     in_order = {"batch_size": 2, "bucketing_window": 1, "shuffle": False}
     expected = trained(TEXTS[first_six], LABELS[first_six], **in_order)
@@ -271,15 +273,15 @@ def batched(tf, *columns):
     return single(tf, *columns).batch(2)
 
 
-def of_unknown_size(tf, *columns):
+def unknown_size(tf, *columns):
     return single(tf, *columns).filter(lambda *row: True)
 
 
-def batched_of_unknown_size(tf, *columns):
-    return of_unknown_size(tf, *columns).batch(2)
+def batched_unknown_size(tf, *columns):
+    return unknown_size(tf, *columns).batch(2)
 
 
-DATASETS = [single, batched, of_unknown_size, batched_of_unknown_size]
+DATASETS = [single, batched, unknown_size, batched_unknown_size]
 
 
 @pytest.mark.needs_tensorflow

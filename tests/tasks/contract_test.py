@@ -211,16 +211,16 @@ def test_rows_have_the_fields_of_the_task(name):
     task = make_task(case)
     if not case.rows:
         with pytest.raises(ValueError, match="A Pretrainer does not answer text"):
-            task.apply_verb([{"text": "the test"}])
+            task.predict_rows([{"text": "the test"}])
         return
     row = case.rows[0]
     assert set(task.fields) <= set(row)
     assert {"batch_size", "verbose"} <= inspect.signature(
-        getattr(task, task.verb)
+        getattr(task, task.predict_method)
     ).parameters.keys()
-    assert task.apply_verb([]) == []
+    assert task.predict_rows([]) == []
     with pytest.raises(ValueError, match=f"Row 1 has no {task.fields[0]}; it has id"):
-        task.apply_verb([row, {"id": 1}])
+        task.predict_rows([row, {"id": 1}])
     for field in task.optional_fields:
         with pytest.raises(ValueError, match=f"Row 1 has no {field}; it has text"):
-            task.apply_verb([{**row, field: "fails"}, {"text": "the test"}])
+            task.predict_rows([{**row, field: "fails"}, {"text": "the test"}])

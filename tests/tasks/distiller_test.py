@@ -73,7 +73,7 @@ def test_the_triple_loss_is_that_of_numpy(tokens, width):
     model = Distiller(student, teacher, divergence_tokens=tokens)
     x = inputs()
     outputs = outputs_of(model, x)
-    of_tokens = x["padding_mask"] * WEIGHTS.max(axis=1)[:, None]
+    token_weights = x["padding_mask"] * WEIGHTS.max(axis=1)[:, None]
     logits = outputs["student_logits"]
     assert logits.shape == ((3, 7, 50) if tokens == "all" else (3, 3, 50))
     if tokens == "all":
@@ -81,11 +81,11 @@ def test_the_triple_loss_is_that_of_numpy(tokens, width):
     expected = {
         "divergence": np.average(
             divergence(outputs["teacher_logits"], outputs["student_logits"], 2.0),
-            weights=of_tokens if tokens == "all" else WEIGHTS,
+            weights=token_weights if tokens == "all" else WEIGHTS,
         ),
         "label_loss": np.average(entropy(logits, IDS), weights=WEIGHTS),
         "cosine_distance": np.average(
-            1 - cosine(outputs["student_hidden"], outputs["teacher_hidden"]), weights=of_tokens
+            1 - cosine(outputs["student_hidden"], outputs["teacher_hidden"]), weights=token_weights
         ),
         "accuracy": np.average(logits.argmax(-1) == IDS, weights=WEIGHTS),
     }

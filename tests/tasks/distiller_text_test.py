@@ -14,7 +14,7 @@ from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.tasks import Distiller  # noqa: E402
 from tests import small_tasks  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", ".", "é"]
 CONFIG = small_tasks.CONFIG.replace(
@@ -24,7 +24,7 @@ TEXTS = ["the cat sat on the mat.", "é cat sat."] * 48
 
 
 def preprocessor() -> TextClassifierPreprocessor:
-    return TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=12)
+    return TextClassifierPreprocessor(make_tokenizer(*TOKENS), sequence_length=12)
 
 
 @pytest.mark.parametrize("form", ["list", "batched dataset"])
@@ -52,7 +52,7 @@ def test_a_classifier_needs_no_labels(form):
 def test_a_teacher_reads_the_tokens_of_its_student():
     """A vocabulary of the same size in another order was accepted, and trained on."""
     teacher = TextClassifier(Backbone(CONFIG), 2, preprocessor())
-    reordered = TextClassifierPreprocessor(of_tokens(*TOKENS[:5], *TOKENS[:4:-1]), 12)
+    reordered = TextClassifierPreprocessor(make_tokenizer(*TOKENS[:5], *TOKENS[:4:-1]), 12)
     student = TextClassifier(Backbone(CONFIG), 2, reordered)
     with pytest.raises(ValueError, match=r"the same tokenizer \(vocabulary\); received one of 12"):
         Distiller(student, teacher)

@@ -38,7 +38,10 @@ def members_of(name):
 def test_outputs_are_means_and_stay_so_in_a_file(name, tmp_path):
     case, members = members_of(name)
     ensemble = keras_bert.Ensemble(members)
-    assert (ensemble.verb, ensemble.fields) == (members[0].verb, members[0].fields)
+    assert (ensemble.predict_method, ensemble.fields) == (
+        members[0].predict_method,
+        members[0].fields,
+    )
     probabilities = sigmoid if name == "labels" else softmax
     averaged, *single = (
         keras.tree.map_structure(
@@ -77,7 +80,7 @@ def test_evaluate_scores_the_mean():
 
 
 @pytest.mark.on_tensorflow
-def test_classes_in_another_order_are_those_of_the_same_name():
+def test_classes_are_matched_by_name():
     first, second = (make_text_task("TextClassifier", 2) for _ in range(2))
     first.class_names, second.class_names = ("no", "yes"), ("yes", "no")
     one, other = (softmax(task.predict(["a b"], verbose=0))[0] for task in (first, second))
@@ -124,7 +127,7 @@ def test_members_that_differ_are_refused_by_what_differs():
 @pytest.mark.parametrize(
     "name", ["TextEmbedder", "MaskedLM", "Pretrainer", "ReplacedTokenDetector", "Distiller"]
 )
-def test_tasks_without_answers_that_have_a_mean_are_refused_by_name(name):
+def test_unsupported_task_raises(name):
     task = small_task(getattr(keras_bert, name))
     with pytest.raises(TypeError, match=rf"is a {name}, whose outputs .* MultipleChoice, Question"):
         keras_bert.Ensemble([task, task])

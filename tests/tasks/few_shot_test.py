@@ -19,7 +19,7 @@ from keras_bert.layers import SentencePooling  # noqa: E402
 from keras_bert.tasks import few_shot  # noqa: E402
 from keras_bert.tasks.few_shot import FewShotTraining, logistic_regression  # noqa: E402
 from tests import small_tasks  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 COLORS = ["red", "pink", "rose", "green", "lime", "olive", "blue", "navy", "teal"]
 NAMES = ["reds", "greens", "blues"]
@@ -43,7 +43,7 @@ def rows_of(seed, count=8):
 def make_classifier(**arguments):
     keras.utils.set_random_seed(1)
     config = small_tasks.CONFIG.replace(vocabulary_size=len(TOKENS), max_sequence_length=16)
-    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=16)
+    preprocessor = TextClassifierPreprocessor(make_tokenizer(*TOKENS), sequence_length=16)
     arguments = {"class_names": NAMES, "top_layers": [SentencePooling()], **arguments}
     return TextClassifier(Backbone(config), preprocessor=preprocessor, **arguments)
 
@@ -60,7 +60,7 @@ def classifier():
     return classifier
 
 
-def test_it_learns_from_eight_rows_of_each_class(classifier):
+def test_few_shot_learns_from_eight_rows(classifier):
     texts, labels = rows_of("test", 40)
     assert accuracy(classifier, texts, labels) > 0.9
     head_alone = make_classifier(top_layers=[SentencePooling(normalize=False)])
@@ -68,7 +68,7 @@ def test_it_learns_from_eight_rows_of_each_class(classifier):
     assert accuracy(head_alone, texts, labels) < 0.8
 
 
-def test_it_is_an_ordinary_classifier(classifier, tmp_path):
+def test_few_shot_classifier_can_be_saved(classifier, tmp_path):
     pytest.importorskip("tensorflow")
     texts, _ = rows_of("test")
     expected = classifier.predict(texts, verbose=0)
@@ -93,7 +93,7 @@ def test_it_is_an_ordinary_classifier(classifier, tmp_path):
 
 
 @pytest.mark.parametrize("rows_at_once", [5, 16, 256])
-def test_pairs_are_those_of_setfit(rows_at_once, monkeypatch):
+def test_pairs_match_setfit(rows_at_once, monkeypatch):
     """All pairs with repetition, `num_classes * n (n + 1) / 2` positive; the fewer are repeated."""
     texts, labels = [f"{number}" for number in range(16)], np.arange(16) % 2
     monkeypatch.setattr(few_shot, "_ROWS_AT_ONCE", rows_at_once)

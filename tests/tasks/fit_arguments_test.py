@@ -77,14 +77,14 @@ class Recorder(keras.callbacks.Callback):
         self.batches["test"] += 1
 
 
-def given(data, arguments, of_text):
+def given(data, arguments, is_text):
     """Arguments of `fit` and `evaluate` for text or features; marks in them are parts of data."""
     x, y, weights = data
     labeled = {"x": x, "y": y}
-    if not of_text and isinstance(weights, np.ndarray):
+    if not is_text and isinstance(weights, np.ndarray):
         # Other tokens than the first of a word have no label.
         labeled["sample_weight"] = (weights > 0).astype("float32")
-    validation = x if of_text and y is None else tuple(labeled.values())
+    validation = x if is_text and y is None else tuple(labeled.values())
     parts = {"sample_weight": weights, "validation_data": validation}
     arguments = {name: parts.get(name, value) for name, value in arguments.items()}
     return {**labeled, "batch_size": SIZE, **arguments}
@@ -138,11 +138,11 @@ def test_fit_arguments_match_features(name, argument):
     task, *both, weights = task_with_features(name)
     results = []
     for data in both:
-        of_text, recorder = data is both[0], Recorder()
+        is_text, recorder = data is both[0], Recorder()
         task.set_weights(weights)
-        in_order = {"bucketing_window": 1} if of_text and argument != "steps_per_epoch" else {}
+        in_order = {"bucketing_window": 1} if is_text and argument != "steps_per_epoch" else {}
         history = task.fit(
-            **given(data, FIT[argument], of_text),
+            **given(data, FIT[argument], is_text),
             **in_order,
             shuffle=False,
             verbose=0,
@@ -169,7 +169,7 @@ def test_evaluate_arguments_match_features(name, argument):
 
 def test_positional_arguments_have_the_order_of_keras():
     for method in ("fit", "evaluate", "predict"):
-        own, of_keras = (
+        own, keras_arguments = (
             [
                 parameter.name
                 for parameter in inspect.signature(getattr(cls, method)).parameters.values()
@@ -177,7 +177,7 @@ def test_positional_arguments_have_the_order_of_keras():
             ]
             for cls in (keras_bert.TextClassifier, keras.Model)
         )
-        assert own == of_keras[: len(own)]
+        assert own == keras_arguments[: len(own)]
 
 
 def test_shuffle_batch_stays_within_batches(monkeypatch):
@@ -243,7 +243,7 @@ def test_num_steps_counts_what_fit_does(name, share, accumulated, monkeypatch):
         x = [(text, "b") for text in TEXTS] if name == "TextEmbedder" else TEXTS
     if name == "QuestionAnswerer":
         x = [*x, question("a b" * 40)] * 2  # in several windows
-    monkeypatch.setattr(task, "negative_share", 0.0)
+    monkeypatch.setattr(task, "negative_fraction", 0.0)
     task.compile(AdamW(0.1, gradient_accumulation_steps=accumulated))
     seen = []
     monkeypatch.setattr(keras.Model, "fit", lambda *_, **data: seen.append(data))

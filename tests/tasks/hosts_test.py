@@ -10,7 +10,7 @@ import pytest
 import keras_bert
 from keras_bert import data
 from tests.small_tasks import CONFIG
-from tests.text.small_tokenizers import of_tokens
+from tests.text.small_tokenizers import make_tokenizer
 from tests.training.host_processes import HostProcesses
 
 pytestmark = [
@@ -51,7 +51,7 @@ def make(task, preprocessor, *arguments, **options):
     config = CONFIG.replace(
         vocabulary_size=len(WORDS), max_sequence_length=32, dropout=0.1, initializer_range=0.3
     )
-    preprocessor = preprocessor(of_tokens(*WORDS), 32, **options)
+    preprocessor = preprocessor(make_tokenizer(*WORDS), 32, **options)
     return task(keras_bert.Backbone(config), *arguments, preprocessor=preprocessor)
 
 
@@ -75,8 +75,8 @@ def trained():
     choice.compile(keras.optimizers.SGD(0.1, gradient_accumulation_steps=2))
     rows = [(text, ["good", "bad film", "dull"][: 1 + len(text) % 3]) for text in texts[:24]]
     data_of_choices = {"y": np.zeros(24, "int32"), "sample_weight": np.linspace(0, 1, 24)}
-    of_choices = choice.fit(rows, **data_of_choices, batch_size=4, epochs=2, verbose=0).history
-    losses = history["loss"] + of_choices["loss"]
+    choice_history = choice.fit(rows, **data_of_choices, batch_size=4, epochs=2, verbose=0).history
+    losses = history["loss"] + choice_history["loss"]
     return {"model": model, "losses": losses, "scores": scores}
 
 
@@ -123,6 +123,6 @@ def test_two_hosts_train_on_text_evaluate_and_predict_as_one(tmp_path):
         assert len(results["predicted"]) == len(predictions)
         for values, expected in zip(results["predicted"], predictions, strict=True):
             np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)
-        of_features, of_rows = results["refused"]
-        assert "of features, in one of 2 processes" in of_features
-        assert "num_rows is [4, 6] in the processes" in of_rows
+        feature_error, row_error = results["refused"]
+        assert "of features, in one of 2 processes" in feature_error
+        assert "num_rows is [4, 6] in the processes" in row_error

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.tasks.feeding import Feed
+from keras_bert.tasks.batch_feeder import BatchFeeder
 from tests.small_tasks import make_text_task
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
@@ -65,10 +65,10 @@ def test_batches_of_small_data_are_of_other_rows_in_each_epoch(monkeypatch):
     def fit(self, x, *_, callbacks, epochs=1, **__):
         for epoch in range(epochs):
             for callback in callbacks:
-                if isinstance(callback, Feed):
+                if isinstance(callback, BatchFeeder):
                     callback.on_epoch_begin(epoch)
             lengths = [np.asarray(features["padding_mask"]).sum(axis=-1) for features, *_ in x]
-            seen.append({tuple(sorted(of_batch.tolist())) for of_batch in lengths})
+            seen.append({tuple(sorted(batch_lengths.tolist())) for batch_lengths in lengths})
 
     monkeypatch.setattr(keras.Model, "fit", fit)
     task, _ = TASKS["TextClassifier"]()

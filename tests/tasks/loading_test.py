@@ -66,7 +66,7 @@ def test_files_of_other_models_are_an_error_that_names_them(write, message, tmp_
         keras_bert.load_model(path)
 
 
-def test_a_missing_file_and_a_preset_are_told_from_models(tmp_path):
+def test_load_model_rejects_other_paths(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"gone\.keras does not exist"):
         keras_bert.load_model(tmp_path / "gone.keras")
     keras_bert.Backbone(SMALL).save_to_preset(tmp_path)
@@ -157,9 +157,7 @@ HUB_TOKENIZER = {
         (["registered_name"], "keras_bert>AdamW", "expected a task or a Backbone of keras_bert"),
     ],
 )
-def test_a_malformed_config_is_an_error_of_one_line_that_names_the_file(
-    keys, value, message, saved_classifier, tmp_path
-):
+def test_invalid_config_error_includes_file(keys, value, message, saved_classifier, tmp_path):
     path = tmp_path / "model.keras"
     edited(saved_classifier, path, *keys, value=value)
     with pytest.raises(ValueError, match=message) as raised:

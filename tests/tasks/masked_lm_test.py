@@ -10,7 +10,7 @@ pytestmark = pytest.mark.on_tensorflow
 from keras_bert import Backbone, MaskedLM  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", ".", "é"]
 # The vocabulary is padded to a round number, as some checkpoints' are.
@@ -22,7 +22,7 @@ SMALL = small_config(
 @pytest.fixture(scope="module")
 def masked_lm():
     keras.utils.set_random_seed(0)
-    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=12)
+    preprocessor = TextClassifierPreprocessor(make_tokenizer(*TOKENS), sequence_length=12)
     return MaskedLM(Backbone(SMALL), preprocessor)
 
 
@@ -52,9 +52,9 @@ def test_fills_several_masks_and_texts(masked_lm):
 
 
 @pytest.mark.on_each_backend
-def test_texts_of_all_lengths_share_a_few_shapes_and_answer_as_they_do_alone(monkeypatch):
+def test_batched_fill_matches_single_texts(monkeypatch):
     keras.utils.set_random_seed(0)
-    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=40)
+    preprocessor = TextClassifierPreprocessor(make_tokenizer(*TOKENS), sequence_length=40)
     model = MaskedLM(Backbone(SMALL.replace(max_sequence_length=40)), preprocessor)
     texts = ["the " * length + "[MASK] " * (1 + length % 3) for length in range(0, 30, 2)]
     answers = model.fill(texts)
@@ -120,7 +120,7 @@ def test_targets_must_be_tokens(masked_lm, targets, message):
 
 
 def test_fill_cuts_at_the_tokenizers_side(masked_lm):
-    tokenizer = of_tokens(*TOKENS, truncation_side="left")
+    tokenizer = make_tokenizer(*TOKENS, truncation_side="left")
     model = MaskedLM(masked_lm.backbone, TextClassifierPreprocessor(tokenizer, 8))
     text = "the cat sat on the mat . the [MASK] sat"
     (best,) = model.fill(text, top_k=1)

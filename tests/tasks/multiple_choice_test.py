@@ -13,7 +13,7 @@ from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from keras_bert.data.adapters.choices import choice_columns, is_choices  # noqa: E402
 from tests import small_tasks  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a", "b", "c"]
 
@@ -22,7 +22,7 @@ def make_task(**changes):
     config = small_tasks.CONFIG.replace(
         vocabulary_size=len(TOKENS), max_sequence_length=16, initializer_range=0.3, **changes
     )
-    preprocessor = MultipleChoicePreprocessor(of_tokens(*TOKENS), sequence_length=16)
+    preprocessor = MultipleChoicePreprocessor(make_tokenizer(*TOKENS), sequence_length=16)
     return MultipleChoice(Backbone(config), preprocessor)
 
 

@@ -72,7 +72,7 @@ def test_steps_of_features():
 @pytest.mark.needs_tensorflow
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 @pytest.mark.on_each_backend
-def test_a_dataset_of_unknown_size_has_as_many_updates_as_batches():
+def test_unknown_size_steps_match_batches():
     """On TensorFlow, Keras begins a further step in each epoch, which the optimizer counts."""
     tf = pytest.importorskip("tensorflow")
     rows = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).filter(lambda text, label: True)

@@ -28,16 +28,16 @@ def absolute(y_true, y_pred, factor=1.0):
     return factor * keras.ops.abs(y_true - y_pred)
 
 
-def of_classes(reduction, **options):
+def class_loss(reduction, **options):
     return keras.losses.SparseCategoricalCrossentropy(
         from_logits=True, reduction=reduction, **options
     )
 
 
 LOSSES_OF_CLASSES = [
-    *map(of_classes, REDUCTIONS),
-    of_classes("mean", ignore_class=1),
-    of_classes("mean_with_sample_weight", ignore_class=1),
+    *map(class_loss, REDUCTIONS),
+    class_loss("mean", ignore_class=1),
+    class_loss("mean_with_sample_weight", ignore_class=1),
 ]
 LOSSES_OF_NUMBERS = [
     *("mse", keras.losses.mean_absolute_error, absolute, functools.partial(absolute, factor=2.0)),
@@ -93,8 +93,8 @@ def test_losses_do_not_count_padding_tokens():
     y, mask = np.array([[0, 2, 1], [1, 2, 0]]), np.array([[1, 1, 0], [1, 0, 0]], "float32")
     y_pred = GENERATOR.normal(size=(2, 3, 3)).astype("float32")
     for loss in LOSSES_OF_CLASSES:
-        is_real = mask > 0
-        expected = keras_value(loss, y[is_real], y_pred[is_real], mask[is_real])
+        is_target = mask > 0
+        expected = keras_value(loss, y[is_target], y_pred[is_target], mask[is_target])
         received = value(loss, {}, y, y_pred, mask)
         np.testing.assert_allclose(received, [expected] * 2, rtol=1e-5)
 
@@ -143,7 +143,7 @@ def test_updates_do_not_depend_on_filler_rows():
 
 def test_the_loss_of_tokens_does_not_depend_on_batches():
     task = without_dropout("TokenClassifier", 2)
-    task.compile(loss=of_classes("sum_over_batch_size"))
+    task.compile(loss=class_loss("sum_over_batch_size"))
     rows = [["a"], ["b"] * 9], [[1], [0, 1, 1, 0, 1, 1, 0, 0, 0]]
     losses = [task.evaluate(*rows, batch_size=size, verbose=0)[0] for size in (1, 2)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)

@@ -13,7 +13,7 @@ from keras_bert import Backbone, QuestionAnswerer, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.data.questions import QuestionAnswererPreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "is", "who", "it"]
 CONFIG = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=16)
@@ -29,7 +29,7 @@ FRAME = pandas.DataFrame(
 
 @pytest.fixture(scope="module")
 def classifier():
-    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), 16)
+    preprocessor = TextClassifierPreprocessor(make_tokenizer(*TOKENS), 16)
     task = TextClassifier(Backbone(CONFIG), preprocessor=preprocessor, class_names=("no", "yes"))
     task.compile("sgd")
     return task
@@ -61,7 +61,7 @@ def test_answers_have_the_index_of_what_was_asked(classifier):
 
 
 def test_questions_in_a_series():
-    tokenizer = of_tokens(*TOKENS)
+    tokenizer = make_tokenizer(*TOKENS)
     task = QuestionAnswerer(Backbone(CONFIG), QuestionAnswererPreprocessor(tokenizer, 16, 4, 4))
     answers = task.answer(FRAME["text"], FRAME["text_pair"])
     assert list(answers.index) == [30, 10, 20]

@@ -82,7 +82,7 @@ def trained(request, tmp_path):
     return request.param, tmp_path, task.predict(IDS, verbose=0)
 
 
-def test_class_names_in_another_order_take_their_outputs_with_them(trained):
+def test_reordered_class_names_reorder_outputs(trained):
     task, folder, logits = trained
     again = task.from_preset(folder, class_names=["c", "a", "b"])
     assert again.class_names == ("c", "a", "b")
@@ -114,9 +114,7 @@ def test_outputs_without_names_take_the_given_ones(trained):
         ("task.json", {"sequence_length": 10**9}, "creates rows of up to 1000000000 tokens"),
     ],
 )
-def test_an_option_of_a_preset_that_the_task_refuses_names_the_folder(
-    file, changes, message, trained
-):
+def test_invalid_preset_option_includes_path(file, changes, message, trained):
     task, folder, _ = trained
     (folder / "task.json").write_text('{"sequence_length": 8}')
     edit_json(folder / file, **changes)
@@ -139,9 +137,7 @@ def test_an_option_of_a_preset_that_the_task_refuses_names_the_folder(
     ],
 )
 @pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
-def test_every_task_takes_the_encoder_s_options_and_names_those_that_it_does_not_have(
-    name, tmp_path
-):
+def test_encoder_options_in_from_preset(name, tmp_path):
     task = getattr(keras_bert, name)
     encoder = keras_bert.Backbone(
         config(

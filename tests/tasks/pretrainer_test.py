@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_bert.data import (
     InstanceEncoder,
-    InstanceMaker,
+    InstanceGenerator,
     StaticMasker,
     pretraining_batches,
     write_records,
@@ -58,7 +58,7 @@ def test_fit_follows_the_message_about_text(tmp_path):
     words = [f"w{number}" for number in range(40)]
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
     documents = [[np.arange(5 + n, 9 + n) for n in range(k, k + 6)] for k in range(0, 30, 5)]
-    instances = InstanceMaker(2, 3, sequence_length=12, duplicate_factor=2)(documents)
+    instances = InstanceGenerator(2, 3, sequence_length=12, duplicate_factor=2)(documents)
     encode = InstanceEncoder(tokens, [2, 3], 12, StaticMasker(4, len(tokens), 3))
     rng = np.random.default_rng(0)
     write_records(tmp_path / "a.tfrecord", (encode(row, rng) for row in instances))

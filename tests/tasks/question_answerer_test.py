@@ -12,7 +12,7 @@ from keras_bert import Backbone, QuestionAnswerer  # noqa: E402
 from keras_bert.data import QuestionAnswererPreprocessor  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
 from tests import small_tasks  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 WORDS = ["der", "die", "das", "Hund", "Katze", "läuft", "schläft", "und", "dann", "🏔"]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "wo", "gold", "##en", "?", *WORDS]
@@ -23,7 +23,7 @@ def make_answerer(**arguments):
     config = small_tasks.CONFIG.replace(
         vocabulary_size=len(TOKENS), max_sequence_length=24, initializer_range=0.3
     )
-    tokenizer = of_tokens(*TOKENS, lowercase=False)
+    tokenizer = make_tokenizer(*TOKENS, lowercase=False)
     preprocessor = QuestionAnswererPreprocessor(tokenizer, 16, 5, 4)
     return QuestionAnswerer(Backbone(config), preprocessor, **arguments)
 
@@ -90,7 +90,7 @@ def test_windows_and_their_features_give_the_same_logits(trained):
     answerer, _ = trained
     row = questions(2, seed=4)[1]
     windows = answerer.preprocessor([row["question"]], [row["context"]])
-    features = answerer.preprocessor.padded(windows)
+    features = answerer.preprocessor.pad(windows)
     lengths = windows.features["token_ids"].lengths
     expected = answerer.predict(features, verbose=0)
     received = answerer.predict([row], verbose=0)
@@ -124,7 +124,7 @@ def test_an_answer_without_a_token_is_named_in_training(trained):
 
 
 def test_questions_that_are_cut_are_counted(trained):
-    trained[0].preprocessor.cut_rows.reset()
+    trained[0].preprocessor.truncated_rows.reset()
     with pytest.warns(UserWarning, match=r"1 of 2 rows is cut: .* than max_query_length=4"):
         trained[0].answer(["wo " * 4, "wo " * 5], "der Hund", verbose=0)
 

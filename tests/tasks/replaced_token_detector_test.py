@@ -8,11 +8,11 @@ import pytest
 import keras_bert
 from keras_bert import Backbone, BertConfig, ConfigError
 from keras_bert.data.texts import TextClassifierPreprocessor
-from keras_bert.layers import SampledTokens
+from keras_bert.layers import TokenSampler
 from keras_bert.tasks import MaskedLM, ReplacedTokenDetector
 from keras_bert.tasks.replaced_token_detector import generator_config
 from tests.models.small_backbone import WITHOUT_DROPOUT, features, random_weights, to_numpy
-from tests.text.small_tokenizers import of_tokens
+from tests.text.small_tokenizers import make_tokenizer
 
 CONFIG = WITHOUT_DROPOUT.replace(pooler=False)
 POSITIONS = np.array([[2, 4, 6], [1, 3, 0], [1, 0, 0], [1, 3, 0]], "int32")
@@ -58,7 +58,7 @@ def losses_in_numpy(outputs, x):
     return masked, detection, replaced, weights
 
 
-def test_losses_and_metrics_are_those_of_numpy():
+def test_losses_and_metrics_match_numpy():
     model, x = detector(), inputs()
     # A sampled token that equals the original counts as original.
     right = outputs_of(model, x)["sampled_ids"]
@@ -97,7 +97,7 @@ def test_the_discriminator_reads_the_samples():
 @pytest.mark.parametrize("training", [True, False])
 def test_samples_are_distributed_as_the_softmax(training):
     draws, logits = 40_000, np.array([2.0, 1.0, 0.0, -1.0, 0.5, -3.0], "float32")
-    layer = SampledTokens(seed=0)
+    layer = TokenSampler(seed=0)
     rows = np.random.default_rng(0).integers(0, 30_000, (draws // 4, 9), "int32")
     slots = np.tile(np.array([1, 4, 5, 8], "int32"), (len(rows), 1))
     first = to_numpy(
@@ -114,7 +114,7 @@ def test_training_draws_anew_and_evaluation_again():
     rows = random.integers(1, 50, (4, 9), "int32")
     slots = np.tile(np.array([1, 3, 4, 6, 7], "int32"), (4, 1))
     inputs = np.zeros((4, 5, 50), "float32"), rows, slots
-    layer, twin = SampledTokens(seed=1), SampledTokens(seed=1)
+    layer, twin = TokenSampler(seed=1), TokenSampler(seed=1)
     samples = [to_numpy(layer(*inputs, training=True)) for _ in range(2)]
     assert (samples[0] != samples[1]).any()
     np.testing.assert_array_equal(to_numpy(twin(*inputs, training=True)), samples[0])
@@ -150,7 +150,7 @@ def changes_by_a_step(discriminator_weight):
     }
 
 
-def test_the_discriminators_loss_reaches_what_is_shared_and_nothing_else_of_the_generator():
+def test_discriminator_loss_skips_generator():
     alone, both = changes_by_a_step(0.0), changes_by_a_step(50.0)
     for one, other in zip(alone["generator"], both["generator"], strict=True):
         np.testing.assert_allclose(other, one, atol=1e-6)
@@ -161,10 +161,10 @@ def test_the_discriminators_loss_reaches_what_is_shared_and_nothing_else_of_the_
 
 
 @pytest.mark.on_torch
-def test_disentangled_embeddings_add_what_the_discriminator_learns(tmp_path):
+def test_disentangled_embeddings_are_added(tmp_path):
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     tokens += [f"word{number}" for number in range(CONFIG.vocabulary_size - len(tokens))]
-    text = TextClassifierPreprocessor(of_tokens(*tokens), sequence_length=12)
+    text = TextClassifierPreprocessor(make_tokenizer(*tokens), sequence_length=12)
     model = detector(embedding_sharing="disentangled", preprocessor=text)
     own, base = model.discriminator.token_embedding, model.generator.token_embedding
     difference = own.trainable_variables[0]

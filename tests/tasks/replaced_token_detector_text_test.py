@@ -12,10 +12,10 @@ from keras_bert.checkpoints import CheckpointWarning, save_hugging_face  # noqa:
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.tasks import ReplacedTokenDetector  # noqa: E402
 from tests.models.small_backbone import to_numpy  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", ".", "é"]
-TOKENIZER = of_tokens(*TOKENS).get_config()
+TOKENIZER = make_tokenizer(*TOKENS).get_config()
 CONFIG = BertConfig.from_name("electra_small_discriminator").replace(
     vocabulary_size=len(TOKENS),
     num_layers=2,
@@ -31,7 +31,7 @@ TEXTS = ["the cat sat on the mat.", "é cat sat."] * 32
 
 def detector(**arguments) -> ReplacedTokenDetector:
     keras.utils.set_random_seed(0)
-    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=12)
+    preprocessor = TextClassifierPreprocessor(make_tokenizer(*TOKENS), sequence_length=12)
     return ReplacedTokenDetector(
         Backbone(CONFIG), preprocessor, **{"generator_size": 0.5, **arguments}
     )
@@ -61,7 +61,10 @@ def test_answers_with_the_characters_of_each_token():
 
 
 def test_detect_cuts_at_the_tokenizers_side():
-    text, tokenizer = "the cat sat on the mat . the cat", of_tokens(*TOKENS, truncation_side="left")
+    text, tokenizer = (
+        "the cat sat on the mat . the cat",
+        make_tokenizer(*TOKENS, truncation_side="left"),
+    )
     preprocessor = TextClassifierPreprocessor(tokenizer, 8)
     task = ReplacedTokenDetector(detector().backbone, preprocessor, generator_size=0.5)
     tokens = task.detect(text, threshold=0)

@@ -40,9 +40,11 @@ def num_trained(task, *data, **options):
     return steps.count
 
 
-def classifier(in_update=None):
+def classifier(micro_batches_per_update=None):
     task = make_text_task("TextClassifier", 2)
-    task.compile(keras_bert.optimizers.AdamW(1e-3, gradient_accumulation_steps=in_update))
+    task.compile(
+        keras_bert.optimizers.AdamW(1e-3, gradient_accumulation_steps=micro_batches_per_update)
+    )
     return task
 
 
@@ -85,11 +87,11 @@ def batched(count):
 
 @pytest.mark.needs_tensorflow
 def test_each_batch_is_trained_on_once(task):
-    for in_update, source in (
+    for micro_batches_per_update, source in (
         *((None, source) for source in (generator, stream, dataset, batched)),
         *((4, source) for source in (generator, stream)),
     ):
-        model = classifier(in_update) if in_update else task
+        model = classifier(micro_batches_per_update) if micro_batches_per_update else task
         assert num_trained(model, source(10), batch_size=2) == 10, source
         with pytest.raises(ValueError, match="can be read only once"):
             num_trained(model, source(3), batch_size=2, epochs=2)
@@ -106,7 +108,7 @@ def test_each_batch_is_trained_on_once(task):
 
 
 @pytest.mark.needs_tensorflow
-def test_what_can_be_read_once_is_predicted(task):
+def test_predict_accepts_read_once_sources(task):
     expected = task.predict(TEXTS * 5, verbose=0)[:10]
     for source in (generator, stream, dataset, batched):
         logits = task.predict(source(5), verbose=0)
@@ -123,7 +125,7 @@ def test_initial_batch_leaves_a_batch(task):
 @pytest.mark.on_tensorflow
 def test_initial_batch_with_a_loss_of_keras():
     """The batches before it are not needed for the divisors of its update."""
-    model = classifier(in_update=4)
+    model = classifier(micro_batches_per_update=4)
     model.compile(model.optimizer, loss_weights=[1.0])
     assert not model._has_loss_divisors()
     assert num_trained(model, TEXTS * 4, LABELS * 4, batch_size=2, initial_batch=6) == 2

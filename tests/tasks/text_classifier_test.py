@@ -11,7 +11,7 @@ from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
 from tests import small_tasks  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a", "very"]
 
@@ -21,7 +21,7 @@ def make_classifier(**arguments):
     config = small_tasks.CONFIG.replace(
         vocabulary_size=len(TOKENS), max_sequence_length=32, initializer_range=0.3
     )
-    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=32)
+    preprocessor = TextClassifierPreprocessor(make_tokenizer(*TOKENS), sequence_length=32)
     arguments = {"class_names": ["negative", "positive"], **arguments}
     return TextClassifier(Backbone(config), preprocessor=preprocessor, **arguments)
 

@@ -16,7 +16,7 @@ from keras_bert.losses import CosineSimilarityLoss  # noqa: E402
 from tests import small_tasks  # noqa: E402
 from tests.checkpoints.small_models import edit_json  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 COLORS = ["red", "green", "blue", "white", "black", "grey"]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", *COLORS]
@@ -31,7 +31,9 @@ def make_embedder(sequence_length=16, pooler_activation="tanh", **arguments):
         attention_dropout=0.0,
         pooler_activation=pooler_activation,
     )
-    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=sequence_length)
+    preprocessor = TextClassifierPreprocessor(
+        make_tokenizer(*TOKENS), sequence_length=sequence_length
+    )
     embedder = TextEmbedder(Backbone(config), preprocessor, **arguments)
     random_weights(embedder)
     return embedder
@@ -104,7 +106,7 @@ def test_equal_texts_are_in_different_batches():
     assert [len(set(texts.tolist())) for _, texts, _ in batches] == [8, 8]
 
 
-def test_pairs_with_scores_are_learned_and_each_text_is_encoded_once():
+def test_scored_pairs_train():
     embedder = make_embedder()
     embedder.compile("sgd", CosineSimilarityLoss())
     pairs = [("a red b", "green"), ("green", "a"), ("green", "green"), ("a", "a red b")]
@@ -221,7 +223,7 @@ def test_modules_are_read_from_their_paths(tmp_path):
         TextEmbedder.from_preset(tmp_path)
 
 
-def test_texts_that_are_lowercased_before_a_cased_tokenizer_are_refused(tmp_path):
+def test_do_lower_case_mismatch_raises(tmp_path):
     sentence_transformers_folder(make_embedder(), tmp_path, pooling_mode_cls_token=True)
     edit_json(tmp_path / "sentence_bert_config.json", do_lower_case=True)
     TextEmbedder.from_preset(tmp_path)  # its tokenizer lowercases
@@ -230,7 +232,7 @@ def test_texts_that_are_lowercased_before_a_cased_tokenizer_are_refused(tmp_path
         TextEmbedder.from_preset(tmp_path)
 
 
-def test_a_prompt_that_is_added_by_default_is_told_of(tmp_path):
+def test_default_prompt_warns(tmp_path):
     sentence_transformers_folder(make_embedder(), tmp_path, pooling_mode_cls_token=True)
     path = tmp_path / "config_sentence_transformers.json"
     fields = {"prompts": {"query": "query: ", "document": ""}, "default_prompt_name": "document"}
@@ -260,7 +262,7 @@ def test_vectors_of_minilm_equal_those_of_transformers():
     from keras_bert import minilm
 
     try:
-        folder = minilm.folder()
+        folder = minilm.directory()
     except FileNotFoundError as error:
         pytest.skip(str(error))
     texts = ["A man is eating.", "Sie isst.", "naïve café? No: 3 cafés " * 3]

@@ -12,7 +12,7 @@ from keras_bert import Backbone, TokenClassifier  # noqa: E402
 from keras_bert.data import TokenClassifierPreprocessor  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
 from tests import small_tasks  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ann", "bo", "in", "rome", "##s", ".", "a"]
 NAMES = ["O", "B-PER", "B-LOC"]
@@ -23,7 +23,7 @@ def make_tagger(**arguments):
     config = small_tasks.CONFIG.replace(
         vocabulary_size=len(TOKENS), max_sequence_length=24, initializer_range=0.3
     )
-    preprocessor = TokenClassifierPreprocessor(of_tokens(*TOKENS), 16, overlap=4)
+    preprocessor = TokenClassifierPreprocessor(make_tokenizer(*TOKENS), 16, overlap=4)
     arguments = {"class_names": NAMES, "preprocessor": preprocessor, **arguments}
     return TokenClassifier(Backbone(config), **arguments)
 
@@ -50,7 +50,7 @@ def trained():
     return tagger, history.history
 
 
-def test_predict_gives_each_word_its_logits_whatever_its_neighbors(trained):
+def test_word_logits_do_not_depend_on_batch(trained):
     tagger, _ = trained
     words, labels = sentences(20)
     together = tagger.predict(words, batch_size=4, verbose=0)
@@ -78,7 +78,7 @@ def test_entities_join_words(monkeypatch):
 
     def logits_of(rows, batch_size, verbose):
         # The label of a word is its number
-        return rows.nested(
+        return rows.nest_like_input(
             [5 * np.eye(3)[[int(word) for word in sentence]] for sentence in rows.sentences]
         )
 

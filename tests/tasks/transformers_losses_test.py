@@ -314,7 +314,7 @@ def questions(folder: Path, data: Path) -> tuple[Any, Any]:
 )
 def test_losses_of_minilm_match_transformers(name, read, batch_size, tmp_path):
     case, folder = CASES[name], tmp_path / "minilm"
-    shutil.copytree(minilm.folder(), folder)
+    shutil.copytree(minilm.directory(), folder)
     config = json.loads((folder / "config.json").read_text())
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     (folder / "config.json").write_text(json.dumps(config))

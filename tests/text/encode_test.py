@@ -46,7 +46,7 @@ def theirs(folder):
 # === encode, decode ===
 
 
-def test_rows_are_those_of_the_preprocessor(tokenizer):
+def test_encode_matches_preprocessor(tokenizer):
     assert tokenizer.encode(TEXTS) == [
         TextClassifierPreprocessor(tokenizer)(text)["token_ids"].tolist() for text in TEXTS
     ]

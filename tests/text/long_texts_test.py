@@ -9,7 +9,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert.text.composition import normalized  # noqa: E402
+from keras_bert.text.composition import normalize_form  # noqa: E402
 from keras_bert.text.graph.normalization import normalize_unicode  # noqa: E402
 from keras_bert.text.graph.special_tokens import SplitTexts  # noqa: E402
 from keras_bert.text.special_tokens import TokenSplitter  # noqa: E402
@@ -26,7 +26,7 @@ SIZE, MOST_SECONDS = 1_000_000, 10
 def normalize(request):
     """A function of a form and a text."""
     if request.param == "python":
-        return normalized
+        return normalize_form
     return lambda form, text: normalize_unicode(tf.constant([text]), form)[0].numpy().decode()
 
 

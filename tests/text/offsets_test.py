@@ -34,7 +34,7 @@ WORDS = [
 def word_pieces(lowercase):
     """Every character of the words is a token, so that no piece is longer."""
     text = "".join(WORDS)
-    return WordPieceTokenizer(vocabularies.of_characters(text + text.lower()), lowercase)
+    return WordPieceTokenizer(vocabularies.character_vocabulary(text + text.lower()), lowercase)
 
 
 def sentence_pieces(lowercase):
@@ -72,7 +72,7 @@ def test_every_word_is_in_the_spans_of_its_tokens_whole(lowercase, make):
 
 
 @pytest.mark.parametrize("lowercase", [True, False], ids=["uncased", "cased"])
-def test_every_answer_of_whole_words_is_the_text_of_its_target_tokens(lowercase):
+def test_word_spans_round_trip_through_tokens(lowercase):
     preprocessor = QuestionAnswererPreprocessor(word_pieces(lowercase), 256, max_query_length=8)
     examples = []
     for context in WORDS:
@@ -91,7 +91,7 @@ def test_every_answer_of_whole_words_is_the_text_of_its_target_tokens(lowercase)
     assert decoded == [example.answers[0].text for example in examples]
 
 
-def test_marks_belong_to_the_character_before_them_and_other_dropped_characters_to_none():
+def test_mark_offsets():
     tokenizer = word_pieces(lowercase=True)
     text = "a\u0301\u0323e\u200b\u0301 \xada\u200b, \u0301"
     _, starts, ends = tokenizer.tokenize_with_offsets(text)

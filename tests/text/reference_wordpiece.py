@@ -125,7 +125,7 @@ def words(
     return [part for word in normalized for part in split_at_punctuation(word) if part]
 
 
-def over_dropped_marks(text: str, start: int, end: int, strips: bool) -> tuple[int, int]:
+def extend_over_dropped_marks(text: str, start: int, end: int, strips: bool) -> tuple[int, int]:
     """A span and the dropped marks behind it, and those before it that no character is before."""
 
     def is_dropped_mark(character: str) -> bool:
@@ -176,7 +176,7 @@ class ReferenceTokenizer:
         """The same, without looking anything up."""
         for word in words(text, *self.rules):
             for token_id, start, end in self.cut(word):
-                yield token_id, *over_dropped_marks(text, start, end, self.strips)
+                yield token_id, *extend_over_dropped_marks(text, start, end, self.strips)
 
     def cut(self, word: Word) -> list[Piece]:
         """Greedily, the longest token first; unknown if a rest is left."""

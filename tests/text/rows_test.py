@@ -23,7 +23,7 @@ def test_rows_are_repeated(counts, dtype):
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("lengths", COUNTS)
-def test_ranges_begin_where_they_are_told(lengths, dtype):
+def test_ranges_match_python(lengths, dtype):
     starts = 7 - np.arange(len(lengths), dtype=dtype)
     actual = ranges(tf.constant(starts), tf.constant(lengths, dtype))
     expected = [n for n, m in zip(starts, lengths, strict=True) for n in range(n, n + m)]

@@ -76,7 +76,7 @@ def wordpiece_config(**options):
 
 
 @functools.cache
-def of_tokens(*tokens, **options):
+def make_tokenizer(*tokens, **options):
     """A WordPiece tokenizer, which all tests with these tokens share: its graphs are traced once.
 
     Tasks that are loaded with its config share it too.

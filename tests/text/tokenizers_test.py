@@ -125,8 +125,8 @@ def test_typed_special_tokens(tokenizer, executor):
     text = f"the {mask} test{sep}é {mask}"
     special = {tokenizer.mask_token_id, tokenizer.sep_token_id}
     assert not special & set(tokenizer(text))
-    typed = run_by(tokenizer.reading_special_tokens, executor)
-    assert typed.reading_special_tokens is tokenizer.reading_special_tokens
+    typed = run_by(tokenizer.with_special_tokens_in_text, executor)
+    assert typed.with_special_tokens_in_text is tokenizer.with_special_tokens_in_text
     ids, starts, ends = typed.tokenize_with_offsets(text)
     assert ids == typed(text)
     id_pairs = [
@@ -216,7 +216,7 @@ def test_tokenizers_that_are_not_in_use_take_no_memory():
         ("sentence_piece", "model", "spiece.model"),
     ],
 )
-def test_a_file_is_an_argument_of_the_class_and_never_of_a_config(kind, field, file, tmp_path):
+def test_config_rejects_file_arguments(kind, field, file, tmp_path):
     tokenizer = small_tokenizers.MAKERS[kind]()
     folder = tmp_path if kind == "byte_pair" else tmp_path / file
     tokenizer.save_vocabulary(folder)

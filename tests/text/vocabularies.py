@@ -13,7 +13,7 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 def released_file() -> Path:
     """The uncased English vocabulary of 30,522 tokens, from an installed package."""
-    return minilm.folder() / "vocab.txt"
+    return minilm.directory() / "vocab.txt"
 
 
 @functools.cache
@@ -44,7 +44,7 @@ def characters_of_rules() -> tuple[str, ...]:
     )
 
 
-def of_characters(characters, *tokens: str) -> tuple[str, ...]:
+def character_vocabulary(characters, *tokens: str) -> tuple[str, ...]:
     """A vocabulary in which every character is a token, at a word's beginning and inside."""
     lowered = {part for item in characters for part in unicodedata.normalize("NFD", item.lower())}
     letters = sorted({*characters, *lowered})

@@ -62,7 +62,7 @@ def test_the_letters_of_a_corpus_decide_on_its_case(corpus, lowercase, reason, t
     assert choose_lowercase(path) == choose_lowercase([path]) == choice
 
 
-def test_a_corpus_of_two_languages_in_a_row_is_looked_at_throughout(tmp_path):
+def test_lowercase_reads_whole_corpus(tmp_path):
     path = tmp_path / "corpus.txt"
     path.write_text("an English line\n" * 200_000 + "한국어 문장이다\n" * 200_000, "utf-8")
     assert choose_lowercase(path).lowercase is False
@@ -132,7 +132,7 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch):
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_words_are_those_of_the_original(lowercase):
+def test_split_words_matches_reference(lowercase):
     """As the pieces are learned from words that the tokenizer would never ask for otherwise."""
     characters = vocabularies.assigned_characters()[::9]
     texts = [f"a{character}b {character} the\t" for character in characters]

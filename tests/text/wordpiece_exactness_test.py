@@ -93,7 +93,7 @@ def differing_characters(characters, *compared):
 @pytest.mark.parametrize("lowercase", [True, pytest.param(False, marks=pytest.mark.release)])
 def test_every_character(lowercase):
     characters = vocabularies.characters_of_rules()
-    all_known = Compared(vocabularies.of_characters(characters, "the"), lowercase)
+    all_known = Compared(vocabularies.character_vocabulary(characters, "the"), lowercase)
     assert differing_characters(characters, all_known) == set()
 
 
@@ -116,7 +116,9 @@ def test_characters_with_the_released_vocabularies(lowercase, names):
 
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_random_mixtures(lowercase):
-    vocabulary = vocabularies.of_characters(set(MIXED) - set(" \t\n\r"), "ab", "##ab", "##b0", "σς")
+    vocabulary = vocabularies.character_vocabulary(
+        set(MIXED) - set(" \t\n\r"), "ab", "##ab", "##b0", "σς"
+    )
     generator = random.Random(0)
     texts = ["".join(generator.choices(MIXED, k=generator.randrange(24))) for _ in range(10_000)]
     assert differences(texts, Compared(vocabulary, lowercase)) == []
@@ -132,10 +134,12 @@ def test_random_mixtures(lowercase):
 )
 def test_accents_without_case_and_ideographs_in_words(lowercase, options):
     characters = vocabularies.assigned_characters()[::27]
-    all_known = Compared(vocabularies.of_characters(characters, "the"), lowercase, **options)
+    all_known = Compared(vocabularies.character_vocabulary(characters, "the"), lowercase, **options)
     assert differing_characters(characters, all_known) == set()
     known = set(MIXED) - set(" \t\n\r\U0010ffff")
-    compared = Compared(vocabularies.of_characters(known, "中国", "##国か"), lowercase, **options)
+    compared = Compared(
+        vocabularies.character_vocabulary(known, "中国", "##国か"), lowercase, **options
+    )
     generator = random.Random(0)
     texts = ["".join(generator.choices(MIXED, k=generator.randrange(24))) for _ in range(1_000)]
     texts += ["中" * 201 + " " + "中" * 200, "\U000f0000中", "[MASK]中[SEP]"]
@@ -177,7 +181,7 @@ def test_edges(edge_case_tokenizer, text):
 
 def test_tokens_that_no_text_can_have():
     never = ["a b", "a\u2028b", "\u2028", "##\u2028", "##", "a\x85b", "a.b", "##.", "a中", "##中"]
-    vocabulary = (*vocabularies.of_characters("abc.中"), *never)
+    vocabulary = (*vocabularies.character_vocabulary("abc.中"), *never)
     texts = ["a b", "a\u2028b", "\u2028", "ab##", "##", "a\x85b", "a.b", "a中", "##\u2028", "a  b"]
     assert differences(texts, Compared(tuple(dict.fromkeys(vocabulary)), lowercase=True)) == []
 

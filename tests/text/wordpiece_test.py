@@ -100,7 +100,7 @@ def strip(text):
 
 def test_a_span_normalized_again_is_its_piece(executor):
     letters = "abcασω中\u1100\u1161\u11a8"
-    vocabulary = vocabularies.of_characters(letters, "ab", "##ca", "i", "##i")
+    vocabulary = vocabularies.character_vocabulary(letters, "ab", "##ca", "i", "##i")
     tokenizer = run_by(WordPieceTokenizer(vocabulary), executor)
     text = "Á\u0301b\u0327ĈA \u200bÂ\u00adB\x00C 中a각 ΣΑΩ\u0301 İi"
     spans = [(piece, span) for piece, span in spans_of(tokenizer, text) if piece != "[UNK]"]
@@ -111,7 +111,7 @@ def test_a_span_normalized_again_is_its_piece(executor):
 
 def test_marks_that_change_places_have_one_span(executor):
     tone, musical, mongolian = "\u302e", "\U0001d16d", "\U00016ff0"
-    vocabulary = vocabularies.of_characters(("a", "b", tone, musical, mongolian))
+    vocabulary = vocabularies.character_vocabulary(("a", "b", tone, musical, mongolian))
     tokenizer = run_by(WordPieceTokenizer(vocabulary), executor)
     text = f"a{musical}{tone}\u0301{mongolian} b{tone} a{mongolian}"
     for piece, span in spans_of(tokenizer, text):

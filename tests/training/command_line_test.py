@@ -14,12 +14,12 @@ import keras_bert
 from keras_bert import __main__
 from tests.source_imports import ROOT
 from training import command_line
-from training.engine import child_programs, program
+from training.engine import child_commands, program
 from training.jobs import tasks
 
 pytestmark = pytest.mark.backend_independent
 
-COMMANDS = [name for group in child_programs.COMMANDS.values() for name in group]
+COMMANDS = [name for group in child_commands.COMMANDS.values() for name in group]
 
 
 def run(*arguments, folder=ROOT, cwd=ROOT):
@@ -54,7 +54,7 @@ def test_every_program_is_a_command():
         for path in (ROOT / "training").rglob("*.py")
         if "    program.run(" in path.read_text(encoding="utf-8")
     }
-    assert {child_programs.module_name(name) for name in COMMANDS} == programs
+    assert {child_commands.module_name(name) for name in COMMANDS} == programs
     lines = command_line.overview().splitlines()
     for name in COMMANDS:
         (line,) = [line for line in lines if line.startswith(f"  {name} ")]
@@ -81,12 +81,12 @@ def test_a_reader_that_stops_reading_ends_it_quietly():
 
     for arguments in (["--version"], ["finetune", "--help"]):
         assert ended("-m", "keras_bert", *arguments) == (0, "")
-    of_program = "from training.engine import program; program.run(lambda _: {})"
-    printing = of_program.format("print('a line')")
+    script = "from training.engine import program; program.run(lambda _: {})"
+    printing = script.format("print('a line')")
     for unbuffered in ("", "1"):
         assert ended("-c", printing, PYTHONUNBUFFERED=unbuffered) == (141, "")
     # What fails after it has printed says so
-    failing = of_program.format("(print('a line'), open('no.csv'))")
+    failing = script.format("(print('a line'), open('no.csv'))")
     status, errors = ended("-c", failing, PYTHONUNBUFFERED="")
     assert status == 1
     assert errors.startswith("error: [Errno 2] No such file")
@@ -138,7 +138,7 @@ def test_help_may_come_before_a_command(monkeypatch):
     shown = []
     monkeypatch.setattr(sys, "argv", ["keras-bert", "help", "export"])
     monkeypatch.setattr(runpy, "run_module", lambda name, **_: shown.append((name, sys.argv[1:])))
-    monkeypatch.setattr(child_programs, "is_command", False)
+    monkeypatch.setattr(child_commands, "is_command", False)
     command_line.main()
     assert shown == [("training.export", ["--help"])]
 

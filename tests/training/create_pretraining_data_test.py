@@ -145,7 +145,7 @@ def test_a_vocabulary_is_not_trained_on_binary_files(tmp_path):
         input_files=(str(tmp_path / "a.parquet"),), output_dir=str(tmp_path / "run")
     )
     with pytest.raises(ValueError, match=r"a.parquet is another: give one with --vocabulary"):
-        TextSource.of(untrained).vocabulary()
+        TextSource.from_config(untrained).vocabulary()
 
 
 def test_few_documents_for_second_segments_are_warned_of(config, tmp_path, caplog):
@@ -180,7 +180,7 @@ def test_done_is_done_and_other_settings_need_another_folder(config, tmp_path, c
             create(config)
 
 
-def test_text_that_the_vocabulary_does_not_know_is_warned_of(config, tmp_path, caplog):
+def test_warns_about_unknown_tokens(config, tmp_path, caplog):
     assert create(config)["unknown_tokens"] == 0
     assert "unknown" not in caplog.text
     other = tmp_path / "other.txt"
@@ -193,15 +193,14 @@ def test_text_that_the_vocabulary_does_not_know_is_warned_of(config, tmp_path, c
         assert f"unknown to the vocabulary {config.vocabulary}" in caplog.text
 
 
-def test_a_corpus_of_one_document_is_named_and_its_corrected_file_needs_no_clearing(
-    config, tmp_path
-):
+def test_single_document_corpus_raises(config, tmp_path):
     single = tmp_path / "single.txt"
     single.write_text("w1 w2 .\nw3 w4 .\n")
     one = config.replace(input_files=(str(single),))
     with pytest.raises(
         ValueError,
-        match=rf"only 1 document in {single}, expected at least 2: --kind=next_sentence .* "
+        match=rf"only 1 document in {single}, expected at least 2: --sequence_format=next_sentence "
+        r".* "
         "A document ends at a blank line",
     ):
         create(one)
@@ -261,7 +260,7 @@ def test_bad_files_and_flags_end_in_a_line(config, tmp_path):
     with pytest.raises(ValueError, match=r"c.jsonl, line 1: 'text' is of type int"):
         create(config)
     assert not (tmp_path / "records" / ".work" / "store").exists()
-    with pytest.raises(SystemExit, match=r"error: .*c.jsonl, line 1"), program.plain_errors():
+    with pytest.raises(SystemExit, match=r"error: .*c.jsonl, line 1"), program.exit_on_user_error():
         create_pretraining_data.main(
             CreatePretrainingDataConfig(elsewhere(config, tmp_path, "locked"))
         )

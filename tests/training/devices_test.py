@@ -30,7 +30,7 @@ if keras.backend.backend() == "tensorflow":
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 import keras_bert
 from keras_bert.data import TextClassifierPreprocessor
-from tests.text.small_tokenizers import of_tokens
+from tests.text.small_tokenizers import make_tokenizer
 from training.engine import finetuning
 from training.jobs.classification import ClassificationJob, FinetuneConfig, read_data
 from training.jobs.reranking import RerankConfig, rerank
@@ -45,7 +45,7 @@ config = keras_bert.BertConfig(
     vocabulary_size=len(TOKENS), num_layers=1, num_heads=2, hidden_dim=8, intermediate_dim=16,
     max_sequence_length=16, dropout=0.0, attention_dropout=0.0,
 )
-preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=16)
+preprocessor = TextClassifierPreprocessor(make_tokenizer(*TOKENS), sequence_length=16)
 keras.utils.set_random_seed(0)
 keras_bert.TextClassifier(
     keras_bert.Backbone(config), 2, preprocessor=preprocessor
@@ -76,7 +76,7 @@ def pretrained(num_devices, folder=folder, **options):
         input_files=("corpus.txt",), dev_files=("corpus.txt",), data_dir=DATA,
         vocabulary_size=40, model="bert_tiny_uncased", num_layers=1, hidden_dim=16, num_heads=2,
         dropout=0.0, phases=("16:1",), batch_size=8, accumulation=2, num_steps=6,
-        interval=2, warmup_steps=1, learning_rate=1e-2, dev_batches=2, duplicate_factor=1,
+        eval_every=2, warmup_steps=1, learning_rate=1e-2, dev_batches=2, duplicate_factor=1,
         num_workers=1, precision="float32", measure_energy=False, devices=num_devices,
         output_dir=str(folder / f"pretrain_{num_devices}"), **options,
     )
@@ -115,7 +115,7 @@ with contextlib.redirect_stdout(sys.stderr):
     else:
         answer = {"pretrained": pretrained(1), "resumed": resumed()}
         answer["ranked"] = [ranked(1), ranked(2)]
-    answer["of_process"] = keras.distribution.distribution() is None
+    answer["distribution_is_reset"] = keras.distribution.distribution() is None
 print(json.dumps(answer))
 """
 
@@ -142,7 +142,7 @@ def test_fine_tuning_on_text(runs):
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="only JAX divides the state of the optimizer")
-def test_pretraining_by_a_divided_optimizer_is_resumed_on_another_number_of_devices(runs):
+def test_resume_on_another_device_count(runs):
     one, (whole, on_one) = runs["pretrained"], runs["resumed"]
     assert one["loss"][-1] < one["loss"][0]
     for name, expected in one.items():
@@ -150,7 +150,7 @@ def test_pretraining_by_a_divided_optimizer_is_resumed_on_another_number_of_devi
     for name, expected in whole.items():
         assert on_one[name][:2] == expected[:2]
         assert on_one[name] == pytest.approx(expected, rel=1e-5), name
-    assert runs["of_process"]  # the distribution ends with the run
+    assert runs["distribution_is_reset"]  # the distribution ends with the run
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="only JAX divides the state of the optimizer")
@@ -162,7 +162,7 @@ def test_a_ranking_by_a_divided_optimizer(runs):
 
 def test_devices_that_are_not_there_are_refused():
     message = "on one device with PyTorch" if BACKEND == "torch" else "--devices is 64, but there"
-    with pytest.raises(ValueError, match=message), devices.shared_by(64):
+    with pytest.raises(ValueError, match=message), devices.distribute_over(64):
         pass
 
 

@@ -41,7 +41,7 @@ def write_answers(path, rows):
 
 
 def test_answers_to_texts_with_pictures(reviews, tmp_path):
-    answers = write_answers(tmp_path / "answers.tsv", ANSWERS)
+    answers = write_answers(tmp_path / "predictions.tsv", ANSWERS)
     plots = tmp_path / "plots"
     config = EvaluateConfig(data_file=reviews, answers=answers, plots_dir=str(plots))
     assert evaluate(config)["accuracy"] == 75.0
@@ -53,7 +53,7 @@ def test_labels_of_the_file_and_of_the_answers_are_read_as_others(tmp_path):
     data, answers = tmp_path / "hans.tsv", tmp_path / "answers.jsonl"
     data.write_text("text\tlabel\na\tentailment\nb\tnon-entailment\nc\tnon-entailment\n")
     write_answers(answers, [("entailment", 1), ("neutral", 0.5), ("contradiction", 0.5)])
-    config = EvaluateConfig(data_file=str(data), answers=str(answers))
+    config = EvaluateConfig(data_file=str(data), predictions=str(answers))
     with pytest.raises(ValueError, match="predicts 'neutral', expected one of"):
         evaluate(config)
     label_map = ("neutral:non-entailment", "contradiction:non-entailment")
@@ -85,7 +85,7 @@ def test_predictions_of_rows_that_are_left_out_are_left_out_too(has_ids, tmp_pat
     (tmp_path / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
     config = EvaluateConfig(
         data_file=str(tmp_path / "dev.jsonl"),
-        answers=str(tmp_path / "answers.jsonl"),
+        predictions=str(tmp_path / "answers.jsonl"),
         skip_labels=("-",),
     )
     for predicted in (answers, answers[::2], answers[::-1] if has_ids else answers):
@@ -95,13 +95,13 @@ def test_predictions_of_rows_that_are_left_out_are_left_out_too(has_ids, tmp_pat
 
 
 def test_answers_that_do_not_belong_to_the_file(reviews, tmp_path):
-    answers = write_answers(tmp_path / "answers.tsv", ANSWERS[:3])
+    answers = write_answers(tmp_path / "predictions.tsv", ANSWERS[:3])
     with pytest.raises(ValueError, match=r"answers\.tsv has 3 predictions, expected 4"):
         evaluate(EvaluateConfig(data_file=reviews, answers=answers))
     (tmp_path / "answers.csv").write_text("id,class\n1,good\n")
     with pytest.raises(ValueError, match=r"answers\.csv, line 2: the fields are .* expected label"):
-        evaluate(EvaluateConfig(data_file=reviews, answers=str(tmp_path / "answers.csv")))
-    answers = write_answers(tmp_path / "answers.tsv", [("great", 1.0), *ANSWERS[1:]])
+        evaluate(EvaluateConfig(data_file=reviews, predictions=str(tmp_path / "answers.csv")))
+    answers = write_answers(tmp_path / "predictions.tsv", [("great", 1.0), *ANSWERS[1:]])
     with pytest.raises(ValueError, match=r"predicts 'great', expected one of \['bad', 'good'\]"):
         evaluate(EvaluateConfig(data_file=reviews, answers=answers))
 
@@ -112,11 +112,13 @@ def test_answers_are_matched_by_id(tmp_path):
     data = [{"id": id, "label": label, "text": "t"} for id, label in labels.items()]
     answers = [{"id": id, "label": labels[str(id)], "score": 1} for id in ("b", 7, "a")]
     config = EvaluateConfig(
-        data_file=str(tmp_path / "dev.jsonl"), answers=str(tmp_path / "answers.jsonl"), kind="text"
+        data_file=str(tmp_path / "dev.jsonl"),
+        predictions=str(tmp_path / "answers.jsonl"),
+        kind="text",
     )
 
     def accuracy(data, answers):
-        for path, rows in ((config.data_file, data), (config.answers, answers)):
+        for path, rows in ((config.data_file, data), (config.predictions, answers)):
             with open(path, "w", encoding="utf-8") as file:
                 file.writelines(json.dumps(row) + "\n" for row in rows)
         return evaluate(config)["accuracy"]
@@ -143,7 +145,7 @@ ROWS = {
     "text": "text\tlabel\na\tx\nb\ty\n",
     "regression": "text\tlabel\na\t1\nb\t2\n",
     "tagging": "a B-P\nb O\n",
-    "choice": '{"text": "a", "choices": ["b", "c"], "label": 0}\n',
+    "multiple_choice": '{"text": "a", "choices": ["b", "c"], "label": 0}\n',
     "squad": json.dumps(
         {"data": [{"paragraphs": [{"context": "b", "qas": [
             {"id": "1", "question": "a", "answers": [{"text": "b", "answer_start": 0}]}
@@ -163,18 +165,18 @@ ROWS = {
             '{"answers": [{"word": "a", "label": "X"}, {"word": "b", "label": "O"}]}',
             "predicts labels that are not those of spans, unlike the labels of",
         ),
-        ("choice", '{"choice": true}', "line 1: the choice must be an integer from 0"),
+        ("multiple_choice", '{"choice": true}', "line 1: the choice must be an integer from 0"),
         ("squad", '{"id": "1", "answer": 3}', "line 1: the answer must be a string"),
     ],
 )
 def test_malformed_answers_are_named(kind, answers, message, tmp_path):
-    suffix = {"tagging": "conll", "choice": "jsonl", "squad": "json"}.get(kind, "tsv")
+    suffix = {"tagging": "conll", "multiple_choice": "jsonl", "squad": "json"}.get(kind, "tsv")
     data, path = tmp_path / f"dev.{suffix}", tmp_path / "answers.jsonl"
     data.write_text(ROWS[kind])
     path.write_text(answers + "\n")
     config = EvaluateConfig(
         data_file=str(data),
-        answers=str(path),
+        predictions=str(path),
         kind=kind.replace("regression", "text"),
         regression=kind == "regression",
     )
@@ -203,7 +205,7 @@ def test_tagging(tmp_path):
     (tmp_path / "dev.conll").write_text("Ann B-PER\nin O\nParis B-LOC\n")
     (tmp_path / "answers.conll").write_text("Ann B-PER\nin O\nParis O\n")
     config = EvaluateConfig(
-        data_file=str(tmp_path / "dev.conll"), answers=str(tmp_path / "answers.conll")
+        data_file=str(tmp_path / "dev.conll"), predictions=str(tmp_path / "answers.conll")
     )
     scores = evaluate(config)
     assert scores["precision"] == 100.0
@@ -237,7 +239,7 @@ def test_a_tagger_of_another_scheme_is_scored_as_in_training(tmp_path):
 
 
 def test_a_model_or_predictions_and_a_known_kind_are_needed(reviews, tmp_path):
-    with pytest.raises(ValueError, match="either --model or --answers"):
+    with pytest.raises(ValueError, match="either --model or --predictions"):
         evaluate(EvaluateConfig(data_file=reviews))
     with pytest.raises(FileNotFoundError, match="none does not exist"):
         evaluate(EvaluateConfig(data_file=reviews, model=str(tmp_path / "none")))
@@ -259,7 +261,7 @@ def test_a_model_says_what_it_is_scored_on(tmp_path):
     right = task.choose([("a", ["b", "c"])])[0][0]["choice"] == 0
     assert evaluate(config) == {"accuracy": 100.0 * right}
     with pytest.raises(
-        ValueError, match=r"is a MultipleChoice, which is scored with --kind=choice"
+        ValueError, match=r"is a MultipleChoice, which is scored with --kind=multiple_choice"
     ):
         evaluate(dataclasses.replace(config, kind="text"))
 
@@ -285,14 +287,14 @@ def test_lines_of_predict_are_scored(tmp_path):
     lines = [{"answers": [{"word": word, "label": label} for word, label in row]} for row in rows]
     answers = tmp_path / "answers.jsonl"
     answers.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    config = EvaluateConfig(data_file=str(tmp_path / "dev.conll"), answers=str(answers))
+    config = EvaluateConfig(data_file=str(tmp_path / "dev.conll"), predictions=str(answers))
     assert evaluate(config)["accuracy"] == pytest.approx(100 * 2 / 3)
 
     question = {"id": "1", "question": "Who?", "answers": [{"text": "Goethe", "answer_start": 3}]}
     data = {"data": [{"paragraphs": [{"context": "By Goethe.", "qas": [question]}]}]}
     (tmp_path / "dev.json").write_text(json.dumps(data))
     answers.write_text('{"id": "1", "answer": "Goethe", "start": 3, "end": 9, "score": 0.5}\n')
-    config = EvaluateConfig(data_file=str(tmp_path / "dev.json"), answers=str(answers))
+    config = EvaluateConfig(data_file=str(tmp_path / "dev.json"), predictions=str(answers))
     assert evaluate(config)["exact_match"] == 100.0
     answers.write_text('{"id": 1, "answer": "a"}\n{"id": "1", "answer": "b"}\n')
     with pytest.raises(ValueError, match="line 1 and line 2 have the same id '1'"):
@@ -325,7 +327,7 @@ def test_report_of_classes(tmp_path):
     rows = [("good", 0.9), ("good", 0.7), *[(label, 0.6) for label in labels[2:7]], ("good", 0.8)]
     config = EvaluateConfig(
         data_file=str(tmp_path / "dev.tsv"),
-        answers=write_answers(tmp_path / "answers.tsv", rows),
+        answers=write_answers(tmp_path / "predictions.tsv", rows),
     )
     scores, page = report_of(config, tmp_path)
     assert scores["accuracy"] == 75.0
@@ -342,9 +344,11 @@ def test_report_of_classes(tmp_path):
 
 def test_report_of_numbers(tmp_path):
     (tmp_path / "dev.tsv").write_text("text\tlabel\na\t1\nbb\t2\nccc\t3\ndddd\t4.5\n")
-    (tmp_path / "answers.tsv").write_text("score\n1.5\n2\n1\n4\n")
+    (tmp_path / "predictions.tsv").write_text("score\n1.5\n2\n1\n4\n")
     config = EvaluateConfig(
-        data_file=str(tmp_path / "dev.tsv"), answers=str(tmp_path / "answers.tsv"), regression=True
+        data_file=str(tmp_path / "dev.tsv"),
+        predictions=str(tmp_path / "predictions.tsv"),
+        regression=True,
     )
     _, page = report_of(config, tmp_path)
     largest = page[page.index("Largest errors") :]
@@ -363,7 +367,7 @@ def test_report_of_questions(tmp_path):
     (tmp_path / "dev.json").write_text(json.dumps(data))
     (tmp_path / "predictions.json").write_text(json.dumps({"1": "Schiller", "2": ""}))
     config = EvaluateConfig(
-        data_file=str(tmp_path / "dev.json"), answers=str(tmp_path / "predictions.json")
+        data_file=str(tmp_path / "dev.json"), predictions=str(tmp_path / "predictions.json")
     )
     scores, page = report_of(config, tmp_path)
     assert scores["exact"] == 50.0
@@ -388,7 +392,7 @@ def test_report_of_questions_takes_the_null_threshold(tmp_path):
     (tmp_path / "null_odds.json").write_text(json.dumps({"1": -3.0, "2": 2.0}))
     config = EvaluateConfig(
         data_file=str(tmp_path / "dev.json"),
-        answers=str(answers),
+        predictions=str(answers),
         null_odds=str(tmp_path / "null_odds.json"),
     )
     scores, page = report_of(config, tmp_path)
@@ -404,7 +408,7 @@ def test_report_of_tags(tmp_path):
     (tmp_path / "dev.conll").write_text("Ann B-PER\nin O\nParis B-LOC\n\nBob B-PER\n")
     (tmp_path / "answers.conll").write_text("Ann B-PER\nin O\nParis B-PER\n\nBob B-PER\n")
     config = EvaluateConfig(
-        data_file=str(tmp_path / "dev.conll"), answers=str(tmp_path / "answers.conll")
+        data_file=str(tmp_path / "dev.conll"), predictions=str(tmp_path / "answers.conll")
     )
     _, page = report_of(config, tmp_path)
     assert '<mark class="wrong">Paris</mark>' in page
@@ -426,8 +430,8 @@ def test_report_of_choices(tmp_path):
     (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, answers)))
     config = EvaluateConfig(
         data_file=str(tmp_path / "dev.jsonl"),
-        kind="choice",
-        answers=str(tmp_path / "answers.jsonl"),
+        kind="multiple_choice",
+        predictions=str(tmp_path / "answers.jsonl"),
     )
     scores, page = report_of(config, tmp_path)
     assert scores == {"accuracy": 50.0}

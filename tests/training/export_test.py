@@ -35,7 +35,7 @@ def test_a_version_for_a_server_answers_as_the_model(config, tmp_path):
     assert versions == ["1"]
     rows = [{"text": "a b"}, {"text": "d"}]
     served, saved = (
-        load_model(path)[0].apply_verb(rows)
+        load_model(path)[0].predict_rows(rows)
         for path in (str(tmp_path / "models" / "1"), config.model)
     )
     for one, other in zip(served, saved, strict=True):

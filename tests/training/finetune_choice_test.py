@@ -14,7 +14,7 @@ pytest.importorskip("tensorflow")
 from keras_bert import Backbone, MultipleChoice  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 from training.engine import finetuning  # noqa: E402
 from training.engine.output_folder import is_own  # noqa: E402
 from training.jobs.multiple_choice import ChoiceConfig, ChoiceJob, read_data  # noqa: E402
@@ -31,7 +31,7 @@ ENDINGS = [f"ending{index}" for index in range(4)]
 def preset(tmp_path_factory):
     folder = tmp_path_factory.mktemp("preset")
     config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=32)
-    preprocessor = MultipleChoicePreprocessor(of_tokens(*TOKENS), 16)
+    preprocessor = MultipleChoicePreprocessor(make_tokenizer(*TOKENS), 16)
     MultipleChoice(Backbone(config), preprocessor).save_to_preset(folder)
     return str(folder)
 
@@ -78,7 +78,7 @@ def test_a_recipe_runs_two_steps(preset, tmp_path):
         )
     )
     np.testing.assert_allclose(trained, pretrained, atol=2e-3)
-    answers = (folder / "answers.tsv").read_text().splitlines()
+    answers = (folder / "predictions.tsv").read_text().splitlines()
     assert answers[0] == "choice\ttext\tscore"
     assert len(answers) == 4
     assert (folder / "export" / "1" / "saved_model.pb").exists() == config.export

@@ -47,7 +47,7 @@ config_flags.define_flags(HostOptions)
 flags.FLAGS(sys.argv)
 place = config_flags.configuration(HostOptions)
 answers = {}
-with connection.joined(place):
+with connection.join_processes(place):
     for name, shares in (("two", True), ("one_then_two", False)):
         config, job = classification(folder, name, shard_optimizer=shares, **vars(place))
         program.fine_tune(config, job)
@@ -61,7 +61,7 @@ with connection.joined(place):
     try:
         config, job = classification(folder, "other", epochs=1 + hosts.index(), **vars(place))
         finetuning.run(job, config, job.read(config))
-    except hosts.DisagreementError as error:
+    except hosts.ProcessMismatchError as error:
         answers["epochs"] = str(error)
     with hosts.energy_meter(True, "USA") as meter:
         answers["kwh"] = meter and meter().kwh
@@ -102,7 +102,7 @@ def runs(tmp_path_factory):
     config, _ = classification(folder, "one_then_two")
     with (
         pytest.raises(KeyboardInterrupt),
-        output_folder.locked(config.output_dir, config.settings(), command="finetune"),
+        output_folder.lock_output_dir(config.output_dir, config.settings(), command="finetune"),
     ):
         finetuning.run(Interrupted, config, read_data(config))
     two = HostProcesses(("-c", PROGRAM, str(folder)), 2, folder)
@@ -160,7 +160,7 @@ def test_two_hosts_answer_as_one(runs):
     folder, _ = runs
     answers = {}
     for name in ("one", "two"):
-        with open(folder / name / "answers.tsv", newline="") as file:
+        with open(folder / name / "predictions.tsv", newline="") as file:
             answers[name] = list(csv.DictReader(file, delimiter="\t"))
     assert len(answers["two"]) == len(answers["one"]) == 36
     for row, other in zip(answers["two"], answers["one"], strict=True):
@@ -173,7 +173,7 @@ def test_two_hosts_answer_as_one(runs):
     assert predictions[0] == predictions[1]
 
 
-def test_one_of_them_prints_and_all_refuse(runs):
+def test_main_process_logs_and_mismatch_raises(runs):
     first, second = runs[1]
     assert "Resuming seed 1 from epoch 1" in first
     assert "epoch 2/2" in first

@@ -14,7 +14,7 @@ from keras_bert import Backbone, QuestionAnswerer  # noqa: E402
 from keras_bert.data import QuestionAnswererPreprocessor, read_squad  # noqa: E402
 from keras_bert.data.questions import question_rows  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 from training.engine import finetuning  # noqa: E402
 from training.engine.output_folder import is_own  # noqa: E402
 from training.jobs.question_answering import QuestionJob, SquadConfig, read_data  # noqa: E402
@@ -28,7 +28,7 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "?", "ann", "bob", "ran", "
 @pytest.fixture
 def preset(tmp_path):
     config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=16)
-    preprocessor = QuestionAnswererPreprocessor(of_tokens(*TOKENS), 16, 4, 4)
+    preprocessor = QuestionAnswererPreprocessor(make_tokenizer(*TOKENS), 16, 4, 4)
     QuestionAnswerer(Backbone(config), preprocessor).save_to_preset(tmp_path / "preset")
     return tmp_path / "preset"
 
@@ -169,7 +169,7 @@ def test_malformed_questions_are_refused_or_counted(tmp_path):
     config = SquadConfig(data_dir=str(tmp_path), train_file="train.json", dev_file="dev.json")
     with pytest.raises(ValueError, match=r"article 1 \('t'\), paragraph 1, .*'t0'.*'Bob' is not"):
         read_data(config)
-    data = read_data(config.replace(skip_bad=True))
+    data = read_data(config.replace(skip_invalid=True))
     assert (len(data.train), len(data.skipped)) == (3, 1)
 
 

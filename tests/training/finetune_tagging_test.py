@@ -14,7 +14,7 @@ pytest.importorskip("tensorflow")
 from keras_bert import Backbone, TokenClassifier  # noqa: E402
 from keras_bert.data import TokenClassifierPreprocessor, read_conll  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 from training.engine import finetuning  # noqa: E402
 from training.engine.output_folder import is_own  # noqa: E402
 from training.jobs.tagging import Tagging, TaggingConfig, read_data  # noqa: E402
@@ -31,7 +31,7 @@ SENTENCES = "Ann NNP I-PER\r\nLee NNP I-PER\r\nsings VBZ O\r\n\r\nin IN O\r\nRom
 def preset(tmp_path_factory):
     folder = tmp_path_factory.mktemp("preset")
     config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=16)
-    preprocessor = TokenClassifierPreprocessor(of_tokens(*TOKENS), 16)
+    preprocessor = TokenClassifierPreprocessor(make_tokenizer(*TOKENS), 16)
     names = ["O", "B-LOC", "B-PER", "I-PER"]
     TokenClassifier(
         Backbone(config), preprocessor=preprocessor, class_names=names
@@ -157,7 +157,7 @@ def test_sentences_with_a_malformed_line_are_skipped_if_asked(tmp_path, caplog):
     with pytest.raises(ValueError, match="line 2: received 1 column"):
         read_data(config)
     with caplog.at_level("WARNING", logger="absl"):
-        data = read_data(config.replace(skip_bad=True))
+        data = read_data(config.replace(skip_invalid=True))
     assert data.train.words == data.dev.words == [["Lee"]]
     assert "skipped a sentence" in caplog.text
     assert "line 2: received 1 column" in caplog.text

@@ -23,11 +23,11 @@ from keras_bert import Backbone, TextClassifier, load_model  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.source_imports import ROOT  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 from training.engine import dev_evaluation, finetuning, run_report  # noqa: E402
 from training.engine.grid import Cell  # noqa: E402
 from training.engine.output_folder import NotFiniteError, is_own  # noqa: E402
-from training.engine.program import plain_errors  # noqa: E402
+from training.engine.program import exit_on_user_error  # noqa: E402
 from training.evaluate import EvaluateConfig, evaluate  # noqa: E402
 from training.jobs.classification import (  # noqa: E402
     ClassificationJob,
@@ -43,7 +43,7 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a"]
 
 @pytest.fixture
 def preset(tmp_path):
-    tokenizer = of_tokens(*TOKENS)
+    tokenizer = make_tokenizer(*TOKENS)
     config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=16)
     preprocessor = TextClassifierPreprocessor(tokenizer, sequence_length=16)
     TextClassifier(Backbone(config), 2, preprocessor).save_to_preset(tmp_path / "preset")
@@ -95,7 +95,7 @@ def test_from_a_file_to_an_exported_model(configured, preset, reviews, tmp_path,
     for seed in (1, 2):
         assert (folder / f"seed_{seed}" / "model.keras").exists()
         assert (folder / f"seed_{seed}" / "curves.png").read_bytes()[1:4] == b"PNG"
-    answers = (folder / "answers.tsv").read_text().splitlines()
+    answers = (folder / "predictions.tsv").read_text().splitlines()
     assert answers[0].startswith("label\tscore\ttrue_label")
     assert len(answers) == 25
     assert predicted.count(24) == 1  # for the answers and the scores of the test file
@@ -114,8 +114,8 @@ def test_from_a_file_to_an_exported_model(configured, preset, reviews, tmp_path,
         results["encoder"]["parameters"]
         == TextClassifier.from_preset(preset, num_classes=2).backbone.count_params()
     )
-    of_dev = results["runs"][best["seed"] - 1]["best"]
-    assert best["scores"] == {**of_dev, "test": best["scores"]["test"]}
+    dev_scores = results["runs"][best["seed"] - 1]["best"]
+    assert best["scores"] == {**dev_scores, "test": best["scores"]["test"]}
     assert [row["rows"] for row in results["by_class"].values()] == [
         count_rows(config_data.parts()["test"])[name] for name in results["by_class"]
     ]
@@ -232,7 +232,7 @@ def test_a_run_without_a_terminal_prints_plain_lines_and_the_next_command(
 def test_a_preset_that_is_not_there_is_told_in_a_line(configured, tmp_path):
     config = configured(preset=str(tmp_path / "nowhere"))
     data = read_data(config)
-    with pytest.raises(SystemExit, match=r"^error: There is no checkpoint "), plain_errors():
+    with pytest.raises(SystemExit, match=r"^error: There is no checkpoint "), exit_on_user_error():
         finetuning.run(ClassificationJob, config, data)
 
 
@@ -416,7 +416,7 @@ def test_several_labels_from_a_file_to_answers(preset, tmp_path):
         )
     )
     assert evaluated == pytest.approx(expected)
-    with open(tmp_path / "run" / "answers.tsv", newline="") as file:
+    with open(tmp_path / "run" / "predictions.tsv", newline="") as file:
         header, *answers = csv.reader(file, delimiter="\t")
     assert header == ["labels", "scores", "true_label", "text"]
     assert [set(json.loads(labels)) for labels, *_ in answers] == labels_of_rows

@@ -84,7 +84,7 @@ def test_squad_starts_from_the_head_that_triviaqa_has_trained(trivia, preset, tm
 
     for name in ("train-v1.1.json", "dev-v1.1.json"):
         write_squad(tmp_path, name, name[0])
-    # Its --document_words are for some of the files.
+    # Its --max_document_words are for some of the files.
     read_data(config.replace(test_file=str(tmp_path / "dev-v1.1.json")))
     second = recipes.load("bert_large_triviaqa_squad", SquadConfig).replace(
         **MINIATURE,

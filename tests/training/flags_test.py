@@ -12,8 +12,8 @@ import pytest
 
 from tests.source_imports import ROOT
 from training import export, plan, predict
-from training.engine import child_programs
-from training.engine.options import ProgramConfig
+from training.engine import child_commands
+from training.engine.options import CommandConfig
 from training.export import ExportConfig
 from training.jobs import tasks
 from training.paper import ablation, glue_grid
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.backend_independent
 
 def config_classes():
     """The configs of all commands."""
-    for command in (name for group in child_programs.COMMANDS.values() for name in group):
-        module = importlib.import_module(child_programs.module_name(command))
+    for command in (name for group in child_commands.COMMANDS.values() for name in group):
+        module = importlib.import_module(child_commands.module_name(command))
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "program.run":
                 names = [ast.unparse(argument) for argument in node.args[1:]]
@@ -61,7 +61,7 @@ def other_values(config):
     }
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if not isinstance(value, ProgramConfig):
+        if not isinstance(value, CommandConfig):
             kind = type(value)
             yield field.name, [other for other in others[kind] if other != value]
 
@@ -101,7 +101,7 @@ class Recorder:
 
         return record
 
-    def apply_verb(self, rows):
+    def predict_rows(self, rows):
         self.calls.append([dict(row) for row in rows])
         return [{"label": "a"} for _ in rows]
 
@@ -158,7 +158,7 @@ def test_flags_of_predict(name, tmp_path, monkeypatch):
 
     config = PredictConfig("m.keras", name, "answers", label_map=("a:c",), overwrite=True)
     # They matter for malformed rows, for tables whose header is in doubt, and for large inputs.
-    skipped = {"model", "output", "skip_bad", "batch_size", "overwrite"}
+    skipped = {"model", "output", "skip_invalid", "batch_size", "overwrite"}
     skipped |= {"header"} if name == "rows.csv" else set()
     assert without_effect(config, run, skipped) == []
 
@@ -184,7 +184,7 @@ def test_flags_of_grids(monkeypatch):
         return [(cell.folder, cell.command) for cell in cells.values()]
 
     for of in ("tasks", "size"):
-        assert without_effect(ablation.AblationConfig(of=of), runs, {"of"}) == []
+        assert without_effect(ablation.AblationConfig(study=of), runs, {"study"}) == []
 
 
 def test_flags_of_plan(monkeypatch):

@@ -15,7 +15,7 @@ pytest.importorskip("matplotlib")
 import keras_bert  # noqa: E402
 from keras_bert import data  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 from training.insight import InsightConfig, write_report  # noqa: E402
 
 WORDS = (
@@ -34,7 +34,7 @@ def saved(path, kind, *arguments, seed=1, **options):
         keras_bert.QuestionAnswerer: data.QuestionAnswererPreprocessor,
         keras_bert.MultipleChoice: data.MultipleChoicePreprocessor,
     }.get(kind, data.TextClassifierPreprocessor)
-    preprocessor = make(of_tokens(*TOKENS), 80)
+    preprocessor = make(make_tokenizer(*TOKENS), 80)
     task = kind(keras_bert.Backbone(CONFIG), *arguments, preprocessor=preprocessor, **options)
     task.save(path)
     return str(path)
@@ -64,7 +64,7 @@ def test_a_classifier_is_reported(tmp_path):
         for seed in (1, 2)
     ]  # fmt: skip
     cost = {"hours": 0.5, "training_flops": 2e15, "energy_kwh": 0.02, "energy_is": "estimated"}
-    cost |= {"co2_kg": 0.006, "country": "FRA", "price": 0.75}
+    cost |= {"co2_kg": 0.006, "country": "FRA", "cost": 0.75}
     (tmp_path / "results.json").write_text(json.dumps({"cost": cost}))
     page, numbers = report(
         tmp_path / "report",
@@ -76,7 +76,7 @@ def test_a_classifier_is_reported(tmp_path):
     for heading in ("The model", "Why it answers so", "Where heads look", "Where it errs"):
         assert f"<h2>{heading}</h2>" in page
     assert len(numbers["attributions"]) == 2
-    assert numbers["attributions"][0]["completeness_error"] is None
+    assert numbers["attributions"][0]["convergence_delta"] is None
     assert len(numbers["attention"]["heads"]) == 4
     measured = {(row["metric"], row["group"]): row for row in numbers["counterfactuals"]["rows"]}
     assert measured["change of probability", "gender"]["count"] == 2
@@ -91,7 +91,7 @@ def test_a_classifier_is_reported(tmp_path):
     assert numbers["left_out"] == []
     assert numbers["cost"] == cost
     assert "Time: 30 min 00 s" in page
-    assert "Cost: 2 PFLOP in training, 20 Wh (estimated), 6 g of CO2 (FRA), price 0.75" in page
+    assert "Cost: 2 PFLOP in training, 20 Wh (estimated), 6 g of CO2 (FRA), cost 0.75" in page
     pictures = {path.stem for path in (tmp_path / "report").glob("*.png")}
     assert {"attribution_1", "attention_entropy", "attention_by_layer", "error_rates"} <= pictures
 

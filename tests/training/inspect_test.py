@@ -90,10 +90,10 @@ def test_malformed_rows_and_classes_of_one_row_are_listed(tmp_path):
         f"{path}, line 9: text is empty (--allow_empty accepts it)\n"
     )
     assert f"{path}, line 12: 3 columns, expected 2; the row starts with 'x0'" in report
-    assert "… and 13 more, all of which --report_dir lists in malformed_rows.txt" in report
+    assert "… and 13 more, all of which --report_dir lists in invalid_rows.txt" in report
     assert "train: 1 of 3 classes have a single row, ['rare']: they cannot be learned" in report
     assert "left out below: 63" in (tmp_path / "report.html").read_text(encoding="utf-8")
-    listed = (tmp_path / "malformed_rows.txt").read_text(encoding="utf-8").splitlines()
+    listed = (tmp_path / "invalid_rows.txt").read_text(encoding="utf-8").splitlines()
     assert [line.partition(": ")[0] for line in listed] == [
         f"{path}, line {number}" for number in (8, 9, 10, *range(12, 72))
     ]

@@ -30,7 +30,7 @@ from tests.training.kill_runs import CASES, make_data
 HOST_TIMEOUT = 20
 RUN = CASES["pretrain_two_phases"]
 # Measurements
-_NOT_COMPARED = {"seconds", "tokens_per_second", "flops_per_second", "share_of_peak"}
+_NOT_COMPARED = {"seconds", "tokens_per_second", "flops_per_second", "mfu"}
 
 
 def start(folder: Path, target: Path, count: int, *options: str) -> HostProcesses:
@@ -60,8 +60,8 @@ def differences(folder: Path, expected: Path) -> dict[str, float]:
         raise RuntimeError(f"{folder} has {records}, expected {other}")
     return {
         name: max(
-            abs(record[name] - of_other[name]) / max(abs(of_other[name]), 1e-9)
-            for record, of_other in zip(records, other, strict=True)
+            abs(record[name] - other_record[name]) / max(abs(other_record[name]), 1e-9)
+            for record, other_record in zip(records, other, strict=True)
             if name in record
         )
         for name in sorted({name for record in other for name in record} - _NOT_COMPARED)
@@ -143,11 +143,11 @@ def kill_and_compare(
         if not after_checkpoint:  # or else it may have had the last few steps to do
             # Moments after the end of a run kill nothing.
             longest = min(longest, time.monotonic() - begin)
-        of_run = differences(target, whole)
-        largest = max(largest, *of_run.values())
+        run_differences = differences(target, whole)
+        largest = max(largest, *run_differences.values())
         # (A perplexity is e to the power of a loss, and differs by as much relatively as that does
         # absolutely.)
-        by_name = ", ".join(f"{name} {size:.1e}" for name, size in of_run.items() if size)
+        by_name = ", ".join(f"{name} {size:.1e}" for name, size in run_differences.items() if size)
         print(f"{killed} kills: finished, largest differences: {by_name or 'none'}", flush=True)
         shutil.rmtree(target)
     return largest

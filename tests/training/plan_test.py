@@ -44,8 +44,8 @@ def test_published_hardware():
         next_sentence=True,
         hardware="a100",
         devices=8,
-        share_of_peak=0.5,
-        price_per_hour=2.0,
+        mfu=0.5,
+        cost_per_hour=2.0,
         measure_energy=False,
         country="FRA",
     )
@@ -59,7 +59,7 @@ def test_published_hardware():
     assert per_token == pytest.approx((6 * weights + attention) / 1e6, rel=0.05)
     rate = 8 * 0.5 * ACCELERATORS["a100"].flops / (1e6 * per_token)
     hours = 256 * 512 * 1e6 / rate / 3600
-    assert float(lines["price"].replace(",", "")) == pytest.approx(8 * 2.0 * hours, rel=0.01)
+    assert float(lines["cost"].replace(",", "")) == pytest.approx(8 * 2.0 * hours, rel=0.01)
     kwh = float(lines["energy"].split()[0])
     assert kwh == pytest.approx(8 * 0.4 * hours, rel=0.01)
     assert "at 50% of the published peak of 8 x a100" in lines["speed"]
@@ -110,13 +110,13 @@ def test_fine_tuning_has_no_masked_tokens():
     model = keras_bert.TextClassifier(keras_bert.Backbone(config.architecture()), 2)
     assert f"{model.count_params() / 1e6:.1f} million parameters" in lines["bert_tiny_uncased:"]
     per_token = float(re.search(r"([\d.]+) MFLOP a token", lines["operations"])[1])
-    of_rows = model_flops.fine_tuning_flops(config.architecture(), np.array([128]), False)
-    assert per_token == pytest.approx(of_rows / 128 / 1e6, rel=0.01)
+    flops_per_row = model_flops.fine_tuning_flops(config.architecture(), np.array([128]), False)
+    assert per_token == pytest.approx(flops_per_row / 128 / 1e6, rel=0.01)
     # Padding takes time
     padded = []
     for share in (0.0, 0.5, None):
-        priced = dataclasses.replace(config, padding=share, price_per_hour=1e6)
-        padded.append(float(lines_of(priced)["price"].replace(",", "")))
+        priced = dataclasses.replace(config, padding=share, cost_per_hour=1e6)
+        padded.append(float(lines_of(priced)["cost"].replace(",", "")))
     np.testing.assert_allclose(np.divide(padded, padded[0]), [1, 1.5, 1.25], rtol=1e-3)
     masked = lines_of(dataclasses.replace(config, objective="masked_lm"))
     assert float(re.search(r"([\d.]+) MFLOP", masked["operations"])[1]) > 1.5 * per_token

@@ -18,7 +18,7 @@ pytest.importorskip("tensorflow")
 import keras_bert  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
-from tests.text.small_tokenizers import LETTER_TOKENS, of_tokens  # noqa: E402
+from tests.text.small_tokenizers import LETTER_TOKENS, make_tokenizer  # noqa: E402
 from training.predict import (  # noqa: E402
     PredictConfig,
     RowFields,
@@ -34,7 +34,7 @@ CLASSIFIER = RowFields(("text",), optional=("text_pair",))
 
 @pytest.fixture(scope="module")
 def classifier():
-    tokenizer = of_tokens(*LETTER_TOKENS)
+    tokenizer = make_tokenizer(*LETTER_TOKENS)
     preprocessor = TextClassifierPreprocessor(tokenizer, sequence_length=32)
     backbone = keras_bert.Backbone(CONFIG)
     return keras_bert.TextClassifier(
@@ -100,7 +100,7 @@ def test_predictions_with_their_input(models, tmp_path):
     source, target = tmp_path / "in.csv", tmp_path / "out.jsonl"
     source.write_text("id,review,other,stars\n7,a film,one,1\nx,,é,0\n")
     config = PredictConfig(
-        models["saved"], str(source), str(target), text="review", with_input=True, overwrite=True
+        models["saved"], str(source), str(target), text="review", include_input=True, overwrite=True
     )
 
     def answers(**options):
@@ -112,7 +112,7 @@ def test_predictions_with_their_input(models, tmp_path):
     assert [(row["id"], row["text"]) for row in (first, second)] == [("7", "a film"), ("x", "")]
     fields = {"id": "x", "text": "", "text_pair": "é"}
     assert answers(text_pair="other", batch_size=1)[1].items() >= fields.items()
-    assert "text" not in answers(with_input=False)[0]
+    assert "text" not in answers(include_input=False)[0]
 
 
 def test_labels_are_written_as_others(models, tmp_path):
@@ -281,7 +281,7 @@ def test_a_saved_task_of_another_kind(tmp_path, classifier):
     masked_lm = keras_bert.MaskedLM(keras_bert.Backbone(CONFIG), classifier.preprocessor)
     masked_lm.save(tmp_path / "model.keras")
     model, _ = load_model(str(tmp_path / "model.keras"))
-    (answer,) = model.apply_verb([{"text": "a [MASK] b"}])
+    (answer,) = model.predict_rows([{"text": "a [MASK] b"}])
     assert len(answer) == 5
     lines = tmp_path / "in.txt"
     lines.write_text("a [MASK]\n" * 3 + "b\n")
@@ -334,6 +334,6 @@ def test_malformed_rows_are_skipped_and_counted(tmp_path, caplog):
         path.write_text(content)
         caplog.clear()
         with caplog.at_level("WARNING", logger="absl"):
-            rows = list(read_rows(PredictConfig(input=str(path), skip_bad=True), CLASSIFIER))
+            rows = list(read_rows(PredictConfig(input=str(path), skip_invalid=True), CLASSIFIER))
         assert [row["text"] for row in rows] == ["a", "b"]
         assert f"2 malformed rows were skipped, the first: {path}, line" in caplog.text

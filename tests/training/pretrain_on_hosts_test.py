@@ -37,7 +37,7 @@ OPTIONS = {
     "batch_size": 4,
     "num_steps": NUM_STEPS,
     "learning_rate": 0.01,
-    "interval": 4,
+    "eval_every": 4,
     # Each host reads files of its own.
     "num_shards": 3,
     "file_groups": 2,
@@ -49,7 +49,7 @@ OPTIONS = {
     "num_workers": 1,
     "measure_energy": False,
 }
-BEFORE_LAST = NUM_STEPS - OPTIONS["interval"]
+BEFORE_LAST = NUM_STEPS - OPTIONS["eval_every"]
 
 # What both processes do, in the order of the tests: they start only once.
 PROGRAM = """
@@ -70,7 +70,7 @@ config_flags.define_flags(HostOptions)
 flags.FLAGS(sys.argv)
 answers = {}
 place = config_flags.configuration(HostOptions)
-with connection.joined(place):
+with connection.join_processes(place):
     pretrain(config(folder, "two"))
     with hosts.main_process_first():
         if hosts.is_main_process():
@@ -104,19 +104,20 @@ with connection.joined(place):
     if hosts.index() == 1:
         hosts.barrier()
     try:
-        hosts.agree("the number", hosts.index())
-    except hosts.DisagreementError as error:
+        hosts.check_all_equal("the number", hosts.index())
+    except hosts.ProcessMismatchError as error:
         answers["number"] = str(error)
     answers["divided"] = hosts.sharded_map(lambda item: [item, hosts.index()], "abc")
-    answers["merged"] = hosts.merged("the sizes", {"of all": 3, f"of {hosts.index()}": 1})
-    try:
-        hosts.merged("the sizes", {"of all": hosts.index(), f"of {hosts.index()}": 1})
-    except hosts.DisagreementError as error:
+    answers["merged"] = hosts.merge_across_processes("the sizes", {"of all": 3, f"of
+    {hosts.index()}": 1}) try:
+        hosts.merge_across_processes("the sizes", {"of all": hosts.index(), f"of {hosts.index()}":
+        1})
+    except hosts.ProcessMismatchError as error:
         answers["sizes"] = str(error)
     answers["gathered"] = hosts.gather([hosts.index(), hosts.count(), hosts.is_main_process()])
     try:
         pretrain(config(folder, "other", seed=1 + hosts.index()))
-    except hosts.DisagreementError as error:
+    except hosts.ProcessMismatchError as error:
         answers["seed"] = str(error)
     try:
         pretrain(config(folder, "other", batch_size=3))
@@ -197,11 +198,11 @@ def weights(folder):
     return (folder / "preset" / "model.safetensors").read_bytes()
 
 
-MEASURED = ("seconds", "tokens_per_second", "flops_per_second", "share_of_peak")
+MEASURED = ("seconds", "tokens_per_second", "flops_per_second", "mfu")
 
 
 def assert_same_curve(curve, expected):
-    assert len(curve) == len(expected) == NUM_STEPS // OPTIONS["interval"]
+    assert len(curve) == len(expected) == NUM_STEPS // OPTIONS["eval_every"]
     for record, other in zip(curve, expected, strict=True):
         assert set(record) == set(other)
         for name in set(record) - set(MEASURED):

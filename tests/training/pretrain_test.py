@@ -21,10 +21,10 @@ from keras_bert import (
 )
 from keras_bert.checkpoints import CheckpointWarning
 from keras_bert.data import TextClassifierPreprocessor
-from tests.text.small_tokenizers import of_tokens
+from tests.text.small_tokenizers import make_tokenizer
 from training import pretrain as pretrain_program
 from training.costs import model_flops
-from training.engine.output_folder import OtherSettingsError, is_own
+from training.engine.output_folder import SettingsMismatchError, is_own
 from training.engine.run_checkpoints import (
     NotFiniteError,
     RunCheckpoints,
@@ -55,7 +55,7 @@ OPTIONS = {
     "warmup_steps": 2,
     # So that ten updates lower the loss
     "learning_rate": 0.01,
-    "interval": 3,
+    "eval_every": 3,
     "dev_batches": 2,
     "duplicate_factor": 1,
     "precision": "float32",
@@ -133,11 +133,11 @@ def test_an_interval_logs_scores_baselines_and_speed(finished):
         "val_perplexity",
         "learning_rate",
         "tokens_per_second",
-        "share_of_peak",
+        "mfu",
         "unigram_accuracy",
         "unigram_perplexity",
     } <= set(record)
-    assert 0 < record["share_of_peak"] <= 1
+    assert 0 < record["mfu"] <= 1
     # The most frequent token is [UNK], 31 % of the words with so small a vocabulary
     assert record["unigram_accuracy"] == pytest.approx(0.31, abs=0.1)
     assert 5 < record["unigram_perplexity"] < 12
@@ -158,7 +158,7 @@ def test_records_with_masks_count_their_original_tokens(corpus, tmp_path):
     frequencies = []
     for name in ("dynamic", "static"):
         settings = config(corpus, tmp_path / name, static_masks=name == "static")
-        source = TextSource.of(settings)
+        source = TextSource.from_config(settings)
         vocabulary = source.vocabulary()
         tokenizer = open_tokenizer(vocabulary, None)
         records = source.records(16, vocabulary)
@@ -254,7 +254,7 @@ class Stopped(Exception):
 
 
 MODERN = {
-    "kind": "full_sentences",
+    "sequence_format": "full_sentences",
     "packing": True,
     "masked_lm_probability": 0.3,
     "phases": ("16:0.5", "24:0.5:batch_size=4:learning_rate=5e-3"),
@@ -267,7 +267,7 @@ MODERN = {
     "schedule": "trapezoidal",
     "decay_steps": 2,
     "clip_norm": 0.0,
-    "interval": 1,
+    "eval_every": 1,
 }
 
 
@@ -304,7 +304,7 @@ def test_batches_rates_and_lengths_that_change_are_resumed_exactly(corpus, tmp_p
     np.testing.assert_allclose(rates, expected, atol=1e-9)
 
 
-def test_other_settings_do_not_go_on_from_a_checkpoint(finished, corpus):
+def test_resume_rejects_changed_settings(finished, corpus):
     with pytest.raises(ValueError, match="a run of other settings; choose another --output_dir"):
         pretrain(config(corpus, finished[0], learning_rate=1e-3))
 
@@ -314,7 +314,7 @@ def test_other_settings_do_not_go_on_from_a_checkpoint(finished, corpus):
 def test_a_run_does_not_go_on_with_other_files_of_the_same_names_and_sizes(tmp_path, groups):
     (tmp_path / "train.txt").write_text(text(0))
     made = config(tmp_path, tmp_path / "run", dev_files=(), num_shards=groups, file_groups=groups)
-    source = TextSource.of(made)
+    source = TextSource.from_config(made)
     vocabulary = source.vocabulary()
     source.records(16, vocabulary)
     with_files = made.replace(
@@ -329,7 +329,9 @@ def test_a_run_does_not_go_on_with_other_files_of_the_same_names_and_sizes(tmp_p
     model.compile("sgd", "mse")
     model.optimizer.build(model.trainable_variables)
     checkpoints = RunCheckpoints(tmp_path / "checkpoints")
-    restored = functools.partial(run.restore, model, checkpoints, TextSource.of(with_files), "")
+    restored = functools.partial(
+        run.restore, model, checkpoints, TextSource.from_config(with_files), ""
+    )
     checkpoints.save(model, restored())
     assert restored().step == 0
     *_, records = sorted(tmp_path.glob("run/records_16/*.tfrecord"))
@@ -357,7 +359,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_at_its_step(corpus, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
 def test_rematerialize_is_of_every_encoder(finished, corpus, tmp_path):
-    changes = {"kind": "full_sentences", "objective": "replaced_token"}
+    changes = {"sequence_format": "full_sentences", "objective": "replaced_token"}
     made = config(corpus, tmp_path, rematerialize=True, **changes)
     tokenizer = open_tokenizer(finished[0] / "vocab.txt", made.text.corpus.lowercase)
     model = build_model(made, tokenizer)
@@ -369,15 +371,15 @@ def test_held_out_text_may_be_masked_less_than_training_text(corpus, tmp_path):
     settings = config(
         corpus,
         tmp_path,
-        kind="full_sentences",
+        sequence_format="full_sentences",
         masked_lm_probability=0.3,
         dev_masked_lm_probability=0.1,
     )
-    source = TextSource.of(settings)
+    source = TextSource.from_config(settings)
     vocabulary = source.vocabulary()
     tokenizer = open_tokenizer(vocabulary, None)
     batches = Batches(settings.text, settings.task, False, tokenizer)
-    streams = batches.of_phases(settings.optimization, source.all_records(vocabulary))
+    streams = batches.phase_batches(settings.optimization, source.all_records(vocabulary))
     (train, dev), *_ = streams.values()
     for stream, share in ((train, 0.3), (dev, 0.1)):
         batches = list(stream.first_batches(20))
@@ -391,7 +393,7 @@ def test_another_hidden_size_keeps_the_relative_width_of_the_feed_forward_layers
     (tmp_path / "model.json").write_text(
         json.dumps(BertConfig(hidden_dim=96, intermediate_dim=144).to_dict())
     )
-    tokenizer = of_tokens("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a")
+    tokenizer = make_tokenizer("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a")
     for model, expected in (("bert_base_uncased", 256), (str(tmp_path / "model.json"), 96)):
         settings = EncoderOptions(model=model, hidden_dim=64, num_heads=2)
         assert settings.architecture(tokenizer, 128).intermediate_dim == expected
@@ -436,7 +438,7 @@ def test_a_recipe_runs_two_steps(finished, corpus, tmp_path, name):
         "steps_per_execution": min(recipe.compute.steps_per_execution, 2),
         "num_steps": 2,
         "warmup_steps": 1,
-        "interval": 2,
+        "eval_every": 2,
         "teacher": recipe.task.teacher and preset,
         "init_preset": recipe.encoder.init_preset and preset,
         "measure_energy": False,
@@ -468,7 +470,7 @@ def test_a_recipe_runs_two_steps(finished, corpus, tmp_path, name):
 def test_a_checkpoint_may_be_gone_on_from(finished, corpus, tmp_path):
     preset = tmp_path / "preset"
     shutil.copytree(finished[0] / "preset", preset)
-    short = {"phases": ("16:1",), "num_steps": 2, "interval": 2, "dev_files": (), "dropout": 0.3}
+    short = {"phases": ("16:1",), "num_steps": 2, "eval_every": 2, "dev_files": (), "dropout": 0.3}
     run = config(corpus, tmp_path / "run", init_preset=str(preset), **short)
     results = pretrain(run)
     assert results["last"]["loss"] < finished[1]["log"][0]["loss"]
@@ -479,7 +481,7 @@ def test_a_checkpoint_may_be_gone_on_from(finished, corpus, tmp_path):
     assert pretrain(run)["log"] == results["log"]
     for path in preset.glob("*.json"):
         path.write_text(path.read_text() + "\n")
-    with pytest.raises(OtherSettingsError, match="--init_preset with other files"):
+    with pytest.raises(SettingsMismatchError, match="--init_preset with other files"):
         pretrain(run)
 
 
@@ -508,7 +510,7 @@ def test_the_last_interval_has_the_updates_that_are_left(corpus, tmp_path, monke
 
     build = run.build_model
     monkeypatch.setattr(run, "build_model", build_model)
-    short = {"phases": ("16:1",), "interval": 4, "steps_per_execution": 4, "dev_files": ()}
+    short = {"phases": ("16:1",), "eval_every": 4, "steps_per_execution": 4, "dev_files": ()}
     short |= {"static_masks": True, "precision": "mixed_bfloat16"}
     results = pretrain(config(corpus, tmp_path, num_steps=6, **short))
     assert [record["step"] for record in results["log"]] == [4, 6]
@@ -522,19 +524,24 @@ def test_scoring_by_default_takes_a_fraction_of_the_time(corpus, tmp_path, monke
     Of a causal encoder, whose step XLA compiles.
     """
     monkeypatch.setattr(model_flops, "peak_flops", lambda dtype: 1.0)
-    short = {"phases": ("16:1",), "interval": None, "warmup_steps": None, "dev_batches": 1}
-    short |= {"kind": "full_sentences", "causal": True, "optimizer": "adamw", "jit": "on"}
+    short = {"phases": ("16:1",), "eval_every": None, "warmup_steps": None, "dev_batches": 1}
+    short |= {
+        "sequence_format": "full_sentences",
+        "causal": True,
+        "optimizer": "adamw",
+        "jit": "on",
+    }
     results = pretrain(config(corpus, tmp_path, num_steps=6, **short))
     scored = [record["step"] for record in results["log"] if "val_loss" in record]
     assert len(results["log"]) == 6
     assert "pair_accuracy" not in results["last"]
     assert scored == [4, 6]
     # The peak that was measured was exceeded: it was none.
-    assert 0.5 < results["total"]["share_of_peak"] <= 1
+    assert 0.5 < results["total"]["mfu"] <= 1
     assert Optimization(num_steps=600).steps_between_scores(50) == 200
     assert Optimization(num_steps=600, accumulation=8).steps_between_scores(50) == 25
     assert Optimization(num_steps=100_000).steps_between_scores(50) == 1000
-    assert Optimization(num_steps=600, interval=6).steps_between_scores(50) == 6
+    assert Optimization(num_steps=600, eval_every=6).steps_between_scores(50) == 6
 
 
 @pytest.mark.backend_independent
@@ -614,7 +621,10 @@ def test_a_batch_that_grows_has_as_many_updates_of_each_smaller_size():
             {"whole_words": True},
             "--whole_words.* there is no --static_masks; .* --masking_unit=word",
         ),
-        ({"interval": 5, "steps_per_execution": 2}, "expected a multiple of --steps_per_execution"),
+        (
+            {"eval_every": 5, "steps_per_execution": 2},
+            "expected a multiple of --steps_per_execution",
+        ),
         ({"objective": "replaced_token"}, "not support the labels of pairs"),
         ({"teacher": "somewhere"}, "expected --teacher with --objective=distillation"),
     ],
@@ -633,7 +643,7 @@ def test_pairs_with_two_separators_are_refused(corpus, tmp_path):
 
 def test_a_cased_checkpoint_s_text_keeps_its_case(corpus, tmp_path):
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Ann", "서울", "é"]
-    tokenizer = of_tokens(*tokens, lowercase=False)
+    tokenizer = make_tokenizer(*tokens, lowercase=False)
     small = BertConfig(
         vocabulary_size=len(tokens), num_layers=1, num_heads=1, hidden_dim=8, intermediate_dim=8
     )
@@ -642,11 +652,13 @@ def test_a_cased_checkpoint_s_text_keeps_its_case(corpus, tmp_path):
     preset = str(tmp_path / "preset")
     run = config(corpus, tmp_path / "run", init_preset=preset)
     for _ in range(2):  # the second time, existing files are used
-        opened = open_tokenizer(TextSource.of(run).vocabulary(), run.text.corpus.lowercase)
+        opened = open_tokenizer(TextSource.from_config(run).vocabulary(), run.text.corpus.lowercase)
         assert opened("Ann 서울 é") == [5, 6, 7]
     told = config(corpus, tmp_path / "told", init_preset=preset, lowercase=True)
     assert (
-        open_tokenizer(TextSource.of(told).vocabulary(), told.text.corpus.lowercase).lowercase
+        open_tokenizer(
+            TextSource.from_config(told).vocabulary(), told.text.corpus.lowercase
+        ).lowercase
         is True
     )
 
@@ -659,9 +671,9 @@ def test_a_vocabulary_of_another_text_is_refused(corpus, tmp_path):
     (tmp_path / "ko.txt").write_text(KOREAN)
     folder = tmp_path / "run"
     korean = config(corpus, folder).replace(input_files=(str(tmp_path / "ko.txt"),))
-    tokenizer = TextSource.of(korean).vocabulary()
+    tokenizer = TextSource.from_config(korean).vocabulary()
     assert tokenizer == folder / "tokenizer"
-    assert TextSource.of(korean).vocabulary() == tokenizer
+    assert TextSource.from_config(korean).vocabulary() == tokenizer
     english = config(corpus, folder)
     with pytest.raises(ValueError, match=f"{tokenizer} was made of something else: input_files"):
         pretrain(english)
@@ -670,16 +682,16 @@ def test_a_vocabulary_of_another_text_is_refused(corpus, tmp_path):
 @pytest.mark.backend_independent
 def test_a_vocabulary_of_other_settings_is_refused(corpus, tmp_path):
     run = config(corpus, tmp_path)
-    path = TextSource.of(run).vocabulary()
+    path = TextSource.from_config(run).vocabulary()
     for name, value in (("vocabulary_size", 61), ("lowercase", False)):
         other = run.replace(**{name: value})
         with pytest.raises(ValueError, match=f"made of something else: {name} differ"):
-            TextSource.of(other).vocabulary()
+            TextSource.from_config(other).vocabulary()
     # What the text itself determined may be given too, and the text need not exist any more.
-    lower_cased = TextSource.of(run.replace(lowercase=True))
+    lower_cased = TextSource.from_config(run.replace(lowercase=True))
     lower_cased.check()
     assert lower_cased.vocabulary() == path
-    assert TextSource.of(run.replace(data_dir="gone")).vocabulary() == path
+    assert TextSource.from_config(run.replace(data_dir="gone")).vocabulary() == path
 
 
 @pytest.mark.backend_independent
@@ -687,11 +699,11 @@ def test_records_of_another_vocabulary_are_warned_of(corpus, tmp_path, caplog):
     (tmp_path / "ko.txt").write_text(KOREAN)
     korean = config(corpus, tmp_path / "ko").replace(input_files=(str(tmp_path / "ko.txt"),))
     wrong = config(corpus, tmp_path / "run").replace(
-        vocabulary=str(TextSource.of(korean).vocabulary())
+        vocabulary=str(TextSource.from_config(korean).vocabulary())
     )
-    TextSource.of(wrong).records(16, Path(wrong.text.vocabulary))
+    TextSource.from_config(wrong).records(16, Path(wrong.text.vocabulary))
     assert "are unknown to the vocabulary" in caplog.text
     caplog.clear()
     with_records = wrong.replace(records=str(tmp_path / "run" / "records_{length}"))
-    TextSource.of(with_records).records(16, Path(wrong.text.vocabulary))
+    TextSource.from_config(with_records).records(16, Path(wrong.text.vocabulary))
     assert "are unknown to the vocabulary" in caplog.text

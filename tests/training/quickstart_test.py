@@ -8,8 +8,8 @@ import pytest
 from keras_bert import Backbone, TextClassifier
 from keras_bert.data import TextClassifierPreprocessor
 from tests.checkpoints.small_models import small_config
-from tests.text.small_tokenizers import of_tokens
-from training.engine.output_folder import is_own, locked
+from tests.text.small_tokenizers import make_tokenizer
+from training.engine.output_folder import is_own, lock_output_dir
 from training.quickstart import QuickstartConfig, main, quickstart
 from training.readers.emoji import split_emoji
 
@@ -21,10 +21,10 @@ def test_it_trains_scores_and_asks_a_new_process(tmp_path, capsys):
     letters = "abcdefghijklmnopqrstuvwxyz"
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *(f"##{c}" for c in letters)]
     config = small_config(vocabulary_size=len(tokens), num_layers=1, max_sequence_length=128)
-    preprocessor = TextClassifierPreprocessor(of_tokens(*tokens), sequence_length=128)
+    preprocessor = TextClassifierPreprocessor(make_tokenizer(*tokens), sequence_length=128)
     TextClassifier(Backbone(config), 5, preprocessor).save_to_preset(tmp_path / "preset")
     settings = QuickstartConfig(epochs=1, output_dir=str(tmp_path / "run"))
-    with locked(settings.output_dir, command="quickstart"):
+    with lock_output_dir(settings.output_dir, command="quickstart"):
         quickstart(settings, str(tmp_path / "preset"))
     rows = (tmp_path / "run" / "emoji.csv").read_text().splitlines()
     assert len(rows) == 1 + 371
@@ -41,7 +41,7 @@ def test_it_trains_scores_and_asks_a_new_process(tmp_path, capsys):
     assert len(wrong) == 3
     with pytest.raises(FileExistsError, match=r"which has model\.keras.*--overwrite"):
         main(settings)
-    with locked(tmp_path / "other", command="finetune"):
+    with lock_output_dir(tmp_path / "other", command="finetune"):
         (tmp_path / "other" / "model.keras").touch()
     with pytest.raises(FileExistsError, match=r"model\.keras\. Choose another --output_dir"):
         main(dataclasses.replace(settings, output_dir=str(tmp_path / "other")))

@@ -16,18 +16,18 @@ pytest.importorskip("bm25s")
 from keras_bert import Backbone, MultipleChoice  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
-from training.engine.output_folder import OtherSettingsError, is_own, reads_pairs  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
+from training.engine.output_folder import SettingsMismatchError, is_own, reads_pairs  # noqa: E402
 from training.jobs.reranking import (  # noqa: E402
     RerankConfig,
-    combined,
+    combine_rankings,
     run_program,
     training_triples,
 )
 from training.paper import recipes  # noqa: E402
 from training.readers.trec_files import (  # noqa: E402
     Collection,
-    ranked,
+    rank_documents,
     read_collection,
     read_cranfield,
     read_qrels,
@@ -77,7 +77,7 @@ def test_all_judged_queries_count_as_trec_eval_counts_them():
 @pytest.mark.backend_independent
 def test_rankings_come_back_from_files(tmp_path):
     # To a float32, d2 and d10 are equal, and so are all three to six decimals.
-    first = ranked([("d10", 3e-7), ("é", 1e-7), ("d2", 3.00000001e-7), ("z", 1e-7)])
+    first = rank_documents([("d10", 3e-7), ("é", 1e-7), ("d2", 3.00000001e-7), ("z", 1e-7)])
     write_run(tmp_path / "a.run", {"1": first, "2": [("d3", -1.0)]})
     assert (tmp_path / "a.run").read_text().splitlines() == [
         "1 Q0 d2 1 3.00000011e-07 keras_bert",
@@ -114,14 +114,14 @@ def test_two_rankings_are_combined_on_one_scale():
     first = {"1": [("a", 30.0), ("b", 20.0), ("c", 10.0)]}
     second = {"1": [("c", 3.0), ("b", 2.0), ("a", 1.0)]}
     orders = {
-        share: "".join(document for document, _ in combined(first, second, share)["1"])
+        share: "".join(document for document, _ in combine_rankings(first, second, share)["1"])
         for share in (0.0, 0.4, 0.6, 1.0)
     }
     assert orders == {0.0: "cba", 0.4: "cba", 0.6: "abc", 1.0: "abc"}
     alike = {"1": [("a", 2.0), ("b", 2.0), ("c", 2.0)]}
-    assert dict(combined(alike, second, 0.5)["1"])["b"] == 0
+    assert dict(combine_rankings(alike, second, 0.5)["1"])["b"] == 0
     spread = 10 * np.sqrt(2 / 3)
-    assert dict(combined(first, alike, 1.0)["1"])["a"] == pytest.approx(10 / spread)
+    assert dict(combine_rankings(first, alike, 1.0)["1"])["a"] == pytest.approx(10 / spread)
 
 
 @pytest.mark.backend_independent
@@ -226,7 +226,7 @@ def test_splits_are_taken_as_they_are_named(names, parts, tmp_path, caplog):
     rows = [{"_id": query, "text": query} for query in "abc"]
     (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with caplog.at_level("WARNING", logger="absl"):
-        queries_of_parts = read_collection(tmp_path).parts(test_every=1)
+        queries_of_parts = read_collection(tmp_path).parts(holdout_every=1)
     assert {name: "".join(queries) for name, queries in queries_of_parts.items()} == parts
     assert ("is the only file of qrels" in caplog.text) == (len(names) == 1)
 
@@ -253,13 +253,13 @@ def test_malformed_collections_are_refused(tmp_path, caplog):
 @pytest.mark.parametrize("loss", ["pairwise", "pointwise"])
 def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path, capsys):
     config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=16)
-    preprocessor = MultipleChoicePreprocessor(of_tokens(*TOKENS), 16)
+    preprocessor = MultipleChoicePreprocessor(make_tokenizer(*TOKENS), 16)
     MultipleChoice(Backbone(config), preprocessor).save_to_preset(tmp_path / "preset")
     config = recipes.load("minilm_cranfield", RerankConfig).replace(
         loss=loss,
         candidates=3,
         negatives=1,
-        test_every=3,
+        holdout_every=3,
         preset=str(tmp_path / "preset"),
         pretrained=loss == "pairwise",
         epochs=1,
@@ -273,8 +273,8 @@ def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path, capsys):
     before = (folder / "model.keras").stat().st_mtime_ns
     run_program(config.replace(data_dir=str(cranfield)))
     assert (folder / "model.keras").stat().st_mtime_ns == before
-    with pytest.raises(OtherSettingsError, match="a finished run of other settings"):
-        run_program(config.replace(data_dir=str(cranfield), bm25_share=0.25))
+    with pytest.raises(SettingsMismatchError, match="a finished run of other settings"):
+        run_program(config.replace(data_dir=str(cranfield), bm25_weight=0.25))
     assert all(is_own(path.name, "finetune") for path in folder.iterdir())
     assert reads_pairs([folder / "model.keras"]) == (loss == "pointwise")
     results = json.loads((folder / "scores.json").read_text())

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="trac
 from keras_bert import Backbone, MaskedLM, TextClassifier, TokenClassifier  # noqa: E402
 from keras_bert import data as packing  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 from training import (  # noqa: E402
     create_pretraining_data,
     evaluate,
@@ -28,7 +28,7 @@ from training import (  # noqa: E402
     serve,
     tokenizer,
 )
-from training.engine.options import ProgramConfig  # noqa: E402
+from training.engine.options import CommandConfig  # noqa: E402
 from training.jobs import tasks  # noqa: E402
 from training.paper import feature_tagging  # noqa: E402
 
@@ -106,7 +106,7 @@ def folder(tmp_path_factory):
     config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=32)
     (path / "model.json").write_text(json.dumps(config.to_dict()))
     backbone = Backbone(config)
-    words = of_tokens(*TOKENS)
+    words = make_tokenizer(*TOKENS)
     preprocessor = packing.TextClassifierPreprocessor(words, sequence_length=16)
     MaskedLM(backbone, preprocessor).save_to_preset(path / "preset")
     TextClassifier(backbone, 2, preprocessor, class_names=("0", "1")).save(path / "rows.keras")
@@ -117,7 +117,7 @@ def folder(tmp_path_factory):
         vocabulary=str(path / "preset" / "vocab.txt"),
         output_dir=str(path / "records"),
         sequence_length=16,
-        kind="full_sentences",
+        sequence_format="full_sentences",
         num_workers=1,
     )
     with contextlib.redirect_stdout(io.StringIO()):
@@ -133,7 +133,7 @@ def read_flags(monkeypatch, folder):
 
     def read(config, name):
         value = object.__getattribute__(config, name)
-        if name in type(config).__dataclass_fields__ and not isinstance(value, ProgramConfig):
+        if name in type(config).__dataclass_fields__ and not isinstance(value, CommandConfig):
             frame = sys._getframe(1)
             while frame and frame.f_code.co_name not in ("__post_init__", "test_flags_are_read"):
                 if frame.f_code.co_filename.endswith(("engine/options.py", "dataclasses.py")):
@@ -143,7 +143,7 @@ def read_flags(monkeypatch, folder):
                 names.add(name)
         return value
 
-    monkeypatch.setattr(ProgramConfig, "__getattribute__", read, raising=False)
+    monkeypatch.setattr(CommandConfig, "__getattribute__", read, raising=False)
     return names
 
 
@@ -172,10 +172,10 @@ PRETRAINING = {
     "phases": ("16:1",),
     "batch_size": 4,
     "num_steps": 2,
-    "interval": 2,
+    "eval_every": 2,
     "num_workers": 1,
     "precision": "float32",
-    "kind": "full_sentences",
+    "sequence_format": "full_sentences",
     "measure_energy": False,
 }
 CORPUS = {"input_files": ("corpus.txt",), "dev_files": ("corpus.txt",)}
@@ -207,12 +207,14 @@ MODES = {
     "classification of JSON Lines": lambda: tune("classification", train_file="rows.jsonl"),
     "pairs": lambda: tune("pairs", train_file="pairs.csv"),
     "regression": lambda: tune("regression", train_file="scores.csv"),
-    "labels": lambda: tune("labels", train_file="labels.csv"),
+    "multi_label": lambda: tune("multi_label", train_file="labels.csv"),
     "few_shot": lambda: tune("few_shot", train_file="rows.csv", max_pairs=20),
     "tagging": lambda: tune("tagging", train_file="tags.conll"),
     "tagging of JSON Lines": lambda: tune("tagging", train_file="tags.jsonl"),
-    "questions": lambda: tune("questions", **QUESTIONS, max_query_length=4, doc_stride=4),
-    "choice": lambda: tune("choice", train_file="choices.jsonl"),
+    "question_answering": lambda: tune(
+        "question_answering", **QUESTIONS, max_query_length=4, doc_stride=4
+    ),
+    "multiple_choice": lambda: tune("multiple_choice", train_file="choices.jsonl"),
     "ranking": lambda: tune("ranking", data_dir="beir"),
     "feature-tagging": lambda: (
         feature_tagging.FeatureTaggingConfig,
@@ -295,9 +297,9 @@ MODES = {
 IDLE = {
     "classification of JSON Lines": {"header", "quoting"},
     "tagging of JSON Lines": {"word_column", "label_column", "separator", "comments"},
-    "questions": {"document_words"},
-    "choice": {"quoting"},
-    "ranking": {"test_every"},
+    "question_answering": {"max_document_words"},
+    "multiple_choice": {"quoting"},
+    "ranking": {"holdout_every"},
     "masked_lm": {"field", "language", "vocabulary_size"},
     "masked_lm of JSON Lines": {"document_ends"},
     "init_preset": {"model", "vocabulary", "vocabulary_size"},
@@ -306,7 +308,7 @@ IDLE = {
     "create-pretraining-data": {"field", "language"},
     "evaluate, rows.csv": {"class_names", "regression", "multi_label", "quoting"},
     "inspect, choices.jsonl": {"quoting"},
-    "inspect, questions.json": {"document_words"},
+    "inspect, questions.json": {"max_document_words"},
     "insight, tags.conll": {"label_column"},
     "insight, corpus.txt": {"text", "label"},
 }

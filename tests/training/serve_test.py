@@ -21,9 +21,9 @@ import keras_bert
 from keras_bert.data import TextClassifierPreprocessor
 from tests.checkpoints.small_models import small_config
 from tests.small_tasks import make_text_task
-from tests.text.small_tokenizers import LETTER_TOKENS, of_tokens
+from tests.text.small_tokenizers import LETTER_TOKENS, make_tokenizer
 from training.serve import ServeConfig, listening, named_models
-from training.serving.signatures import of_task, warm_up
+from training.serving.signatures import task_signatures, warm_up
 
 pytestmark = [pytest.mark.on_tensorflow, pytest.mark.slow]
 
@@ -37,7 +37,7 @@ def classifier():
     config = small_config(vocabulary_size=len(LETTER_TOKENS), num_layers=1, max_sequence_length=32)
     return keras_bert.TextClassifier(
         keras_bert.Backbone(config),
-        preprocessor=TextClassifierPreprocessor(of_tokens(*LETTER_TOKENS), sequence_length=16),
+        preprocessor=TextClassifierPreprocessor(make_tokenizer(*LETTER_TOKENS), sequence_length=16),
         class_names=["bad", "good"],
     )
 
@@ -96,7 +96,7 @@ def approximately(answers):
 
 
 @pytest.mark.on_each_backend
-def test_answers_are_those_of_the_task(server, classifier):
+def test_served_answers_match_task(server, classifier):
     _, lines, port = server
     assert lines[0].endswith("; ready, Ctrl-C ends it\n")
     expected = approximately(classifier.serving_answers([{"text": text} for text in TEXTS]))
@@ -122,7 +122,7 @@ def test_clients_in_threads_get_their_own_answers(server, classifier):
             assert answer == (200, {"predictions": expected[: len(texts)]})
 
 
-def test_a_malformed_request_is_refused_and_its_neighbors_are_answered(server):
+def test_invalid_request_spares_neighbors(server):
     *_, port = server
     stop = threading.Event()
 
@@ -216,7 +216,9 @@ def test_sigterm_answers_what_is_in_flight(classifier, tmp_path):
             while b'keras_bert_rows_total{model="model"} 0.0' in ask(port, "/metrics")[1]:
                 time.sleep(0.01)
             metrics = ask(port, "/metrics")[1].decode()
-            assert re.search(r'^keras_bert_cut_rows_total\{model="model"\} [1-9]', metrics, re.M)
+            assert re.search(
+                r'^keras_bert_truncated_rows_total\{model="model"\} [1-9]', metrics, re.M
+            )
             assert not answer.done()
             process.send_signal(signal.SIGTERM)
             status, answers = answer.result()
@@ -231,7 +233,7 @@ def test_sigterm_answers_what_is_in_flight(classifier, tmp_path):
 def test_a_masked_lm_is_warmed_up_with_a_mask():
     """On JAX, three rows are filled up to four."""
     masked_lm = make_text_task("MaskedLM")
-    (signature,) = of_task(masked_lm, masked_lm.fields).values()
+    (signature,) = task_signatures(masked_lm, masked_lm.fields).values()
     warm_up(signature, [1], longest=50, compiles=False)
     answers = signature.answer([{"text": "a [MASK]"}] * 3)
     assert [len(answer["answers"]) for answer in answers] == [5, 5, 5]
@@ -257,7 +259,7 @@ def test_names_may_have_slashes_and_paths_equals_signs(tmp_path, monkeypatch):
         assert named_models(model) == expected
 
 
-def test_a_socket_sends_at_once_and_a_port_in_use_is_one_sentence():
+def test_listening_nodelay_and_port_in_use():
     with listening("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         # Else asyncio does not set TCP_NODELAY, and each answer takes 40 ms longer

@@ -45,7 +45,7 @@ def test_a_trained_tokenizer_is_read_as_that_of_a_checkpoint(kind, files, corpus
     assert tokenizer.detokenize(ids) == "the test fails"
 
 
-def test_a_tokenizer_for_a_model_has_the_special_tokens_of_its_family(corpus, tmp_path):
+def test_model_flag_sets_special_tokens(corpus, tmp_path):
     paths = train_tokenizer(
         TokenizerConfig(
             (str(corpus),), str(tmp_path / "made"), vocabulary_size=400, model="modernbert_base"
@@ -88,7 +88,7 @@ def test_a_tokenizer_for_eurobert_splits_as_the_released_one(corpus, tmp_path):
     assert theirs.mask_token == mask
 
 
-def test_a_tokenizer_for_xlm_roberta_has_the_ids_of_the_released_one(corpus, tmp_path):
+def test_xlm_roberta_special_token_ids(corpus, tmp_path):
     lines = list(families.LANGUAGES.values())
     (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     made = tmp_path / "made"
@@ -122,9 +122,7 @@ THAI = ["กรุงเทพมหานครเป็นเมืองห�
 
 
 @pytest.mark.parametrize(("kind", "lines"), [("wordpiece", KOREAN), ("sentence_piece", THAI)])
-def test_text_without_case_keeps_its_letters_unless_the_flag_is_given(
-    kind, lines, tmp_path, caplog
-):
+def test_caseless_text_is_not_lowercased(kind, lines, tmp_path, caplog):
     (tmp_path / "corpus.txt").write_text("\n".join(lines * 30) + "\n", encoding="utf-8")
     letters = {letter for line in lines for letter in line if letter.isalpha()}
     made = {}

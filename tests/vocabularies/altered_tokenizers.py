@@ -87,10 +87,10 @@ def _saved(config: dict[str, Any], model_type: str, **settings: Any) -> Files:
         theirs = transformers.AutoTokenizer.from_pretrained(folder)
         theirs.save_pretrained(f"{folder}/saved")
         files = _read(Path(folder, "saved"))
-    return _of_transformers(files, model_type, **settings)
+    return _loaded_by_transformers(files, model_type, **settings)
 
 
-def _of_transformers(files: Files, model_type: str, **settings: Any) -> Files:
+def _loaded_by_transformers(files: Files, model_type: str, **settings: Any) -> Files:
     """The files without fields of this package, and with a config.json."""
     ours = ("special_tokens_in_text", "space_before_first_word", "albert_rules", "max_word_length")
     for name in (*ours, "is_local", "local_files_only"):
@@ -104,7 +104,7 @@ def _written(config: dict[str, Any], model_type: str) -> Files:
     with tempfile.TemporaryDirectory() as folder:
         write_tokenizer(Path(folder), config, 512)
         files = _read(Path(folder))
-    return _of_transformers(files, model_type)
+    return _loaded_by_transformers(files, model_type)
 
 
 def _read(folder: Path) -> Files:
@@ -428,7 +428,7 @@ def _with_steps(file: dict[str, Any], part: str) -> Iterator[tuple[str, Any]]:
             yield f"{part} with {_shown(step)} {position}", {**file, part: sequence}
 
 
-def _of_model(file: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _model_alterations(file: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yields a `tokenizer.json` with another vocabulary or other merges."""
     model = file["model"]
     vocab = model["vocab"]
@@ -509,7 +509,7 @@ def alterations(files: Files) -> Iterator[tuple[str, Files]]:
                 names = {**files.get(NAMES, {}), key: value}
                 yield f"{NAMES}: with {key} = {_shown(value)}", {**files, NAMES: names}
     if FILE in files:
-        for what, changed in _of_model(files[FILE]):
+        for what, changed in _model_alterations(files[FILE]):
             yield f"{FILE}: {what}", {**files, FILE: changed}
     for added in ({"the": 5}, {"[NEW]": 10**4}, {"[NEW]": None}):
         yield f"{ADDED}: {_shown(added)}", {**files, ADDED: added}
@@ -523,7 +523,7 @@ def _ours(folder: Path) -> Any:
     config = read_tokenizer(folder)
     if config is None:
         raise ValueError("no tokenizer")
-    tokenizer = tokenizer_from_config(config).reading_special_tokens
+    tokenizer = tokenizer_from_config(config).with_special_tokens_in_text
     mask = tokenizer.mask_token
     rows = []
     for texts in _texts(mask if mask in tokenizer.vocabulary else None):

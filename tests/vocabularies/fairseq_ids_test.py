@@ -55,7 +55,7 @@ def test_pieces_have_the_ids_of_the_vocabulary(ids, expected):
     assert released_model(model) == (MODEL, ids)
 
 
-def test_other_models_have_no_released_one():
+def test_released_model_rejects_other_models():
     assert released_model(MODEL) is None
     for first in ([], FIRST[1:], [FIRST[1], FIRST[0], FIRST[2]]):
         with pytest.raises(ValueError, match=r"model whose first pieces are .*expected <unk>, <s>"):

@@ -67,7 +67,7 @@ def test_transformers_reads_it_and_we_read_what_it_writes(family, tmp_path):
         assert getattr(theirs, f"{role}_token_id") == getattr(tokenizer, f"{role}_token_id")
     typed = f"the {theirs.mask_token} train"
     expected = theirs(typed, add_special_tokens=False)["input_ids"]
-    assert tokenizer.reading_special_tokens(typed) == expected
+    assert tokenizer.with_special_tokens_in_text(typed) == expected
     assert len(theirs) == tokenizer.vocabulary_size
     theirs.save_pretrained(tmp_path / "saved")
     own_config = read_tokenizer(tmp_path / "saved")

@@ -170,7 +170,7 @@ def test_tokens_added_to_byte_pairs(tmp_path):
 
 
 @pytest.mark.needs_tensorflow
-def test_added_tokens_of_an_uncased_vocabulary_are_found_in_any_case(tmp_path):
+def test_uncased_added_tokens_match_any_case(tmp_path):
     pytest.importorskip("tensorflow_text")
     from keras_bert.text import tokenizer_from_config
 
@@ -203,7 +203,7 @@ def test_added_tokens_of_an_uncased_vocabulary_are_found_in_any_case(tmp_path):
         ([*"abcdefghijk", "が"], True),
     ],
 )
-def test_a_folder_that_does_not_say_is_told_by_its_vocabulary(vocabulary, uncased, tmp_path):
+def test_lowercase_is_inferred_from_vocabulary(vocabulary, uncased, tmp_path):
     save_vocabulary([*SPECIAL, *vocabulary], tmp_path / "vocab.txt")
     assert read_tokenizer(tmp_path)["lowercase"] is uncased
 
@@ -212,7 +212,7 @@ def test_a_folder_that_does_not_say_is_told_by_its_vocabulary(vocabulary, uncase
     ("name", "uncased"),
     [("bert-base-uncased", True), ("bert-base-cased", False), ("bert-base-chinese", True)],
 )
-def test_the_released_vocabularies_are_told_apart(name, uncased):
+def test_looks_uncased_on_released_vocabularies(name, uncased):
     path = Path(os.environ.get("KERAS_BERT_DATA", "")) / "vocab" / f"{name}.txt"
     if not path.is_file():
         pytest.skip("KERAS_BERT_DATA does not name a folder with vocab/")
@@ -423,7 +423,7 @@ SINGLE, PAIR = ["[CLS]", "A", "[SEP]"], ["B:1", "[SEP]:1"]
         ),
     ],
 )
-def test_rows_of_a_tokenizer_json_are_those_of_the_preprocessors(post_processor, message, tmp_path):
+def test_tokenizer_json_post_processor(post_processor, message, tmp_path):
     write_tokenizer_json(tmp_path, UNCASED)
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "post_processor": post_processor}))

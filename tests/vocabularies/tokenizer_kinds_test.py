@@ -283,7 +283,7 @@ def test_the_error_about_a_malformed_model_names_the_file(content, tmp_path):
         read_tokenizer(tmp_path)
 
 
-def test_pieces_are_those_of_the_library():
+def test_read_pieces_matches_sentencepiece():
     import sentencepiece
 
     model = small_tokenizers.sentence_piece_model()

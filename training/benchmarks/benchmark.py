@@ -17,7 +17,7 @@ the machine affects all of them alike. The medians over the rounds are reported.
         --subjects=http://localhost:8501/v1/models/sst2 --texts=dev.txt --rates=20,40,80 --rounds=1
     taskset -c 0 python -m training.benchmarks.benchmark --what=forward --texts=dev.txt \\
         --clock=cpu --model=minilm_l6_h384_uncased --batch_size=32 --steps=16 --rounds=3 \\
-        --subjects=keras_bert:tensorflow,keras_bert+unpadded:tensorflow,products:torch
+        --subjects=keras_bert:tensorflow,keras_bert+unpadded:tensorflow,matmuls:torch
     python -m training.benchmarks.benchmark --what=tokenize --batch_size=1024
 
 Locust (the extra `load`) sends the requests to servers with TensorFlow Serving's REST API or
@@ -91,7 +91,7 @@ class BenchmarkConfig(WorkOptions):
             (batches of texts), mask (batches of ids) or answers (the span search of questions).
         subjects: The subjects, each library[+option]:backend[:precision][@model], with a precision
             and a model if they differ from --precision and --model. Libraries are keras_bert,
-            keras_hub, transformers and products (only the matrix products of the tokens, without
+            keras_hub, transformers and matmuls (only the matrix products of the tokens, without
             padding). Options are unpadded (keras_bert), compiled (by torch.compile, or XLA on
             TensorFlow) and sorted (texts in the order of their lengths). With --what=serve also
             serve:tensorflow, which answers by the export of keras_bert in the batches of

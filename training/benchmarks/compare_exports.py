@@ -130,7 +130,7 @@ class Export:
 
 
 @dataclasses.dataclass(frozen=True)
-class Answers:
+class ComparedPredictions:
     """The answers of a network to the rows.
 
     Args:
@@ -172,12 +172,12 @@ def compare(config: CompareExportsConfig) -> list[Export]:
 
     task = keras_bert.load_model(config.model, compile=False)
     kinds: dict[str, type[_Texts | _Questions]] = {"classify": _Texts, "answer": _Questions}
-    if getattr(task, "verb", "") not in kinds:
+    if getattr(task, "predict_method", "") not in kinds:
         raise ValueError(
             f"{config.model} holds a {type(task).__name__}, expected a TextClassifier or a "
             "QuestionAnswerer"
         )
-    rows = kinds[task.verb](task, config)
+    rows = kinds[task.predict_method](task, config)
     names = tuple(task.output) if isinstance(task.output, dict) else (task.output_name,)
     exports, networks = {}, {}
     for name in dict.fromkeys((_REFERENCE, *config.exports)):
@@ -272,7 +272,7 @@ class _Texts:
         self._metrics = classifier_scores.metrics_for(task.num_classes)
         self._is_regression = task.is_regression
 
-    def answers(self, outputs: Sequence[Arrays]) -> Answers:
+    def answers(self, outputs: Sequence[Arrays]) -> ComparedPredictions:
         """Returns the answers, given the outputs for each batch."""
         from scipy.special import softmax
 
@@ -280,7 +280,9 @@ class _Texts:
         labels = None if self._is_regression else np.argmax(logits, axis=-1)
         predictions = logits[:, 0] if labels is None else labels
         scores = classifier_scores.score(self._metrics, predictions, self._labels)
-        return Answers(scores, labels, logits if labels is None else softmax(logits, axis=-1))
+        return ComparedPredictions(
+            scores, labels, logits if labels is None else softmax(logits, axis=-1)
+        )
 
 
 class _Questions:
@@ -307,7 +309,7 @@ class _Questions:
         self._batches = list(window_batches(self._windows, task.preprocessor, options))
         self.batches = [_ids(features) for features, _ in self._batches]
 
-    def answers(self, outputs: Sequence[Arrays]) -> Answers:
+    def answers(self, outputs: Sequence[Arrays]) -> ComparedPredictions:
         """Returns the answers, given the outputs for each batch."""
         from keras_bert.tasks.answer_spans import find_answer_spans
         from keras_bert.tasks.question_answerer import logits_of_tokens
@@ -330,10 +332,10 @@ class _Questions:
         texts = [answer["answer"] for answer in answers]
         best = question_scores.best_by_key(self.inputs, texts, spans.best_scores.tolist())
         numbers = np.array([answer["score"] for answer in answers])
-        return Answers(self._golds.scores(best), np.array(texts), numbers)
+        return ComparedPredictions(self._golds.scores(best), np.array(texts), numbers)
 
 
-def _answers(network: Network, rows: _Texts | _Questions) -> Answers:
+def _answers(network: Network, rows: _Texts | _Questions) -> ComparedPredictions:
     return rows.answers([network(features) for features in rows.batches])
 
 

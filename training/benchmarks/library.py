@@ -21,7 +21,7 @@ LIBRARIES = {
     "keras_bert": ("keras_subjects", "keras_bert_work"),
     "keras_hub": ("keras_subjects", "keras_hub_work"),
     "transformers": ("torch_subject", "transformers_work"),
-    "products": ("products", "products_work"),
+    "matmuls": ("matmuls", "matmuls_work"),
     "serve": ("keras_subjects", "serve_work"),
 }
 BACKENDS = ("tensorflow", "jax", "torch")

@@ -13,7 +13,7 @@ import keras_hub
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data import MaskedLMMasker
+from keras_bert.data import MaskedLMMaskGenerator
 from keras_bert.data.pretraining.static_masking import UNITS
 
 from .subject import Function
@@ -48,7 +48,7 @@ def masked_batches(workload: Workload) -> dict[str, tf.data.Dataset]:
     ids[..., 0], ids[..., -1] = CLASSIFY, SEPARATE
     batches = tf.data.Dataset.from_tensor_slices(ids).enumerate()
     maskers = {f"keras_bert, {unit}": _keras_bert(unit) for unit in UNITS}
-    maskers["keras_hub"] = _keras_hub(workload.num_slots)
+    maskers["keras_hub"] = _keras_hub(workload.num_predictions)
     return {
         name: batches.map(mask, num_parallel_calls=workload.clients)
         for name, mask in maskers.items()
@@ -56,7 +56,7 @@ def masked_batches(workload: Workload) -> dict[str, tf.data.Dataset]:
 
 
 def _keras_bert(unit: str) -> Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
-    masker = MaskedLMMasker(
+    masker = MaskedLMMaskGenerator(
         VOCABULARY_SIZE,
         MASK,
         SPECIAL,
@@ -66,12 +66,12 @@ def _keras_bert(unit: str) -> Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tens
     return lambda step, ids: masker(ids, step)
 
 
-def _keras_hub(num_slots: int) -> Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
+def _keras_hub(num_predictions: int) -> Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
     masker = keras_hub.layers.MaskedLMMaskGenerator(
         VOCABULARY_SIZE,
         mask_selection_rate=0.15,
         mask_token_id=MASK,
-        mask_selection_length=num_slots,
+        mask_selection_length=num_predictions,
         unselectable_token_ids=SPECIAL,
     )
     return lambda step, ids: masker(ids)

@@ -25,7 +25,7 @@ from keras_bert.data.pretraining.static_masking import default_max_predictions
 from keras_bert.tables import markdown_table
 
 from ..engine import program
-from ..engine.options import ProgramConfig
+from ..engine.options import CommandConfig
 
 # Tokens of a device in an update, at least a row, and the share of them that is predicted
 _TOKENS, _MASKED = 8192, 0.15
@@ -40,7 +40,7 @@ _VARIANTS: dict[str, dict[str, Any]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class MemoryConfig(ProgramConfig):
+class MemoryConfig(CommandConfig):
     """The models whose steps are compared.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_bert.checkpoints.config_fields import misfits, write_config
+from keras_bert.checkpoints.config_fields import unsupported_fields, write_config
 from keras_bert.checkpoints.formats.keras_hub import make_backbone
 from keras_bert.config import BertConfig
 from keras_bert.families import FAMILIES
@@ -23,7 +23,7 @@ def find_family(config: BertConfig) -> Family:
         ValueError: If no family has this architecture.
     """
     for family in FAMILIES.values():
-        if not misfits(family.config, config, ACTIVATIONS):
+        if not unsupported_fields(family.config, config, ACTIVATIONS):
             return family
     raise ValueError(f"No family of the other libraries has this architecture: {config}.")
 

@@ -45,10 +45,10 @@ def serve_requests(workload: Workload) -> Callable[[int], Round]:
     from keras_bert.export import ServedModel
 
     from ..serving.batching import Batcher
-    from ..serving.signatures import DEFAULT_BATCH_SIZE, DEFAULT_SIGNATURE, of_saved_model
+    from ..serving.signatures import DEFAULT_BATCH_SIZE, DEFAULT_SIGNATURE, saved_model_signatures
 
     with tempfile.TemporaryDirectory() as folder:
-        signatures = of_saved_model(ServedModel(_export(workload, folder)))
+        signatures = saved_model_signatures(ServedModel(_export(workload, folder)))
     batcher = Batcher(
         lambda name, rows: signatures[name].answer(rows),
         threads=os.cpu_count() or 1,

@@ -20,9 +20,9 @@ from keras_bert import minilm
 from keras_bert.config import BertConfig
 
 from ..engine.options import (
+    CommandConfig,
     NonNegativeFloat,
     PositiveInt,
-    ProgramConfig,
     ProperFraction,
     check_one_of,
 )
@@ -36,7 +36,7 @@ _BATCH_SIZE = re.compile(r"^\s*allowed_batch_sizes:\s*(\d+)", re.M)
 
 
 @dataclasses.dataclass(frozen=True)
-class WorkOptions(ProgramConfig):
+class WorkOptions(CommandConfig):
     """The options of `benchmark`, which describes them, that the work depends on."""
 
     what: str = "forward"
@@ -113,7 +113,7 @@ class Workload(WorkOptions):
         return run
 
     @property
-    def num_slots(self) -> int:
+    def num_predictions(self) -> int:
         """Number of masked tokens in a row: 15 %, as in the paper."""
         return max(1, round(0.15 * self.sequence_length))
 
@@ -139,7 +139,7 @@ class Workload(WorkOptions):
     def mask_positions(self) -> np.ndarray:
         """Returns the positions to predict, int32 `(batch, slots)`, different ones in each row."""
         numbers = self._random().random((self.batch_size, self.sequence_length))
-        return numbers.argsort(axis=1)[:, : self.num_slots].astype("int32")
+        return numbers.argsort(axis=1)[:, : self.num_predictions].astype("int32")
 
     def labels(self) -> np.ndarray:
         """Returns the labels: classes `(batch,)`, or the masked tokens' ids `(batch, slots)`."""
@@ -207,7 +207,7 @@ class Workload(WorkOptions):
 
     def words(self) -> list[str]:
         """Returns the WordPiece vocabulary."""
-        path = Path(self.vocabulary) if self.vocabulary else minilm.folder() / "vocab.txt"
+        path = Path(self.vocabulary) if self.vocabulary else minilm.directory() / "vocab.txt"
         return path.read_text("utf-8").splitlines()
 
     def _random(self) -> np.random.Generator:

@@ -28,7 +28,7 @@ class Energy(NamedTuple):
     co2_kg: float = 0.0
     is_measured: bool = False
 
-    def plus(self, other: Energy) -> Energy:
+    def __add__(self, other: Energy) -> Energy:
         """Returns the sum, measured only if both are."""
         return Energy(
             self.kwh + other.kwh,

@@ -77,34 +77,36 @@ def training_flops(
             attention, except in a causal encoder.
     """
     hidden = config.hidden_dim
-    of_layers = 0
+    layer_flops = 0
     for index, window in enumerate(config.attention_windows):
         shapes = attention_weight_shapes(config, index) | feed_forward_weight_shapes(config)
-        of_kernels = {
+        kernel_flops = {
             name: 2 * math.prod(shape) for name, shape in shapes.items() if name.endswith("kernel")
         }
         # The dimension of all heads, which is the hidden size unless heads were pruned
         width = config.effective_heads_by_layer[index] * config.head_dim
         length = sequence_length if window is None else min(sequence_length, 2 * window + 1)
-        of_layers += sum(of_kernels.values()) + 4 * length * width
+        layer_flops += sum(kernel_flops.values()) + 4 * length * width
         if config.relative_positions == "disentangled":
             # Queries and keys with each distance; its projections are computed once for all rows.
             num_distances = 2 * sequence_length - 1
-            of_layers += 4 * num_distances * width + 12 * hidden * width // rows
+            layer_flops += 4 * num_distances * width + 12 * hidden * width // rows
     # The embeddings, and the masked LM head's hidden layer, may be narrower than the hidden size.
     width = config.embedding_width
-    of_slot = 2 * width * (hidden + config.vocabulary_size)
+    prediction_flops = 2 * width * (hidden + config.vocabulary_size)
     if config.masked_lm_head == "linear":
-        of_slot = 2 * hidden * config.vocabulary_size
-    of_projection = 0 if config.embedding_dim is None else 2 * width * hidden
-    of_pair = 2 * hidden * (hidden + 2) if next_sentence else 0
-    of_tokens = sequence_length * (of_layers + of_projection)
+        prediction_flops = 2 * hidden * config.vocabulary_size
+    projection_flops = 0 if config.embedding_dim is None else 2 * width * hidden
+    pair_flops = 2 * hidden * (hidden + 2) if next_sentence else 0
+    token_flops = sequence_length * (layer_flops + projection_flops)
     if not (reads_all or config.causal):
         num_unread = sequence_length - slots - int(next_sentence)
-        after_attention = sum(of_kernels.values()) - of_kernels["attention.query_key_value.kernel"]
-        of_tokens -= num_unread * after_attention
-    of_row = of_tokens + slots * of_slot + of_pair
-    return _TRAINING_FACTOR * rows * of_row
+        after_attention = (
+            sum(kernel_flops.values()) - kernel_flops["attention.query_key_value.kernel"]
+        )
+        token_flops -= num_unread * after_attention
+    row_flops = token_flops + slots * prediction_flops + pair_flops
+    return _TRAINING_FACTOR * rows * row_flops
 
 
 def fine_tuning_flops(config: BertConfig, lengths: np.ndarray, reads_all: bool) -> int:

@@ -18,7 +18,7 @@ def cost_record(
     flops: float | None,
     energy: Energy | None,
     country: str,
-    price_per_hour: float,
+    cost_per_hour: float,
 ) -> dict[str, Any]:
     """Returns the entries of `results.json` about a run's cost.
 
@@ -27,7 +27,7 @@ def cost_record(
         flops: Floating-point operations of the matrix products of training; `None` if unknown.
         energy: The energy; `None` if it was not metered.
         country: ISO code of the country, three letters, by whose electricity CO2 is computed.
-        price_per_hour: The price of the machine, in any currency; 0 if it is unknown.
+        cost_per_hour: The price of the machine, in any currency; 0 if it is unknown.
     """
     record: dict[str, Any] = {"hours": seconds / _SECONDS_PER_HOUR}
     if flops is not None:
@@ -39,8 +39,8 @@ def cost_record(
             "co2_kg": energy.co2_kg,
             "country": country,
         }
-    if price_per_hour:
-        record["price"] = price_per_hour * record["hours"]
+    if cost_per_hour:
+        record["cost"] = cost_per_hour * record["hours"]
     return record
 
 
@@ -53,29 +53,29 @@ def describe(record: Mapping[str, Any], points: float | None = None) -> str:
 
     Example:
 
-    >>> describe({"hours": 0.5, "training_flops": 3e15, "price": 0.75}, points=10.0)
-    'Cost: 3 PFLOP in training, price 0.75; per point above the best baseline: 3 min, price 0.075'
+    >>> describe({"hours": 0.5, "training_flops": 3e15, "cost": 0.75}, points=10.0)
+    'Cost: 3 PFLOP in training, cost 0.75; per point above the best baseline: 3 min, cost 0.075'
     """
     parts = []
     if "training_flops" in record:
-        parts.append(f"{operations(record['training_flops'])} in training")
+        parts.append(f"{format_flops(record['training_flops'])} in training")
     if "energy_kwh" in record:
         parts.append(
             f"{kilowatt_hours(record['energy_kwh'])} ({record['energy_is']}), "
-            f"{mass(record['co2_kg'])} of CO2 ({record['country']})"
+            f"{format_mass(record['co2_kg'])} of CO2 ({record['country']})"
         )
-    if "price" in record:
-        parts.append(f"price {record['price']:.3g}")
+    if "cost" in record:
+        parts.append(f"cost {record['cost']:.3g}")
     if not parts:
         return ""
     line = f"Cost: {', '.join(parts)}"
     if points is not None and points > 0:
-        of_point = [f"{60 * record['hours'] / points:.2g} min"]
+        cost_per_point = [f"{60 * record['hours'] / points:.2g} min"]
         if "energy_kwh" in record:
-            of_point.append(kilowatt_hours(record["energy_kwh"] / points))
-        if "price" in record:
-            of_point.append(f"price {record['price'] / points:.3g}")
-        line += f"; per point above the best baseline: {', '.join(of_point)}"
+            cost_per_point.append(kilowatt_hours(record["energy_kwh"] / points))
+        if "cost" in record:
+            cost_per_point.append(f"cost {record['cost'] / points:.3g}")
+        line += f"; per point above the best baseline: {', '.join(cost_per_point)}"
     return line
 
 
@@ -89,12 +89,12 @@ def process_peak_bytes() -> int:
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
-def operations(flops: float) -> str:
+def format_flops(flops: float) -> str:
     """Formats a number of floating-point operations.
 
     Example:
 
-    >>> operations(2.4e15)
+    >>> format_flops(2.4e15)
     '2.4 PFLOP'
     """
     size, unit = next(((size, unit) for size, unit in _UNITS if flops >= size), _UNITS[-1])
@@ -106,6 +106,6 @@ def kilowatt_hours(kwh: float) -> str:
     return f"{kwh:.3g} kWh" if kwh >= 0.1 else f"{1000 * kwh:.3g} Wh"
 
 
-def mass(kg: float) -> str:
+def format_mass(kg: float) -> str:
     """Formats a mass in kg or g."""
     return f"{kg:.3g} kg" if kg >= 0.1 else f"{1000 * kg:.3g} g"

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from absl import flags
 
 from ..paper import recipes
-from .options import ProgramConfig
+from .options import CommandConfig
 
 # Flags whose values, or parts of them, are the user's texts, such as names of columns, not paths
 _TEXTS = {
@@ -25,7 +25,7 @@ _TEXTS = {
 # absl attributes the flags to the program that calls `define_flags`, so that `--help` shows them.
 flags.disclaim_key_flags()
 
-Config = TypeVar("Config", bound=ProgramConfig)
+Config = TypeVar("Config", bound=CommandConfig)
 
 _DEFINERS: dict[Any, Callable[..., Any]] = {
     bool: flags.DEFINE_bool,
@@ -54,7 +54,7 @@ def define_flags(
     the flags of a group at its place.
 
     Args:
-        config: A `ProgramConfig`, or an instance whose values become the defaults. Its docstring,
+        config: A `CommandConfig`, or an instance whose values become the defaults. Its docstring,
             or that of a base class, describes each field under `Args:`. Fields are of type bool,
             float, int (each may also be `None`), str or `tuple[str, ...]`, or groups of such
             fields, and have defaults.
@@ -78,7 +78,7 @@ def _flags_of(config: Any) -> dict[str, tuple[Any, Any, str]]:
     order = list(texts)
     for field in sorted(dataclasses.fields(config), key=lambda field: order.index(field.name)):
         value = getattr(config, field.name)
-        if isinstance(value, ProgramConfig):
+        if isinstance(value, CommandConfig):
             fields_of_class |= _flags_of(value)
         else:
             default = list(value) if isinstance(value, tuple) else value
@@ -94,16 +94,16 @@ def given_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS)
     """
     values = {name: flag_values[name] for name in _flags_of(config_class)}
     return {
-        name: _in_home(name, flag.value)
+        name: _expand_user_directory(name, flag.value)
         for name, flag in values.items()
         if not flag.using_default_value
     }
 
 
-def _in_home(name: str, value: Any) -> Any:
+def _expand_user_directory(name: str, value: Any) -> Any:
     """Expands `~` at the beginning of each path: in a list by commas, and after `name=`."""
     if isinstance(value, list):
-        return tuple(_in_home(name, item) for item in value)
+        return tuple(_expand_user_directory(name, item) for item in value)
     if name in _TEXTS or not isinstance(value, str):
         return value
     return re.sub(r"(?<![^,=])~[^/\\,=]*", lambda match: os.path.expanduser(match[0]), value)

@@ -43,7 +43,7 @@ class LostProcessError(ConnectionError):
 
 
 @contextlib.contextmanager
-def joined(options: HostOptions) -> Iterator[None]:
+def join_processes(options: HostOptions) -> Iterator[None]:
     """Joins the other processes, which share each batch from then on.
 
     Does nothing if there are no others, or within another such block.
@@ -167,7 +167,7 @@ def _tell_others(error: BaseException) -> None:
 
 def _reason_of_another(error: BaseException) -> str:
     """Returns why another process has failed, if that made this one fail."""
-    if isinstance(error, (hosts.DisagreementError, KeyboardInterrupt)):
+    if isinstance(error, (hosts.ProcessMismatchError, KeyboardInterrupt)):
         return ""
     is_lost = is_of_connection(error)
     end = time.monotonic() + (_SECONDS_FOR_REASON if is_lost else 0)

@@ -47,15 +47,15 @@ class DevEvaluation(keras.callbacks.Callback):
         self.scoring_seconds = 0.0
         self._epoch_start: float | None = None
 
-    def metered(self) -> Energy | None:
+    def energy_so_far(self) -> Energy | None:
         """Returns the energy until now, including that of interrupted runs before this one."""
         if self.meter is not None and self.energy is not None:
-            self.energy = self.energy.plus(self.meter())
+            self.energy = self.energy + self.meter()
         return self.energy
 
     def state(self) -> dict[str, Any]:
         """Returns the state that checkpoints save."""
-        self.metered()
+        self.energy_so_far()
         state = {name: getattr(self, name) for name in _EVALUATION_STATE}
         if self._epoch_start is not None:
             state["training_seconds"] += time.perf_counter() - self._epoch_start
@@ -123,7 +123,7 @@ def save_model(model: keras.Model, path: Path) -> None:
     optimizer = getattr(model, "optimizer", None)
     moments = () if optimizer is None else optimizer.variables
     # (Outside the `try`: if another process is lost, that is a RuntimeError too.)
-    with hosts.with_whole_values(moments):
+    with hosts.gathered_variables(moments):
         if not hosts.is_main_process():
             return
         try:

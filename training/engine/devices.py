@@ -14,7 +14,7 @@ Scope: TypeAlias = Callable[[], contextlib.AbstractContextManager[Any]]
 
 
 @contextlib.contextmanager
-def shared_by(num_devices: int) -> Iterator[Scope]:
+def distribute_over(num_devices: int) -> Iterator[Scope]:
     """Has several devices share the batches of models that are made and trained within.
 
     On JAX by `keras.distribution.DataParallel`, on TensorFlow by `tf.distribute.MirroredStrategy`.

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import child_programs
+from . import child_commands
 
 DEFAULT_NAME, DEFAULT_HOST, DEFAULT_PORT = "model", "127.0.0.1", 8501
 _VALUES = {
@@ -54,7 +54,7 @@ def next_commands(
     """Returns the commands that ask a model, for the end of a program that has written one."""
     option, file = shlex.quote(f"--model={model}"), shlex.quote(f"--input={example_input}")
     return (
-        f"Next: {child_programs.typed('serve')} {option}\n"
+        f"Next: {child_commands.command_name('serve')} {option}\n"
         f"      {curl_command(fields, **values or {})}\n"
-        f"  or: {child_programs.typed('predict')} {option} {file}"
+        f"  or: {child_commands.command_name('predict')} {option} {file}"
     )

@@ -172,7 +172,7 @@ def run(
     Returns:
         The content of `results.json`: the config, the runs, and for each development set and metric
         the mean over the seeds of the last epoch's score, with half the width of its 95 % interval.
-        Seeds that diverged are in `diverged`, each with the reason, and not in the rest.
+        Seeds that diverged are in `divergence_error`, each with the reason, and not in the rest.
 
     Raises:
         NotFiniteError: If every seed diverged; `results.json` has no runs then.
@@ -244,7 +244,7 @@ def check_hosts(config: FineTuningConfig) -> None:
     """Checks that all processes have the same command, and can have equal shards of each batch.
 
     Raises:
-        DisagreementError: In all processes, if the commands differ.
+        ProcessMismatchError: In all processes, if the commands differ.
         ValueError: If a batch cannot be sharded evenly.
     """
     if hosts.count() == 1:
@@ -253,7 +253,7 @@ def check_hosts(config: FineTuningConfig) -> None:
     # Folders may be mounted at different paths; their files are compared instead.
     for name in (*HOST_OPTIONS, "output_dir", "data_dir", "preset"):
         settings.pop(name, None)
-    hosts.agree("the command", settings)
+    hosts.check_all_equal("the command", settings)
     num_devices = len(keras.distribution.list_devices())
     rows = config.batch_size // config.accumulation
     if rows % num_devices:
@@ -276,7 +276,7 @@ def train(
     """
     if job.config.export:
         check_exports([Path(job.config.output_dir, "export", "1")], "tf_saved_model")
-    with devices.shared_by(job.config.compute.devices) as scope:
+    with devices.distribute_over(job.config.compute.devices) as scope:
         set_random_seed(seed_run.seed)
         with scope():
             training = job.build(seed_run.seed)
@@ -303,7 +303,7 @@ def train(
         model_path=os.fspath(seed_run.model_path),
         seconds={"training": evaluation.training_seconds, "scoring": evaluation.scoring_seconds},
         flops=None if training.epoch_flops is None else num_epochs * training.epoch_flops(),
-        energy=evaluation.metered(),
+        energy=evaluation.energy_so_far(),
         dtype=model.dtype_policy.name,
         encoder=encoder_sizes(model),
     )
@@ -341,7 +341,9 @@ def _model_bytes(model: keras.Model) -> int:
     return 4 * (model.count_params() + 2 * trainable)
 
 
-def diverged(seed: int, error: NotFiniteError, folder: Path | None = None) -> NotFiniteError:
+def divergence_error(
+    seed: int, error: NotFiniteError, folder: Path | None = None
+) -> NotFiniteError:
     """Returns the error about a seed whose training diverged."""
     path = None if folder is None else folder / "model.keras"
     is_kept = path is not None and path.is_file()
@@ -367,15 +369,15 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
     messages: list[str] = []
     config = job.config
     fingerprint = run_fingerprint(config, job.data)
-    preset = output_folder.content_of_folder(job.preset).hex()
-    hosts.agree("the data", {"fingerprint": fingerprint, "preset": preset})
+    preset = output_folder.hash_directory(job.preset).hex()
+    hosts.check_all_equal("the data", {"fingerprint": fingerprint, "preset": preset})
     scope = f"for all {config.num_seeds} seeds" if config.num_seeds > 1 else ""
     time_left = TimeLeft(config.num_seeds * config.epochs, bool(config.patience), scope)
     for index, seed in enumerate(range(config.seed, config.seed + config.num_seeds)):
         time_left.skip_to(index * config.epochs)
         folder = Path(config.output_dir) / f"seed_{seed}"
         seed_run = SeedRun(folder, seed, fingerprint, config.checkpoint_seconds, preset)
-        values = hosts.from_main_process(seed_run.finished)
+        values = hosts.from_main_process(seed_run.load_result)
         if values is not None:
             runs.append(Run(**{**values, "model_path": os.fspath(seed_run.model_path)}))
             continue
@@ -384,7 +386,7 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
         try:
             run = train(job, seed_run, meter, time_left)
         except NotFiniteError as error:
-            messages.append(str(diverged(seed, error, folder)))
+            messages.append(str(divergence_error(seed, error, folder)))
             if config.num_seeds > 1:  # Otherwise it ends the program, which logs it.
                 logging.error("%s", messages[-1])
             continue

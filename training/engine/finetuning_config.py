@@ -21,6 +21,7 @@ from keras_bert import minilm
 
 from ..readers.data_files import exists
 from .options import (
+    CommandConfig,
     CostOptions,
     DeviceOptions,
     HostOptions,
@@ -28,7 +29,6 @@ from .options import (
     NonNegativeInt,
     PositiveFraction,
     PositiveInt,
-    ProgramConfig,
     ProperFraction,
     Seed,
     UnusedFlags,
@@ -47,7 +47,7 @@ _MIN_EPOCHS = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class FineTuningConfig(ProgramConfig):
+class FineTuningConfig(CommandConfig):
     """Options of fine-tuning an encoder, of every task.
 
     Args:
@@ -169,7 +169,7 @@ class LabeledFilesConfig(FineTuningConfig):
 Config = TypeVar("Config", bound=LabeledFilesConfig)
 
 
-def choose(num_rows: int, hidden_dim: int) -> tuple[float, int]:
+def default_hyperparameters(num_rows: int, hidden_dim: int) -> tuple[float, int]:
     """Chooses a peak learning rate, with linear decay, and a number of epochs, for batches of 32.
 
     The rate is that of `compile()`, see `keras_bert.tasks.objective.fine_tuning_rate`.
@@ -180,9 +180,9 @@ def choose(num_rows: int, hidden_dim: int) -> tuple[float, int]:
 
     Example:
 
-    >>> choose(800, hidden_dim=384)
+    >>> default_hyperparameters(800, hidden_dim=384)
     (0.00015, 10)
-    >>> choose(67_349, hidden_dim=768)
+    >>> default_hyperparameters(67_349, hidden_dim=768)
     (3e-05, 3)
 
     Reference:
@@ -196,14 +196,14 @@ def choose(num_rows: int, hidden_dim: int) -> tuple[float, int]:
     return fine_tuning_rate(hidden_dim), epochs
 
 
-def complete(config: Config, num_rows: int, preset: str) -> Config:
+def fill_defaults(config: Config, num_rows: int, preset: str) -> Config:
     """Returns the config with defaults for a learning rate or epochs of `None`, and logs them."""
     if config.learning_rate is not None and config.epochs is not None:
         return config
     from keras_bert import checkpoints
 
     hidden_dim = checkpoints.open_checkpoint(preset, weights=config.pretrained).config.hidden_dim
-    rate, epochs = choose(num_rows, hidden_dim)
+    rate, epochs = default_hyperparameters(num_rows, hidden_dim)
     changes: dict[str, float] = {}
     if config.learning_rate is None:
         changes["learning_rate"] = rate

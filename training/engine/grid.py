@@ -18,7 +18,7 @@ from absl import logging
 from keras_bert import atomic
 from keras_bert.progress import bar
 
-from . import child_programs, interrupts, output_folder
+from . import child_commands, interrupts, output_folder
 
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
@@ -46,7 +46,7 @@ class Cell:
 
         Raises:
             NotFiniteError: If the run diverged, now or before.
-            OtherSettingsError: If the folder contains a run of other settings.
+            SettingsMismatchError: If the folder contains a run of other settings.
             subprocess.CalledProcessError: If the program fails.
         """
         folder, results, record = self.folder, self.folder / "results.json", self.record()
@@ -55,12 +55,12 @@ class Cell:
         before = previous_record.get("command", ["settings that were not recorded"])
         adds_seeds = (
             previous_record != record
-            and _without_seeds(before) == _without_seeds(self.command)
+            and _drop_seeds(before) == _drop_seeds(self.command)
             and previous_record == dataclasses.replace(self, command=before).record()
         )
         if (previous_record or results.exists()) and not (previous_record == record or adds_seeds):
             others = sorted(set(before) - set(self.command)) or [f"other files in {self.preset}"]
-            raise output_folder.OtherSettingsError(
+            raise output_folder.SettingsMismatchError(
                 f"{folder} contains a run of other settings ({' '.join(others)}); choose another "
                 "--output_dir, or remove that folder"
             )
@@ -68,11 +68,13 @@ class Cell:
         if adds_seeds or not results.exists():
             module, *flags = *self.command, f"--output_dir={folder}"
             name = module.removeprefix("training.")
-            logging.info("%s: %s %s", folder.name, child_programs.typed(name), shlex.join(flags))
+            logging.info(
+                "%s: %s %s", folder.name, child_commands.command_name(name), shlex.join(flags)
+            )
             folder.mkdir(parents=True, exist_ok=True)
             results.unlink(missing_ok=True)  # of fewer seeds, before the record says otherwise
             atomic.write_json(file, record)
-            command = [sys.executable, "-m", f"{child_programs.PACKAGE}.{name}", *flags]
+            command = [sys.executable, "-m", f"{child_commands.PACKAGE}.{name}", *flags]
             process = run_child(command)
         values: dict[str, Any] = {}
         if results.exists():
@@ -85,7 +87,7 @@ class Cell:
 
     def record(self) -> dict[str, Any]:
         """Returns what identifies the settings of the run, which is written beside its results."""
-        content = output_folder.content_of_folder(self.preset) if self.preset else b""
+        content = output_folder.hash_directory(self.preset) if self.preset else b""
         fingerprint = output_folder.fingerprint({"command": list(self.command)}, content)
         return {"command": list(self.command), "fingerprint": fingerprint}
 
@@ -100,12 +102,12 @@ def run_child(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
         # Ctrl-C in a terminal reaches both processes, other signals only this one. The child
         # answers both signals once.
         forward = (lambda: None) if os.name == "nt" else process.terminate
-        with interrupts.deferred(act=forward):
+        with interrupts.defer_interrupt(act=forward):
             process.wait()
     return subprocess.CompletedProcess(command, process.returncode)
 
 
-def _without_seeds(command: Sequence[str]) -> list[str]:
+def _drop_seeds(command: Sequence[str]) -> list[str]:
     return [flag for flag in command if not flag.startswith("--num_seeds=")]
 
 

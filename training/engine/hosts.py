@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processes of a run on several hosts: which one this is, and the messages between them.
 
-A program enters `connection.joined` before it computes anything. Without `--coordinator` there is
-one process, which is the main process and waits for nobody.
+A program enters `connection.join_processes` before it computes anything. Without `--coordinator`
+there is one process, which is the main process and waits for nobody.
 
 Messages go through the key-value store of JAX's coordinator, by the client that Orbax uses too.
 Collectives of the devices would have to be in one order with the model's own, and a process that
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from keras_bert.data.batch_options import rows_of_shard
-from keras_bert.data.batches import Batches, BatchesOfBatches
+from keras_bert.data.batches import Batches, WrappedBatches
 from keras_bert.data.pretraining.masking import BatchShard
 
 from ..costs import energy
@@ -37,7 +37,7 @@ _TIMEOUTS_TO_WRITE = 20
 Item = TypeVar("Item")
 
 
-class DisagreementError(ValueError):
+class ProcessMismatchError(ValueError):
     """Raised in all processes of a run if they do not do the same."""
 
 
@@ -137,16 +137,16 @@ def energy_meter(is_wanted: bool, country: str) -> Iterator[energy.Meter | None]
         if _processes.is_first_of_host:
             meter = stack.enter_context(energy.energy_meter(country))
 
-        def of_all_hosts() -> energy.Energy:
+        def total_energy() -> energy.Energy:
             energies = gather(None if meter is None else list(meter()))
             return functools.reduce(
-                energy.Energy.plus, [energy.Energy(*one) for one in energies if one is not None]
+                energy.Energy.__add__, [energy.Energy(*one) for one in energies if one is not None]
             )
 
-        yield of_all_hosts
+        yield total_energy
 
 
-def whole(array: Any) -> Any:
+def gather_array(array: Any) -> Any:
     """Returns the whole of an array that may be sharded over the devices of all processes.
 
     All processes must call this for the same arrays.
@@ -159,7 +159,7 @@ def whole(array: Any) -> Any:
 
 
 @contextlib.contextmanager
-def with_whole_values(variables: Iterable[Any]) -> Iterator[None]:
+def gathered_variables(variables: Iterable[Any]) -> Iterator[None]:
     """Gathers sharded variables in each process within the block, such as to save them.
 
     All processes must call this for the same variables.
@@ -168,7 +168,7 @@ def with_whole_values(variables: Iterable[Any]) -> Iterator[None]:
     try:
         for variable, own_shard in shards:
             # (`assign` would shard it again.)
-            variable._value = whole(own_shard)
+            variable._value = gather_array(own_shard)
         yield
     finally:
         for variable, own_shard in shards:
@@ -243,18 +243,19 @@ def sharded_map(function: Callable[[Item], Any], items: Iterable[Item]) -> list[
     """
     items = list(items)
     results = [function(item) for item in items[rows_of_shard(shard(), len(items))]]
-    return [result for of_process in gather(results) for result in of_process]
+    return [result for process_values in gather(results) for result in process_values]
 
 
-def merged(what: str, values: dict[str, Any]) -> dict[str, Any]:
+def merge_across_processes(what: str, values: dict[str, Any]) -> dict[str, Any]:
     """Merges the values of all processes by key.
 
     Raises:
-        DisagreementError: In all processes, if those that have a value under the same key differ.
+        ProcessMismatchError: In all processes, if those that have a value under the same key
+            differ.
     """
     by_process = gather(values)
-    result = {key: value for of_process in by_process for key, value in of_process.items()}
-    _check_same(what, [result | of_process for of_process in by_process])
+    result = {key: value for process_values in by_process for key, value in process_values.items()}
+    _check_same(what, [result | process_values for process_values in by_process])
     return result
 
 
@@ -268,30 +269,30 @@ def main_process_first() -> Iterator[None]:
         barrier()
 
 
-def agree(what: str, value: Any) -> None:
+def check_all_equal(what: str, value: Any) -> None:
     """Checks that a value is the same in all processes.
 
     Raises:
-        DisagreementError: In all processes, if it differs.
+        ProcessMismatchError: In all processes, if it differs.
     """
     _check_same(what, gather(value))
 
 
 def _check_same(what: str, values: list[Any]) -> None:
-    """Raises a DisagreementError if the values of the processes differ."""
+    """Raises a ProcessMismatchError if the values of the processes differ."""
     if any(other != values[0] for other in values):
         if isinstance(values[0], dict):
             first = values[0]
             names = [key for key in first if any(v.get(key) != first.get(key) for v in values)]
             values = [{key: other.get(key) for key in names} for other in values]
         differing = ", ".join(f"{other} in process {number}" for number, other in enumerate(values))
-        raise DisagreementError(
+        raise ProcessMismatchError(
             f"{what} differs between the processes: {differing}. Expected the same command, the "
             "same version and the same files on each host"
         )
 
 
-class AgreedBatches(BatchesOfBatches):
+class AgreedBatches(WrappedBatches):
     """Yields this process's shard of each batch, once all processes have theirs.
 
     All shards must have the same shapes and step. Otherwise the processes would train something
@@ -312,4 +313,4 @@ class AgreedBatches(BatchesOfBatches):
             by_process = gather([{"number": place, "shapes": shapes}, selected])
             _check_same(f"batch {place}", [value for value, _ in by_process])
             before = sum(count for _, count in by_process[: index()])
-            yield batch.completed(before) if is_shard else batch
+            yield batch.complete(before) if is_shard else batch

@@ -35,7 +35,7 @@ def _announce() -> None:
 
 
 @contextlib.contextmanager
-def deferred(
+def defer_interrupt(
     is_possible: bool = True, act: Callable[[], None] = _announce
 ) -> Iterator[Callable[[], bool]]:
     """Leaves the first Ctrl-C to the program, which then writes a checkpoint; the next ends it.

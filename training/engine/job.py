@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .finetuning_config import LabeledFilesConfig, complete
+from .finetuning_config import LabeledFilesConfig, fill_defaults
 from .output_folder import NotFiniteError
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Job:
 
     config_class: ClassVar[type]
     # The verb of the tasks that are trained
-    verb: ClassVar[str] = ""
+    predict_method: ClassVar[str] = ""
     # File name for the suggested `training.predict` command; empty if it cannot load the model.
     example_input: ClassVar[str] = ""
     # The fields of a row that is sent to a server of the model
@@ -146,7 +146,7 @@ class Job:
     dev_loss: float | None = None
 
     def __init__(self, config: LabeledFilesConfig, data: Any, preset: str) -> None:
-        self.config: Any = complete(config, len(data.train), preset)
+        self.config: Any = fill_defaults(config, len(data.train), preset)
         self.data = data
         self.preset = preset
         self.title = Path(config.train_file).name
@@ -219,17 +219,17 @@ class Job:
     def evaluate(config: Any, model: Any) -> Evaluation:
         """Scores a model, or a file of predictions, on a labeled file.
 
-        Without a model, the predictions are in `config.answers`.
+        Without a model, the predictions are in `config.predictions`.
         """
         raise NotImplementedError
 
     @staticmethod
-    def insight_rows(config: Any, model: Any) -> InsightRows:
+    def read_insight_inputs(config: Any, model: Any) -> InsightRows:
         """Reads the rows that a report about a model explains."""
         raise NotImplementedError
 
     @staticmethod
-    def explained(model: Any, row: Any) -> tuple[Any, Any, str]:
+    def predict_for_attribution(model: Any, row: Any) -> tuple[Any, Any, str]:
         """Answers a row, and returns what `keras_bert.insight.attributions` is to explain of it.
 
         Returns:

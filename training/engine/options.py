@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Self, TypeAlias
 
 from keras_bert import checks
-from keras_bert.checks import Numbers
+from keras_bert.checks import NumberRange
 
 # Types of numeric fields: each names the numbers that it accepts
 PositiveInt: TypeAlias = Annotated[int, checks.POSITIVE_INT]
@@ -33,7 +33,7 @@ ALL_BY_ENVIRONMENT = "auto"
 
 
 @dataclasses.dataclass(frozen=True)
-class ProgramConfig:
+class CommandConfig:
     """Base class of the configs of programs: dataclasses whose fields are command-line flags.
 
     A field may be such a config itself: a group of options on one subject. The flags of a program
@@ -49,7 +49,7 @@ class ProgramConfig:
 
     def __post_init__(self) -> None:
         for name, numbers in _number_ranges(type(self)).items():
-            numbers.check_given(**{f"--{name}": getattr(self, name)})
+            numbers.check_optional(**{f"--{name}": getattr(self, name)})
         for names, reason in self.unused_flags():
             check_unset(self, names, reason)
 
@@ -106,12 +106,12 @@ class ProgramConfig:
         """Returns the values of the flags that determine the result of a run."""
         return {name: value for name, value in self.to_dict().items() if name not in NO_INFLUENCE}
 
-    def _groups(self) -> dict[str, ProgramConfig]:
+    def _groups(self) -> dict[str, CommandConfig]:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {name: value for name, value in fields.items() if isinstance(value, ProgramConfig)}
+        return {name: value for name, value in fields.items() if isinstance(value, CommandConfig)}
 
 
-def _number_ranges(config_class: Any) -> dict[str, Numbers]:
+def _number_ranges(config_class: Any) -> dict[str, NumberRange]:
     """Returns the accepted numbers of each numeric field."""
     hints = typing.get_type_hints(config_class, include_extras=True)
     plain = {float: checks.FINITE, int: checks.INTEGER}
@@ -164,7 +164,7 @@ def check_unset(config: Any, names: Collection[str], reason: str) -> None:
     """
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if isinstance(value, ProgramConfig):
+        if isinstance(value, CommandConfig):
             check_unset(value, names, reason)
         elif field.name in names and value != field.default:
             text = ",".join(value) if isinstance(value, tuple) else value
@@ -187,7 +187,7 @@ def check_formats(
 
 
 @dataclasses.dataclass(frozen=True)
-class HostOptions(ProgramConfig):
+class HostOptions(CommandConfig):
     """The processes of a run, and which of them this one is.
 
     Args:
@@ -241,13 +241,13 @@ NO_INFLUENCE = (
     "num_workers",
     "measure_energy",
     "country",
-    "price_per_hour",
+    "cost_per_hour",
     *HOST_OPTIONS,
 )
 
 
 @dataclasses.dataclass(frozen=True)
-class DeviceOptions(ProgramConfig):
+class DeviceOptions(CommandConfig):
     """How a model computes, and on which devices of this machine.
 
     Args:
@@ -268,20 +268,20 @@ class DeviceOptions(ProgramConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class CostOptions(ProgramConfig):
+class CostOptions(CommandConfig):
     """How to measure the cost of a run.
 
     Args:
         measure_energy: Whether to meter the energy and CO2 of each host, if codecarbon (the extra
             energy) is installed.
         country: ISO code of the country, three letters, for the CO2 of its electricity.
-        price_per_hour: The price of the machine, or of all hosts together, in any currency; 0 if it
+        cost_per_hour: The price of the machine, or of all hosts together, in any currency; 0 if it
             is unknown.
     """
 
     measure_energy: bool = True
     country: str = "USA"
-    price_per_hour: NonNegativeFloat = 0.0
+    cost_per_hour: NonNegativeFloat = 0.0
 
     def unused_flags(self) -> UnusedFlags:
         if not self.measure_energy:

@@ -45,7 +45,7 @@ _RUN = ("seed_[0-9]*", "results.json", "precision.json", "checkpoints", _SETTING
 _WRITTEN = {
     "finetune": (
         *_RUN,
-        *("run.json", "model.keras", "curves.png", "export", "answers.tsv", "test_scores.json"),
+        *("run.json", "model.keras", "curves.png", "export", "predictions.tsv", "test_scores.json"),
         *("dev.conll", "test.conll", "dev_scores.json", "predictions.json", "test"),
         *("nbest_predictions.json", "null_odds.json", "*.run", "held_out.qrels", "scores.json"),
     ),
@@ -63,7 +63,7 @@ _WRITTEN = {
     "quickstart": ("emoji.csv", "model.keras", "export"),
     # evaluate, insight and inspect
     "report": (
-        *("report.html", "scores.json", "malformed_rows.txt", "index.html", "insight.json"),
+        *("report.html", "scores.json", "invalid_rows.txt", "index.html", "insight.json"),
         *("spans.html", "predictions.json", "nbest_predictions.json", "null_odds.json"),
         *(
             f"{figure}.png"
@@ -86,12 +86,12 @@ class NotFiniteError(ValueError):
     """Raised if a loss, a weight or an output is NaN or infinite: the training has diverged."""
 
 
-class OtherSettingsError(ValueError):
+class SettingsMismatchError(ValueError):
     """Raised if a folder contains results of other settings or data, which are left untouched."""
 
 
 @contextlib.contextmanager
-def locked(
+def lock_output_dir(
     output_dir: str | os.PathLike[str],
     settings: Mapping[str, Any] | None = None,
     *,
@@ -153,7 +153,7 @@ def locked(
             _locked.append(path)
         try:
             yield path
-        except OtherSettingsError as error:
+        except SettingsMismatchError as error:
             # The same command will not do, and the message says what will.
             if settings is not None:
                 error.add_note(_differences(file, settings))
@@ -176,7 +176,7 @@ def check_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     Seeds may differ, and so may options that one of the runs leaves to its data.
 
     Raises:
-        OtherSettingsError: If another option differs.
+        SettingsMismatchError: If another option differs.
         ValueError: If the settings of the run cannot be read.
     """
     file = folder / _SETTINGS_FILE
@@ -185,7 +185,7 @@ def check_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     before, now = _read_settings(file), json.loads(json.dumps(settings))
     names = [name for name in now if None not in (before.get(name), now[name])]
     if any(before[name] != now[name] for name in names if name not in ("seed", "num_seeds")):
-        raise OtherSettingsError(
+        raise SettingsMismatchError(
             f"{folder} contains a run of other settings; choose another --output_dir, or remove "
             f"that folder ({_differences(file, settings)})"
         )
@@ -199,11 +199,11 @@ def is_own(name: str, command: str) -> bool:
 
 @contextlib.contextmanager
 def report_folders(config: Any) -> Iterator[None]:
-    """Locks the folders of a report, see `locked`."""
+    """Locks the folders of a report, see `lock_output_dir`."""
     with contextlib.ExitStack() as stack:
         for flag in ("report_dir", "plots_dir"):
             if folder := getattr(config, flag, ""):
-                stack.enter_context(locked(folder, command="report", flag=flag))
+                stack.enter_context(lock_output_dir(folder, command="report", flag=flag))
         yield
 
 
@@ -285,7 +285,7 @@ def results_file(model: str | os.PathLike[str]) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def results_of(model: str | os.PathLike[str]) -> dict[str, Any]:
+def load_results(model: str | os.PathLike[str]) -> dict[str, Any]:
     """Returns the content of `results_file`; empty if there is none."""
     path = results_file(model)
     try:
@@ -297,7 +297,7 @@ def results_of(model: str | os.PathLike[str]) -> dict[str, Any]:
 
 def reads_pairs(models: Sequence[Path]) -> bool:
     """Returns whether models were trained on pairs of texts, as far as that is known."""
-    return any(results_of(model).get("pairs") for model in models)
+    return any(load_results(model).get("pairs") for model in models)
 
 
 def check_pairs(models: Sequence[Path], text_pair: str) -> None:
@@ -340,15 +340,15 @@ def fingerprint(settings: Mapping[str, Any], *contents: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def content_of_folder(folder: str | os.PathLike[str]) -> bytes:
+def hash_directory(folder: str | os.PathLike[str]) -> bytes:
     """Returns a hash of the files in a folder, such as a preset; empty if it does not exist.
 
     Its subfolders are ignored.
     """
-    return content_of_files(sorted(path for path in Path(folder).glob("*") if path.is_file()))
+    return hash_files(sorted(path for path in Path(folder).glob("*") if path.is_file()))
 
 
-def content_of_files(paths: Sequence[Path]) -> bytes:
+def hash_files(paths: Sequence[Path]) -> bytes:
     """Returns a hash of the names and contents of files, in this order; empty for no files.
 
     A size and a time would be read faster, but another text can have both. A core hashes about a
@@ -395,10 +395,10 @@ def check_same_start(folder: Path, flag: str, before: str, own: str) -> None:
     A hash is empty where the files are unknown.
 
     Raises:
-        OtherSettingsError: If the files differ.
+        SettingsMismatchError: If the files differ.
     """
     if before and own and before != own:
-        raise OtherSettingsError(
+        raise SettingsMismatchError(
             f"{folder} contains a run that started from a --{flag} with other files; choose "
             "another --output_dir, or remove that folder"
         )

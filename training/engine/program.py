@@ -23,11 +23,11 @@ from typing import Any
 
 from absl import app, flags, logging
 
-from keras_bert import aliases, checks, minilm
+from keras_bert import checks, migration_hints, minilm
 
 from ..readers import data_inspection
 from ..readers.data_splits import counts_table
-from . import child_programs, config_flags, interrupts, output_folder, run_presets, run_report
+from . import child_commands, config_flags, interrupts, output_folder, run_presets, run_report
 from .interrupts import INTERRUPTED, NOTHING
 from .job import Job
 from .options import DeviceOptions, HostOptions
@@ -77,18 +77,18 @@ def run(
     if config_class is not None:
         main = _with_config(main, config_class, with_recipes, argument, remaining)
     if HELP_FLAGS & set(sys.argv[1:]):
-        with quiet_where_output_is_closed():
+        with ignore_broken_pipe():
             print((help or help_text)(), end="")
         return
     warnings.formatwarning = plain_warning
     for name in _LIBRARIES_THAT_LOG:
         standard_logging.getLogger(name).setLevel(standard_logging.WARNING)
     for name in (None, "absl"):
-        standard_logging.getLogger(name).addFilter(_is_no_detail_of_a_library)
+        standard_logging.getLogger(name).addFilter(_is_relevant)
     logging.get_absl_handler().setFormatter(_PlainFormatter())
     interrupts.watch()
     try:
-        with quiet_where_output_is_closed(_OUTPUT_CLOSED), plain_errors():
+        with ignore_broken_pipe(_OUTPUT_CLOSED), exit_on_user_error():
             app.run(main, flags_parser=_parse_flags)
     except KeyboardInterrupt as error:
         interrupts.end((*getattr(error, "__notes__", ()), NOTHING)[0])
@@ -113,7 +113,7 @@ def _with_config(
             after = sys.argv[sys.argv.index("--") + 1 :]
             arguments = arguments[: len(arguments) - len(after)]
             setattr(flags.FLAGS, remaining, [*getattr(flags.FLAGS, remaining), *after])
-        refuse_arguments(arguments)
+        reject_arguments(arguments)
         return main(config_flags.configuration(config_class))
 
     return call
@@ -124,10 +124,10 @@ def _parse_flags(arguments: list[str]) -> list[str]:
     try:
         remaining: list[str] = flags.FLAGS(arguments)
     except flags.Error as error:
-        command = child_programs.typed(Path(arguments[0]).stem)
+        command = child_commands.command_name(Path(arguments[0]).stem)
         advice = ""
         if isinstance(error, flags.UnrecognizedFlagError):
-            advice = aliases.suggestion([error.flagname], set(flags.FLAGS))
+            advice = migration_hints.suggestion([error.flagname], set(flags.FLAGS))
         # absl writes "Did you mean: train_file ?", and no full stop after a wrong value.
         text = re.sub(r"Did you mean: (.*) \?", r"Did you mean --\1?", str(error))
         stop = "" if text.endswith(("?", ".")) else "."
@@ -146,7 +146,7 @@ class _PlainFormatter(standard_logging.Formatter):
         return f"{record.levelname.lower()}: {message}"
 
 
-def _is_no_detail_of_a_library(record: standard_logging.LogRecord) -> bool:
+def _is_relevant(record: standard_logging.LogRecord) -> bool:
     path = Path(record.pathname).as_posix()
     # A folder of this project may have the name of a library.
     names = [name for name in _LIBRARIES_THAT_LOG if f"-packages/{name}/" in path]
@@ -160,7 +160,7 @@ def _is_no_detail_of_a_library(record: standard_logging.LogRecord) -> bool:
 
 
 @contextlib.contextmanager
-def quiet_where_output_is_closed(status: int = 0) -> Iterator[None]:
+def ignore_broken_pipe(status: int = 0) -> Iterator[None]:
     """Ends the program in a line if its output cannot be written, and quietly if it was closed.
 
     Output is UTF-8 in any locale, as all files are; names of files that are not keep their bytes.
@@ -203,7 +203,7 @@ def help_text(program_flags: Iterable[flags.Flag] | None = None) -> str:
     text = sys.modules["__main__"].__doc__ or ""
     # Show the command as the user typed it.
     programs = r"python -m training\.(?:\w+\.)?(\w+)"
-    text = re.sub(programs, lambda match: child_programs.typed(match[1]), text)
+    text = re.sub(programs, lambda match: child_commands.command_name(match[1]), text)
     lines = [text.strip(), "", "Flags, with their defaults:", ""]
     for flag in program_flags:
         name = f"[no]{flag.name}" if flag.boolean else flag.name
@@ -233,7 +233,7 @@ def plain_warning(
     return formatted(message, category, filename, lineno, line)
 
 
-def refuse_arguments(arguments: list[str]) -> None:
+def reject_arguments(arguments: list[str]) -> None:
     """Raises an error if the command line has arguments that are not flags.
 
     Raises:
@@ -289,7 +289,7 @@ def import_quietly(name: str = "keras") -> None:
 
 
 @contextlib.contextmanager
-def plain_errors() -> Iterator[None]:
+def exit_on_user_error() -> Iterator[None]:
     """Ends the program with a one-line message for an error that the user can fix.
 
     With `--verbosity=1` the traceback is printed too.
@@ -311,12 +311,12 @@ def plain_errors() -> Iterator[None]:
         if type(error).__module__.startswith("keras_bert."):
             _end(error, str(error))
         # TensorFlow's errors about files and memory are no subclasses of OSError.
-        if not _is_of_the_system(error):
+        if not _is_os_error(error):
             raise
         _end(error, f"{type(error).__name__}: {error}")
 
 
-def _is_of_the_system(error: Exception) -> bool:
+def _is_os_error(error: Exception) -> bool:
     names = ("ResourceExhaustedError", "PermissionDeniedError", "NotFoundError")
     is_tensorflows = type(error).__module__.startswith("tensorflow.")
     return is_tensorflows and (type(error).__name__ in names or "No space left" in str(error))
@@ -397,7 +397,7 @@ def check_preset(preset: str) -> None:
 
 @contextlib.contextmanager
 def joined_hosts(options: HostOptions, compute: DeviceOptions) -> Iterator[None]:
-    """Joins the other processes of a training run, see `connection.joined`.
+    """Joins the other processes of a training run, see `connection.join_processes`.
 
     A run of one process without sharding imports no library here, so that errors in its files
     appear early.
@@ -410,21 +410,23 @@ def joined_hosts(options: HostOptions, compute: DeviceOptions) -> Iterator[None]
         import_quietly()
         import keras
 
-        if keras.backend.backend() == "jax":  # `connection.joined` refuses the other backends.
+        if (
+            keras.backend.backend() == "jax"
+        ):  # `connection.join_processes` refuses the other backends.
             require(("orbax.checkpoint",), "distributed")
     from . import connection
 
-    with connection.joined(options):
+    with connection.join_processes(options):
         yield
 
 
 @contextlib.contextmanager
 def locked_by_main_process(config: Any, command: str) -> Iterator[None]:
-    """Locks the folder of a run in the main process, see `output_folder.locked`."""
+    """Locks the folder of a run in the main process, see `output_folder.lock_output_dir`."""
     from . import hosts
 
     if not hosts.is_main_process():
         yield
         return
-    with output_folder.locked(config.output_dir, config.settings(), command=command):
+    with output_folder.lock_output_dir(config.output_dir, config.settings(), command=command):
         yield

@@ -22,12 +22,12 @@ import numpy as np
 from absl import logging
 from safetensors import SafetensorError
 
-from keras_bert.atomic import atomic_path, make_folder, remove_abandoned
+from keras_bert.atomic import atomic_path, make_directory, remove_abandoned
 
 from . import connection, hosts, sharded_tensors, whole_tensors
 from .output_folder import (
     NotFiniteError,
-    OtherSettingsError,
+    SettingsMismatchError,
     read_checked,
     with_checksum,
 )
@@ -66,10 +66,10 @@ class RunState:
     details: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def check_same_run(self, other: RunState, folder: Path) -> None:
-        """Raises an OtherSettingsError if `other` is from another backend or other settings."""
+        """Raises an SettingsMismatchError if `other` is from another backend or other settings."""
         for name in ("backend", "fingerprint"):
             if getattr(other, name) != getattr(self, name):
-                raise OtherSettingsError(
+                raise SettingsMismatchError(
                     f"{folder} contains a run of "
                     + (f"the {other.backend} backend" if name == "backend" else "other settings")
                     + "; choose another --output_dir, or remove that folder"
@@ -149,7 +149,7 @@ class RunCheckpoints:
         if writing is not None:
             writing.wait()
 
-    def end_if(self, is_interrupted: bool) -> None:
+    def raise_if_interrupted(self, is_interrupted: bool) -> None:
         """Ends an interrupted run, after its last checkpoint is written.
 
         Raises:
@@ -179,7 +179,7 @@ class RunCheckpoints:
         def finish() -> None:
             error = None
             try:
-                with remaining, self._full_disk_named(variables, state):
+                with remaining, self._report_disk_full(variables, state):
                     checksums = finish_tensors()
                     if hosts.is_main_process():
                         _write_state(temporary, state, checksums)
@@ -194,12 +194,12 @@ class RunCheckpoints:
     @contextlib.contextmanager
     def _new_checkpoint(self, variables: Mapping[str, Any], state: RunState) -> Iterator[Path]:
         """Yields the temporary folder of a new checkpoint, and renames it at the end."""
-        make_folder(self.folder)
+        make_directory(self.folder)
         target = self.folder / f"{_PREFIX}{state.step:09}"
         if target.exists():  # It is corrupted, since the run did not resume from it.
             shutil.rmtree(target)
         with (
-            self._full_disk_named(variables, state),
+            self._report_disk_full(variables, state),
             atomic_path(target, sync=True) as temporary,
         ):
             temporary.mkdir()
@@ -274,7 +274,7 @@ class RunCheckpoints:
         return sorted(folders, reverse=True)
 
     @contextlib.contextmanager
-    def _full_disk_named(self, variables: Mapping[str, Any], state: RunState) -> Iterator[None]:
+    def _report_disk_full(self, variables: Mapping[str, Any], state: RunState) -> Iterator[None]:
         """Raises a DiskFullError, which names the sizes, if the system reports a full disk."""
         try:
             yield
@@ -327,7 +327,7 @@ def _agree_on(error: OSError | None, gather: Callable[[Any], list[Any]]) -> None
         raise DiskFullError(message) if is_full else OSError(message)
 
 
-class StopWhereNotFinite(keras.callbacks.Callback):
+class TerminateOnNonFinite(keras.callbacks.Callback):
     """Ends the training at a loss, or after an epoch at a weight, that is NaN or infinite.
 
     It belongs before callbacks that score or save the model.

@@ -22,8 +22,9 @@ def resolve(preset: str) -> str:
     shape starts from. It is in a temporary folder, which is removed when the process ends.
 
     Raises:
-        FileNotFoundError: As for `keras_bert.minilm.folder`.
-        ValueError: If the model of the run cannot be loaded; and as for `keras_bert.minilm.folder`.
+        FileNotFoundError: As for `keras_bert.minilm.directory`.
+        ValueError: If the model of the run cannot be loaded; and as for
+            `keras_bert.minilm.directory`.
     """
     model = find_model(Path(preset))
     return minilm.resolve(preset) if model is None else _saved_preset(model.resolve())

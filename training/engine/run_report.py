@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_bert.tables import of_records, text_table, with_spaces
+from keras_bert.tables import replace_underscores, table_from_records, text_table
 
 from ..costs import run_cost
 from . import example_request
@@ -46,45 +46,48 @@ def report(
     folder = Path(config["output_dir"])
     best = folder / f"seed_{best_run['seed']}"
     is_only_seed = len(results["runs"]) == 1 and not results.get("diverged")
-    of_seeds = "" if is_only_seed else f"seed {best_run['seed']}, "
+    seed_text = "" if is_only_seed else f"seed {best_run['seed']}, "
     selected_by = best_run["by"]
     if selected_by not in final:
         each = ", ".join(f"{name} {value:.2f}" for name, value in scores[selected_by].items())
         selected_by += f" ({each})"
     blocks = [
-        f"Best model: {of_seeds}epoch {best_run['epoch']} of {best_run['epochs']}, selected on "
+        f"Best model: {seed_text}epoch {best_run['epoch']} of {best_run['epochs']}, selected on "
         f"{selected_by}"
     ]
-    for name, of_model in final.items():
-        records = {"this model": of_model, **with_spaces(results["baselines"].get(name, {}))}
-        blocks.append(text_table(*of_records(part_title(name), records)))
-    name, of_model = next(iter(final.items()))
+    for name, model_scores in final.items():
+        records = {
+            "this model": model_scores,
+            **replace_underscores(results["baselines"].get(name, {})),
+        }
+        blocks.append(text_table(*table_from_records(part_title(name), records)))
+    name, model_scores = next(iter(final.items()))
     baselines = results["baselines"].get(name, {})
     if len(results["runs"]) > 1:
-        blocks.append(_of_seeds(results["summary"], len(results["runs"])))
+        blocks.append(_seed_summary(results["summary"], len(results["runs"])))
     if results.get("by_class"):
         title = f"{part_title(name)}, by class"
-        blocks.append(text_table(*of_records(title, results["by_class"])))
+        blocks.append(text_table(*table_from_records(title, results["by_class"])))
     if results.get("class_of_f1"):
         blocks.append(f"The f1 of all rows is that of the class {results['class_of_f1']}.")
     if results.get("diverged"):
         blocks.append("\n".join(["Not in these scores:", *results["diverged"]]))
     times = {**(seconds or {}), **results["seconds"]}
-    compared = margin(of_model, baselines)
+    compared = margin(model_scores, baselines)
     cost = run_cost.describe(results.get("cost", {}), compared[1] if compared else None)
     blocks.append("\n".join(filter(None, (_times(times), cost))))
     files = {
         "model": best / "model.keras",
         "curves": best / "curves.png",
         "results": folder / "results.json",
-        "answers": folder / "answers.tsv" if config.get("test_file") else None,
+        "answers": folder / "predictions.tsv" if config.get("test_file") else None,
         "export": folder / "export" / "1" if config.get("export") else None,
     }
     present = {name: path for name, path in files.items() if path is not None and path.exists()}
     notes = {"model": " (with the state of its optimizer, to train on)"}
     lines = [f"{name:8} {path}{notes.get(name, '')}" for name, path in present.items()]
     blocks.append("\n".join(lines))
-    blocks.append(verdict(name, of_model, baselines))
+    blocks.append(verdict(name, model_scores, baselines))
     if example_input:
         if results.get("pairs"):
             example_input, fields = "pairs.csv", ("text", "text_pair")
@@ -108,11 +111,11 @@ def margin(
     It is `None` without baselines.
     """
     metric, score = next(iter(scores.items()))
-    of_baselines = {name: row[metric] for name, row in baselines.items() if metric in row}
-    if not of_baselines:
+    baseline_scores = {name: row[metric] for name, row in baselines.items() if metric in row}
+    if not baseline_scores:
         return None
-    best = max(of_baselines, key=of_baselines.__getitem__)
-    return best, score - of_baselines[best]
+    best = max(baseline_scores, key=baseline_scores.__getitem__)
+    return best, score - baseline_scores[best]
 
 
 def verdict(
@@ -138,7 +141,7 @@ def verdict(
     )
 
 
-def _of_seeds(summary: Mapping[str, Mapping[str, Any]], count: int) -> str:
+def _seed_summary(summary: Mapping[str, Mapping[str, Any]], count: int) -> str:
     lines = [f"Scores after the last epoch, mean of {count} seeds and 95 % interval:"]
     for dev, by_metric in summary.items():
         for metric, values in by_metric.items():

@@ -73,9 +73,9 @@ def total_cost(
     return run_cost.cost_record(
         sum(seconds.values()),
         sum(flops) if len(flops) == len(runs) else None,
-        functools.reduce(Energy.plus, energies) if len(energies) == len(runs) else None,
+        functools.reduce(Energy.__add__, energies) if len(energies) == len(runs) else None,
         config.costs.country,
-        config.costs.price_per_hour,
+        config.costs.cost_per_hour,
     )
 
 

@@ -22,9 +22,9 @@ from absl import logging
 from keras_bert import atomic
 
 from . import hosts, interrupts
-from .options import ProgramConfig
+from .options import CommandConfig
 from .output_folder import (
-    OtherSettingsError,
+    SettingsMismatchError,
     check_same_start,
     fingerprint,
     read_checked,
@@ -34,7 +34,7 @@ from .run_checkpoints import (
     DiskFullError,
     RunCheckpoints,
     RunState,
-    StopWhereNotFinite,
+    TerminateOnNonFinite,
     seed_dropout,
 )
 
@@ -76,7 +76,7 @@ class SeedRun:
         """The path of the best epoch's model."""
         return self.folder / "model.keras"
 
-    def finished(self) -> dict[str, Any] | None:
+    def load_result(self) -> dict[str, Any] | None:
         """Returns the values that `finish` saved for this run, or `None` if it is unfinished.
 
         Raises:
@@ -96,7 +96,7 @@ class SeedRun:
         if (record["fingerprint"], record["backend"]) == (self.fingerprint, _backend()):
             logging.info("seed %d is finished: %s", self.seed, self._record)
             return record["run"]
-        raise OtherSettingsError(
+        raise SettingsMismatchError(
             f"{self.folder} contains a finished run of other settings, data or another backend; "
             "choose another --output_dir, or remove that folder"
         )
@@ -105,7 +105,7 @@ class SeedRun:
         """Checks that the run in the folder started from the same files.
 
         Raises:
-            OtherSettingsError: If the files differ.
+            SettingsMismatchError: If the files differ.
         """
         check_same_start(self.folder, "preset", before, self.preset)
 
@@ -150,9 +150,12 @@ class SeedRun:
         model.optimizer.build(model.trainable_variables)
         keeper = _Checkpoints(self, evaluation)
         keeper.restore(model)
-        guard = StopWhereNotFinite(keeper.place)
+        guard = TerminateOnNonFinite(keeper.place)
         try:
-            with self.checkpoints, interrupts.deferred(hosts.count() == 1) as keeper.is_interrupted:
+            with (
+                self.checkpoints,
+                interrupts.defer_interrupt(hosts.count() == 1) as keeper.is_interrupted,
+            ):
                 while keeper.epoch < epochs and not keeper.stopped:
                     random.seed(f"{self.seed} {keeper.epoch}")
                     self.first_batch = keeper.batch - keeper.to_redo
@@ -190,7 +193,9 @@ class _Checkpoints(keras.callbacks.Callback):
             self.run.check_preset(checkpoint.details.get("preset", ""))
 
         checkpoint = self.run.checkpoints.restore(model, check)
-        hosts.agree("the step of the checkpoint", 0 if checkpoint is None else checkpoint.step)
+        hosts.check_all_equal(
+            "the step of the checkpoint", 0 if checkpoint is None else checkpoint.step
+        )
         if checkpoint is None:
             return
         details = checkpoint.details
@@ -231,7 +236,7 @@ class _Checkpoints(keras.callbacks.Callback):
         # After the last batch of an epoch, `on_epoch_end` saves.
         if batch + 1 != self.params["steps"] and self._is_due(self.run.seconds):
             self._save()
-            self.run.checkpoints.end_if(self.is_interrupted())
+            self.run.checkpoints.raise_if_interrupted(self.is_interrupted())
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.records.append({name: float(value) for name, value in (logs or {}).items()})
@@ -239,7 +244,7 @@ class _Checkpoints(keras.callbacks.Callback):
         self.stopped = self.model.stop_training
         if self._is_due(self.run.seconds * _EPOCH_SHARE):
             self._save()
-        self.run.checkpoints.end_if(self.is_interrupted())
+        self.run.checkpoints.raise_if_interrupted(self.is_interrupted())
 
     def _is_due(self, seconds: float) -> bool:
         def is_due() -> bool:
@@ -279,7 +284,7 @@ class _Checkpoints(keras.callbacks.Callback):
         return RunState(self.step, _backend(), self.run.fingerprint, self.records, seconds, details)
 
 
-def run_fingerprint(config: ProgramConfig, data: Any, **more: Any) -> str:
+def run_fingerprint(config: CommandConfig, data: Any, **more: Any) -> str:
     """Returns a hash of everything that determines the result of a seed: settings and data.
 
     Args:

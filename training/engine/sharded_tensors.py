@@ -108,8 +108,8 @@ def begin(folder: Path, variables: Mapping[str, Any]) -> Callable[[], Checksums]
             hosts.gather_in_background([failure.errno, failure.strerror])
             raise failure from error
         all_sums: Checksums = {}
-        for of_process in _results_of_all(sums):
-            all_sums |= of_process
+        for process_results in _results_of_all(sums):
+            all_sums |= process_results
         if hosts.is_main_process():
             # A process may not see its files yet where another one has renamed their folder.
             without_sum = [file for file in _files(folder) if file not in all_sums]
@@ -220,9 +220,9 @@ def _own_files(folder: Path) -> list[str]:
 def _results_of_all(result: Checksums | None, seconds: float | None = None) -> list[Any]:
     """Returns the results of all processes, or raises the error that one of them has instead."""
     results = hosts.gather_in_background(result, seconds)
-    for of_process in results:
-        if isinstance(of_process, list):
-            raise _FailedElsewhereError(*of_process)
+    for process_results in results:
+        if isinstance(process_results, list):
+            raise _FailedElsewhereError(*process_results)
     return results
 
 

@@ -42,7 +42,7 @@ from ..readers import glue
 from ..readers.data_files import FORMATS, MissingColumnError
 from ..readers.data_splits import hold_out_tenth, stratified_sample
 from ..readers.labeled_text import LabeledText, TextColumns, parse_label_map, read_labeled_text
-from ..readers.values import excerpt, required_labels
+from ..readers.row_values import excerpt, required_labels
 from .report_configs import EvaluateConfig, InsightConfig
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     if multi_label and not (model and model.multi_label and not config.plots_dir):
         raise ValueError(
             "--multi_label is scored with the --model of a classifier of several labels, without "
-            "--answers and --plots_dir"
+            "--predictions and --plots_dir"
         )
     if multi_label and len(class_names) < len(model.class_names):
         raise ValueError(
@@ -217,7 +217,10 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
         probabilities = sigmoid(logits(model, data))
         scores = classifier_scores.label_scores(data.labels, probabilities, model.thresholds)
         return Evaluation(
-            scores, lambda: error_report.of_labels(data, probabilities, model.thresholds, scores)
+            scores,
+            lambda: error_report.multi_label_sections(
+                data, probabilities, model.thresholds, scores
+            ),
         )
     if model:
         rows = model.classify(data.inputs, batch_size=SCORED_ROWS)
@@ -231,14 +234,14 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
             return answer_files.read_class(answer_files.relabeled(row, label_map), names)
 
         rows = answer_files.matched_answers(
-            Path(config.answers), read_row, config.data_file, len(data), data.ids, data.left_out
+            Path(config.predictions), read_row, config.data_file, len(data), data.ids, data.left_out
         )
     metrics = classifier_scores.metrics_for(data.num_classes)
     if data.class_names is None:
         numbers = [row["score"] for row in rows]
         return Evaluation(
             classifier_scores.score(metrics, numbers, data.labels),
-            lambda: error_report.of_numbers(data, numbers),
+            lambda: error_report.regression_sections(data, numbers),
         )
     predictions = [_class_id(data.class_names, row, config) for row in rows]
     probabilities = read_probabilities(rows)
@@ -246,7 +249,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
         _plot(config, data, predictions, probabilities)
     return Evaluation(
         classifier_scores.score(metrics, predictions, data.labels),
-        lambda: error_report.of_classes(data, predictions, probabilities),
+        lambda: error_report.classifier_sections(data, predictions, probabilities),
     )
 
 
@@ -263,7 +266,7 @@ def _class_id(class_names: tuple[str, ...], row: dict[str, Any], config: Evaluat
     label = str(row.get("label"))
     if label not in class_names:
         raise ValueError(
-            f"{config.answers or config.model} predicts {excerpt(label)}, expected one of "
+            f"{config.predictions or config.model} predicts {excerpt(label)}, expected one of "
             f"{excerpt(list(class_names), 300)}"
         )
     return class_names.index(label)
@@ -288,7 +291,7 @@ def _plot(
 
 
 def labeled_texts(config: InsightConfig, model: TextClassifier) -> InsightRows:
-    """Reads texts and their labels; see `Job.insight_rows`."""
+    """Reads texts and their labels; see `Job.read_insight_inputs`."""
     check_pairs([Path(config.model)], config.text_pair)
     _check_kind_of_labels(config, model)
     if not config.label:
@@ -307,7 +310,7 @@ def labeled_texts(config: InsightConfig, model: TextClassifier) -> InsightRows:
 
 
 def predicted_class(model: TextClassifier, row: Any) -> tuple[Any, Any, str]:
-    """Returns a text and its class; see `Job.explained`."""
+    """Returns a text and its class; see `Job.predict_for_attribution`."""
     if model.multi_label:  # Explain the most probable label, whether it applies or not.
         answer = model.classify([row], top_k=1)[0][0]
         return row, answer["label"], f"label: {answer['label']} ({answer['score']:.3f})"
@@ -320,14 +323,14 @@ class ClassificationJob(Job):
     """Text classification and regression with `keras_bert.TextClassifier`."""
 
     config_class = FinetuneConfig
-    verb = "classify"
+    predict_method = "classify"
     example_input = "texts.txt"
     config: FinetuneConfig
     data: FinetuneData
 
     read = staticmethod(read_data)
     evaluate = staticmethod(evaluate)
-    insight_rows = staticmethod(labeled_texts)
+    read_insight_inputs = staticmethod(labeled_texts)
     explained = staticmethod(predicted_class)
 
     def __init__(self, config: FinetuneConfig, data: FinetuneData, preset: str) -> None:
@@ -337,7 +340,7 @@ class ClassificationJob(Job):
     def baselines(self) -> dict[str, Baselines]:
         from ..scores import baselines
 
-        return baselines.of_text(self.data.train, self.data.scored(), self.data.metrics)
+        return baselines.text_baselines(self.data.train, self.data.scored(), self.data.metrics)
 
     def build(self, seed: int) -> Training:
         from ..engine import finetuning
@@ -366,15 +369,15 @@ class ClassificationJob(Job):
         if classifier.multi_label:
             results["thresholds"] = list(classifier.thresholds)
         outputs = None if test is None else logits(classifier, test)
-        final, of_final = test, outputs
+        final, final_outputs = test, outputs
         if self.data.has_test_labels:
             results["test"] = score_logits(classifier, outputs, test, self.data.metrics)
         else:
             final = next(iter(self.data.dev.values()))
-            of_final = logits(classifier, final)
+            final_outputs = logits(classifier, final)
         if final.class_names is not None:
-            results["by_class"] = classifier_scores.by_class(
-                predictions(classifier, of_final), final.labels, final.class_names
+            results["by_class"] = classifier_scores.per_class_scores(
+                predictions(classifier, final_outputs), final.labels, final.class_names
             )
             if "f1" in self.data.metrics:  # For two classes, scikit-learn scores the second one.
                 results["class_of_f1"] = final.class_names[1]
@@ -384,7 +387,7 @@ class ClassificationJob(Job):
             if test.ids and None not in test.ids:
                 columns["id"] = test.ids
             rows = classifier.answers_from_logits(outputs)
-            write_answers(rows, folder / "answers.tsv", columns)
+            write_answers(rows, folder / "predictions.tsv", columns)
         return results
 
     def export(self, model: TextClassifier, folder: Path) -> None:

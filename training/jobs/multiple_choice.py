@@ -24,8 +24,8 @@ from ..engine.job import (
 from ..engine.options import PositiveInt, ProperFraction, check_one_of
 from ..readers.choice_files import FORMATS, ChoiceRows, check_choice_files, read_choices
 from ..readers.data_splits import hold_out_tenth, stratified_sample
+from ..readers.row_values import required_labels
 from ..readers.separated_values import Quoting
-from ..readers.values import required_labels
 from .classification import write_answers
 from .report_configs import EvaluateConfig, InsightConfig
 
@@ -111,23 +111,27 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
         first = [ranked[0] for ranked in model.choose(data.inputs, batch_size=SCORED_ROWS)]
     else:
         first = answer_files.matched_answers(
-            Path(config.answers), answer_files.read_choice, config.data_file, len(data), data.ids
+            Path(config.predictions),
+            answer_files.read_choice,
+            config.data_file,
+            len(data),
+            data.ids,
         )
     choices = [one["choice"] for one in first]
     for number, (choice, own) in enumerate(zip(choices, data.choices, strict=True), start=1):
         if choice >= len(own):
             raise ValueError(
-                f"{config.answers or config.model}: the choice of row {number} must be an integer "
-                f"from 0 to {len(own) - 1}. Received: {choice}"
+                f"{config.predictions or config.model}: the choice of row {number} must be an "
+                f"integer from 0 to {len(own) - 1}. Received: {choice}"
             )
     return Evaluation(
         classifier_scores.score(("accuracy",), choices, labels),
-        lambda: error_report.of_choices(data, choices, read_probabilities(first)),
+        lambda: error_report.choice_sections(data, choices, read_probabilities(first)),
     )
 
 
 def texts_with_choices(config: InsightConfig, model: MultipleChoice) -> InsightRows:
-    """Reads texts with choices; see `Job.insight_rows`."""
+    """Reads texts with choices; see `Job.read_insight_inputs`."""
     choices = read_choices(Path(config.data_file), config.format, config.quoting)
     inputs = list(zip(*choices.inputs, strict=True))
     texts = [(text, options[0]) for text, options in inputs]
@@ -136,7 +140,7 @@ def texts_with_choices(config: InsightConfig, model: MultipleChoice) -> InsightR
 
 
 def predicted_choice(model: MultipleChoice, row: Any) -> tuple[Any, Any, str]:
-    """Returns a text with its choices and the best one; see `Job.explained`."""
+    """Returns a text with its choices and the best one; see `Job.predict_for_attribution`."""
     best = model.choose((row[0], list(row[1])))[0]
     return row, best["choice"], f"answer: {row[1][best['choice']]} ({best['score']:.3f})"
 
@@ -145,20 +149,20 @@ class ChoiceJob(Job):
     """Multiple choice with `keras_bert.MultipleChoice`."""
 
     config_class = ChoiceConfig
-    verb = "choose"
+    predict_method = "choose"
     example_input = "choices.jsonl"
     fields = ("text", "choices")
     config: ChoiceConfig
 
     read = staticmethod(read_data)
     evaluate = staticmethod(evaluate)
-    insight_rows = staticmethod(texts_with_choices)
+    read_insight_inputs = staticmethod(texts_with_choices)
     explained = staticmethod(predicted_choice)
 
     def baselines(self) -> dict[str, Baselines]:
         from ..scores import baselines
 
-        return {name: baselines.of_choices(rows) for name, rows in self.data.dev.items()}
+        return {name: baselines.choice_baselines(rows) for name, rows in self.data.dev.items()}
 
     def build(self, seed: int) -> Training:
         from keras_bert import MultipleChoice
@@ -194,5 +198,5 @@ class ChoiceJob(Job):
             ranked_choices = load().choose(self.data.test.inputs, batch_size=SCORED_ROWS)
             columns = {"true_choice": self.data.test.labels, "text": self.data.test.texts}
             best_choices = [choices[0] for choices in ranked_choices]
-            write_answers(best_choices, folder / "answers.tsv", columns)
+            write_answers(best_choices, folder / "predictions.tsv", columns)
         return {}

@@ -55,17 +55,17 @@ class SquadConfig(LabeledFilesConfig):
             its sample; 0 for all.
         unanswerable: Whether there are unanswerable questions, as in 2.0: auto, yes or no; auto
             looks for them in train_file.
-        skip_bad: Whether to skip and count malformed questions and missing documents, instead of
-            raising an error.
-        document_words: For TriviaQA, how many words to read from the start of a document; 0 for
+        skip_invalid: Whether to skip and count malformed questions and missing documents, instead
+            of raising an error.
+        max_document_words: For TriviaQA, how many words to read from the start of a document; 0 for
             all, 800 by default. Documents without an answer in these words are not trained on.
         epochs: Number of passes over the training windows.
         batch_size: Windows in an optimizer step.
         sequence_length: Maximum length of a window in tokens, including the question.
         doc_stride: Tokens from the start of a window to the start of the next one in a passage.
         max_query_length: Maximum length of a question in tokens; longer ones are truncated.
-        negative_share: Share of the negative windows to train on, a random sample. A negative is a
-            window without the answer, if another window of the question has it; whole documents
+        negative_fraction: Share of the negative windows to train on, a random sample. A negative is
+            a window without the answer, if another window of the question has it; whole documents
             have many.
         n_best: Number of start and end positions to keep for a window, and of answers to write for
             a question.
@@ -77,13 +77,13 @@ class SquadConfig(LabeledFilesConfig):
     train_articles: NonNegativeInt = 0
     max_questions: NonNegativeInt = 0
     unanswerable: str = "auto"
-    skip_bad: bool = False
-    document_words: NonNegativeInt | None = None
+    skip_invalid: bool = False
+    max_document_words: NonNegativeInt | None = None
     epochs: PositiveInt = 3
     sequence_length: PositiveInt = 384
     doc_stride: PositiveInt = 128
     max_query_length: PositiveInt = 64
-    negative_share: Fraction = 1.0
+    negative_fraction: Fraction = 1.0
     n_best: PositiveInt = 20
     max_answer_length: PositiveInt = 30
     bilstm_units: NonNegativeInt | None = None
@@ -204,8 +204,8 @@ def _read(config: SquadConfig, name: str, labeled: bool = True) -> QuestionFile:
     return read_questions(
         config.path(name, "a file of questions"),
         labeled=labeled,
-        skip_bad=config.skip_bad,
-        document_words=config.document_words,
+        skip_invalid=config.skip_invalid,
+        max_document_words=config.max_document_words,
     )
 
 
@@ -216,20 +216,22 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     from ..readers import answer_files
 
     def read() -> tuple[QuestionExample, ...]:
-        return read_questions(config.data_file, document_words=config.document_words).examples
+        return read_questions(
+            config.data_file, max_document_words=config.max_document_words
+        ).examples
 
     golds = question_scores.read_gold(config.data_file)
     golds.log_rule()
     reads_documents = config.model or config.plots_dir or config.report_dir
     if golds.data_set != "triviaqa" or not reads_documents:
-        check_unset(config, ["document_words"], "no documents of TriviaQA are read")
-    if config.null_odds and not (config.answers and golds.data_set == "squad_v2"):
-        raise ValueError("--null_odds is for --answers to questions of SQuAD 2.0")
+        check_unset(config, ["max_document_words"], "no documents of TriviaQA are read")
+    if config.null_odds and not (config.predictions and golds.data_set == "squad_v2"):
+        raise ValueError("--null_odds is for --predictions to questions of SQuAD 2.0")
     odds = squad_scores.read_null_odds(config.null_odds) if config.null_odds else None
-    if config.answers and Path(config.answers).suffix == ".jsonl":
-        texts = answer_files.answers_by_id(Path(config.answers), answer_files.read_text)
-    elif config.answers:
-        texts = squad_scores.read_predictions(config.answers)
+    if config.predictions and Path(config.predictions).suffix == ".jsonl":
+        texts = answer_files.answers_by_id(Path(config.predictions), answer_files.read_text)
+    elif config.predictions:
+        texts = squad_scores.read_predictions(config.predictions)
     else:
         examples, predictions, best = read(), [], []
         for part, spans in candidate_spans(model, examples):
@@ -238,11 +240,13 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
         texts = question_scores.best_by_key(examples, [one["answer"] for one in predictions], best)
     unanswered = [gold.id for gold in golds.questions if gold.id not in texts]
     if unanswered and len(unanswered) == len(golds.questions):
-        raise ValueError(f"{config.answers} has no answer to any question of {config.data_file}")
+        raise ValueError(
+            f"{config.predictions} has no answer to any question of {config.data_file}"
+        )
     if unanswered:
         logging.warning(
             "%s has no answer to %d of %d questions, such as %s",
-            config.answers,
+            config.predictions,
             len(unanswered),
             len(golds.questions),
             unanswered[0],
@@ -256,7 +260,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
 
     def answered() -> tuple[Sequence[QuestionExample], list[dict[str, Any]]]:
         """Returns the questions and their answers, on each document."""
-        if not config.answers:
+        if not config.predictions:
             return examples, predictions
         # The report needs the passages, which scoring does not.
         questions = read()
@@ -271,7 +275,9 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     def sections() -> list[page.Html]:
         questions, answers = answered()
         f1 = question_scores.answer_f1_scores(questions, [one["answer"] for one in answers])
-        return error_report.of_questions(list(map(_as_answered, questions, answers)), f1, scores)
+        return error_report.question_sections(
+            list(map(_as_answered, questions, answers)), f1, scores
+        )
 
     return Evaluation(scores, sections)
 
@@ -292,7 +298,7 @@ def _as_answered(example: QuestionExample, prediction: Mapping[str, Any]) -> Ans
 
 
 def questions(config: InsightConfig, model: QuestionAnswerer) -> InsightRows:
-    """Reads questions and their first answers; see `Job.insight_rows`."""
+    """Reads questions and their first answers; see `Job.read_insight_inputs`."""
     examples = read_questions(config.data_file, labeled=False).examples
     pairs = [(example.question, example.context) for example in examples]
     answers = [example.answers for example in examples]
@@ -301,7 +307,7 @@ def questions(config: InsightConfig, model: QuestionAnswerer) -> InsightRows:
 
 
 def predicted_span(model: QuestionAnswerer, row: Any) -> tuple[Any, Any, str]:
-    """Returns a question and its answer; see `Job.explained`."""
+    """Returns a question and its answer; see `Job.predict_for_attribution`."""
     answer = model.answer(*row)
     target = (answer["start"], answer["end"]) if answer["answer"] else (0, 0)
     return row, target, f"answer: {answer['answer'] or 'none'} ({answer['score']:.3f})"
@@ -311,7 +317,7 @@ class QuestionJob(Job):
     """Extractive question answering with `keras_bert.QuestionAnswerer`."""
 
     config_class = SquadConfig
-    verb = "answer"
+    predict_method = "answer"
     example_input = "questions.jsonl"
     fields = ("question", "context")
     config: SquadConfig
@@ -319,7 +325,7 @@ class QuestionJob(Job):
 
     read = staticmethod(read_data)
     evaluate = staticmethod(evaluate)
-    insight_rows = staticmethod(questions)
+    read_insight_inputs = staticmethod(questions)
     explained = staticmethod(predicted_span)
 
     def __init__(self, config: SquadConfig, data: SquadData, preset: str) -> None:
@@ -327,7 +333,7 @@ class QuestionJob(Job):
         self.golds = question_scores.gold_answers(data.dev, data.has_unanswerable)
         self.title = "TriviaQA" if self.golds.data_set == "triviaqa" else "SQuAD"
         self.golds.log_rule()
-        self._answers: Answers | None = None
+        self._answers: QuestionPredictions | None = None
         for message in data.skipped:
             logging.warning("skipped: %s", message)
 
@@ -335,7 +341,7 @@ class QuestionJob(Job):
         from ..scores import baselines
 
         return {
-            name: baselines.of_questions(examples, self.data.has_unanswerable)
+            name: baselines.question_baselines(examples, self.data.has_unanswerable)
             for name, examples in self.data.scored().items()
         }
 
@@ -355,8 +361,8 @@ class QuestionJob(Job):
         )
         answerer.max_answer_length = config.max_answer_length
         answerer.null_threshold = None  # The preset may have one, but `score` sets a new one.
-        answerer.negative_share = config.negative_share
-        rows = question_rows(train, answerer.preprocessor, config.negative_share)
+        answerer.negative_fraction = config.negative_fraction
+        rows = question_rows(train, answerer.preprocessor, config.negative_fraction)
         logging.info(
             "%d questions in %d windows, of which %d contain the answer",
             len(train),
@@ -396,7 +402,7 @@ class QuestionJob(Job):
 
 
 @dataclasses.dataclass(frozen=True)
-class Answers:
+class QuestionPredictions:
     """A model's predictions for questions.
 
     Args:
@@ -444,7 +450,7 @@ def answer(
     examples: Sequence[QuestionExample],
     n_best: int,
     golds: GoldAnswers | None = None,
-) -> Answers:
+) -> QuestionPredictions:
     """Predicts answers with the model's null threshold, or with `golds` the best one for them."""
     with_null = golds is not None or model.null_threshold is not None
     texts: list[str] = []
@@ -464,7 +470,7 @@ def answer(
             squad_scores.f1_scores(golds.questions, [""] * len(texts)),
             np.array(odds),
         )
-    return Answers(examples, texts, scores, odds, best, threshold)
+    return QuestionPredictions(examples, texts, scores, odds, best, threshold)
 
 
 def candidate_spans(

@@ -20,8 +20,8 @@ METHODS = ("integrated_gradients", "gradient_x_input", "occlusion")
 _TEXT = tuple(field.name for field in dataclasses.fields(TextColumns))
 _FLAGS_OF_KINDS = {
     "text": (*_TEXT, "class_names"),
-    "choice": ("format", "quoting"),
-    "squad": ("null_odds", "null_threshold", "document_words"),
+    "multiple_choice": ("format", "quoting"),
+    "squad": ("null_odds", "null_threshold", "max_document_words"),
     "tagging": tuple(field.name for field in dataclasses.fields(WordColumns)),
 }
 
@@ -36,7 +36,7 @@ def check_flags_of_kind(config: Any, kind: str, *files: str) -> None:
     check_unset(config, flags.difference(_FLAGS_OF_KINDS[kind]), f"the data are of kind {kind}")
     if kind == "text":
         config.check_text_files(*files)
-    elif kind == "choice":
+    elif kind == "multiple_choice":
         check_choice_files(config, *files)
     elif kind == "tagging":
         config.check_word_files(*files)
@@ -52,17 +52,17 @@ class EvaluateConfig(TextColumns, WordColumns):
             looks at the file.
         model: The .keras file of the task to score; several, separated by commas or by wildcards
             as in seed_*/model.keras, are scored as an ensemble, and one by one. Predictions of an
-            export are scored with --answers. Give either --model or --answers.
-        answers: The file of predictions to score. Give either --model or --answers.
-        null_odds: For SQuAD 2.0, the file of null odds that belongs to --answers.
+            export are scored with --predictions. Give either --model or --predictions.
+        predictions: The file of predictions to score. Give either --model or --predictions.
+        null_odds: For SQuAD 2.0, the file of null odds that belongs to --predictions.
         null_threshold: Null odds above which a question counts as unanswered; only with null_odds.
-        document_words: Of TriviaQA, number of words to read of a document, the first ones; 0 for
-            all, 800 by default. Take what the model was trained with.
+        max_document_words: Of TriviaQA, number of words to read of a document, the first ones; 0
+            for all, 800 by default. Take what the model was trained with.
         format: For text, tsv, csv or jsonl (JSON Lines or an array); for choices, swag, codah or
             jsonl; auto infers it from the suffix.
         label_map: Labels to read as others, of the file as of the predictions: with
             neutral:non-entailment,contradiction:non-entailment a model of MNLI is scored on HANS.
-        class_names: With --answers, the class names in the order of their ids; empty takes the
+        class_names: With --predictions, the class names in the order of their ids; empty takes the
             labels in alphabetical order.
         plots_dir: Folder for the plots: confusion.png and calibration.png for a classifier,
             spans.html for a question answerer given by --model; empty for no plots.
@@ -73,10 +73,10 @@ class EvaluateConfig(TextColumns, WordColumns):
     data_file: str = ""
     kind: str = "auto"
     model: str = ""
-    answers: str = ""
+    predictions: str = ""
     null_odds: str = ""
     null_threshold: float = 1.0
-    document_words: NonNegativeInt | None = None
+    max_document_words: NonNegativeInt | None = None
     class_names: tuple[str, ...] = ()
     plots_dir: str = ""
     report_dir: str = ""

@@ -12,17 +12,17 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic, checks
-from keras_bert.tables import of_records, text_table
+from keras_bert.tables import table_from_records, text_table
 
 from ..engine import program, run_presets, run_report
 from ..engine.finetuning_config import SCORED_ROWS, FineTuningConfig
 from ..engine.job import finite
 from ..engine.options import Fraction, PositiveInt, UnusedFlags, check_one_of, check_unset
-from ..engine.output_folder import NotFiniteError, content_of_folder
+from ..engine.output_folder import NotFiniteError, hash_directory
 from ..readers.data_splits import counts_table
 from ..readers.trec_files import (
     Collection,
-    ranked,
+    rank_documents,
     read_collection,
     write_qrels,
     write_run,
@@ -58,10 +58,10 @@ class RerankConfig(FineTuningConfig):
             relevant document to be higher than that of a negative for the same query.
         candidates: Number of documents from BM25 to re-rank for each query.
         negatives: Number of negatives from BM25 for each relevant document.
-        bm25_share: Weight of BM25's score in the combined ranking, 0 to 1; the encoder's score has
+        bm25_weight: Weight of BM25's score in the combined ranking, 0 to 1; the encoder's score has
             the rest.
-        test_every: Every test_every-th query is held out for the scores if there is only one file
-            of qrels.
+        holdout_every: Every holdout_every-th query is held out for the scores if there is only one
+            file of qrels.
         batch_size: Examples in an optimizer step: pairs of documents, or single documents with the
             pointwise loss.
         sequence_length: Maximum length of a query with a document in tokens; longer ones are
@@ -75,8 +75,8 @@ class RerankConfig(FineTuningConfig):
     loss: str = "pairwise"
     candidates: PositiveInt = 50
     negatives: PositiveInt = 4
-    bm25_share: Fraction = 0.5
-    test_every: Annotated[int, checks.Numbers(at_least=2, integer=True)] = 5
+    bm25_weight: Fraction = 0.5
+    holdout_every: Annotated[int, checks.NumberRange(at_least=2, integer=True)] = 5
     epochs: PositiveInt = 2
     batch_size: PositiveInt = 16
     sequence_length: PositiveInt = 192
@@ -105,12 +105,12 @@ def run_program(config: RerankConfig) -> None:
             Path(config.data_dir), config.documents, config.queries, config.qrels
         )
         if collection.splits:
-            check_unset(config, ["test_every"], "the qrels have splits")
+            check_unset(config, ["holdout_every"], "the qrels have splits")
         program.import_quietly()
         with program.locked_by_main_process(config, "finetune"):
             scores = rerank(config, collection)
         folder = Path(config.output_dir)
-        print("\n" + text_table(*of_records("held-out queries", scores)))
+        print("\n" + text_table(*table_from_records("held-out queries", scores)))
         print(f"\nmodel     {folder / 'model.keras'}\nrankings  {folder / '*.run'}")
         bm25 = {"bm25": scores["bm25"]}
         print("\n" + run_report.verdict("held-out queries", scores["combined"], bm25))
@@ -134,24 +134,24 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     set_random_seed(config.seed)
     folder = Path(config.output_dir)
     candidates = bm25(collection, config.candidates)
-    parts = collection.parts(config.test_every)
+    parts = collection.parts(config.holdout_every)
     training, test = parts.values()
     print(counts_table({name: collection.counts(own) for name, own in parts.items()}), flush=True)
     triples = training_triples(config, collection, candidates, training)
     fingerprint = run_fingerprint(config, [collection, triples], seed=config.seed)
-    preset = content_of_folder(run_presets.resolve(config.preset)).hex()
-    hosts.agree("the data", {"fingerprint": fingerprint, "preset": preset})
+    preset = hash_directory(run_presets.resolve(config.preset)).hex()
+    hosts.check_all_equal("the data", {"fingerprint": fingerprint, "preset": preset})
     seed_run = SeedRun(folder, config.seed, fingerprint, config.checkpoint_seconds, preset)
-    if (results := seed_run.finished()) is not None:
+    if (results := seed_run.load_result()) is not None:
         return results
     baseline = {query: candidates[query] for query in test}
     try:
-        with devices.shared_by(config.compute.devices) as scope:
+        with devices.distribute_over(config.compute.devices) as scope:
             model = train(config, triples, seed_run, scope)
-            rankings = {"bm25": baseline, "reranked": reranked(model, collection, baseline)}
+            rankings = {"bm25": baseline, "reranked": rerank_documents(model, collection, baseline)}
     except NotFiniteError as error:
-        raise finetuning.diverged(config.seed, error) from error
-    rankings["combined"] = combined(baseline, rankings["reranked"], config.bm25_share)
+        raise finetuning.divergence_error(config.seed, error) from error
+    rankings["combined"] = combine_rankings(baseline, rankings["reranked"], config.bm25_weight)
     qrels = {query: collection.qrels.get(query, {}) for query in test}
     results = {}
     for name, ranking in rankings.items():
@@ -192,7 +192,7 @@ def bm25(collection: Collection, count: int) -> Scored:
         tokens(collection.queries.values()), k=min(count, len(ids)), show_progress=False
     )
     return {
-        query: ranked((ids[index], float(score)) for index, score in zip(*row, strict=True))
+        query: rank_documents((ids[index], float(score)) for index, score in zip(*row, strict=True))
         for query, *row in zip(collection.queries, indices, scores, strict=True)
     }
 
@@ -261,17 +261,17 @@ def train(
     return model
 
 
-def reranked(model: Any, collection: Collection, rankings: Scored) -> Scored:
+def rerank_documents(model: Any, collection: Collection, rankings: Scored) -> Scored:
     """Sorts the documents of each query by the model's relevance scores."""
     pairs = [(query, document) for query, own in rankings.items() for document, _ in own]
     texts = [(collection.queries[query], collection.documents[text]) for query, text in pairs]
     result: Scored = {query: [] for query in rankings}
     for (query, document), score in zip(pairs, relevance(model, texts), strict=True):
         result[query].append((document, float(score)))
-    return {query: ranked(own) for query, own in result.items()}
+    return {query: rank_documents(own) for query, own in result.items()}
 
 
-def combined(first: Scored, second: Scored, share: float) -> Scored:
+def combine_rankings(first: Scored, second: Scored, share: float) -> Scored:
     """Combines two rankings by a weighted sum of their scores.
 
     The scores of each ranking are first standardized for each query: mean 0, standard deviation 1.
@@ -284,7 +284,7 @@ def combined(first: Scored, second: Scored, share: float) -> Scored:
     for query, own in first.items():
         both = [_standard_scores(own), _standard_scores(second[query])]
         sums = {name: share * both[0][name] + (1 - share) * both[1][name] for name in both[0]}
-        result[query] = ranked(sums.items())
+        result[query] = rank_documents(sums.items())
     return result
 
 

@@ -21,8 +21,8 @@ from ..engine.options import ProperFraction, check_one_of, check_unset
 from ..readers.label_warnings import warn_of_spellings
 from ..readers.tagged_words import (
     WordColumns,
+    convert_to_scheme,
     hold_out,
-    in_scheme,
     label_counts,
     label_names,
     model_inputs,
@@ -57,13 +57,13 @@ class TaggedFilesConfig(WordColumns, LabeledFilesConfig):
             the files must mark documents.
         sequence_length: Maximum length of a window in tokens; longer sentences are split into
             several windows.
-        skip_bad: Whether to skip and count sentences with a malformed line, instead of raising an
-            error.
+        skip_invalid: Whether to skip and count sentences with a malformed line, instead of raising
+            an error.
     """
 
     scheme: str = "IOB2"
     context: bool = False
-    skip_bad: bool = False
+    skip_invalid: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -127,7 +127,7 @@ def read_data(config: TaggedFilesConfig) -> TaggingData:
 
 def _read(config: TaggedFilesConfig, name: str, labeled: bool = True) -> TaggedText:
     path = config.path(name, "a file of words in columns")
-    text = config.read_words(path, labeled, skip_bad=config.skip_bad)
+    text = config.read_words(path, labeled, skip_invalid=config.skip_invalid)
     for message in text.skipped:
         logging.warning("skipped a sentence: %s", message)
     warn_of_spellings(path, label_counts(text))
@@ -137,7 +137,7 @@ def _read(config: TaggedFilesConfig, name: str, labeled: bool = True) -> TaggedT
 def _in_scheme(
     text: TaggedText, config: TaggedFilesConfig, notation: Notation | None
 ) -> TaggedText:
-    return text if config.scheme == "keep" else in_scheme(text, config.scheme, notation)
+    return text if config.scheme == "keep" else convert_to_scheme(text, config.scheme, notation)
 
 
 def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
@@ -149,18 +149,18 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     from ..readers import answer_files
 
     gold = config.read_words(config.data_file)
-    if config.answers:
-        if Path(config.answers).suffix == ".jsonl":
+    if config.predictions:
+        if Path(config.predictions).suffix == ".jsonl":
             rows = answer_files.matched_answers(
-                Path(config.answers), answer_files.read_tags, config.data_file, len(gold.words)
+                Path(config.predictions), answer_files.read_tags, config.data_file, len(gold.words)
             )
             words = [[word for word, _ in row] for row in rows]
             labels = [[label for _, label in row] for row in rows]
         else:
-            answer_text = read_conll(config.answers, word_column=0, label_column=-1)
+            answer_text = read_conll(config.predictions, word_column=0, label_column=-1)
             words, labels = answer_text.words, answer_text.labels
         if words != gold.words:
-            raise ValueError(f"{config.answers} and {config.data_file} have different words")
+            raise ValueError(f"{config.predictions} and {config.data_file} have different words")
         scheme = detect_scheme(labels)
     else:
         tags = model.tag(gold.words, batch_size=SCORED_ROWS)
@@ -170,18 +170,18 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
         scheme = "IOB2"
     if scheme is not None:
         # In another scheme, labels of the same entities would count as errors in the word accuracy.
-        gold = in_scheme(gold, scheme)
+        gold = convert_to_scheme(gold, scheme)
     table = ""
     if are_span_labels(label for sentence in gold.labels for label in sentence):
         if scheme is None:
             raise ValueError(
-                f"{config.answers or config.model} predicts labels that are not those of spans, "
-                f"unlike the labels of {config.data_file}; expected O, B-TYPE, I-TYPE …"
+                f"{config.predictions or config.model} predicts labels that are not those of "
+                f"spans, unlike the labels of {config.data_file}; expected O, B-TYPE, I-TYPE …"
             )
         table = entity_scores.table(entity_scores.entity_scores(labels, gold.labels))
     return Evaluation(
         entity_scores.tagging_scores(labels, gold.labels),
-        lambda: error_report.of_tags(gold, labels),
+        lambda: error_report.tagging_sections(gold, labels),
         table,
     )
 
@@ -207,7 +207,7 @@ def _infer_scheme(class_names: Sequence[str]) -> Any:
 
 
 def sentences(config: InsightConfig, model: TokenClassifier) -> InsightRows:
-    """Reads words; see `Job.insight_rows`."""
+    """Reads words; see `Job.read_insight_inputs`."""
     check_unset(config, ["label_column"], "the labels are not read")
     words = config.read_words(config.data_file, labeled=False).words
     return InsightRows(words, [" ".join(sentence) for sentence in words])
@@ -234,7 +234,7 @@ class TaggingJob(Job):
         from ..scores import baselines
 
         scored = self.data.scored().items()
-        return {name: baselines.of_tags(self.data.train, text) for name, text in scored}
+        return {name: baselines.tag_baselines(self.data.train, text) for name, text in scored}
 
     def predicted_labels(self, model: Any, name: str, text: TaggedText) -> list[list[str]]:
         """Predicts a label for each word of each sentence.
@@ -277,10 +277,10 @@ def tagging_report(
     scores: dict[str, Any] = dict(entity_scores.tagging_scores(predictions, text.labels))
     if "f1" not in scores:
         return scores
-    of_entities = entity_scores.entity_scores(predictions, text.labels)
-    logging.info("%s\n%s", text.path, entity_scores.table(of_entities))
-    scores["macro"] = of_entities.macro._asdict()
-    scores["by_type"] = {name: row._asdict() for name, row in of_entities.by_type.items()}
+    scores_by_entity = entity_scores.entity_scores(predictions, text.labels)
+    logging.info("%s\n%s", text.path, entity_scores.table(scores_by_entity))
+    scores["macro"] = scores_by_entity.macro._asdict()
+    scores["by_type"] = {name: row._asdict() for name, row in scores_by_entity.by_type.items()}
     if scheme != "keep":
         strict = entity_scores.entity_scores(predictions, text.labels, scheme)
         scores["strict"] = strict.micro._asdict()
@@ -291,12 +291,12 @@ class Tagging(TaggingJob):
     """Token classification with `keras_bert.TokenClassifier`."""
 
     config_class = TaggingConfig
-    verb = "tag"
+    predict_method = "tag"
     example_input = "texts.txt"
     config: TaggingConfig
 
     evaluate = staticmethod(evaluate)
-    insight_rows = staticmethod(sentences)
+    read_insight_inputs = staticmethod(sentences)
     explained = staticmethod(predicted_tag)
 
     def build(self, seed: int) -> Training:

@@ -64,11 +64,11 @@ TASKS = {
     "classification": _task(ClassificationJob),
     "pairs": _task(ClassificationJob, text_pair="text_pair"),
     "regression": _task(ClassificationJob, regression=True),
-    "labels": _task(ClassificationJob, multi_label=True),
+    "multi_label": _task(ClassificationJob, multi_label=True),
     "few_shot": dataclasses.replace(_task(FewShotJob), job_class=None),
     "tagging": _task(Tagging),
-    "questions": _task(QuestionJob),
-    "choice": _task(ChoiceJob),
+    "question_answering": _task(QuestionJob),
+    "multiple_choice": _task(ChoiceJob),
     "ranking": FineTuningTask(reranking.RerankConfig, reranking.run_program),
 }
 
@@ -77,10 +77,10 @@ _DEFAULT = TASKS["classification"]
 _FIRST = ("task", "train_file", "text", "label", "dev_file", "preset", "epochs", "output_dir")
 
 
-def jobs_by_verb() -> dict[str, type[Job]]:
+def jobs_by_predict_method() -> dict[str, type[Job]]:
     """Returns the jobs by the verb of their task, for programs that score and explain models."""
     jobs = [task.job_class for task in TASKS.values() if task.job_class is not None]
-    return {job.verb: job for job in jobs}
+    return {job.predict_method: job for job in jobs}
 
 
 def jobs_by_kind() -> dict[str, type[Job]]:
@@ -119,7 +119,7 @@ def help_text() -> str:
     base = recipes.load(recipe, FineTuningConfig) if recipe else None
     lines: list[str] = []
     if name:
-        base = _named(name).config_class()
+        base = _find_task(name).config_class()
     elif base is None:
         base = _DEFAULT.config_class()
         lines += ["", "Flags of other tasks, which --task=NAME --help describes:", ""]
@@ -153,7 +153,7 @@ def tasks_by_config() -> dict[type, tuple[str, ...]]:
     return names
 
 
-def configured(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTuningTask, Any]:
+def task_from_flags(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTuningTask, Any]:
     """Returns the task that the flags mean, and its config.
 
     Where neither `--task` nor `--recipe` names it, the files tell it, and it is printed.
@@ -169,13 +169,13 @@ def configured(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTuningT
     name, recipe = values.pop("task", ""), flag_values["recipe"].value
     base = recipes.load(recipe, FineTuningConfig) if recipe else None
     if name:
-        task = _named(name)
+        task = _find_task(name)
         if "task" in task.options:
             values["task"] = name if name in glue.TASKS else ""
     elif base is not None:
-        name, task = _of_config(recipe, base)
+        name, task = _task_of_recipe(recipe, base)
     else:
-        name, reason, columns = _told_by_files(values)
+        name, reason, columns = _infer_task(values)
         if not values.get("process_id"):  # one of several processes
             print(f"task: {name}, since {reason} (--task names another)", flush=True)
         task, values = TASKS[name], {**columns, **values}
@@ -191,7 +191,7 @@ def configured(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTuningT
     base = task.config_class() if base is None else base
     if type(base) is not task.config_class:
         raise ValueError(
-            f"--recipe={recipe} is for --task={_of_config(recipe, base)[0]}, not {name}"
+            f"--recipe={recipe} is for --task={_task_of_recipe(recipe, base)[0]}, not {name}"
         )
     settings = {
         option: value for option, value in task.settings.items() if not getattr(base, option)
@@ -199,7 +199,7 @@ def configured(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTuningT
     return task, base.replace(**{**settings, **values})
 
 
-def _named(name: str) -> FineTuningTask:
+def _find_task(name: str) -> FineTuningTask:
     if name in glue.TASKS:
         return TASKS["classification"]
     if name not in TASKS:
@@ -210,14 +210,14 @@ def _named(name: str) -> FineTuningTask:
     return TASKS[name]
 
 
-def _of_config(recipe: str, config: FineTuningConfig) -> tuple[str, FineTuningTask]:
+def _task_of_recipe(recipe: str, config: FineTuningConfig) -> tuple[str, FineTuningTask]:
     for name, task in TASKS.items():
         if type(config) is task.config_class:
             return name, task
     raise ValueError(f"--recipe={recipe} is for another program: it has a {type(config).__name__}")
 
 
-def _told_by_files(values: Mapping[str, Any]) -> FileTask:
+def _infer_task(values: Mapping[str, Any]) -> FileTask:
     """Returns the task of the files that the values of flags name."""
     folder = Path(values.get("data_dir", ""))
     if not values.get("train_file"):
@@ -235,7 +235,7 @@ def _told_by_files(values: Mapping[str, Any]) -> FileTask:
     if values.get("regression"):
         return FileTask("regression", "--regression is given")
     if values.get("multi_label"):
-        return FileTask("labels", "--multi_label is given")
+        return FileTask("multi_label", "--multi_label is given")
     if values.get("text_pair"):
         return FileTask("pairs", "--text_pair is given")
     return task_of_file(path, values.get("format", "auto"), values.get("text"))

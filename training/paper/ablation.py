@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The paper's ablations of the pre-training tasks and of the model size, at a scale for CPUs.
 
-    python -m training.paper.ablation --of=tasks --data_dir=wikitext-2 --glue_dir=glue \\
+    python -m training.paper.ablation --study=tasks --data_dir=wikitext-2 --glue_dir=glue \\
         --squad_dir=squad
-    python -m training.paper.ablation --of=size --data_dir=wikitext-2 --glue_dir=glue
+    python -m training.paper.ablation --study=size --data_dir=wikitext-2 --glue_dir=glue
 
 Small encoders are pre-trained on the same text, and each is fine-tuned on SST-2, MRPC and SQuAD
-with several seeds. The program prints a table of the scores beside the paper's. `--of=tasks`
+with several seeds. The program prints a table of the scores beside the paper's. `--study=tasks`
 (table 5) pre-trains in three ways, fine-tunes the left-to-right encoder also with a BiLSTM on top,
-and adds an encoder with random weights. `--of=size` (section 5.2, table 6) pre-trains encoders of
-several sizes for the same number of tokens, and with --same_flops also for the same number of
+and adds an encoder with random weights. `--study=size` (section 5.2, table 6) pre-trains encoders
+of several sizes for the same number of tokens, and with --match_flops also for the same number of
 operations as the first size. As in the paper, all sizes share one learning rate; the recipe
 wikitext2_cpu has one that is too high for the larger sizes. The paper's six sizes are
 
@@ -18,7 +18,7 @@ wikitext2_cpu has one that is too high for the larger sizes. The paper's six siz
 Each run is a child process. If the program is interrupted, the same command resumes it without
 repeating finished runs.
 
-Files written to `output_dir`: each run, and `ablation.json`; with --of=size also `ablation.png`.
+Files written to `output_dir`: each run, and `ablation.json`; with --study=size also `ablation.png`.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from keras_bert import atomic, tables
 from keras_bert.config import BertConfig
 from keras_bert.intervals import mean_text
 
-from ..costs.run_cost import operations
+from ..costs.run_cost import format_flops
 from ..engine import output_folder, program
 from ..engine.grid import Cell, run_cells
 from ..engine.options import (
+    CommandConfig,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    ProgramConfig,
     UnusedFlags,
     check_one_of,
 )
@@ -60,22 +60,23 @@ _SAME_TOKENS, _SAME_FLOPS = "same tokens", "same operations"
 
 
 @dataclasses.dataclass(frozen=True)
-class AblationConfig(ProgramConfig):
+class AblationConfig(CommandConfig):
     """The data and the size of an ablation.
 
     Args:
-        of: How the encoders differ: by their pre-training tasks (tasks), or by their size (size).
+        study: How the encoders differ: by their pre-training tasks (tasks), or by their size
+            (size).
         data_dir: Folder of WikiText-2's token files.
         glue_dir: Folder of the GLUE download.
         squad_dir: Folder of the files of the recipe minilm_squad_v1; empty leaves SQuAD out.
         output_dir: Folder for all runs and the table; by default runs/ablation, or
-            runs/size_ablation with --of=size.
+            runs/size_ablation with --study=size.
         num_steps: Training steps of each pre-training run.
-        sizes: The encoders, as layers x hidden size x attention heads; only with --of=size.
-        same_flops: Whether to train each size also with as many operations as the first one.
+        sizes: The encoders, as layers x hidden size x attention heads; only with --study=size.
+        match_flops: Whether to train each size also with as many operations as the first one.
         pretraining_learning_rate: Peak learning rate of pre-training; by default the one in
-            the recipe wikitext2_cpu, or 1e-3 with --of=size.
-        bilstm_units: Units of each direction of the BiLSTM; only with --of=tasks.
+            the recipe wikitext2_cpu, or 1e-3 with --study=size.
+        bilstm_units: Units of each direction of the BiLSTM; only with --study=tasks.
         sst2_rows: Number of rows of SST-2 to fine-tune on; 0 for all.
         squad_questions: Number of SQuAD questions to fine-tune on; 0 for all.
         num_seeds: Number of fine-tuning runs for each cell of the table.
@@ -83,14 +84,14 @@ class AblationConfig(ProgramConfig):
         learning_rate: Peak learning rate of fine-tuning.
     """
 
-    of: str = _TASKS
+    study: str = _TASKS
     data_dir: str = "wikitext-2"
     glue_dir: str = "glue"
     squad_dir: str = ""
     output_dir: str = ""
     num_steps: PositiveInt = 2500
     sizes: tuple[str, ...] = ("2x64x1", "2x128x2", "4x128x2", "4x256x4")
-    same_flops: bool = False
+    match_flops: bool = False
     pretraining_learning_rate: PositiveFloat | None = None
     bilstm_units: PositiveInt = 128
     sst2_rows: NonNegativeInt = 8000
@@ -100,27 +101,27 @@ class AblationConfig(ProgramConfig):
     learning_rate: NonNegativeFloat = 5e-4
 
     def unused_flags(self) -> UnusedFlags:
-        others = ["sizes", "same_flops"] if self.of == _TASKS else ["bilstm_units"]
-        yield others, f"the encoders differ by --of={self.of}"
+        others = ["sizes", "match_flops"] if self.study == _TASKS else ["bilstm_units"]
+        yield others, f"the encoders differ by --study={self.study}"
         if not self.squad_dir:
             yield ["squad_questions"], "there is no --squad_dir"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_one_of(self, of=(_TASKS, _SIZE))
+        check_one_of(self, study=(_TASKS, _SIZE))
         if not self.sizes or len(set(self.parsed_sizes())) < len(self.sizes):
             raise ValueError(f"--sizes must be distinct sizes. Received: {','.join(self.sizes)}")
 
     @property
     def folder(self) -> Path:
         """The folder for all runs and the table."""
-        default = "runs/ablation" if self.of == _TASKS else "runs/size_ablation"
+        default = "runs/ablation" if self.study == _TASKS else "runs/size_ablation"
         return Path(self.output_dir or default)
 
     @property
     def pretraining_rate(self) -> float:
         """The peak learning rate of pre-training."""
-        default = _RECIPE.optimization.learning_rate if self.of == _TASKS else 1e-3
+        default = _RECIPE.optimization.learning_rate if self.study == _TASKS else 1e-3
         return self.pretraining_learning_rate or default
 
     def parsed_sizes(self) -> list[Size]:
@@ -182,7 +183,7 @@ class Row(NamedTuple):
         finetuning: Additional flags of fine-tuning.
         paper: The paper's perplexity and scores, by the name of the column.
         size: The size of the encoder; `None` for the recipe's.
-        column: With --of=size, whether all sizes have the same tokens or the same operations.
+        column: With --study=size, whether all sizes have the same tokens or the same operations.
     """
 
     name: str
@@ -215,8 +216,8 @@ PAPER: Mapping[Size, Mapping[str, float]] = {
 
 def rows(config: AblationConfig) -> list[Row]:
     """Returns the rows of the table; rows with the same `run` share one pre-trained encoder."""
-    if config.of == _TASKS:
-        nsp, causal = ("--kind=next_sentence",), ("--causal",)
+    if config.study == _TASKS:
+        nsp, causal = ("--sequence_format=next_sentence",), ("--causal",)
         bilstm = (f"--bilstm_units={config.bilstm_units}",)
         bert = {"mrpc": 86.7, "sst2": 92.7, "squad": 88.5}
         no_nsp = {"mrpc": 86.5, "sst2": 92.6, "squad": 87.9}
@@ -232,7 +233,7 @@ def rows(config: AblationConfig) -> list[Row]:
         ]
     sizes = config.parsed_sizes()
     steps_of = {_SAME_TOKENS: dict.fromkeys(sizes, config.num_steps)}
-    if config.same_flops:
+    if config.match_flops:
         budget = config.num_steps * sizes[0].step_flops()
         steps_of[_SAME_FLOPS] = {size: max(1, round(budget / size.step_flops())) for size in sizes}
     return [
@@ -261,7 +262,7 @@ def tasks(config: AblationConfig) -> dict[str, Task]:
         windows = ("--sequence_length=64", "--doc_stride=24", "--max_query_length=24")
         questions = f"--max_questions={config.squad_questions}"
         recipe = ("--recipe=minilm_squad_v1", f"--data_dir={config.squad_dir}")
-        columns["squad"] = Task(("--task=questions", *recipe, questions, *windows), "f1")
+        columns["squad"] = Task(("--task=question_answering", *recipe, questions, *windows), "f1")
     return columns
 
 
@@ -311,7 +312,7 @@ def main(config: AblationConfig) -> None:
             raise FileNotFoundError(f"--{name} must be an existing folder. Received: {folder}")
     program.require(program.TRAINING_LIBRARIES, "training")
     program.import_quietly()
-    with output_folder.locked(config.folder, command="ablation"):
+    with output_folder.lock_output_dir(config.folder, command="ablation"):
         records = ablation(config)
     print(format_table(config, records))
 
@@ -321,8 +322,8 @@ def ablation(config: AblationConfig) -> list[dict[str, Any]]:
 
     Returns:
         A record for each row: `name`, `column`, and `scores`, a list by task with the score of each
-        seed in percent, without diverged runs. With --of=size, unless pre-training diverged, also
-        `parameters`, `flops`, and the `perplexity` on validation text.
+        seed in percent, without diverged runs. With --study=size, unless pre-training diverged,
+        also `parameters`, `flops`, and the `perplexity` on validation text.
 
     Raises:
         subprocess.CalledProcessError: If a run fails.
@@ -347,7 +348,7 @@ def ablation(config: AblationConfig) -> list[dict[str, Any]]:
             record["perplexity"] = run_results[row.run]["last"]["val_perplexity"]
         records.append(record)
     atomic.write_json(config.folder / "ablation.json", records)
-    if config.of == _SIZE:
+    if config.study == _SIZE:
         save(size_figure(records, list(columns)), config.folder / "ablation.png")
     return records
 
@@ -364,12 +365,12 @@ def format_table(config: AblationConfig, records: Sequence[Mapping[str, Any]]) -
             own = [str(row.size), row.column, None, None]
             cells = {"perplexity": "diverged", **cells}
         if row.size is not None and "parameters" in record:
-            own[2:] = [record["parameters"] / 1e6, operations(record["flops"])]
+            own[2:] = [record["parameters"] / 1e6, format_flops(record["flops"])]
             cells["perplexity"] = f"{record['perplexity']:.1f}"
         paper = {name: f" (paper: {value})" for name, value in row.paper.items()}
         lines.append([*own, *(text + paper.get(name, "") for name, text in cells.items())])
     heads = [""]
-    if config.of == _SIZE:
+    if config.study == _SIZE:
         heads = ["layers x hidden x heads", "", "million parameters", "operations", "perplexity"]
     return tables.markdown_table([*heads, *columns], lines)
 

@@ -110,8 +110,8 @@ class FeatureTagging(TaggingJob):
         import keras
 
         from keras_bert.data.labels import LabelRules
+        from keras_bert.tasks.batch_feeder import BatchFeeder
         from keras_bert.tasks.batch_plan import BatchPlan
-        from keras_bert.tasks.feeding import Feed
 
         from ..engine import finetuning
         from .word_features import FeatureBatches
@@ -143,9 +143,9 @@ class FeatureTagging(TaggingJob):
         )
 
         def fit_epoch(epoch: int, batch: int, callbacks: list[keras.callbacks.Callback]) -> None:
-            feed = Feed(batches, epoch=epoch, plan=BatchPlan(initial_batch=batch))
+            feed = BatchFeeder(batches, epoch=epoch, plan=BatchPlan(initial_batch=batch))
             model.fit(
-                feed.for_keras(),
+                feed.to_keras_data(),
                 shuffle=False,
                 epochs=epoch + 1,
                 initial_epoch=epoch,

@@ -19,7 +19,7 @@ from .glue_grid import FinetuneGlueConfig, finetune_glue, format_table
 
 def main(config: FinetuneGlueConfig) -> None:
     program.require(program.TRAINING_LIBRARIES, "training")
-    with output_folder.locked(config.output_dir, command="finetune_glue"):
+    with output_folder.lock_output_dir(config.output_dir, command="finetune_glue"):
         results = finetune_glue(config)
     print(format_table(results))
 

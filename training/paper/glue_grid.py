@@ -19,11 +19,11 @@ from keras_bert.tables import markdown_table
 
 from ..engine.grid import Cell, run_cells
 from ..engine.options import (
+    CommandConfig,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFraction,
     PositiveInt,
-    ProgramConfig,
     ProperFraction,
 )
 from ..engine.output_folder import NotFiniteError
@@ -45,7 +45,7 @@ _SAME_FLAGS = [
 
 
 @dataclasses.dataclass(frozen=True)
-class FinetuneGlueConfig(ProgramConfig):
+class FinetuneGlueConfig(CommandConfig):
     """The tasks, and the grid of hyperparameters.
 
     Args:
@@ -146,7 +146,7 @@ def finetune_glue(config: FinetuneGlueConfig) -> dict[str, TaskResult]:
     atomic.write_text(folder / "glue.md", format_table(results) + "\n")
     scores_by_seed = {
         TASKS[name].folder: np.mean(
-            [list(of_dev.values()) for of_dev in result.seeds.values()], axis=(0, 1)
+            [list(dev_scores.values()) for dev_scores in result.seeds.values()], axis=(0, 1)
         )
         for name, result in results.items()
     }
@@ -288,7 +288,7 @@ def format_table(results: dict[str, TaskResult]) -> str:
     # As in GLUE's own average, the mean over a task's development sets counts once.
     average = np.mean(
         [
-            np.mean([_mean(of_dev) for of_dev in result.seeds.values()])
+            np.mean([_mean(dev_scores) for dev_scores in result.seeds.values()])
             for result in results.values()
         ]
     )

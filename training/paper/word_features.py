@@ -19,7 +19,7 @@ from keras_bert.checkpoints import weights
 from keras_bert.data.batch_options import WINDOW_BATCHES, BatchOptions
 from keras_bert.data.batches import Batches
 from keras_bert.data.bucketing import bucket_lengths, permutation, rows_of_batches
-from keras_bert.data.loader import Loader, RowsInMemory, with_index
+from keras_bert.data.loader import Loader, RowsInMemory, to_indexed_batch
 from keras_bert.data.texts import InMemory
 from keras_bert.data.words import TokenClassifierPreprocessor
 from keras_bert.ops.dispatch import compiles_each_shape
@@ -104,7 +104,7 @@ class WordFeatures:
         compiles = compiles_each_shape()
         source = RowsInMemory(InMemory(windows.sequences))
         options = BatchOptions(self.batch_size, compiles=compiles, training=compiles)
-        for inputs, index in Loader(source, self.preprocessor, options, with_index):
+        for inputs, index in Loader(source, self.preprocessor, options, to_indexed_batch):
             states = keras.ops.convert_to_numpy(self._encoder.predict_on_batch(inputs))
             first = np.searchsorted(word_window, index, side="left")
             last = np.searchsorted(word_window, index, side="right")

@@ -85,12 +85,12 @@ def _panels(
     curves = {
         panel: {
             _LOSSES.get(name, name): points
-            for name, values in of_panel.items()
+            for name, values in panel_curves.items()
             if (points := _finite(steps or range(1, len(values) + 1), values))[0]
         }
-        for panel, of_panel in panels.items()
+        for panel, panel_curves in panels.items()
     }
-    return {panel: of_panel for panel, of_panel in curves.items() if of_panel}
+    return {panel: panel_curves for panel, panel_curves in curves.items() if panel_curves}
 
 
 def _finite(when: Sequence[float], values: Sequence[float]) -> _Points:

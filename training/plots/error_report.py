@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from keras_bert.intervals import bootstrap_interval, share_interval
-from keras_bert.tables import of_records
+from keras_bert.intervals import bootstrap_interval, proportion_interval
+from keras_bert.tables import table_from_records
 
 from ..readers.choice_files import ChoiceRows
 from ..readers.labeled_text import LabeledText
-from ..readers.values import required_labels
+from ..readers.row_values import required_labels
 from ..scores import classifier_scores, entity_scores
 from . import page
 from .classifier_plots import calibration_figure, confusion_figure
@@ -46,10 +46,10 @@ def scores_section(
 ) -> page.Html:
     """Returns the scores, beside those of baselines."""
     records = {"this model": scores, **(baselines or {})}
-    return page.section("Scores", page.table(*of_records("", records)))
+    return page.section("Scores", page.table(*table_from_records("", records)))
 
 
-def of_classes(
+def classifier_sections(
     data: LabeledText, predictions: Sequence[int], probabilities: Sequence[float] | None
 ) -> list[page.Html]:
     """Returns the sections of a classifier: classes, calibration, slices and mistakes."""
@@ -89,7 +89,7 @@ def of_classes(
 def _classes_section(
     labels: np.ndarray, predictions: Sequence[int], names: Sequence[str]
 ) -> page.Html:
-    by_class = classifier_scores.by_class(predictions, labels, names)
+    by_class = classifier_scores.per_class_scores(predictions, labels, names)
     columns = ["class", "precision", "recall", "f1", "rows"]
     rows = [[name, *values.values()] for name, values in by_class.items()]
     blocks = [page.table(columns, rows)]
@@ -113,7 +113,7 @@ def _classes_section(
     return page.section("Classes", *blocks)
 
 
-def of_labels(
+def multi_label_sections(
     data: LabeledText,
     probabilities: np.ndarray,
     thresholds: Sequence[float],
@@ -125,7 +125,7 @@ def of_labels(
     """
     names, labels = data.class_names or (), required_labels(data.labels, data.path)
     predicted_labels = (probabilities >= thresholds).astype(labels.dtype)
-    by_class = classifier_scores.by_class(predicted_labels, labels, names)
+    by_class = classifier_scores.per_class_scores(predicted_labels, labels, names)
     rows = [
         [name, threshold, *values.values()]
         for (name, values), threshold in zip(by_class.items(), thresholds, strict=True)
@@ -150,7 +150,7 @@ def of_labels(
     ]
 
 
-def of_numbers(data: LabeledText, predictions: Sequence[float]) -> list[page.Html]:
+def regression_sections(data: LabeledText, predictions: Sequence[float]) -> list[page.Html]:
     """Returns the sections of a regression: predictions over labels, slices, largest errors."""
     labels, answers = (
         required_labels(data.labels, data.path).astype("float64"),
@@ -172,7 +172,8 @@ def of_numbers(data: LabeledText, predictions: Sequence[float]) -> list[page.Htm
             page.figure(_scatter(labels, answers), "predictions over labels"),
         ),
         page.section(
-            "Mean absolute error by length", _slices("characters", lengths, errors, is_share=False)
+            "Mean absolute error by length",
+            _slices("characters", lengths, errors, is_proportion=False),
         ),
         page.section("Largest errors", page.table(["label", "prediction", "text"], rows)),
     ]
@@ -188,7 +189,7 @@ def _scatter(labels: np.ndarray, predicted: np.ndarray) -> Figure:
     return figure
 
 
-def of_questions(
+def question_sections(
     answered: Sequence[AnsweredQuestion], f1: np.ndarray, scores: Mapping[str, float]
 ) -> list[page.Html]:
     """Returns the sections of question answering: slices, and wrong answers in their passages.
@@ -208,7 +209,8 @@ def of_questions(
         scores_section(scores),
         page.section("F1 by the question's first word", _slices_table(by_word, 100 * f1, False)),
         page.section(
-            "F1 by the passage's length", _slices("characters", lengths, 100 * f1, is_share=False)
+            "F1 by the passage's length",
+            _slices("characters", lengths, 100 * f1, is_proportion=False),
         ),
     ]
     if any(not one.golds for one in answered):
@@ -219,7 +221,7 @@ def of_questions(
     return [*sections, _mistakes(len(wrong), len(answered), LEGEND, *passages)]
 
 
-def of_tags(gold: TaggedText, labels: Sequence[Sequence[str]]) -> list[page.Html]:
+def tagging_sections(gold: TaggedText, labels: Sequence[Sequence[str]]) -> list[page.Html]:
     """Returns the sections of a tagger: types, confused labels, slices, and sentences."""
     from keras_bert.data.tagging_schemes import are_span_labels
 
@@ -272,7 +274,7 @@ def _sentence(words: Sequence[str], true: Sequence[str], predicted: Sequence[str
     return page.Html(f"<p>{' '.join(parts)}</p>")
 
 
-def of_choices(
+def choice_sections(
     data: ChoiceRows, chosen: Sequence[int], probabilities: Sequence[float] | None
 ) -> list[page.Html]:
     """Returns the sections of multiple choice: slices and the most confident mistakes."""
@@ -320,11 +322,11 @@ def _shown(data: LabeledText, index: int) -> str:
 
 
 def _slices(
-    unit: str, sizes: Sequence[int], values: np.ndarray, *, is_share: bool = True
+    unit: str, sizes: Sequence[int], values: np.ndarray, *, is_proportion: bool = True
 ) -> page.Html:
     """Returns a table of a score by quartiles of a size.
 
-    The values are whether each row is right, or without `is_share` its score.
+    The values are whether each row is right, or without `is_proportion` its score.
     """
     array = np.asarray(sizes)
     edges = np.unique(np.quantile(array, np.linspace(0, 1, _NUM_SLICES + 1), method="nearest"))
@@ -334,25 +336,25 @@ def _slices(
         # Every slice but the first begins after the last size of the one before.
         first = edges[0] if index == 0 else edges[index] + 1
         members[f"{first:,} to {last:,} {unit}"] = (array >= first) & (array <= last)
-    return _slices_table(members, values, is_share)
+    return _slices_table(members, values, is_proportion)
 
 
 def _slices_table(
-    members: Mapping[str, np.ndarray], values: np.ndarray, is_share: bool
+    members: Mapping[str, np.ndarray], values: np.ndarray, is_proportion: bool
 ) -> page.Html:
     rows: list[list[page.Cell]] = []
     for name, mask in members.items():
         part = values[mask]
         if not len(part):
             continue
-        mean, low, high = (_share if is_share else _mean)(part)
+        mean, low, high = (_share if is_proportion else _mean)(part)
         rows.append([name, len(part), mean, f"{low:.2f} to {high:.2f}"])
     return page.table(["", "rows", "score", "95 % interval"], rows)
 
 
 def _share(right: np.ndarray) -> tuple[float, float, float]:
     """Returns a share in percent, with its interval."""
-    low, high = share_interval(int(right.sum()), len(right))
+    low, high = proportion_interval(int(right.sum()), len(right))
     return 100 * float(right.mean()), 100 * low, 100 * high
 
 

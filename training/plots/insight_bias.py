@@ -90,7 +90,7 @@ def measure_classifiers(
     """
     logging.info("predicting %d rows, and those with swapped words", len(texts))
     swaps = insight.default_swaps()
-    mentions = {kind: insight.mentions(lines) for kind, lines in swaps.items()}
+    mentions = {kind: insight.contains_any(lines) for kind, lines in swaps.items()}
     rates, changes = {}, {}
     if len(labels):
         lengths = np.array(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert import insight
-from keras_bert.tasks.explained_row import require_fit
+from keras_bert.tasks.explained_row import check_length
 
 from . import page
 from .insight_report import Report
@@ -30,12 +30,12 @@ def add_attention(report: Report, model: Any, texts: Sequence[str | tuple[str, s
     fitting: list[str | tuple[str, str]] = []
     for text in texts[:_ATTENTION_TEXTS]:
         with contextlib.suppress(ValueError):
-            require_fit(model.preprocessor, (text,) if isinstance(text, str) else text)
+            check_length(model.preprocessor, (text,) if isinstance(text, str) else text)
             fitting.append(text)
     if not fitting:
         report.leave_out("Where heads look: none of the texts fits in a row of the model.")
         return
-    patterns = insight.attention(model, fitting)
+    patterns = insight.attention_patterns(model, fitting)
     blocks = [
         page.text(
             f"Means over {sum(map(len, patterns.tokens)):,} tokens of {len(patterns.tokens)} rows. "
@@ -98,7 +98,7 @@ def add_predictions_by_layer(report: Report, masked_lm: Any, texts: Sequence[str
     if not texts:
         return
     mask = masked_lm.preprocessor.tokenizer.mask_token
-    layers = [insight.layers(masked_lm, text) for text in texts]
+    layers = [insight.logit_lens(masked_lm, text) for text in texts]
     masks = [one.tokens.index(mask) for one in layers]
     # (layers + 1, texts), from 1
     ranks = np.stack([one.ranks[:, at] for one, at in zip(layers, masks, strict=True)], axis=1) + 1

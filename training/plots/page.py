@@ -74,7 +74,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], caption: str =
         any(isinstance(row[index], int | float) for row in rows) for index in range(len(columns))
     ]
     head = "".join(
-        f"<th{_of_number(number)}>{html.escape(name)}</th>"
+        f"<th{_number_attribute(number)}>{html.escape(name)}</th>"
         for name, number in zip(columns, is_number, strict=True)
     )
     lines = [f"<tr>{''.join(map(_cell, row, is_number))}</tr>" for row in rows]
@@ -86,7 +86,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], caption: str =
     )
 
 
-def _of_number(number: bool) -> str:
+def _number_attribute(number: bool) -> str:
     return ' class="number"' if number else ""
 
 
@@ -100,7 +100,7 @@ def _cell(value: Cell, number: bool) -> str:
         attribute = ' class="text"' if len(value) > _LONG else ""
         return f"<td{attribute}>{html.escape(value)}</td>"
     text = "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
-    return f"<td{_of_number(number)}>{text}</td>"
+    return f"<td{_number_attribute(number)}>{text}</td>"
 
 
 def figure(plot: Figure, description: str) -> Html:

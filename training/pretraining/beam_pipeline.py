@@ -391,11 +391,11 @@ class _WriteShard(_FileDoFn):
             tfrecords.write_records(file, records)
 
     def _check_complete(self, shard: int, indices: Sequence[int]) -> None:
-        of_shard = self.make.make_instances.documents_of(shard, *self.corpus)
-        if not np.array_equal(np.sort(indices), of_shard):
+        shard_documents = self.make.make_instances.documents_of(shard, *self.corpus)
+        if not np.array_equal(np.sort(indices), shard_documents):
             raise RuntimeError(
                 f"the runner has delivered {len(indices)} documents to shard {shard}, expected "
-                f"{len(of_shard)} others"
+                f"{len(shard_documents)} others"
             )
 
 

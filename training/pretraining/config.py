@@ -14,6 +14,7 @@ from keras_bert.data import file_systems
 from keras_bert.data.pretraining.static_masking import UNITS
 
 from ..engine.options import (
+    CommandConfig,
     CostOptions,
     DeviceOptions,
     Fraction,
@@ -22,7 +23,6 @@ from ..engine.options import (
     PositiveFloat,
     PositiveFraction,
     PositiveInt,
-    ProgramConfig,
     ProperFraction,
     UnusedFlags,
     check_one_of,
@@ -65,7 +65,7 @@ def check_local(flag: str, folder: str) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class TextOptions(ProgramConfig):
+class TextOptions(CommandConfig):
     """The text, or the records of it, that a run learns from and is scored on.
 
     Args:
@@ -100,7 +100,7 @@ class TextOptions(ProgramConfig):
     records: str = ""
     dev_records: str = ""
     dev_batches: PositiveInt = 50
-    dev_masked_lm_probability: Annotated[float, checks.Numbers(above=0, below=1)] | None = None
+    dev_masked_lm_probability: Annotated[float, checks.NumberRange(above=0, below=1)] | None = None
     packing: bool = False
     file_groups: PositiveInt = 1
     corpus: CorpusOptions = dataclasses.field(default_factory=CorpusOptions)
@@ -133,8 +133,9 @@ class TextOptions(ProgramConfig):
             raise ValueError("--packing requires dynamic masking: remove --static_masks")
         if self.packing and self.rows.next_sentence:
             raise ValueError(
-                f"--packing does not support the labels of pairs that --kind={self.rows.kind} has; "
-                "expected full_sentences, document_sentences or sentence_pairs"
+                "--packing does not support the labels of pairs that "
+                f"--sequence_format={self.rows.sequence_format} has; expected full_sentences, "
+                "document_sentences or sentence_pairs"
             )
         if 0 < self.rows.num_shards < self.file_groups:
             raise ValueError(
@@ -142,13 +143,13 @@ class TextOptions(ProgramConfig):
                 f"Received: {self.rows.num_shards}"
             )
 
-    def of_validation(self) -> TextOptions:
+    def for_validation(self) -> TextOptions:
         """Returns the options with the masking of the validation text."""
         if self.dev_masked_lm_probability is None:
             return self
         return self.replace(masked_lm_probability=self.dev_masked_lm_probability)
 
-    def in_data_dir(self, files: tuple[str, ...]) -> tuple[str, ...]:
+    def resolve_in_data_dir(self, files: tuple[str, ...]) -> tuple[str, ...]:
         """Returns files as they are found: those that are given by a relative path in data_dir."""
         return tuple(
             file if file_systems.is_url(file) else os.path.join(self.data_dir, file)
@@ -160,7 +161,7 @@ class TextOptions(ProgramConfig):
     ) -> PretrainingDataConfig:
         """Returns the config for creating records of one length from some files."""
         return PretrainingDataConfig(
-            input_files=self.in_data_dir(files),
+            input_files=self.resolve_in_data_dir(files),
             vocabulary=os.fspath(vocabulary),
             output_dir=os.fspath(output_dir),
             sequence_length=sequence_length,
@@ -170,7 +171,7 @@ class TextOptions(ProgramConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskOptions(ProgramConfig):
+class TaskOptions(CommandConfig):
     """What the model learns: the tokens to predict, and from whom.
 
     Args:
@@ -219,7 +220,7 @@ class TaskOptions(ProgramConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class EncoderOptions(ProgramConfig):
+class EncoderOptions(CommandConfig):
     """The encoder: its architecture, or the checkpoint that it starts from.
 
     Args:
@@ -287,7 +288,7 @@ class ComputeOptions(DeviceOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class PretrainConfig(ProgramConfig):
+class PretrainConfig(CommandConfig):
     """How an encoder is pre-trained on raw text or on records.
 
     Args:
@@ -305,7 +306,7 @@ class PretrainConfig(ProgramConfig):
     """
 
     output_dir: str = "runs/pretrain"
-    keep_checkpoints: Annotated[int, checks.Numbers(at_least=2, integer=True)] = 2
+    keep_checkpoints: Annotated[int, checks.NumberRange(at_least=2, integer=True)] = 2
     tensorboard: bool = False
     text: TextOptions = dataclasses.field(default_factory=TextOptions)
     encoder: EncoderOptions = dataclasses.field(default_factory=EncoderOptions)
@@ -317,11 +318,11 @@ class PretrainConfig(ProgramConfig):
 
     def unused_flags(self) -> UnusedFlags:
         objective, encoder, rows = self.task.objective, self.encoder, self.text.rows
-        of_objectives = {
+        flags_by_objective = {
             "replaced_token": ["generator_size", "discriminator_weight", "embedding_sharing"],
             "distillation": ["temperature"],
         }
-        for name, flags in of_objectives.items():
+        for name, flags in flags_by_objective.items():
             if objective != name:
                 yield flags, f"the objective is {objective}"
         if encoder.init_preset:
@@ -352,14 +353,14 @@ class PretrainConfig(ProgramConfig):
         if objective != "masked_lm" and rows.next_sentence:
             raise ValueError(
                 f"--objective={objective} does not support the labels of pairs that "
-                f"--kind={rows.kind} has; expected full_sentences, document_sentences or "
-                "sentence_pairs"
+                f"--sequence_format={rows.sequence_format} has; expected full_sentences, "
+                "document_sentences or sentence_pairs"
             )
         batches = self.optimization.steps_per_interval * self.optimization.accumulation
         if batches % self.compute.steps_per_execution:
             raise ValueError(
-                f"an interval has {batches} batches (--interval times --accumulation), expected a "
-                f"multiple of --steps_per_execution, which is {self.compute.steps_per_execution}"
+                f"an interval has {batches} batches (--eval_every times --accumulation), expected "
+                f"a multiple of --steps_per_execution, which is {self.compute.steps_per_execution}"
             )
         counts = {"devices": self.compute.devices, "file_groups": self.text.file_groups}
         for flag, count in counts.items():

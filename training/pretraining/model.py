@@ -121,13 +121,13 @@ def _steps_per_execution(steps: int) -> int:
     return 1 if keras.backend.backend() == "torch" else steps
 
 
-def execute_whole_groups(model: PretrainingModel, most: int, batches: int) -> None:
+def set_steps_per_execution(model: PretrainingModel, max_batches: int, batches: int) -> None:
     """Adapts the batches in a call of the compiled function to those of an interval.
 
     Keras executes as many batches in each call, even if fewer of them are left in the epoch: a
     short interval would train longer than it says.
     """
-    fitting = math.gcd(_steps_per_execution(most), batches)
+    fitting = math.gcd(_steps_per_execution(max_batches), batches)
     if model.steps_per_execution != fitting:
         model.steps_per_execution = fitting
         model.make_train_function(force=True)

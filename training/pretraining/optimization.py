@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from keras_bert import checks
 
 from ..engine.options import (
+    CommandConfig,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveInt,
-    ProgramConfig,
     ProperFraction,
     UnusedFlags,
     check_one_of,
@@ -68,7 +68,7 @@ class Phase:
 
 
 @dataclasses.dataclass(frozen=True)
-class Optimization(ProgramConfig):
+class Optimization(CommandConfig):
     """The updates of a run.
 
     Args:
@@ -83,7 +83,7 @@ class Optimization(ProgramConfig):
             phase; each smaller size has as many of them.
         accumulation: Number of micro-batches whose gradients are accumulated for an update.
         num_steps: Number of updates.
-        interval: Number of updates after which metrics are logged, the validation text is scored
+        eval_every: Number of updates after which metrics are logged, the validation text is scored
             and a checkpoint is written; by default a hundredth of num_steps, and the text is
             scored less often if that would take more than a tenth of the time of training.
         optimizer: Adam_weight_decay (BERT's own, without bias correction), adamw, stable_adamw
@@ -110,7 +110,7 @@ class Optimization(ProgramConfig):
     batch_warmup_steps: NonNegativeInt = 0
     accumulation: PositiveInt = 1
     num_steps: PositiveInt = 1_000_000
-    interval: PositiveInt | None = None
+    eval_every: PositiveInt | None = None
     optimizer: str = "adam_weight_decay"
     learning_rate: NonNegativeFloat = 1e-4
     schedule: str = ""
@@ -195,12 +195,12 @@ class Optimization(ProgramConfig):
     @property
     def steps_per_interval(self) -> int:
         """Updates between two checkpoints."""
-        return self.interval or max(1, self.num_steps // 100)
+        return self.eval_every or max(1, self.num_steps // 100)
 
     def steps_between_scores(self, num_batches: int) -> int:
         """Returns the updates between two scorings of the validation text."""
-        if self.interval is not None:
-            return self.interval
+        if self.eval_every is not None:
+            return self.eval_every
         num_trained = _TRAINED_PER_SCORED * num_batches
         return max(self.steps_per_interval, -(-num_trained // self.accumulation))
 
@@ -300,7 +300,7 @@ class Optimization(ProgramConfig):
 
 
 # What a phase may have of its own, and how it is read
-_OF_PHASE: dict[str, tuple[type, checks.Numbers]] = {
+_OF_PHASE: dict[str, tuple[type, checks.NumberRange]] = {
     "batch_size": (int, checks.POSITIVE_INT),
     "learning_rate": (float, checks.NON_NEGATIVE),
 }

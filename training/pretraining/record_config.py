@@ -11,27 +11,27 @@ from pathlib import Path
 from typing import Annotated
 
 from keras_bert import checks
-from keras_bert.data import InstanceMaker, file_systems
+from keras_bert.data import InstanceGenerator, file_systems
 from keras_bert.data.file_systems import InputFile
 from keras_bert.data.pretraining.corpus import DOCUMENT_ENDS, FORMATS
 
 from ..engine.options import (
+    CommandConfig,
     Fraction,
     NonNegativeInt,
     PositiveInt,
-    ProgramConfig,
     Seed,
     UnusedFlags,
     check_one_of,
     num_cores,
 )
-from ..engine.output_folder import content_of_files
+from ..engine.output_folder import hash_files
 
-PAIRED_KINDS = ("next_sentence", "sentence_order")
+PAIR_LABEL_FORMATS = ("next_sentence", "sentence_order")
 
 
 @dataclasses.dataclass(frozen=True)
-class CorpusOptions(ProgramConfig):
+class CorpusOptions(CommandConfig):
     """How files of raw text are read and tokenized.
 
     Args:
@@ -60,12 +60,12 @@ class CorpusOptions(ProgramConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class RowOptions(ProgramConfig):
+class RowOptions(CommandConfig):
     """How rows are made of documents, and written to files.
 
     Args:
-        kind: Kind of instances: next_sentence (BERT), sentence_order (ALBERT), sentence_pairs,
-            full_sentences (RoBERTa) or document_sentences.
+        sequence_format: Kind of instances: next_sentence (BERT), sentence_order (ALBERT),
+            sentence_pairs, full_sentences (RoBERTa) or document_sentences.
         short_seq_probability: Probability that an instance has a random, shorter target length.
         duplicate_factor: Number of times that each document is used, each time cut and paired
             differently.
@@ -85,13 +85,13 @@ class RowOptions(ProgramConfig):
         keep_store: Whether to keep the tokenized corpus in output_dir/.work at the end.
     """
 
-    kind: str = "next_sentence"
+    sequence_format: str = "next_sentence"
     short_seq_probability: Fraction = 0.1
     duplicate_factor: PositiveInt = 10
     static_masks: bool = False
     whole_words: bool = False
     max_predictions: NonNegativeInt = 0
-    masked_lm_probability: Annotated[float, checks.Numbers(above=0, below=1)] = 0.15
+    masked_lm_probability: Annotated[float, checks.NumberRange(above=0, below=1)] = 0.15
     seed: Seed = 1
     num_shards: NonNegativeInt = 0
     independent_shards: bool = False
@@ -109,7 +109,7 @@ class RowOptions(ProgramConfig):
     @property
     def next_sentence(self) -> bool:
         """Whether rows have labels of sentence pairs, for a second objective."""
-        return self.kind in PAIRED_KINDS
+        return self.sequence_format in PAIR_LABEL_FORMATS
 
     @property
     def workers(self) -> int:
@@ -118,7 +118,7 @@ class RowOptions(ProgramConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class PretrainingDataConfig(ProgramConfig):
+class PretrainingDataConfig(CommandConfig):
     """How pre-training records of one length are created from files of raw text.
 
     Args:
@@ -143,12 +143,12 @@ class PretrainingDataConfig(ProgramConfig):
         super().__post_init__()
         self.instance_maker(cls_token_id=0, sep_token_id=0)
 
-    def instance_maker(self, cls_token_id: int, sep_token_id: int) -> InstanceMaker:
+    def instance_maker(self, cls_token_id: int, sep_token_id: int) -> InstanceGenerator:
         """Returns the object that creates instances, without masks."""
-        return InstanceMaker(
+        return InstanceGenerator(
             cls_token_id,
             sep_token_id,
-            kind=self.rows.kind,
+            sequence_format=self.rows.sequence_format,
             sequence_length=self.sequence_length,
             short_seq_probability=self.rows.short_seq_probability,
             duplicate_factor=self.rows.duplicate_factor,
@@ -187,7 +187,7 @@ def content_of_inputs(inputs: Sequence[InputFile]) -> str:
     """Returns a hash of the names and contents of files, and of the names and sizes of URLs."""
     remote = [(file.name, file.size) for file in inputs if file_systems.is_url(file.path)]
     local = [Path(file.path) for file in inputs if not file_systems.is_url(file.path)]
-    content = content_of_files(local)
+    content = hash_files(local)
     if remote:
         content = hashlib.sha256(content + json.dumps(remote).encode()).digest()
     return content.hex()

@@ -12,7 +12,7 @@ from absl import logging
 from keras_bert.data import TokenStore
 from keras_bert.data.file_systems import InputFile
 from keras_bert.data.pretraining.corpus import resolve_format, sentence_splitter
-from keras_bert.data.pretraining.instances import PAIR_KINDS
+from keras_bert.data.pretraining.instances import PAIR_FORMATS
 from keras_bert.data.text_files import COMPRESSIONS
 from keras_bert.progress import bar
 from keras_bert.text.tokenizer import Tokenizer
@@ -91,7 +91,7 @@ def create_records(
     if not is_checked:
         check_corpus(config.corpus, inputs, config.vocabulary)
     tokenizer = open_tokenizer(config.vocabulary, config.corpus.lowercase)
-    _check_separators(config.rows.kind, tokenizer)
+    _check_separators(config.rows.sequence_format, tokenizer)
     # Whether text is lower-cased is the tokenizer's own.
     settings = config.settings() | {
         "lowercase": None,
@@ -105,7 +105,7 @@ def create_records(
         return summary
     require_libraries(config.corpus, inputs)
     folder.write_json(_SETTINGS_FILE, {"config": config.to_dict(), "fingerprint": fingerprint})
-    engine: Any = _OneMachine(config, inputs, tokenizer)
+    engine: Any = _LocalEngine(config, inputs, tokenizer)
     if runner:
         from .beam_pipeline import BeamEngine
 
@@ -123,7 +123,7 @@ def create_records(
     return summary
 
 
-class _OneMachine:
+class _LocalEngine:
     """Tokenizes a corpus into a token store, and writes its shards, by processes."""
 
     def __init__(
@@ -174,27 +174,27 @@ def require_libraries(corpus: CorpusOptions, inputs: Sequence[InputFile]) -> Non
         sentence_splitter(corpus.language)
 
 
-def _check_separators(kind: str, tokenizer: Tokenizer) -> None:
-    if tokenizer.pair_separators > 1 and kind in PAIR_KINDS:
+def _check_separators(sequence_format: str, tokenizer: Tokenizer) -> None:
+    if tokenizer.pair_separators > 1 and sequence_format in PAIR_FORMATS:
         raise ValueError(
-            f"--kind is {kind}, whose pairs have one separator between the segments, but a "
-            f"{tokenizer.kind} tokenizer's have {tokenizer.pair_separators}; expected "
-            "full_sentences or document_sentences"
+            f"--sequence_format is {sequence_format}, whose pairs have one separator between the "
+            f"segments, but a {tokenizer.kind} tokenizer's have {tokenizer.pair_separators}; "
+            "expected full_sentences or document_sentences"
         )
 
 
 def _check_documents(
     config: PretrainingDataConfig, inputs: Sequence[InputFile], num_documents: int
 ) -> None:
-    kind, ends = config.rows.kind, config.corpus.document_ends
-    if kind not in PAIR_KINDS or num_documents > 1:
+    kind, ends = config.rows.sequence_format, config.corpus.document_ends
+    if kind not in PAIR_FORMATS or num_documents > 1:
         return
     names = ", ".join(file.path for file in inputs[:5])
     raise ValueError(
-        f"there is only 1 document in {names}, expected at least 2: --kind={kind} takes second "
-        f"segments from other documents. A document ends at {_DOCUMENT_ENDS[ends]} "
-        f"(--document_ends={ends}; in JSON Lines each line is a document); --kind=full_sentences "
-        "needs no second document"
+        f"there is only 1 document in {names}, expected at least 2: --sequence_format={kind} takes "
+        f"second segments from other documents. A document ends at {_DOCUMENT_ENDS[ends]} "
+        f"(--document_ends={ends}; in JSON Lines each line is a document); "
+        "--sequence_format=full_sentences needs no second document"
     )
 
 
@@ -229,7 +229,7 @@ def _is_done(folder: RecordFolder, fingerprint: str) -> bool:
             if name == _SETTINGS_FILE and not folder.names("*.tfrecord"):
                 folder.remove(".work")  # of a run that ended before its first record
                 break
-            raise output_folder.OtherSettingsError(
+            raise output_folder.SettingsMismatchError(
                 f"{folder.path} contains records of other settings, another vocabulary or other "
                 f"files (see {folder.path_of(name)}); choose another --output_dir, or remove that "
                 "folder"

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from keras_bert import atomic
-from keras_bert.tables import of_records, text_table
+from keras_bert.tables import table_from_records, text_table
 
 from ..costs import run_cost
 from ..costs.energy import Energy
-from ..engine import child_programs, run_report
+from ..engine import child_commands, run_report
 from ..engine.progress import in_percent
 from ..engine.run_checkpoints import RunState
 from ..plots.curves import curves_figure
@@ -159,7 +159,7 @@ def draw(log: list[Log], folder: Path) -> None:
     save(curves_figure(history, steps=steps, title=folder.name), folder / CURVES_FILE)
 
 
-def results_of(config: PretrainConfig, num_parameters: int, state: RunState) -> dict[str, Any]:
+def build_results(config: PretrainConfig, num_parameters: int, state: RunState) -> dict[str, Any]:
     """Returns the content of `results.json`."""
     last = state.log[-1]
     return {
@@ -172,7 +172,7 @@ def results_of(config: PretrainConfig, num_parameters: int, state: RunState) -> 
             "steps": state.step,
             "seconds": round(state.seconds, 1),
             "tokens_per_second": round(_mean(state.log, "tokens_per_second"), 1),
-            "share_of_peak": round(_mean(state.log, "share_of_peak"), 4),
+            "mfu": round(_mean(state.log, "mfu"), 4),
             **{name: last[name] for name in ("energy_kwh", "co2_kg") if name in last},
         },
         "cost": run_cost.cost_record(
@@ -182,7 +182,7 @@ def results_of(config: PretrainConfig, num_parameters: int, state: RunState) -> 
             if "energy_kwh" in last
             else None,
             config.costs.country,
-            config.costs.price_per_hour,
+            config.costs.cost_per_hour,
         ),
         "log": state.log,
     }
@@ -210,17 +210,19 @@ def report(results: Mapping[str, Any], folder: Path) -> str:
     blocks = [
         f"Pre-trained: {results['parameters']:,} parameters, {total['steps']:,} steps; scores of "
         "the last interval, accuracies in percent",
-        text_table(*of_records("masked tokens", {name: row for name, row in rows.items() if row})),
+        text_table(
+            *table_from_records("masked tokens", {name: row for name, row in rows.items() if row})
+        ),
     ]
     speed = (
         f"Time: {run_report.duration(total['seconds'])} of training, "
-        f"{total['tokens_per_second']:,.0f} tokens/s, {total['share_of_peak']:.1%} of the "
+        f"{total['tokens_per_second']:,.0f} tokens/s, {total['mfu']:.1%} of the "
         "highest speed measured on this machine"
     )
     blocks.append("\n".join(filter(None, (speed, run_cost.describe(results.get("cost", {}))))))
     files = {"preset": "preset", "curves": CURVES_FILE, "log": LOG_FILE, "results": RESULTS_FILE}
     blocks.append("\n".join(f"{name:8} {folder / file}" for name, file in files.items()))
-    finetune = child_programs.typed("finetune")
+    finetune = child_commands.command_name("finetune")
     preset = shlex.quote(f"--preset={folder / 'preset'}")
     blocks.append(f"Next: {finetune} {preset} --train_file=FILE")
     if results["collapsed"]:

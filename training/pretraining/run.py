@@ -27,7 +27,7 @@ from ..engine.progress import Progress, TimeLeft
 from ..engine.run_checkpoints import (
     RunCheckpoints,
     RunState,
-    StopWhereNotFinite,
+    TerminateOnNonFinite,
     seed_dropout,
 )
 from . import report
@@ -36,7 +36,7 @@ from .model import (
     PretrainingModel,
     build_model,
     check_init_preset,
-    execute_whole_groups,
+    set_steps_per_execution,
     update_flops,
 )
 from .optimization import Phase
@@ -62,19 +62,19 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
         ValueError: If text or records are malformed, or the folder contains a run of other
             settings.
     """
-    hosts.agree("the command", config.settings())
+    hosts.check_all_equal("the command", config.settings())
     if hosts.count() > 1:
         count = len(keras.distribution.list_devices())
         processes = f"the {count} devices of the {hosts.count()} processes"
         config.optimization.check_divisible(count, processes)
-    source = TextSource.of(config)
+    source = TextSource.from_config(config)
     source.check()
     with hosts.main_process_first():
         policy = precision.resolve(config.compute.precision, config.output_dir)
     warmup_steps = config.optimization.num_warmup_steps
     config = config.replace(precision=policy, warmup_steps=warmup_steps)
     check_init_preset(config.encoder, config.optimization.longest)
-    with devices.shared_by(config.compute.devices) as scope:
+    with devices.distribute_over(config.compute.devices) as scope:
         return _pretrain(config, source, scope)
 
 
@@ -89,7 +89,7 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
     tokenizer = open_tokenizer(vocabulary, text.corpus.lowercase)
     causal = config.encoder.causal
     batches = Batches(text, config.task, causal, tokenizer)
-    phases = batches.of_phases(config.optimization, records)
+    phases = batches.phase_batches(config.optimization, records)
     # Seeded after the records: whether they are created or exist must not change the random state.
     set_random_seed(text.rows.seed)
     with scope():
@@ -117,7 +117,7 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
     if state.seconds > seconds_before:
         share_waited = model.seconds_waited / (state.seconds - seconds_before)
         logging.info("%.1f %% of the training waited for data", 100 * share_waited)
-    results = report.results_of(config, model.count_params(), state)
+    results = report.build_results(config, model.count_params(), state)
     if hosts.is_main_process():
         model.save_to_preset(folder / "preset")
         report.write_log(state.log, folder)
@@ -132,9 +132,9 @@ def restore(
     """Loads the last checkpoint and returns its state, or a new state if there is none.
 
     Raises:
-        OtherSettingsError: If the checkpoint is of a run of other settings or files.
+        SettingsMismatchError: If the checkpoint is of a run of other settings or files.
     """
-    start = output_folder.content_of_folder(source.preset).hex() if source.preset else ""
+    start = output_folder.hash_directory(source.preset).hex() if source.preset else ""
     files = {flag: _content(flag, groups) for flag, groups in source.given_files().items()}
     details = {"start": start, "files": files}
     fresh = RunState(0, keras.backend.backend(), fingerprint, [], 0.0, details)
@@ -147,7 +147,7 @@ def restore(
             output_folder.check_same_start(checkpoints.folder, flag, before.get(flag, ""), content)
 
     state = checkpoints.restore(model, check) or fresh
-    hosts.agree("the run", {"fingerprint": fingerprint, **details, "step": state.step})
+    hosts.check_all_equal("the run", {"fingerprint": fingerprint, **details, "step": state.step})
     if state.step:
         logging.info("resuming after step %d", state.step)
     return state
@@ -156,8 +156,8 @@ def restore(
 def _content(flag: str, groups: list[list[Path]]) -> str:
     """Returns a hash of groups of files; each process reads the groups that it trains on."""
     own = groups_of_shard(hosts.shard(), len(groups))
-    contents = {str(group): output_folder.content_of_files(groups[group]).hex() for group in own}
-    contents = hosts.merged(f"the content of --{flag}", contents)
+    contents = {str(group): output_folder.hash_files(groups[group]).hex() for group in own}
+    contents = hosts.merge_across_processes(f"the content of --{flag}", contents)
     return contents["0"] if len(groups) == 1 else output_folder.fingerprint(contents)
 
 
@@ -224,7 +224,7 @@ class Run:
         Returns:
             The state at the end.
         """
-        own = {"shard": hosts.shard(), "as_shards": hosts.count() > 1}
+        own = {"shard": hosts.shard(), "return_shards": hosts.count() > 1}
         dev_examples = None
         if dev is not None:
             dev_examples = self._examples(dev.first_batches(self.config.text.dev_batches, **own))
@@ -261,7 +261,7 @@ class Run:
         accumulation = self.optimization.accumulation
         first, steps = intervals.first_step, intervals.interval
         steps_per_execution = self.config.compute.steps_per_execution
-        execute_whole_groups(self.model, steps_per_execution, steps * accumulation)
+        set_steps_per_execution(self.model, steps_per_execution, steps * accumulation)
 
         def place(epoch: int, batch: int) -> str:
             return f"step {first + epoch * steps + batch // accumulation + 1}"
@@ -275,14 +275,14 @@ class Run:
             metrics=lambda logs: report.metrics_line(report.named(logs)),
             summary=intervals.line,
         )
-        with interrupts.deferred(hosts.count() == 1) as intervals.is_interrupted:
+        with interrupts.defer_interrupt(hosts.count() == 1) as intervals.is_interrupted:
             self.model.fit(
                 self._examples(batches, first * accumulation),
                 steps_per_epoch=steps * accumulation,
                 epochs=count,
                 verbose=0,
                 callbacks=[
-                    StopWhereNotFinite(place),
+                    TerminateOnNonFinite(place),
                     intervals,
                     *([progress] if hosts.is_main_process() else []),
                 ],
@@ -361,7 +361,7 @@ class IntervalReport(keras.callbacks.Callback):
             step = self.state.step + steps
             state = dataclasses.replace(self.state, step=step, seconds=seconds)
             self.run.checkpoints.save(self.model, state)
-            self.run.checkpoints.end_if(self.is_interrupted())
+            self.run.checkpoints.raise_if_interrupted(self.is_interrupted())
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         seconds = time.perf_counter() - self._start
@@ -375,7 +375,7 @@ class IntervalReport(keras.callbacks.Callback):
         record["tokens_per_second"] = round(rate * self.workload.tokens, 1)
         record["flops_per_second"] = rate * self.workload.flops
         self.run.peak = max(self.run.peak, record["flops_per_second"])
-        record["share_of_peak"] = round(record["flops_per_second"] / self.run.peak, 6)
+        record["mfu"] = round(record["flops_per_second"] / self.run.peak, 6)
         record |= self.energy_record()
         if self.dev is not None and self._is_scored(step):
             scores = self.model.evaluate(self.dev, verbose=0, return_dict=True)
@@ -393,7 +393,7 @@ class IntervalReport(keras.callbacks.Callback):
         self.run.checkpoints.save(self.model, self.state)
         if hosts.is_main_process():
             self._write(record)
-        self.run.checkpoints.end_if(self.is_interrupted())
+        self.run.checkpoints.raise_if_interrupted(self.is_interrupted())
 
     def _write(self, record: report.Log) -> None:
         """Writes the log and the plot of an interval."""
@@ -424,9 +424,14 @@ class IntervalReport(keras.callbacks.Callback):
         before = self.state.log[-1] if self.state.log else {"energy_kwh": 0.0, "co2_kg": 0.0}
         if "energy_kwh" not in before:
             return {}  # unknown, since some of it was not metered
-        energy = Energy(
-            before["energy_kwh"], before["co2_kg"], bool(before.get("energy_is_measured", False))
-        ).plus(self.run.meter())
+        energy = (
+            Energy(
+                before["energy_kwh"],
+                before["co2_kg"],
+                bool(before.get("energy_is_measured", False)),
+            )
+            + self.run.meter()
+        )
         return {
             "energy_kwh": energy.kwh,
             "co2_kg": energy.co2_kg,

@@ -14,7 +14,7 @@ from absl import logging
 
 from keras_bert import atomic
 from keras_bert.data import Instance, InstanceEncoder, StaticMasker, TokenStore, write_records
-from keras_bert.data.pretraining.instances import PAIR_KINDS
+from keras_bert.data.pretraining.instances import PAIR_FORMATS
 from keras_bert.data.pretraining.static_masking import default_max_predictions
 from keras_bert.data.pretraining.token_store import Documents
 from keras_bert.text import tokenizer_from_config
@@ -49,7 +49,7 @@ class ShardStatistics:
     pairs: int
 
     @classmethod
-    def of(cls, instances: list[Instance], sequence_length: int) -> ShardStatistics:
+    def from_instances(cls, instances: list[Instance], sequence_length: int) -> ShardStatistics:
         """Counts the rows of a shard."""
         lengths = np.bincount(
             [len(instance.token_ids) for instance in instances], minlength=sequence_length + 1
@@ -80,7 +80,7 @@ def count_shards(config: PretrainingDataConfig, num_documents: int, num_tokens: 
     most = _MAX_INDEPENDENT_SHARDS if config.rows.independent_shards else _MAX_SHARDS
     by_size = min(-(-tokens // _TOKENS_PER_SHARD), most)
     # An independent shard of pairs has the documents that its second segments come from.
-    needs_two = config.rows.independent_shards and config.rows.kind in PAIR_KINDS
+    needs_two = config.rows.independent_shards and config.rows.sequence_format in PAIR_FORMATS
     num_shards = min(
         config.rows.num_shards or by_size, num_documents // 2 if needs_two else num_documents
     )
@@ -133,7 +133,7 @@ class ShardMaker:
         """Returns the statistics of a shard, and its records."""
         instances = self.make_instances(documents, shard, num_shards)
         rng = np.random.default_rng([self.config.rows.seed, num_shards, shard])
-        statistics = ShardStatistics.of(instances, self.config.sequence_length)
+        statistics = ShardStatistics.from_instances(instances, self.config.sequence_length)
         return statistics, self.encode.records(instances, rng)
 
 

@@ -14,16 +14,16 @@ from typing import Any
 from absl import logging
 
 from keras_bert import atomic, checkpoints
-from keras_bert.data import MaskedLMMasker, NextTokenTargets, PretrainingStream, has_masks
+from keras_bert.data import MaskedLMMaskGenerator, NextTokenTargets, PretrainingStream, has_masks
 from keras_bert.data.file_systems import InputFile, is_url
 from keras_bert.data.pretraining.corpus import resolve_format
 from keras_bert.data.pretraining.record_files import record_paths
-from keras_bert.data.pretraining.stream import grouped
+from keras_bert.data.pretraining.stream import group_files
 from keras_bert.text import WordPieceTokenizer, save_vocabulary
 from keras_bert.text.tokenizer import Tokenizer
 
 from ..engine import hosts
-from ..engine.output_folder import OtherSettingsError
+from ..engine.output_folder import SettingsMismatchError
 from .config import PretrainConfig, TaskOptions, TextOptions, named_architecture
 from .optimization import Optimization, Phase
 from .record_config import RowOptions, content_of_inputs, find_inputs
@@ -65,7 +65,7 @@ class TextSource:
     lengths: tuple[int, ...]
 
     @classmethod
-    def of(cls, config: PretrainConfig) -> TextSource:
+    def from_config(cls, config: PretrainConfig) -> TextSource:
         """Returns the text source of a run."""
         preset, flag = config.encoder.init_preset, "init_preset"
         if not preset:
@@ -143,7 +143,7 @@ class TextSource:
             folders = dict.fromkeys(_records_folder(value, length) for length in self.lengths)
             for folder in folders if value else ():
                 paths = record_paths(os.fspath(folder / _RECORDS))
-                for group, own in zip(groups, grouped(paths, count), strict=True):
+                for group, own in zip(groups, group_files(paths, count), strict=True):
                     group += map(Path, own)
             files[flag] = groups
         return files
@@ -160,18 +160,18 @@ class TextSource:
         return {
             length: (
                 self.records(length, vocabulary),
-                self.records(length, vocabulary, of_validation=True)
+                self.records(length, vocabulary, for_validation=True)
                 if text.dev_records or text.dev_files
                 else None,
             )
             for length in self.lengths
         }
 
-    def records(self, sequence_length: int, vocabulary: Path, of_validation: bool = False) -> str:
+    def records(self, sequence_length: int, vocabulary: Path, for_validation: bool = False) -> str:
         """Returns the pattern of the records of a length, which are created if there are none."""
         text, name, files = self.text, "records", self.text.input_files
-        if of_validation:
-            text, name, files = text.of_validation(), "dev_records", text.dev_files
+        if for_validation:
+            text, name, files = text.for_validation(), "dev_records", text.dev_files
         if value := getattr(text, name):
             folder = _records_folder(value, sequence_length)
             warn_of_unknown_tokens(folder)
@@ -206,7 +206,7 @@ class TextSource:
         ).get_config()
 
     def _inputs(self, files: tuple[str, ...]) -> list[InputFile]:
-        return find_inputs(self.text.in_data_dir(files))
+        return find_inputs(self.text.resolve_in_data_dir(files))
 
     def _source(self) -> dict[str, Any]:
         """Returns what the vocabulary is made of: a checkpoint's tokenizer, or text."""
@@ -240,7 +240,7 @@ class TextSource:
             )
         if before != now:
             names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-            raise OtherSettingsError(
+            raise SettingsMismatchError(
                 f"{vocabulary} was made of something else: {', '.join(names)} differ; choose "
                 f"another --output_dir, or remove {vocabulary} and the records and checkpoints "
                 "made with it"
@@ -260,7 +260,7 @@ class Batches:
     causal: bool
     tokenizer: Tokenizer
 
-    def of_phases(
+    def phase_batches(
         self, optimization: Optimization, records: Mapping[int, tuple[str, str | None]]
     ) -> dict[Phase, tuple[PretrainingStream, PretrainingStream | None]]:
         """Returns the training and the validation batches of each phase.
@@ -275,22 +275,28 @@ class Batches:
                 before = latest[length]
                 train, dev = streams[before]
                 num_batches = before.num_steps * optimization.accumulation
-                streams[phase] = train.continued(num_batches, rows), dev
+                streams[phase] = train.resume_after(num_batches, rows), dev
             else:
-                own, of_dev = records[length]
+                own, dev_records = records[length]
                 seed, groups = self.text.rows.seed, self.text.file_groups
                 train = self._stream(
                     own, length, rows, self._masker(self.text.rows, seed), seed, groups
                 )
                 dev_rows = optimization.dev_batch_size(length)
-                dev = None if of_dev is None else self.of_validation(of_dev, length, dev_rows)
+                dev = (
+                    None
+                    if dev_records is None
+                    else self.for_validation(dev_records, length, dev_rows)
+                )
                 streams[phase] = train, dev
             latest[length] = phase
         return streams
 
-    def of_validation(self, records: str, sequence_length: int, rows: int) -> PretrainingStream:
+    def validation_batches(
+        self, records: str, sequence_length: int, rows: int
+    ) -> PretrainingStream:
         """Returns the validation batches of a length, with the same masks for every seed."""
-        masker = self._masker(self.text.of_validation().rows, seed=0)
+        masker = self._masker(self.text.for_validation().rows, seed=0)
         return self._stream(records, sequence_length, rows, masker, seed=0)
 
     def _stream(
@@ -317,7 +323,7 @@ class Batches:
     def _masker(self, rows: RowOptions, seed: int) -> Any:
         if self.causal:
             return NextTokenTargets(pad_token_id=self.tokenizer.pad_token_id)
-        return MaskedLMMasker.from_tokenizer(
+        return MaskedLMMaskGenerator.from_tokenizer(
             self.tokenizer,
             unit=self.task.masking_unit,
             mask_selection_rate=rows.masked_lm_probability,

@@ -11,7 +11,7 @@ from typing import Any
 from absl import logging
 
 from keras_bert import text
-from keras_bert.atomic import atomic_path, make_folder
+from keras_bert.atomic import atomic_path, make_directory
 from keras_bert.config import BertConfig
 from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
@@ -49,7 +49,7 @@ def open_tokenizer(path: str | os.PathLike[str], lowercase: bool | None = None) 
 
 def save_tokenizer(tokenizer: dict[str, Any], folder: Path) -> None:
     """Writes a folder with a tokenizer's files, atomically."""
-    make_folder(folder.parent)
+    make_directory(folder.parent)
     with atomic_path(folder) as temporary:
         temporary.mkdir()
         write_tokenizer(temporary, tokenizer, NO_LIMIT)
@@ -86,12 +86,12 @@ def make_tokenizer(
         )
     special_tokens = options.get("special_tokens")
     if kind == text.BytePairTokenizer.kind:
-        of_words = {
+        word_options = {
             name: options[name]
             for name in ("special_tokens", "compose", "word_pattern")
             if name in options
         }
-        vocabulary = text.train_byte_pair_vocabulary(paths, vocabulary_size, **of_words)
+        vocabulary = text.train_byte_pair_vocabulary(paths, vocabulary_size, **word_options)
         return text.BytePairTokenizer(*vocabulary, **options)
     if kind == text.SentencePieceTokenizer.kind and special_tokens:
         model = text.train_sentence_piece_model(
@@ -122,7 +122,7 @@ def make_tokenizer(
 def family_options(config: BertConfig) -> Mapping[str, Any]:
     """Returns the arguments of a tokenizer's class that the family of an architecture has."""
     # Checkpoints import Keras, which takes as long as a worker needs for its first million tokens.
-    from keras_bert.checkpoints.config_fields import fitting_families
+    from keras_bert.checkpoints.config_fields import compatible_families
 
-    families = fitting_families(config)
+    families = compatible_families(config)
     return families[0].tokenizer if families else {}

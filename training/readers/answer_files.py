@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from absl import logging
 
 from .data_files import read_records
-from .values import as_id, excerpt, is_number, row_error, row_ids
+from .row_values import as_id, excerpt, is_number, row_error, row_ids
 
 Answer = TypeVar("Answer")
 # Of sums of float32
@@ -86,16 +86,16 @@ def matched_answers(
     logging.info("%s: matched by id", path)
     if list(ids) == own_ids:
         return answers
-    of_data = index_ids(ids, data_file, [f"row {number}" for number in range(1, count + 1)])
-    of_answers = index_ids(own_ids, path, places)
-    unknown_ids = [id for id in of_answers if id not in of_data]
+    data_index = index_ids(ids, data_file, [f"row {number}" for number in range(1, count + 1)])
+    answer_index = index_ids(own_ids, path, places)
+    unknown_ids = [id for id in answer_index if id not in data_index]
     if unknown_ids:
-        without_answer = next(id for id in of_data if id not in of_answers)
+        unanswered_id = next(id for id in data_index if id not in answer_index)
         raise ValueError(
             f"{path} has predictions for {len(unknown_ids)} ids that are not in {data_file}, such "
-            f"as {excerpt(unknown_ids[0])}, and lacks {excerpt(without_answer)}"
+            f"as {excerpt(unknown_ids[0])}, and lacks {excerpt(unanswered_id)}"
         )
-    return [answers[of_answers[id]] for id in of_data]
+    return [answers[answer_index[id]] for id in data_index]
 
 
 def answers_by_id(

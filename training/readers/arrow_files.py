@@ -14,7 +14,7 @@ from typing import Any
 from keras_bert import checks
 from keras_bert.data.file_systems import find_files
 
-from .values import BadRows, excerpt, row_error
+from .row_values import BadRows, excerpt, row_error
 
 # The number of a file among those of a split: train-00000-of-00002.parquet. Older versions of
 # `datasets` add a hash.
@@ -104,10 +104,10 @@ def _split_files(path: Path) -> list[Path]:
         return _one_set(path, _splits(path.parent)[path.name])
     splits = _splits(path)
     if not splits:
-        of_classes = next(path.glob("*/*.txt"), None)
+        class_file = next(path.glob("*/*.txt"), None)
         raise ValueError(
             f"{path} is a folder without Parquet or Arrow files"
-            + (f"; {_OF_CLASSES.format(folder=path)}" if of_classes else "")
+            + (f"; {_OF_CLASSES.format(folder=path)}" if class_file else "")
         )
     if len(splits) > 1:
         raise ValueError(

@@ -14,8 +14,8 @@ import numpy as np
 
 from ..engine.options import check_formats
 from .data_files import FORMATS_OF, infer_format, read_cells, read_records
+from .row_values import BadRows, as_id, excerpt, row_error, row_ids
 from .separated_values import Quoting
-from .values import BadRows, as_id, excerpt, row_error, row_ids
 
 # Value of the flag --format -> the format of the file
 FORMATS = {"swag": "csv", "codah": "tsv", "jsonl": "jsonl", "arrow": "arrow", "xlsx": "xlsx"}
@@ -90,7 +90,7 @@ class ChoiceRows:
         )
 
 
-def telling_fields(record: Mapping[str, Any]) -> tuple[str, ...]:
+def choice_field_names(record: Mapping[str, Any]) -> tuple[str, ...]:
     """Returns the fields that tell that a row has choices, which are none if it has not.
 
     Args:
@@ -159,7 +159,7 @@ def read_choices(
         if is_labeled and row[3] is None:
             raise row_error(path, row[0], "the label is missing, but other rows have one")
 
-    rows = list(bad.without(rows, check))
+    rows = list(bad.filter(rows, check))
     if not rows:
         raise ValueError(f"{path}: no rows")
     _, texts, all_choices, labels, ids = map(list, zip(*rows, strict=True))
@@ -182,7 +182,7 @@ def _codah_records(
             raise row_error(path, place, f"{len(cells)} columns, expected {columns}")
 
     cells = read_cells(path, "tsv", quoting, bad=bad)
-    for place, (_, text, *choices, label) in bad.without(cells, check):
+    for place, (_, text, *choices, label) in bad.filter(cells, check):
         yield place, {"text": text, "choices": choices, "label": label.strip()}
 
 

@@ -23,8 +23,8 @@ from keras_bert.data.text_files import plain_name, read_lines
 
 from . import arrow_files
 from .json_objects import read_objects
+from .row_values import BadRows, as_id, excerpt, field, is_number, row_error
 from .separated_values import Quoting, read_separated
-from .values import BadRows, as_id, excerpt, field, is_number, row_error
 
 Header = Literal["auto", "yes", "no"]
 
@@ -177,7 +177,7 @@ def read_columns(
         for role, column in columns.items()
     }
     table = table[start + (header == "yes") :]
-    good = bad.without(table, lambda row: _check_width(path, row, width))
+    good = bad.filter(table, lambda row: _check_width(path, row, width))
     return [
         Row(place, {role: cells[index] for role, index in indices.items()}) for place, cells in good
     ], header
@@ -214,7 +214,7 @@ def read_records(
         for name in names if single is None else single:
             check_single(path, header, name, names)
         indices = [index for index, name in enumerate(names) if names.count(name) == 1]
-        for place, cells in bad.without(table, lambda row: _check_width(path, row, len(names))):
+        for place, cells in bad.filter(table, lambda row: _check_width(path, row, len(names))):
             yield place, {names[index]: cells[index] for index in indices}
 
 

@@ -16,8 +16,8 @@ from keras_bert.data.conll import TaggedText
 from .choice_files import ChoiceRows
 from .data_splits import hold_out_tenth
 from .labeled_text import LabeledText
+from .row_values import excerpt, normalize_text
 from .tagged_words import count_types, counts_of_words, hold_out
-from .values import excerpt, folded
 
 if TYPE_CHECKING:
     from keras_bert.text.tokenizer import Tokenizer
@@ -59,7 +59,7 @@ class Rows:
 
     def keys(self) -> list[tuple[str, ...]]:
         """Returns the texts, normalized so that copies are equal: case, spaces, compatibility."""
-        return [tuple(map(folded, texts)) for texts in self.texts]
+        return [tuple(map(normalize_text, texts)) for texts in self.texts]
 
     def different_texts(self) -> list[str]:
         """Returns all texts, and each shared passage only once."""
@@ -151,8 +151,8 @@ def rare_classes(parts: Mapping[str, Any]) -> list[str]:
     def share(names: Sequence[str], verb: str) -> str:
         return f"{len(names)} of {len(counts['train'])} {what} {verb}, {excerpt(names, 300)}"
 
-    for name, of_part in counts.items():
-        single = [label for label, count in of_part.items() if count == 1]
+    for name, part_counts in counts.items():
+        single = [label for label, count in part_counts.items() if count == 1]
         if single:
             effect = "cannot be learned and scored too" if name == "train" else "are scored on it"
             messages.append(f"{name}: {share(single, f'have a single {one}')}: they {effect}")
@@ -238,19 +238,19 @@ def tokenize_rows(rows: Rows, tokenizer: Tokenizer) -> Tokens:
         num_unknown.append(num_unknown_tokens)
         for index in np.flatnonzero(num_unknown_tokens).tolist():
             words.update(part[index].split())
-    of_texts, total = np.concatenate(num_tokens), int(sum(map(np.sum, num_tokens)))
+    text_lengths, total = np.concatenate(num_tokens), int(sum(map(np.sum, num_tokens)))
     if rows.share_passages:
         positions = {text: index for index, text in enumerate(texts)}
-        of_texts = of_texts[[positions[text] for row in rows.texts for text in row]]
+        text_lengths = text_lengths[[positions[text] for row in rows.texts for text in row]]
     texts_of_row = np.array([len(row) for row in rows.texts])
     starts = np.cumsum(texts_of_row) - texts_of_row
     if rows.have_choices:
-        longest = of_texts.copy()
+        longest = text_lengths.copy()
         longest[starts] = 0
-        in_row = of_texts[starts] + np.maximum.reduceat(longest, starts)
+        in_row = text_lengths[starts] + np.maximum.reduceat(longest, starts)
         texts_of_row = np.full_like(texts_of_row, 2)
     else:
-        in_row = np.add.reduceat(of_texts, starts)
+        in_row = np.add.reduceat(text_lengths, starts)
     return Tokens(
         lengths=in_row + 2 + (texts_of_row - 1) * tokenizer.pair_separators,
         unknown=100 * float(np.concatenate(num_unknown).sum()) / max(1, total),
@@ -264,6 +264,8 @@ def _unknown_words(words: Counter[str], tokenizer: Tokenizer) -> list[tuple[str,
         return []
     ids = tokenizer([word for word, _ in ranking])
     unknown_words = [
-        one for one, of_word in zip(ranking, ids, strict=True) if tokenizer.unk_token_id in of_word
+        one
+        for one, word_ids in zip(ranking, ids, strict=True)
+        if tokenizer.unk_token_id in word_ids
     ]
     return unknown_words[:_MAX_UNKNOWN_WORDS]

@@ -49,11 +49,11 @@ def hold_out_tenth(
     strata: Sequence[Hashable],
     path: str,
     unit: str = "rows",
-    least: int = 2,
+    min_rows: int = 2,
     *,
     accept_few: bool = False,
 ) -> tuple[list[int], list[int]]:
-    """Holds out a random stratified tenth, or `least` rows if `accept_few` and a tenth is fewer.
+    """Holds out a random stratified tenth, or `min_rows` rows if `accept_few` and a tenth is fewer.
 
     The same rows are held out for every seed of a run, so that runs can be compared. The row of a
     stratum with a single row is never held out.
@@ -62,16 +62,16 @@ def hold_out_tenth(
         The indices of the training rows and of the validation rows, each in ascending order.
 
     Raises:
-        ValueError: If fewer than `least` rows would be held out.
+        ValueError: If fewer than `min_rows` rows would be held out.
     """
     counts = Counter(strata)
     divisible = [index for index, stratum in enumerate(strata) if counts[stratum] > 1]
     tenth = len(strata) // 10
-    count = min(max(tenth, least) if accept_few else tenth, len(divisible) // 2)
-    if count < least:
+    count = min(max(tenth, min_rows) if accept_few else tenth, len(divisible) // 2)
+    if count < min_rows:
         raise ValueError(
             f"{path}: {len(strata)} {unit} are too few to hold out a tenth, expected at least "
-            f"{10 * least} with more than one of a class, or a --dev_file"
+            f"{10 * min_rows} with more than one of a class, or a --dev_file"
         )
     sample = stratified_sample([strata[index] for index in divisible], count)
     held_out = [divisible[index] for index in sample]

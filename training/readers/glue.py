@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .data_files import Header
 from .labeled_text import LabeledText, TextColumns, read_labeled_text
-from .values import BadRows
+from .row_values import BadRows
 
 
 @dataclasses.dataclass(frozen=True)

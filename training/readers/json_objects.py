@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .values import BadRows, excerpt, row_error
+from .row_values import BadRows, excerpt, row_error
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -49,7 +49,7 @@ def read_objects(
             rows = [(f"row {row}", record) for row, record in enumerate(value, start=1)]
         # Only an escape can be an unpaired surrogate, for the bytes of a file are UTF-8.
         has_surrogates = bool(_SURROGATE.search(text))
-        yield from bad.without(rows, functools.partial(_check, name, has_surrogates))
+        yield from bad.filter(rows, functools.partial(_check, name, has_surrogates))
 
 
 def _parsed(text: str, first_line: int, name: Path | str) -> Any:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from .values import excerpt, folded, is_number
+from .row_values import excerpt, is_number, normalize_text
 
 # Strings that stand for missing values: the ones that pandas reads as missing, NaN and infinities,
 # and SNLI's label for pairs on which annotators disagree
@@ -21,7 +21,7 @@ NO_VALUES = frozenset((
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 # How advice names these tasks, for `finetune` and for `inspect`
 _REGRESSION = "--task=regression (in inspect: --regression)"
-_SEVERAL = "--task=labels (in inspect: --multi_label)"
+_SEVERAL = "--task=multi_label (in inspect: --multi_label)"
 LABEL_SEPARATORS = re.compile(r"[\s'\"]*[,;|][\s'\"]*")
 
 
@@ -93,7 +93,7 @@ def _spelling(name: str) -> object:
     if is_number(name):
         return float(name)
     visible = "".join(character for character in name if unicodedata.category(character) != "Cf")
-    return folded(visible)
+    return normalize_text(visible)
 
 
 def _are_decimal_commas(names: Collection[str]) -> bool:
@@ -114,7 +114,7 @@ def _are_fractions(names: Collection[str]) -> bool:
 def _several_labels(counts: Mapping[str, int]) -> list[str]:
     """Returns the labels such as `a,b` if each part also occurs in another label."""
     parts = {name: set(LABEL_SEPARATORS.split(name.strip("[](){}'\" "))) for name in counts}
-    num_labels = Counter(part for of_name in parts.values() for part in of_name)
+    num_labels = Counter(part for name_counts in parts.values() for part in name_counts)
     return [
         name
         for name, own in parts.items()

@@ -16,7 +16,7 @@ from typing import get_args
 import numpy as np
 from absl import logging
 
-from ..engine.options import ProgramConfig, UnusedFlags, check_formats, check_one_of
+from ..engine.options import CommandConfig, UnusedFlags, check_formats, check_one_of
 from .data_files import FORMATS_OF, LABELS, Header, Row, infer_format, read_columns, without_header
 from .label_warnings import (
     DECIMAL_COMMA,
@@ -26,8 +26,8 @@ from .label_warnings import (
     leaves_out,
     warn_of_labels,
 )
+from .row_values import BadRows, excerpt, is_number, row_error, row_ids
 from .separated_values import Quoting
-from .values import BadRows, excerpt, is_number, row_error, row_ids
 
 # The name of an empty label in --skip_labels
 _EMPTY = "null"
@@ -140,7 +140,7 @@ class LabeledText:
 
 
 @dataclass(frozen=True)
-class TextColumns(ProgramConfig):
+class TextColumns(CommandConfig):
     """How to read a file of labeled text.
 
     Args:
@@ -277,13 +277,13 @@ def read_labeled_text(
     path, bad = Path(path), bad or BadRows()
     regression, multi_label = regression or columns.regression, multi_label or columns.multi_label
     label_map = parse_label_map(columns.label_map)
-    of_label = {"label": columns.label}
+    label_roles = {"label": columns.label}
     if multi_label:
-        of_label = {LABELS: columns.label}
+        label_roles = {LABELS: columns.label}
         if "," in columns.label:
             each = [name.strip() for name in columns.label.split(",")]
             names = names or tuple(each)
-            of_label = {f"{LABELS}.{name}": name for name in each}
+            label_roles = {f"{LABELS}.{name}": name for name in each}
     roles = {"text": columns.text}
     if columns.text_pair:
         roles["text_pair"] = columns.text_pair
@@ -291,7 +291,7 @@ def read_labeled_text(
     rows, has_header = read_columns(
         path,
         infer_format(path) if columns.format == "auto" else columns.format,
-        roles | of_label if labeled else roles,
+        roles | label_roles if labeled else roles,
         columns.header,
         quoting=columns.quoting,
         optional={"id": "id"},
@@ -329,7 +329,7 @@ def read_labeled_text(
                 message = f"expected one of {excerpt(list(names), 300)}"
                 raise row_error(path, row.place, f"unknown label {excerpt(name)}, {message}")
 
-    rows = list(bad.without(rows, check))
+    rows = list(bad.filter(rows, check))
     if not rows:
         reason = "".join(f"; the first malformed row: {row}" for row in bad.messages[:1])
         raise ValueError(f"{path}: no examples{reason}")

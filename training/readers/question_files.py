@@ -15,7 +15,7 @@ from keras_bert.data.text_files import read_lines
 from ..engine.options import check_unset
 from . import triviaqa
 from .data_files import data_suffix, exists, has_records, is_array, read_records
-from .values import BadRows
+from .row_values import BadRows
 
 # The columns of a question with its answers, as Hugging Face's data sets have them
 COLUMNS = ("question", "context", "answers")
@@ -58,17 +58,17 @@ def is_nested(path: Path) -> bool:
 
 
 def check_document_words(config: Any, parts: Iterable[Sequence[QuestionExample]]) -> None:
-    """Raises an UnusedFlagError if `document_words` are given, but no part is of TriviaQA."""
+    """Raises an UnusedFlagError if `max_document_words` are given, but no part is of TriviaQA."""
     if not any(isinstance(one, triviaqa.DocumentQuestion) for part in parts for one in part[:1]):
-        check_unset(config, ["document_words"], "no file is TriviaQA's")
+        check_unset(config, ["max_document_words"], "no file is TriviaQA's")
 
 
 def read_questions(
     path: str | Path,
     *,
     labeled: bool = True,
-    skip_bad: bool = False,
-    document_words: int | None = None,
+    skip_invalid: bool = False,
+    max_document_words: int | None = None,
 ) -> QuestionFile:
     """Reads questions on passages, in the format that the file has.
 
@@ -77,9 +77,9 @@ def read_questions(
             the columns of SQuAD's data sets there; or the JSON of TriviaQA, with its documents.
         labeled: Whether every question must have answers, or be marked as unanswerable. Otherwise
             malformed answers count as unknown.
-        skip_bad: Whether to skip malformed parts, and list them in the result, instead of raising
-            an error. A question is skipped if none of its answers can be read.
-        document_words: Of TriviaQA, the number of words that are read of a document, the first
+        skip_invalid: Whether to skip malformed parts, and list them in the result, instead of
+            raising an error. A question is skipped if none of its answers can be read.
+        max_document_words: Of TriviaQA, the number of words that are read of a document, the first
             ones; 0 for all. By default `DOCUMENT_WORDS`.
 
     Raises:
@@ -90,15 +90,15 @@ def read_questions(
     path = Path(path)
     if not exists(path):
         raise FileNotFoundError(f"{path} does not exist, expected a file of questions")
-    bad = BadRows(collect=skip_bad)
+    bad = BadRows(collect=skip_invalid)
     if has_rows(path):
         rows = read_records(path, bad=bad)
-        file = read_squad_rows(rows, path, labeled=labeled, skip_bad=skip_bad)
+        file = read_squad_rows(rows, path, labeled=labeled, skip_invalid=skip_invalid)
         return QuestionFile(file.examples, file.has_unanswerable, (*bad.messages, *file.skipped))
     content = load_json(path)
     if triviaqa.is_triviaqa(content):
-        words = DOCUMENT_WORDS if document_words is None else document_words
+        words = DOCUMENT_WORDS if max_document_words is None else max_document_words
         examples = triviaqa.read_documents(content, path, labeled=labeled, bad=bad, max_words=words)
         return QuestionFile(examples, False, tuple(bad.messages))
-    file = parse_squad(content, path, labeled=labeled, skip_bad=skip_bad)
+    file = parse_squad(content, path, labeled=labeled, skip_invalid=skip_invalid)
     return QuestionFile(file.examples, file.has_unanswerable, file.skipped)

@@ -18,7 +18,7 @@ from typing import Literal
 
 from keras_bert.data.text_files import UNREADABLE, byte_lines, read_lines
 
-from .values import BadRows, excerpt, row_error
+from .row_values import BadRows, excerpt, row_error
 
 # Whether double quotes in TSV enclose cells ("csv": doubled inside, as Excel and pandas write
 # them), or are text ("none")

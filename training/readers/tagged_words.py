@@ -28,10 +28,10 @@ from keras_bert.data.tagging_schemes import (
 )
 from keras_bert.data.text_files import read_lines
 
-from ..engine.options import ProgramConfig, check_formats, check_one_of
+from ..engine.options import CommandConfig, check_formats, check_one_of
 from .data_files import infer_format, read_records
 from .data_splits import hold_out_tenth, stratified_sample
-from .values import BadRows, excerpt, row_error
+from .row_values import BadRows, excerpt, row_error
 
 # The fields of words, and of their labels, in rows with lists; the first that a row has is read
 WORDS = ("words", "tokens")
@@ -51,7 +51,7 @@ _LINES_READ = 100
 
 
 @dataclasses.dataclass(frozen=True)
-class WordColumns(ProgramConfig):
+class WordColumns(CommandConfig):
     """How a file of words in columns is read.
 
     Args:
@@ -78,7 +78,9 @@ class WordColumns(ProgramConfig):
         names = [field.name for field in dataclasses.fields(WordColumns)]
         check_formats(self, dict.fromkeys(names, ("conll",)), [_format(path) for path in paths])
 
-    def read_words(self, path: str, labeled: bool = True, *, skip_bad: bool = False) -> TaggedText:
+    def read_words(
+        self, path: str, labeled: bool = True, *, skip_invalid: bool = False
+    ) -> TaggedText:
         """Reads the words of a file, with or without their labels.
 
         Rows of JSON, Parquet and Arrow have lists in the fields `WORDS` and `LABELS`. Rows of CSV
@@ -87,11 +89,11 @@ class WordColumns(ProgramConfig):
         """
         format = _format(path)
         if format in ("jsonl", "arrow"):
-            return _read_lists(Path(path), labeled, BadRows(collect=skip_bad))
+            return _read_lists(Path(path), labeled, BadRows(collect=skip_invalid))
         if format in ("csv", "xlsx"):
-            return _read_table(Path(path), labeled, BadRows(collect=skip_bad))
+            return _read_table(Path(path), labeled, BadRows(collect=skip_invalid))
         if format == "lines":
-            return _read_sentences(Path(path), labeled, BadRows(collect=skip_bad))
+            return _read_sentences(Path(path), labeled, BadRows(collect=skip_invalid))
         return read_conll(
             path,
             word_column=self.word_column,
@@ -99,7 +101,7 @@ class WordColumns(ProgramConfig):
             separator=self.separator,
             comments=self.comments,
             labeled=labeled,
-            skip_bad=skip_bad,
+            skip_invalid=skip_invalid,
         )
 
 
@@ -265,9 +267,9 @@ def hold_out(text: TaggedText) -> tuple[TaggedText, TaggedText]:
     Raises:
         ValueError: If fewer than two sentences would be held out.
     """
-    units = text.by_document(range(len(text)))
+    units = text.group_by_document(range(len(text)))
     if len(units) >= 10:
-        rest, held_out = hold_out_tenth([0] * len(units), text.path, "documents", least=1)
+        rest, held_out = hold_out_tenth([0] * len(units), text.path, "documents", min_rows=1)
     else:
         units = [[index] for index in range(len(text))]
         rest, held_out = hold_out_tenth(_rarest_types(text), text.path, "sentences")
@@ -295,7 +297,7 @@ def model_inputs(text: TaggedText, values: list[Any], context: bool) -> list[Any
             f"--context requires a file that marks documents. Received: {text.path}. CoNLL files "
             "mark them by -DOCSTART- lines, or by # newdoc lines with --comments"
         )
-    return text.by_document(values)
+    return text.group_by_document(values)
 
 
 def _sentences(text: TaggedText, units: list[list[int]]) -> TaggedText:
@@ -316,7 +318,9 @@ def label_counts(text: TaggedText) -> Counter[str]:
     return Counter(label for sentence in text.labels or () for label in sentence)
 
 
-def in_scheme(text: TaggedText, scheme: Scheme, notation: Notation | None = None) -> TaggedText:
+def convert_to_scheme(
+    text: TaggedText, scheme: Scheme, notation: Notation | None = None
+) -> TaggedText:
     """Returns a text with its labels converted to a tagging scheme, if they mark spans.
 
     Logs a warning if the labels deviate from their own scheme, or are bare types beside `O`.

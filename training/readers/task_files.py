@@ -23,8 +23,8 @@ from .data_files import (
     read_records,
 )
 from .question_files import COLUMNS, is_nested
+from .row_values import BadRows
 from .tagged_words import LABELS, WORDS, word_columns
-from .values import BadRows
 
 # Columns of two texts. Those after the first are taken where no column is named `text`.
 _PAIRS = (
@@ -36,7 +36,11 @@ _PAIRS = (
     ("sentence_A", "sentence_B"),
 )
 # What a task's files hold, as --kind names it where it is not text
-_KINDS = {"questions": "squad", "tagging": "tagging", "choice": "choice"}
+_KINDS = {
+    "question_answering": "squad",
+    "tagging": "tagging",
+    "multiple_choice": "multiple_choice",
+}
 # Values of the flag --kind
 KINDS = ("auto", "text", *_KINDS.values())
 _OUTSIDE = ("O", "-")
@@ -86,9 +90,11 @@ def task_of_file(
     if suffix in TAGGING_SUFFIXES:
         return FileTask("tagging", f"{path} has the suffix {suffix}")
     if format in choice_files.FORMATS.keys() - FORMATS.values():
-        return FileTask("choice", f"--format={format} is given")
+        return FileTask("multiple_choice", f"--format={format} is given")
     if suffix == ".json" and is_nested(path):
-        return FileTask("questions", f"{path} is one object, as files of SQuAD and TriviaQA are")
+        return FileTask(
+            "question_answering", f"{path} is one object, as files of SQuAD and TriviaQA are"
+        )
     kind = FORMATS.get(suffix) if format == "auto" else format
     if kind in (None, "tsv") and path.is_file() and (tag := _tag(path)):
         return FileTask("tagging", f"the lines of {path} end with tags, such as {tag}")
@@ -110,10 +116,10 @@ def task_of_file(
     has_lists = names.intersection(WORDS) and names.intersection(LABELS)
     if has_lists or (text is None and all(word_columns(record))):
         return FileTask("tagging", f"{path} has words and their labels")
-    if fields := choice_files.telling_fields(record):
-        return FileTask("choice", f"{path} has {' and '.join(fields)}")
+    if fields := choice_files.choice_field_names(record):
+        return FileTask("multiple_choice", f"{path} has {' and '.join(fields)}")
     if kind in ("jsonl", "arrow") and names.issuperset(COLUMNS):
-        return FileTask("questions", f"{path} has questions, contexts and answers")
+        return FileTask("question_answering", f"{path} has questions, contexts and answers")
     for pair in _PAIRS if text is None else ():
         if names.issuperset(pair) and (pair[0] == "text" or "text" not in names):
             columns = dict(zip(("text", "text_pair"), pair, strict=True))

@@ -16,7 +16,7 @@ from keras_bert.atomic import atomic_path
 from keras_bert.data.text_files import COMPRESSIONS, read_lines
 
 from .data_files import data_suffix, infer_format, read_cells, read_records
-from .values import excerpt, row_error
+from .row_values import excerpt, row_error
 
 # The file names of collections by BEIR, MS MARCO and others
 _FILES = {
@@ -53,10 +53,10 @@ class Collection:
     qrels: dict[str, dict[str, int]]
     splits: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    def parts(self, test_every: int) -> dict[str, list[str]]:
+    def parts(self, holdout_every: int) -> dict[str, list[str]]:
         """Returns the queries to train on and the queries to score, by the names of their splits.
 
-        If the files name no splits, every `test_every`-th query is scored.
+        If the files name no splits, every `holdout_every`-th query is scored.
         """
         queries = list(self.queries)
         if self.splits:
@@ -64,7 +64,7 @@ class Collection:
             return {
                 name: [query for query in queries if self.splits[query] == name] for name in names
             }
-        test = queries[test_every - 1 :: test_every]
+        test = queries[holdout_every - 1 :: holdout_every]
         held_out = set(test)
         return {"train": [query for query in queries if query not in held_out], "test": test}
 
@@ -79,7 +79,7 @@ class Collection:
         }
 
 
-def ranked(scored: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+def rank_documents(scored: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
     """Sorts documents as `trec_eval` does: by descending score, and ties by descending id.
 
     Scores are rounded to float32, as `trec_eval` reads them, and ids are compared by their bytes.
@@ -89,7 +89,7 @@ def ranked(scored: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
 
     Example:
 
-    >>> ranked([("d1", 2.0), ("d2", 2.00000001), ("d10", 3.0)])
+    >>> rank_documents([("d1", 2.0), ("d2", 2.00000001), ("d10", 3.0)])
     [('d10', 3.0), ('d2', 2.0), ('d1', 2.0)]
     """
     rounded_scores = [(document, float(np.float32(score))) for document, score in scored]
@@ -101,7 +101,8 @@ def write_run(
 ) -> None:
     """Writes a ranking in TREC's run format: `query Q0 document rank score tag` on each line.
 
-    Pass the documents of each query in the order of `ranked`, since `trec_eval` sorts them so.
+    Pass the documents of each query in the order of `rank_documents`, since `trec_eval` sorts them
+    so.
     """
     with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for query, ranking in scored.items():
@@ -187,9 +188,9 @@ def read_collection(
     graded: dict[str, dict[str, int]] = {}
     splits: dict[str, str] = {}
     for split, path in paths["qrels"].items():
-        of_split = read_qrels(path)
-        graded |= of_split
-        splits |= dict.fromkeys(of_split, split)
+        split_judgments = read_qrels(path)
+        graded |= split_judgments
+        splits |= dict.fromkeys(split_judgments, split)
     all_queries: dict[str, str] = {}
     for path in paths["queries"].values():
         all_queries |= _texts(path)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from keras_bert.data.squad import QuestionExample, SpanAnswer, json_field
 
-from .values import BadRows, excerpt
+from .row_values import BadRows, excerpt
 
 # The folder of the documents in each of a question's lists
 _LISTS = {"EntityPages": "wikipedia", "SearchResults": "web"}

@@ -63,12 +63,12 @@ def normalized_trivia(text: str) -> str:
     return " ".join(ARTICLES.sub(" ", text.lower().translate(_SPACES)).split())
 
 
-def _without_brackets(text: str) -> str:
+def _strip_brackets(text: str) -> str:
     text = text.translate(_BRACKETS).lower().translate(_WITHOUT_PUNCTUATION)
     return " ".join(text.split())
 
 
-def _without_chinese_punctuation(text: str) -> str:
+def _strip_chinese_punctuation(text: str) -> str:
     return text.lower().strip().translate(_CHINESE_PUNCTUATION)
 
 
@@ -120,12 +120,12 @@ WORDS = AnswerRule("words, as in SQuAD's scorer", normalized)
 TRIVIA_WORDS = AnswerRule("words, as in TriviaQA's scorer", normalized_trivia)
 CHARACTERS = AnswerRule(
     "characters, as in KorQuAD's scorer",
-    _without_brackets,
+    _strip_brackets,
     lambda text: list(text.replace(" ", "")),
 )
 SEGMENTS = AnswerRule(
     "the longest common run of characters and words, as in CMRC's scorer",
-    _without_chinese_punctuation,
+    _strip_chinese_punctuation,
     _SEGMENT.findall,
     _longest_run,
 )

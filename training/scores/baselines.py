@@ -25,12 +25,12 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from keras_bert.data.conll import TaggedText
 from keras_bert.data.labels import f1_thresholds
 from keras_bert.data.squad import QuestionExample
-from keras_bert.tables import of_records, text_table, with_spaces
+from keras_bert.tables import replace_underscores, table_from_records, text_table
 
 from ..readers.choice_files import ChoiceRows
 from ..readers.data_splits import stratified_sample
 from ..readers.labeled_text import LabeledText
-from ..readers.values import required_labels
+from ..readers.row_values import required_labels
 from . import classifier_scores, entity_scores, question_scores
 
 # Name of the baseline -> name of the metric -> score
@@ -54,11 +54,11 @@ _WORD = re.compile(rf"{_UNSPACED}|(?:(?!{_UNSPACED})\w)+")
 def show(baselines: Mapping[str, Baselines]) -> None:
     """Prints the baselines of each development set."""
     for dev_name, rows in baselines.items():
-        table = text_table(*of_records(f"{dev_name}, baselines", with_spaces(rows)))
+        table = text_table(*table_from_records(f"{dev_name}, baselines", replace_underscores(rows)))
         print(table, flush=True)
 
 
-def of_text(
+def text_baselines(
     train: LabeledText, sets: Mapping[str, LabeledText], metric_names: Sequence[str]
 ) -> dict[str, Baselines]:
     """Returns the baselines of text classification: a constant prediction and a bag of words.
@@ -94,12 +94,12 @@ def of_text(
     if predict is not None:
         answers[f"bag_of_{unit}s"] = {name: predict(data) for name, data in sets.items()}
     scores: dict[str, Baselines] = {name: {} for name in sets}
-    for baseline, of_sets in answers.items():
+    for baseline, predictions_by_set in answers.items():
         if train.multi_label:
             first = next(iter(sets))
             is_bag = baseline != "frequency"
-            thresholds = f1_thresholds(golds[first], of_sets[first]) if is_bag else [0.5]
-        for name, predictions in of_sets.items():
+            thresholds = f1_thresholds(golds[first], predictions_by_set[first]) if is_bag else [0.5]
+        for name, predictions in predictions_by_set.items():
             scores[name][baseline] = (
                 classifier_scores.label_scores(golds[name], predictions, thresholds)
                 if train.multi_label
@@ -157,8 +157,8 @@ def _bag(train: LabeledText, unit: str) -> Callable[[LabeledText], np.ndarray] |
         return lambda data: bags[0].predict(_features(words, data))
 
     def probabilities(data: LabeledText) -> np.ndarray:
-        of_data = _features(words, data)
-        each = [bag.predict_proba(of_data)[:, bag.classes_ == 1].sum(axis=1) for bag in bags]
+        data_features = _features(words, data)
+        each = [bag.predict_proba(data_features)[:, bag.classes_ == 1].sum(axis=1) for bag in bags]
         return np.stack(each, axis=1)
 
     return probabilities
@@ -178,7 +178,7 @@ def _cut(texts: Sequence[str]) -> list[str]:
     return [text[:MAX_CHARACTERS] for text in texts]
 
 
-def of_tags(train: TaggedText, dev: TaggedText) -> Baselines:
+def tag_baselines(train: TaggedText, dev: TaggedText) -> Baselines:
     """Returns the baselines of token classification: the most frequent tag, of all and by word.
 
     Words that are not in `train` get its most frequent tag.
@@ -203,7 +203,7 @@ def of_tags(train: TaggedText, dev: TaggedText) -> Baselines:
     return {name: entity_scores.tagging_scores(tags, gold) for name, tags in answers.items()}
 
 
-def of_choices(dev: ChoiceRows) -> Baselines:
+def choice_baselines(dev: ChoiceRows) -> Baselines:
     """Returns the baselines of multiple choice: random choices (expected), and the longest choice.
 
     Returns:
@@ -221,7 +221,7 @@ def of_choices(dev: ChoiceRows) -> Baselines:
     }
 
 
-def of_questions(examples: Sequence[QuestionExample], has_unanswerable: bool) -> Baselines:
+def question_baselines(examples: Sequence[QuestionExample], has_unanswerable: bool) -> Baselines:
     """Returns the baselines of question answering: a sliding window, and no answer if allowed.
 
     The sliding window scores each run of at most 4 words of the passage, between punctuation and

@@ -30,7 +30,7 @@ def _correlation(name: str) -> Metric:
     return metric
 
 
-def _of_sklearn(name: str, **options: Any) -> Metric:
+def _sklearn_metric(name: str, **options: Any) -> Metric:
     def metric(predictions: np.ndarray, labels: np.ndarray) -> float:
         from sklearn import metrics
 
@@ -41,13 +41,13 @@ def _of_sklearn(name: str, **options: Any) -> Metric:
 
 # Name -> (function of predictions and labels, factor)
 _METRICS: dict[str, tuple[Metric, float]] = {
-    "accuracy": (_of_sklearn("accuracy_score"), 100.0),
-    "f1": (_of_sklearn("f1_score", average="binary", zero_division=0), 100.0),
-    "macro_f1": (_of_sklearn("f1_score", average="macro", zero_division=0), 100.0),
-    "mcc": (_of_sklearn("matthews_corrcoef"), 100.0),
+    "accuracy": (_sklearn_metric("accuracy_score"), 100.0),
+    "f1": (_sklearn_metric("f1_score", average="binary", zero_division=0), 100.0),
+    "macro_f1": (_sklearn_metric("f1_score", average="macro", zero_division=0), 100.0),
+    "mcc": (_sklearn_metric("matthews_corrcoef"), 100.0),
     "pearson": (_correlation("pearsonr"), 100.0),
     "spearman": (_correlation("spearmanr"), 100.0),
-    "mse": (_of_sklearn("mean_squared_error"), 1.0),
+    "mse": (_sklearn_metric("mean_squared_error"), 1.0),
 }
 _AVERAGES = ("micro", "macro")
 LABEL_METRICS = ("average_precision", "micro_f1", "macro_f1")
@@ -119,7 +119,7 @@ def label_scores(
     return {name: 100 * float(one) for name, one in zip(LABEL_METRICS, scores, strict=True)}
 
 
-def by_class(
+def per_class_scores(
     predictions: npt.ArrayLike, labels: npt.ArrayLike, class_names: Sequence[str]
 ) -> dict[str, dict[str, float]]:
     """Returns precision, recall and F1 of each class, in percent, and the number of its rows.

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..readers.values import as_id, excerpt
+from ..readers.row_values import as_id, excerpt
 from .answer_rules import AnswerRule, rule_for
 
 

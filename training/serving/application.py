@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from . import openai, rest, tei
-from .server import JSON, ModelServer, RefusedError
+from .server import JSON, ModelServer, RejectedRequestError
 
 # In the order in which an address is looked for
 PROTOCOLS = (rest.PROTOCOL, openai.PROTOCOL, tei.PROTOCOL)
@@ -59,17 +59,17 @@ def application(server: ModelServer, *, is_local: bool = True, api_key: str = ""
     return answer_own_clients
 
 
-def _refusal(scope: Scope, is_local: bool, api_key: str) -> RefusedError | None:
+def _refusal(scope: Scope, is_local: bool, api_key: str) -> RejectedRequestError | None:
     """Returns the error of a request from a page of another site, or without the key."""
     if reason := _reason_against_page(scope, is_local):
-        return RefusedError(403, reason)
+        return RejectedRequestError(403, reason)
     is_public = scope["method"] == "GET" and scope["path"] in _WITHOUT_KEY
     scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
     is_key = scheme.lower() == "bearer" and hmac.compare_digest(key.encode(), api_key.encode())
     if not api_key or is_public or is_key:
         return None
     message = "the request needs the header Authorization: Bearer, with the API key of this server"
-    return RefusedError(401, message, {"WWW-Authenticate": "Bearer"})
+    return RejectedRequestError(401, message, {"WWW-Authenticate": "Bearer"})
 
 
 def _reason_against_page(scope: Scope, is_local: bool) -> str:
@@ -129,7 +129,7 @@ def _health(name: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
-    if isinstance(error, RefusedError):
+    if isinstance(error, RejectedRequestError):
         return _write_error(request.url.path, error)
     message = error.detail
     if error.status_code == 404:
@@ -141,16 +141,18 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
     if error.status_code == 405:
         allowed = (error.headers or {})["Allow"]
         message = f"received {request.method} for {request.url.path}; expected {allowed}"
-    return _write_error(request.url.path, RefusedError(error.status_code, message, error.headers))
+    return _write_error(
+        request.url.path, RejectedRequestError(error.status_code, message, error.headers)
+    )
 
 
 async def _internal_error(request: Request, error: Exception) -> Response:
     logging.error("%s: %r", request.url.path, error)
     message = f"{type(error).__name__}: {error}"
-    return _write_error(request.url.path, RefusedError(500, message))
+    return _write_error(request.url.path, RejectedRequestError(500, message))
 
 
-def _write_error(path: str, error: RefusedError) -> Response:
+def _write_error(path: str, error: RejectedRequestError) -> Response:
     """Writes an error in the format of the protocol that has the address."""
     protocol = next(each for each in PROTOCOLS if each.addresses.match(path))
     return protocol.write_error(error)

@@ -12,15 +12,15 @@ from starlette.requests import Request
 
 from keras_bert.text.tokenizer import Tokenizer
 
-from .fields import (
+from .json_fields import (
     MAX_BYTES_OF_NUMBER,
     RequestError,
     check_not_empty,
     check_number,
-    described,
+    describe_json,
     read_text,
 )
-from .models import OF_IDS, LoadedModel
+from .models import TOKEN_IDS_SIGNATURE, LoadedModel
 from .server import ModelServer
 
 # Maximum rounding error in bfloat16 of a vector's unit norm
@@ -77,7 +77,7 @@ def read_inputs(max_rows: int) -> Any:
         if not isinstance(value, list) or not value:
             raise RequestError(
                 f"{name} must be a string, token ids, or a list of one or more of these. "
-                f"Received: {described(value)}",
+                f"Received: {describe_json(value)}",
                 name,
                 is_empty=value == [],
             )
@@ -98,7 +98,7 @@ def _read_ids(value: list[Any], name: str) -> list[int]:
     for index, token in enumerate(value):
         if type(token) is not int or token < 0:
             raise RequestError(
-                f"{name}[{index}] must be a token id. Received: {described(token)}",
+                f"{name}[{index}] must be a token id. Received: {describe_json(token)}",
                 name.split("[")[0],
             )
     if not value:
@@ -115,7 +115,7 @@ async def embed(
     Raises:
         RequestError: If an input is too long and may not be cut, an id is not in the vocabulary, or
             the model cannot return vectors with these dimensions or this norm.
-        RefusedError: As in `ModelServer.compute`, and if the answer may be too large.
+        RejectedRequestError: As in `ModelServer.compute`, and if the answer may be too large.
     """
     inputs, field = options.inputs, options.field
     check_not_empty([[one] for one in inputs], field)
@@ -128,13 +128,13 @@ async def embed(
     server.check_size(len(inputs), dimensions * options.bytes_per_number)
     vectors: list[Any] = [None] * len(inputs)
     num_tokens, cut = 0, []
-    of_text = [index for index, one in enumerate(inputs) if isinstance(one, str)]
-    of_ids = [index for index, one in enumerate(inputs) if not isinstance(one, str)]
+    text_indices = [index for index, one in enumerate(inputs) if isinstance(one, str)]
+    id_indices = [index for index, one in enumerate(inputs) if not isinstance(one, str)]
     length = model.limits.sequence_length
-    if of_ids:
-        rows = [_with_special_tokens(inputs[index], model.tokenizer) for index in of_ids]
-        _check_ids(rows, of_ids, model, field)
-        cut = [index for index, row in zip(of_ids, rows, strict=True) if len(row) > length]
+    if id_indices:
+        rows = [_with_special_tokens(inputs[index], model.tokenizer) for index in id_indices]
+        _check_ids(rows, id_indices, model, field)
+        cut = [index for index, row in zip(id_indices, rows, strict=True) if len(row) > length]
         if cut and not options.truncate:
             raise RequestError(
                 f"{field}[{cut[0]}] has {len(inputs[cut[0]])} token ids; "
@@ -143,15 +143,17 @@ async def embed(
             )
         rows = [row if len(row) <= length else [*row[: length - 1], row[-1]] for row in rows]
         num_tokens += sum(map(len, rows))
-        answers = await server.compute(request, model, OF_IDS, [{"token_ids": row} for row in rows])
-        for index, answer in zip(of_ids, answers, strict=True):
+        answers = await server.compute(
+            request, model, TOKEN_IDS_SIGNATURE, [{"token_ids": row} for row in rows]
+        )
+        for index, answer in zip(id_indices, answers, strict=True):
             vectors[index] = answer["embedding"]
-    if of_text:
-        rows = [{"text": inputs[index]} for index in of_text]
+    if text_indices:
+        rows = [{"text": inputs[index]} for index in text_indices]
         answers, cut_rows = await server.answer_texts(request, model, rows, field, options.truncate)
-        cut += [of_text[row] for row in cut_rows]
+        cut += [text_indices[row] for row in cut_rows]
         num_tokens += sum(min(length, answer["num_tokens"]) for answer in answers)
-        for index, answer in zip(of_text, answers, strict=True):
+        for index, answer in zip(text_indices, answers, strict=True):
             vectors[index] = answer["embedding"]
     return Embeddings(_scaled(np.array(vectors, "float32"), options), num_tokens, sorted(cut))
 

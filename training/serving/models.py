@@ -20,15 +20,15 @@ from .signatures import (
     TEXT_PAIR,
     Row,
     Signature,
-    of_choices_of_saved_model,
-    of_choices_of_task,
-    of_saved_model,
-    of_task,
-    of_token_ids,
+    saved_model_choice_signature,
+    saved_model_signatures,
+    task_choice_signature,
+    task_signatures,
+    token_ids_signature,
 )
 
 # The names of signatures that clients do not see
-COUNTED, OF_IDS, OF_CHOICES = "counted", "of_ids", "of_choices"
+COUNTED, TOKEN_IDS_SIGNATURE, CHOICE_SIGNATURE = "counted", "token_ids", "choices"
 # The methods of tasks that read long texts in windows
 _IN_WINDOWS = ("tag", "answer")
 
@@ -82,15 +82,15 @@ def _texts(row: Row) -> list[str]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Answers:
+class ModelPredictions:
     """What a model answers, and what clients may know of it.
 
     Args:
-        verb: The method of its task that answers as it does, such as `classify`.
+        predict_method: The method of its task that answers as it does, such as `classify`.
         signatures: What answers, by name.
-        of_ids: What answers rows of `token_ids`, for embedders.
-        of_choices: What answers rows of a `text` with one of its choices, for multiple choice. (Not
-            for ensembles, which average the probabilities among all choices.)
+        ids_signature: What answers rows of `token_ids`, for embedders.
+        choice_signature: What answers rows of a `text` with one of its choices, for multiple
+            choice. (Not for ensembles, which average the probabilities among all choices.)
         limits: How much of its texts it reads.
         class_names: The labels in the order of their ids; empty for a regression, and for tasks
             without classes.
@@ -102,10 +102,10 @@ class Answers:
         dtype: The precision of the encoder's weights and products.
     """
 
-    verb: str
+    predict_method: str
     signatures: Mapping[str, Signature]
-    of_ids: Signature | None
-    of_choices: Signature | None
+    ids_signature: Signature | None
+    choice_signature: Signature | None
     limits: TextLimits
     class_names: tuple[str, ...] = ()
     text_pairs: str = ""
@@ -123,25 +123,26 @@ class Answers:
         """Computes a batch.
 
         Args:
-            signature: The name of one of the `signatures`; `OF_IDS`, `OF_CHOICES`, or `COUNTED` for
-                `serving_default` with the values of `TextLimits.count`.
+            signature: The name of one of the `signatures`; `TOKEN_IDS_SIGNATURE`,
+                `CHOICE_SIGNATURE`, or `COUNTED` for `serving_default` with the values of
+                `TextLimits.count`.
             rows: The rows.
         """
         if signature == COUNTED:
             answers = self.signatures[DEFAULT_SIGNATURE].answer(rows)
             counts = self.limits.count(rows)
             return [{**a, **count} for a, count in zip(answers, counts, strict=True)]
-        others = {OF_IDS: self.of_ids, OF_CHOICES: self.of_choices}
+        others = {TOKEN_IDS_SIGNATURE: self.ids_signature, CHOICE_SIGNATURE: self.choice_signature}
         return (others.get(signature) or self.signatures[signature]).answer(rows)
 
     @property
     def texts(self) -> Signature:
         """What answers texts, to warm it up."""
-        return self.of_choices or self.signatures[DEFAULT_SIGNATURE]
+        return self.choice_signature or self.signatures[DEFAULT_SIGNATURE]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LoadedModel(Answers):
+class LoadedModel(ModelPredictions):
     """A model that is served.
 
     Args:
@@ -157,24 +158,24 @@ class LoadedModel(Answers):
     since: int = dataclasses.field(default_factory=lambda: int(time.time()))
 
 
-def answers_of_saved_model(served: Any) -> Answers:
+def answers_of_saved_model(served: Any) -> ModelPredictions:
     """Returns the answers of a `keras_bert.export.ServedModel`."""
     description = served.description
-    signatures = of_saved_model(served)
+    signatures = saved_model_signatures(served)
     outputs = signatures[DEFAULT_SIGNATURE].outputs
-    length = None if description.verb in _IN_WINDOWS else description.sequence_length
-    return Answers(
-        verb=description.verb,
+    length = None if description.predict_method in _IN_WINDOWS else description.sequence_length
+    return ModelPredictions(
+        predict_method=description.predict_method,
         signatures=signatures,
-        of_ids=signatures[IDS_SIGNATURE] if description.verb == "embed" else None,
-        of_choices=of_choices_of_saved_model(served)
+        ids_signature=signatures[IDS_SIGNATURE] if description.predict_method == "embed" else None,
+        choice_signature=saved_model_choice_signature(served)
         if description.task == "MultipleChoice"
         else None,
         limits=TextLimits(served.tokenizer, length, description.max_text_bytes),
         class_names=description.class_names,
         text_pairs="required" if TEXT_PAIR in description.fields else "",
         multi_label="num_labels" in outputs,
-        embedding_dim=outputs["embedding"].shape[1] if description.verb == "embed" else 0,
+        embedding_dim=outputs["embedding"].shape[1] if description.predict_method == "embed" else 0,
         pooling=description.pooling,
         dtype=description.dtype,
     )
@@ -182,7 +183,7 @@ def answers_of_saved_model(served: Any) -> Answers:
 
 def answers_of_task(
     task: Any, fields: Sequence[str], optional_fields: Sequence[str] | None = None
-) -> Answers:
+) -> ModelPredictions:
     """Returns the answers of a task.
 
     Args:
@@ -192,16 +193,16 @@ def answers_of_task(
     """
     optional = task.optional_fields if optional_fields is None else optional_fields
     preprocessor = task.preprocessor
-    length = None if task.verb in _IN_WINDOWS else preprocessor.sequence_length
+    length = None if task.predict_method in _IN_WINDOWS else preprocessor.sequence_length
     names = getattr(task, "class_names", None)
     if names is None and not getattr(task, "is_regression", False):
         names = range(getattr(task, "num_classes", 0))
-    return Answers(
-        verb=task.verb,
-        signatures=of_task(task, fields),
-        of_ids=of_token_ids(task) if task.verb == "embed" else None,
-        of_choices=of_choices_of_task(task)
-        if task.verb == "choose" and not hasattr(task, "members")
+    return ModelPredictions(
+        predict_method=task.predict_method,
+        signatures=task_signatures(task, fields),
+        ids_signature=token_ids_signature(task) if task.predict_method == "embed" else None,
+        choice_signature=task_choice_signature(task)
+        if task.predict_method == "choose" and not hasattr(task, "members")
         else None,
         limits=TextLimits(preprocessor.tokenizer, length),
         class_names=tuple(map(str, names or ())),
@@ -211,7 +212,7 @@ def answers_of_task(
         if TEXT_PAIR in optional
         else "",
         multi_label=getattr(task, "multi_label", False),
-        embedding_dim=task.backbone.config.hidden_dim if task.verb == "embed" else 0,
+        embedding_dim=task.backbone.config.hidden_dim if task.predict_method == "embed" else 0,
         pooling=getattr(task, "pooling", ""),
         dtype=task.compute_dtype,
     )

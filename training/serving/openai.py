@@ -14,9 +14,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from .embeddings import EmbeddingRequest, embed, read_inputs
-from .fields import Field, encoded, one_of, read_count, read_fields, read_object, read_text
+from .json_fields import Field, encode_json, one_of, read_count, read_fields, read_object, read_text
 from .models import LoadedModel
-from .server import JSON, ModelServer, Protocol, RefusedError, respond
+from .server import JSON, ModelServer, Protocol, RejectedRequestError, respond
 
 _EXAMPLE = '{"model": "model", "input": ["a text"]}'
 
@@ -33,9 +33,11 @@ def _routes(server: ModelServer) -> list[Route]:
     async def embeddings(request: Request, body: bytes) -> Response:
         request_fields = read_fields(read_object(body, _EXAMPLE), fields)
         model = server.model(request, request_fields["model"])
-        if model.verb != "embed":
-            raise RefusedError(
-                400, f"{model.name} answers to {model.verb!r} and not to 'embed'", field="model"
+        if model.predict_method != "embed":
+            raise RejectedRequestError(
+                400,
+                f"{model.name} answers to {model.predict_method!r} and not to 'embed'",
+                field="model",
             )
         inputs, _ = request_fields["input"]
         options = EmbeddingRequest(inputs, "input", request_fields["dimensions"])
@@ -53,7 +55,7 @@ def _routes(server: ModelServer) -> list[Route]:
         ]
         usage = {"prompt_tokens": answer.num_tokens, "total_tokens": answer.num_tokens}
         content = {"object": "list", "data": data, "model": model.name, "usage": usage}
-        return await respond(lambda: encoded(content))
+        return await respond(lambda: encode_json(content))
 
     async def models(request: Request) -> Response:
         data = [described_model(model) for model in server.models.values()]
@@ -75,7 +77,7 @@ def described_model(model: LoadedModel) -> dict[str, Any]:
     }
 
 
-def _write_error(error: RefusedError) -> Response:
+def _write_error(error: RejectedRequestError) -> Response:
     kind = "invalid_request_error" if error.status_code < 500 else "server_error"
     is_unknown = error.status_code == 404 and error.field == "model"
     content = {

@@ -14,7 +14,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .fields import RequestError, described, encoded, read_object, read_text
+from .json_fields import RequestError, describe_json, encode_json, read_object, read_text
 from .signatures import CHOICES, DEFAULT_SIGNATURE, INT32, STRING, Row, Signature, Tensor
 
 _KEYS = ("instances", "inputs")
@@ -50,7 +50,8 @@ def read_request(body: bytes, signatures: Mapping[str, Signature], max_rows: int
     name = request.get("signature_name", DEFAULT_SIGNATURE) or DEFAULT_SIGNATURE
     if not isinstance(name, str) or name not in signatures:
         raise RequestError(
-            f"signature_name is {described(name)}; the model has {', '.join(sorted(signatures))}"
+            f"signature_name is {describe_json(name)}; the model has "
+            f"{', '.join(sorted(signatures))}"
         )
     keys = [key for key in _KEYS if key in request]
     if len(keys) != 1:
@@ -80,11 +81,11 @@ def write_answer(request: PredictRequest, answers: Sequence[Row]) -> bytes:
     names = sorted(answers[0])
     columns = {name: _padded([answer[name] for answer in answers]) for name in names}
     if request.is_columns:
-        return encoded({"outputs": columns[names[0]] if len(names) == 1 else columns})
+        return encode_json({"outputs": columns[names[0]] if len(names) == 1 else columns})
     if len(names) == 1:
-        return encoded({"predictions": columns[names[0]]})
+        return encode_json({"predictions": columns[names[0]]})
     rows = zip(*columns.values(), strict=True)
-    return encoded({"predictions": [dict(zip(names, row, strict=True)) for row in rows]})
+    return encode_json({"predictions": [dict(zip(names, row, strict=True)) for row in rows]})
 
 
 def _padded(values: list[Any]) -> list[Any]:
@@ -100,7 +101,7 @@ def _padded(values: list[Any]) -> list[Any]:
 def _rows_of_instances(instances: Any, inputs: Mapping[str, Tensor], max_rows: int) -> list[Row]:
     if not isinstance(instances, list) or not instances:
         raise RequestError(
-            f"instances must be a list of one or more rows. Received: {described(instances)}"
+            f"instances must be a list of one or more rows. Received: {describe_json(instances)}"
         )
     only = next(iter(inputs)) if len(inputs) == 1 else None
     columns: dict[str, list[Any]] = {name: [] for name in inputs}
@@ -112,7 +113,7 @@ def _rows_of_instances(instances: Any, inputs: Mapping[str, Tensor], max_rows: i
             row = {only: instance}
             bare.add(index)
         if not isinstance(row, dict) or row.keys() != inputs.keys():
-            has = f"has {_names(row)}" if is_object else f"is {described(instance)}"
+            has = f"has {_names(row)}" if is_object else f"is {describe_json(instance)}"
             raise RequestError(
                 f"instances[{index}] {has}; expected an object of {', '.join(inputs)}"
                 + (", or its value alone" if only else "")
@@ -131,7 +132,7 @@ def _rows_of_columns(columns: Any, inputs: Mapping[str, Tensor], max_rows: int) 
     if len(inputs) == 1 and not is_object:
         columns = dict.fromkeys(inputs, columns)
     if not isinstance(columns, dict) or columns.keys() != inputs.keys():
-        has = f"has {_names(columns)}" if is_object else f"is {described(columns)}"
+        has = f"has {_names(columns)}" if is_object else f"is {describe_json(columns)}"
         raise RequestError(
             f"inputs {has}; expected an object of {', '.join(inputs)}, each a list with an element "
             "for each row"
@@ -140,7 +141,7 @@ def _rows_of_columns(columns: Any, inputs: Mapping[str, Tensor], max_rows: int) 
         if not isinstance(column, list) or not column:
             raise RequestError(
                 f"inputs.{name} must be a list with an element for each row, one at least. "
-                f"Received: {described(column)}"
+                f"Received: {describe_json(column)}"
             )
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
@@ -195,7 +196,7 @@ def _value(value: Any, tensor: Tensor, where: str, axis: int = 1) -> Any:
     """Checks a value of an input, and returns it as a Python value; base64 becomes bytes."""
     if axis < len(tensor.shape):
         if not isinstance(value, list):
-            raise RequestError(f"{where} must be a list. Received: {described(value)}")
+            raise RequestError(f"{where} must be a list. Received: {describe_json(value)}")
         values = [_value(x, tensor, f"{where}[{i}]", axis + 1) for i, x in enumerate(value)]
         if values and isinstance(values[0], list) and len(set(map(len, values))) > 1:
             raise RequestError(f"the lists in {where} differ in length")
@@ -207,10 +208,12 @@ def _value(value: Any, tensor: Tensor, where: str, axis: int = 1) -> Any:
     if tensor.dtype == INT32:
         if type(value) is int and _LOWEST_INT32 <= value <= _HIGHEST_INT32:
             return value
-        raise RequestError(f"{where} must be an integer of 32 bits. Received: {described(value)}")
+        raise RequestError(
+            f"{where} must be an integer of 32 bits. Received: {describe_json(value)}"
+        )
     if type(value) in (int, float):
         return value
-    raise RequestError(f"{where} must be a number. Received: {described(value)}")
+    raise RequestError(f"{where} must be a number. Received: {describe_json(value)}")
 
 
 def _decoded(text: Any, where: str) -> bytes:
@@ -219,7 +222,7 @@ def _decoded(text: Any, where: str) -> bytes:
             return base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error):
         pass
-    raise RequestError(f"{where}.b64 must be base64. Received: {described(text)}")
+    raise RequestError(f"{where}.b64 must be base64. Received: {describe_json(text)}")
 
 
 def _names(value: Mapping[str, Any]) -> str:

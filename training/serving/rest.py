@@ -16,11 +16,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from .fields import MAX_BYTES_OF_NUMBER
+from .json_fields import MAX_BYTES_OF_NUMBER
 from .models import LoadedModel
 from .openai import described_model
 from .requests import read_request, write_answer
-from .server import JSON, ModelServer, Protocol, RefusedError, respond
+from .server import JSON, ModelServer, Protocol, RejectedRequestError, respond
 from .signatures import CHOICES, DEFAULT_SIGNATURE, Signature, Tensor
 
 
@@ -70,13 +70,13 @@ def _model(server: ModelServer, request: Request) -> LoadedModel:
     model = server.model(request, request.path_params["name"])
     if request.path_params.get("version", model.version) != model.version:
         path = request.url.path
-        raise RefusedError(
+        raise RejectedRequestError(
             404, f"received {path}; the model is {model.name}, version {model.version}"
         )
     return model
 
 
-def write_error(error: RefusedError) -> Response:
+def write_error(error: RejectedRequestError) -> Response:
     """Writes an error as TensorFlow Serving does."""
     content = json.dumps({"error": error.detail}, ensure_ascii=False).encode("utf-8", "replace")
     return Response(content, error.status_code, headers=error.headers, media_type=JSON)

@@ -22,9 +22,9 @@ from starlette.routing import Route
 from keras_bert.data.choices import choice_outputs, own_choices
 
 from .batching import QueueFullError
-from .fields import MAX_BYTES_OF_ANSWER, RequestError
+from .json_fields import MAX_BYTES_OF_ANSWER, RequestError
 from .metrics import Metrics
-from .models import COUNTED, OF_CHOICES, LoadedModel
+from .models import CHOICE_SIGNATURE, COUNTED, LoadedModel
 from .signatures import CHOICES, DEFAULT_SIGNATURE, TEXT_PAIR, Row, as_text
 
 _SECONDS_FOR_BODY = 60.0
@@ -40,7 +40,7 @@ _CUT_HEADER, _CUT_COUNT_HEADER = "X-Truncated-Inputs", "X-Truncated-Count"
 _MAX_CUT_INDICES = 100
 
 
-class RefusedError(HTTPException):
+class RejectedRequestError(HTTPException):
     """Raised for a request that is answered with an error."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Protocol:
 
     routes: Callable[[ModelServer], list[Route]]
     addresses: re.Pattern[str]
-    write_error: Callable[[RefusedError], Response]
+    write_error: Callable[[RejectedRequestError], Response]
     example: str
 
 
@@ -94,19 +94,21 @@ class BodyReader:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._in_memory = 0
+        self._resident_memory = 0
 
     @contextlib.asynccontextmanager
     async def body(self, request: Request) -> Any:
         """Reads a body; its size counts toward the memory limit until the block ends.
 
         Raises:
-            RefusedError: If the body is too large or compressed, or does not arrive in time; all
-                bodies together are too large; or the client disconnects.
+            RejectedRequestError: If the body is too large or compressed, or does not arrive in
+                time; all bodies together are too large; or the client disconnects.
         """
         encoding = request.headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
-            raise RefusedError(415, f"the body is encoded with {encoding}; expected plain JSON")
+            raise RejectedRequestError(
+                415, f"the body is encoded with {encoding}; expected plain JSON"
+            )
         chunks: list[bytes] = []
         size = in_memory = 0
         try:
@@ -117,29 +119,31 @@ class BodyReader:
                         if size <= self._max_bytes:
                             chunks.append(chunk)
                             in_memory += len(chunk)
-                            self._in_memory += len(chunk)
+                            self._resident_memory += len(chunk)
                         # A client reads no answer while it sends, so read the rest, within limits.
                         if size > _READ_BEFORE_REFUSAL * self._max_bytes:
                             break
-                        if self._in_memory > _MAX_BYTES_IN_MEMORY:
-                            raise RefusedError(
+                        if self._resident_memory > _MAX_BYTES_IN_MEMORY:
+                            raise RejectedRequestError(
                                 503,
                                 f"the requests that wait have over {_MAX_BYTES_IN_MEMORY} bytes",
                                 {"Retry-After": "1"},
                             )
             except TimeoutError as error:
-                raise RefusedError(
+                raise RejectedRequestError(
                     408, f"the body did not arrive in {_SECONDS_FOR_BODY:.0f} s"
                 ) from error
             except ClientDisconnect as error:
-                raise RefusedError(
+                raise RejectedRequestError(
                     _CLIENT_CLOSED_REQUEST, "the client has closed the connection"
                 ) from error
             if size > self._max_bytes:
-                raise RefusedError(413, f"the request has more than {self._max_bytes} bytes")
+                raise RejectedRequestError(
+                    413, f"the request has more than {self._max_bytes} bytes"
+                )
             yield b"".join(chunks)
         finally:
-            self._in_memory -= in_memory
+            self._resident_memory -= in_memory
 
 
 class ModelServer:
@@ -163,14 +167,14 @@ class ModelServer:
         self,
         path: str,
         answer: Callable[[Request, bytes], Awaitable[Response]],
-        write_error: Callable[[RefusedError], Response],
+        write_error: Callable[[RejectedRequestError], Response],
     ) -> Route:
         """Returns a POST route for requests to models.
 
         Args:
             path: The address.
             answer: Answers a request with a body. It may raise a `RequestError`, which becomes a
-                `RefusedError` of status 400, or a `RefusedError`.
+                `RejectedRequestError` of status 400, or a `RejectedRequestError`.
             write_error: Writes an error in the protocol's format.
         """
 
@@ -181,8 +185,8 @@ class ModelServer:
                 async with self._reader.body(request) as body:
                     response = await answer(request, body)
             except RequestError as error:
-                response = write_error(RefusedError(400, str(error), **vars(error)))
-            except RefusedError as error:
+                response = write_error(RejectedRequestError(400, str(error), **vars(error)))
+            except RejectedRequestError as error:
                 response = write_error(error)
             name = request.state.model
             self.metrics.requests.labels(name, str(response.status_code)).inc()
@@ -195,10 +199,10 @@ class ModelServer:
         """Returns the model with a name, and notes it in the request for the metrics.
 
         Raises:
-            RefusedError: If no model has that name.
+            RejectedRequestError: If no model has that name.
         """
         if name not in self.models:
-            raise RefusedError(
+            raise RejectedRequestError(
                 404,
                 f"received the model {name[:200]!r}; there is {', '.join(self.models)}",
                 field="model",
@@ -220,7 +224,7 @@ class ModelServer:
             reason_against: Returns why a model does not have that capability; empty if it has.
 
         Raises:
-            RefusedError: If no model fits, or several do and the address names none.
+            RejectedRequestError: If no model fits, or several do and the address names none.
         """
         name, path = request.path_params.get("name"), request.url.path
         models = list(self.models.values()) if name is None else [self.model(request, name)]
@@ -228,10 +232,10 @@ class ModelServer:
         fitting = [model for model in models if not reasons[model.name]]
         if not fitting:
             why = ", ".join(f"{name} {reason}" for name, reason in reasons.items())
-            raise RefusedError(424, f"{path} needs a model with {purpose}; {why}")
+            raise RejectedRequestError(424, f"{path} needs a model with {purpose}; {why}")
         if len(fitting) > 1:
             others = ", ".join(f"/models/{model.name}{path.rstrip('/')}" for model in fitting)
-            raise RefusedError(404, f"several models answer at {path}; expected {others}")
+            raise RejectedRequestError(404, f"several models answer at {path}; expected {others}")
         return self.model(request, fitting[0].name)
 
     async def compute(
@@ -240,21 +244,23 @@ class ModelServer:
         """Returns the answers to rows.
 
         Raises:
-            RefusedError: If the queue is full, the client has disconnected, the rows are malformed,
-                or the computation has failed.
+            RejectedRequestError: If the queue is full, the client has disconnected, the rows are
+                malformed, or the computation has failed.
         """
         try:
             future = model.batcher.submit(signature, rows)
             answers = await _unless_disconnected(request, asyncio.wrap_future(future))
         except QueueFullError as error:
-            raise RefusedError(503, str(error), {"Retry-After": "1"}) from error
+            raise RejectedRequestError(503, str(error), {"Retry-After": "1"}) from error
         except Exception as error:
             if _is_of_request(error):
-                raise RefusedError(400, _reason(error)) from error
+                raise RejectedRequestError(400, _reason(error)) from error
             logging.exception("a batch could not be computed")
-            raise RefusedError(500, f"{type(error).__name__}: {error}"[:1000]) from error
+            raise RejectedRequestError(500, f"{type(error).__name__}: {error}"[:1000]) from error
         if answers is None:
-            raise RefusedError(_CLIENT_CLOSED_REQUEST, "the client has closed the connection")
+            raise RejectedRequestError(
+                _CLIENT_CLOSED_REQUEST, "the client has closed the connection"
+            )
         return answers
 
     async def answer_choices(
@@ -263,20 +269,22 @@ class ModelServer:
         """Returns the answers to rows of a text with choices, which need not share a batch.
 
         Raises:
-            RefusedError: As in `compute`, and if a row has no choices.
+            RejectedRequestError: As in `compute`, and if a row has no choices.
         """
-        if model.of_choices is None:
+        if model.choice_signature is None:
             return await self.compute(request, model, DEFAULT_SIGNATURE, rows)
         columns = [list(map(as_text, row[CHOICES])) for row in rows]
         if not all(columns):
-            raise RefusedError(400, "choices: a row is empty; each needs one element at least")
+            raise RejectedRequestError(
+                400, "choices: a row is empty; each needs one element at least"
+            )
         own = list(map(own_choices, columns))
         pairs = [
             {"text": row["text"], TEXT_PAIR: choice}
             for row, choices in zip(rows, own, strict=True)
             for choice in choices
         ]
-        answers = await self.compute(request, model, OF_CHOICES, pairs)
+        answers = await self.compute(request, model, CHOICE_SIGNATURE, pairs)
         logits = np.split(
             np.array([answer["logit"] for answer in answers]),
             np.cumsum(list(map(len, own)))[:-1],
@@ -289,7 +297,7 @@ class ModelServer:
         """Returns the answers to rows of texts, and the indices of the rows that are cut.
 
         Raises:
-            RefusedError: As in `compute`.
+            RejectedRequestError: As in `compute`.
             RequestError: If a row is too long, and `truncate` is false.
         """
         answers = await self.compute(request, model, COUNTED, rows)
@@ -299,11 +307,11 @@ class ModelServer:
         """Refuses rows whose answer may be too large, before it is computed.
 
         Raises:
-            RefusedError: If the answer may be too large.
+            RejectedRequestError: If the answer may be too large.
         """
         size = rows * bytes_per_row
         if size > MAX_BYTES_OF_ANSWER:
-            raise RefusedError(
+            raise RejectedRequestError(
                 413,
                 f"the answer to {rows} rows may have {size} bytes; expected at most "
                 f"{MAX_BYTES_OF_ANSWER}: send at most {MAX_BYTES_OF_ANSWER // bytes_per_row} rows",
@@ -334,16 +342,16 @@ async def respond(make: Callable[[], bytes], cut: Sequence[int] = ()) -> Respons
     The JSON is made in a thread, so that a long answer does not hold up others.
 
     Raises:
-        RefusedError: If the answer is too large, or has numbers that are not finite.
+        RejectedRequestError: If the answer is too large, or has numbers that are not finite.
     """
     indices = ",".join(map(str, cut[:_MAX_CUT_INDICES]))
     headers = {_CUT_HEADER: indices, _CUT_COUNT_HEADER: str(len(cut))} if cut else {}
     try:
         return Response(await asyncio.to_thread(make), headers=headers, media_type=JSON)
     except RequestError as error:
-        raise RefusedError(413, str(error)) from error
+        raise RejectedRequestError(413, str(error)) from error
     except ValueError as error:
-        raise RefusedError(
+        raise RejectedRequestError(
             500, "the model returned a number that is not finite, and JSON has none such"
         ) from error
 

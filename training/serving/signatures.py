@@ -52,7 +52,7 @@ class Signature:
     required_text: str = ""
 
 
-def of_saved_model(served: Any) -> dict[str, Signature]:
+def saved_model_signatures(served: Any) -> dict[str, Signature]:
     """Returns the signatures of a `keras_bert.export.ServedModel` by name."""
     signatures = {}
     for name, function in served.signatures.items():
@@ -104,12 +104,12 @@ def _tensors(specs: Mapping[str, Any]) -> dict[str, Tensor]:
     }
 
 
-def of_task(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
+def task_signatures(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
     """Returns the signature `serving_default` of a task, as its export has it."""
     from keras_bert.ops.dispatch import compiles_each_shape
 
     inputs = {name: Tensor(STRING, (-1, -1) if name == CHOICES else (-1,)) for name in fields}
-    required_text = task.preprocessor.tokenizer.mask_token if task.verb == "fill" else ""
+    required_text = task.preprocessor.tokenizer.mask_token if task.predict_method == "fill" else ""
     compiles = compiles_each_shape()
 
     def answer(rows: Sequence[Row]) -> list[Row]:
@@ -132,8 +132,8 @@ def _texts_of(rows: Sequence[Row], compiles: bool, required_text: str = "") -> l
     return texts + [empty] * (num_rows - len(rows))
 
 
-def of_choices_of_task(task: Any) -> Signature:
-    """Returns a signature of a multiple-choice task for single choices; see `_of_choices`."""
+def task_choice_signature(task: Any) -> Signature:
+    """Returns a signature of a multiple-choice task for single choices; see `_choice_signature`."""
     from keras_bert.ops.dispatch import compiles_each_shape
 
     compiles = compiles_each_shape()
@@ -143,11 +143,11 @@ def of_choices_of_task(task: Any) -> Signature:
         texts, choices = zip(*((row["text"], [row[TEXT_PAIR]]) for row in filled), strict=True)
         return task.predict((list(texts), list(choices)), verbose=0)[: len(rows)]
 
-    return _of_choices(logits)
+    return _choice_signature(logits)
 
 
-def of_choices_of_saved_model(served: Any) -> Signature:
-    """Returns a signature of a multiple-choice export for single choices; see `_of_choices`."""
+def saved_model_choice_signature(served: Any) -> Signature:
+    """Returns the single-choice signature of a multiple-choice export; see `_choice_signature`."""
     from keras_bert.data.choices import MultipleChoicePreprocessor
 
     description = served.description
@@ -162,10 +162,10 @@ def of_choices_of_saved_model(served: Any) -> Signature:
         ids.pop("padding_mask")
         return served.predict(ids, IDS_SIGNATURE)["logits"]
 
-    return _of_choices(logits)
+    return _choice_signature(logits)
 
 
-def _of_choices(logits: Callable[[Sequence[Row]], Any]) -> Signature:
+def _choice_signature(logits: Callable[[Sequence[Row]], Any]) -> Signature:
     """Returns a signature for a text with one of its choices, a `text_pair`.
 
     The logit of a choice does not depend on the others. So the choices of a row need not share a
@@ -178,7 +178,7 @@ def _of_choices(logits: Callable[[Sequence[Row]], Any]) -> Signature:
     return Signature(dict.fromkeys(("text", TEXT_PAIR), Tensor(STRING, (-1,))), {}, answer)
 
 
-def of_token_ids(embedder: Any) -> Signature:
+def token_ids_signature(embedder: Any) -> Signature:
     """Returns a signature of an embedder for `token_ids` with special tokens, as `serve_ids` is.
 
     All rows of a batch have one length.

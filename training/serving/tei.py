@@ -26,13 +26,13 @@ from keras_bert.data.tagging_schemes import OUTSIDE, Entity, entities, typed_lab
 from keras_bert.text.tokenizer import Tokenizer
 
 from .embeddings import EmbeddingRequest, embed, read_inputs
-from .fields import (
+from .json_fields import (
     Field,
     RequestError,
     check_not_empty,
     check_number,
-    described,
-    encoded,
+    describe_json,
+    encode_json,
     one_of,
     read_boolean,
     read_count,
@@ -44,7 +44,7 @@ from .fields import (
     read_texts,
 )
 from .models import LoadedModel
-from .server import JSON, ModelServer, Protocol, RefusedError, respond
+from .server import JSON, ModelServer, Protocol, RejectedRequestError, respond
 from .signatures import BATCH_CHARACTERS, CHOICES, TEXT_PAIR, Row
 
 _EXAMPLE = '{"inputs": "a text"}'
@@ -95,7 +95,7 @@ def _routes(server: ModelServer) -> list[Route]:
     }
 
     async def info(request: Request) -> Response:
-        return await respond(lambda: encoded(api.info(request)))
+        return await respond(lambda: encode_json(api.info(request)))
 
     async def health(request: Request) -> Response:
         return Response()
@@ -149,14 +149,16 @@ class _Api:
         model = self._server.model_for(
             request, "vectors, labels or scores", _other_method(*_PREDICTS, "embed")
         )
-        if model.verb == "embed":
+        if model.predict_method == "embed":
             is_similarity = isinstance(payload.get("inputs"), dict)
             return await (self.similarity if is_similarity else self.embed)(request, payload)
         if payload.get("parameters") is None:
             return await self.predict(request, payload)
         fields = {
             "inputs": Field(self._read_texts, is_required=True),
-            "parameters": Field(read_object_of(_PARAMETERS[model.verb]), is_required=True),
+            "parameters": Field(
+                read_object_of(_PARAMETERS[model.predict_method]), is_required=True
+            ),
         }
         is_single = isinstance(payload.get("inputs"), str)
         texts, parameters = read_fields(payload, fields).values()
@@ -175,8 +177,8 @@ class _Api:
         answers, cut = await self._predictions(request, model, rows, options)
         answers = [answer[:top_k] for answer in answers]
         # (Pipelines answer one text with a list of lists of classes, or a list of entities.)
-        is_flat = is_single and model.verb == "tag"
-        return await respond(lambda: encoded(answers[0] if is_flat else answers), cut)
+        is_flat = is_single and model.predict_method == "tag"
+        return await respond(lambda: encode_json(answers[0] if is_flat else answers), cut)
 
     async def embed(self, request: Request, payload: Row) -> Response:
         """Computes a vector for each input."""
@@ -192,7 +194,7 @@ class _Api:
                 inputs, "inputs", options["dimensions"], options["normalize"], options["truncate"]
             ),
         )
-        return await respond(lambda: encoded(answer.vectors), answer.cut)
+        return await respond(lambda: encode_json(answer.vectors), answer.cut)
 
     async def similarity(self, request: Request, payload: Row) -> Response:
         """Compares a sentence with others."""
@@ -220,19 +222,19 @@ class _Api:
             EmbeddingRequest([first, *others], "inputs", truncate=truncate, bytes_per_number=0),
         )
         return await respond(
-            lambda: encoded(answer.vectors[1:] @ answer.vectors[0]),
+            lambda: encode_json(answer.vectors[1:] @ answer.vectors[0]),
             answer.cut,
         )
 
     async def predict(self, request: Request, payload: Row) -> Response:
         """Classifies texts, or finds entities."""
         model = self._server.model_for(request, "labels or scores", _other_method(*_PREDICTS))
-        tag_fields = _PARAMETERS["tag"] if model.verb == "tag" else {}
+        tag_fields = _PARAMETERS["tag"] if model.predict_method == "tag" else {}
         options = read_fields(payload, {**self._predict_fields, **tag_fields})
         _check_direction(options, model)
         rows, is_single = options["inputs"]
         answers, cut = await self._predictions(request, model, rows, options)
-        return await respond(lambda: encoded(answers[0] if is_single else answers), cut)
+        return await respond(lambda: encode_json(answers[0] if is_single else answers), cut)
 
     async def rerank(self, request: Request, payload: Row) -> Response:
         """Sorts texts by how well they answer a query."""
@@ -254,7 +256,7 @@ class _Api:
                 "query",
             )
         pairs = [{"text": query, TEXT_PAIR: text} for text in texts]
-        if model.verb == "choose":
+        if model.predict_method == "choose":
             counts = await asyncio.to_thread(model.limits.count, pairs)
             cut = self._server.check_cut(model, counts, "texts", options["truncate"])
             row = {"text": query, CHOICES: texts}
@@ -271,7 +273,7 @@ class _Api:
             | ({"text": texts[index]} if options["return_text"] else {})
             for index in sorted(range(len(texts)), key=lambda index: -scores[index])
         ]
-        return await respond(lambda: encoded(ranks), cut)
+        return await respond(lambda: encode_json(ranks), cut)
 
     async def tokenize(self, request: Request, payload: Row) -> Response:
         """Converts texts to tokens."""
@@ -282,7 +284,7 @@ class _Api:
         model = self._server.model_for(request, "tokens")
         texts, adds_special_tokens = read_fields(payload, fields).values()
         tokens = await asyncio.to_thread(_tokens, model.tokenizer, texts, adds_special_tokens)
-        return await respond(lambda: encoded(tokens))
+        return await respond(lambda: encode_json(tokens))
 
     async def decode(self, request: Request, payload: Row) -> Response:
         """Converts token ids to texts."""
@@ -298,24 +300,24 @@ class _Api:
             texts = await asyncio.to_thread(model.tokenizer.decode, ids, skips)
         except ValueError as error:
             raise RequestError(f"ids: {error}", "ids") from error
-        return await respond(lambda: encoded(texts))
+        return await respond(lambda: encode_json(texts))
 
     def info(self, request: Request) -> dict[str, Any]:
         """Describes a model."""
         model = self._server.model_for(request, "a description")
         labels = dict(enumerate(model.class_names or [_ONLY_LABEL]))
-        of_labels = {"id2label": labels, "label2id": {label: id for id, label in labels.items()}}
+        label_names = {"id2label": labels, "label2id": {label: id for id, label in labels.items()}}
         kinds = {
             "embed": {"embedding": {"pooling": model.pooling}},
-            "classify": {"classifier" if model.class_names else "reranker": of_labels},
-            "tag": {"classifier": of_labels},
+            "classify": {"classifier" if model.class_names else "reranker": label_names},
+            "tag": {"classifier": label_names},
         }
         return {
             "model_id": model.name,
             "model_sha": None,
             "model_dtype": model.dtype,
             "served_model_name": model.name,
-            "model_type": kinds.get(model.verb, {model.verb: {}}),
+            "model_type": kinds.get(model.predict_method, {model.predict_method: {}}),
             # Words and answers are read in windows, up to the end of the text.
             "max_input_length": model.limits.sequence_length or self._server.max_bytes,
             "max_client_batch_size": self._server.max_rows,
@@ -344,7 +346,7 @@ class _Api:
         if isinstance(value, str):
             return [{"text": read_text(value, name)}], True
         if not isinstance(value, list) or not value:
-            raise RequestError(f"{name} must be {_ROWS}. Received: {described(value)}", name)
+            raise RequestError(f"{name} must be {_ROWS}. Received: {describe_json(value)}", name)
         is_single = isinstance(value[0], str)
         lists = [value] if is_single else value
         check_number(len(lists), self._server.max_rows, name)
@@ -352,7 +354,9 @@ class _Api:
         for index, texts in enumerate(lists):
             where = name if is_single else f"{name}[{index}]"
             if not isinstance(texts, list) or len(texts) not in (1, 2):
-                raise RequestError(f"{where} must be {_ROWS}. Received: {described(texts)}", name)
+                raise RequestError(
+                    f"{where} must be {_ROWS}. Received: {describe_json(texts)}", name
+                )
             rows.append(dict(zip(("text", TEXT_PAIR), read_texts(texts, where), strict=False)))
         return rows, is_single
 
@@ -372,11 +376,11 @@ class _Api:
                     "inputs",
                 )
         per_class = sum(len(label.encode()) + _MAX_BYTES_OF_CLASS for label in model.class_names)
-        self._server.check_size(len(rows), per_class if model.verb == "classify" else 0)
+        self._server.check_size(len(rows), per_class if model.predict_method == "classify" else 0)
         answers, cut = await self._server.answer_texts(
             request, model, rows, "inputs", options["truncate"]
         )
-        if model.verb == "tag":
+        if model.predict_method == "tag":
             texts = [row["text"] for row in rows]
             return [
                 _entity_records(answer, text, model.class_names, options)
@@ -393,12 +397,14 @@ class _Api:
 
 def _other_method(*verbs: str) -> Callable[[LoadedModel], str]:
     """Returns a function that returns why a model does not answer as one of these methods."""
-    return lambda model: "" if model.verb in verbs else f"has the method {model.verb}"
+    return lambda model: (
+        "" if model.predict_method in verbs else f"has the method {model.predict_method}"
+    )
 
 
 def _reason_against_ranking(model: LoadedModel) -> str:
     """Returns why a model does not have one score for a pair of texts; empty if it has."""
-    if model.verb != "classify":
+    if model.predict_method != "classify":
         return _other_method("choose")(model)
     if not model.text_pairs:
         return "reads a single text"
@@ -489,10 +495,10 @@ def _check_direction(options: Row, model: LoadedModel) -> None:
 
 async def _refuse(request: Request, payload: Row) -> Response:
     path = "/" + request.url.path.rpartition("/")[2]
-    raise RefusedError(424, f"{path}: no model of this server has {_UNSUPPORTED[path]}")
+    raise RejectedRequestError(424, f"{path}: no model of this server has {_UNSUPPORTED[path]}")
 
 
-def _write_error(error: RefusedError) -> Response:
+def _write_error(error: RejectedRequestError) -> Response:
     status, kind = _ERRORS.get(error.status_code, (error.status_code, "Validation"))
     if error.is_empty:
         status, kind = 400, "Empty"

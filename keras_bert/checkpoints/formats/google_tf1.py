@@ -18,9 +18,9 @@ import numpy as np
 from keras_bert.checkpoints import weights
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.config_fields import (
-    misfits,
     needs_zero_segments,
     read_config,
+    unsupported_fields,
     with_zero_segments,
     write_config,
 )
@@ -200,7 +200,8 @@ def save_google_tf1(
 
 def _matching_release(config: BertConfig, masked_lm: bool) -> TF1Release:
     needs = [
-        misfits(release.config, config, release.activations, masked_lm) for release in TF1_RELEASES
+        unsupported_fields(release.config, config, release.activations, masked_lm)
+        for release in TF1_RELEASES
     ]
     for release, fields in zip(TF1_RELEASES, needs, strict=True):
         if not fields:

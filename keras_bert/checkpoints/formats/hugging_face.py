@@ -15,10 +15,10 @@ import numpy as np
 from keras_bert.checkpoints import sentence_transformers, weights
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.config_fields import (
-    fitting_families,
-    misfits,
+    compatible_families,
     needs_zero_segments,
     read_config,
+    unsupported_fields,
     with_zero_segments,
     write_config,
 )
@@ -37,7 +37,7 @@ from keras_bert.checks import FRACTION
 from keras_bert.config import BertConfig
 from keras_bert.families import FAMILIES
 from keras_bert.families.bert import BERT
-from keras_bert.families.records import Family, Layout, Stored
+from keras_bert.families.records import Family, Layout, StoredTensor
 from keras_bert.families.shared import ACTIVATIONS
 from keras_bert.families.weight_names import CLASSIFIERS, hf_dense
 from keras_bert.vocabularies.files import write_json
@@ -55,7 +55,7 @@ INDEX_FILE = "model.safetensors.index.json"
 _ON_POOLED_OUTPUT = ("next_sentence", "classifier", "multiple_choice")
 # The pooler of causal models has names that no file has, so that a stored one is never loaded and
 # is reported as unused.
-_POOLER = {name: Stored((f"{name} (of the last token)",)) for name in POOLER_WEIGHTS}
+_POOLER = {name: StoredTensor((f"{name} (of the last token)",)) for name in POOLER_WEIGHTS}
 _SINGLE_LABEL, _MULTI_LABEL = "single_label_classification", "multi_label_classification"
 # A field of config.json that only this package reads
 _OWN_FIELD = "keras_bert"
@@ -388,11 +388,12 @@ def _token_ids(family: Family, tokenizer: Mapping[str, Any] | None) -> dict[str,
 
 
 def _matching_family(config: BertConfig, masked_lm: bool) -> Family:
-    fitting = fitting_families(config, masked_lm)
+    fitting = compatible_families(config, masked_lm)
     if fitting:
         return fitting[0]
     requirements = "; ".join(
-        f"{name} needs {misfits(family.config, config, ACTIVATIONS, masked_lm) or 'causal=False'}"
+        f"{name} needs "
+        f"{unsupported_fields(family.config, config, ACTIVATIONS, masked_lm) or 'causal=False'}"
         for name, family in FAMILIES.items()
     )
     raise CheckpointError(

@@ -20,7 +20,7 @@ from keras_bert.checkpoints.tensors import (
 )
 from keras_bert.checks import POSITIVE_INT
 from keras_bert.config import BertConfig, ConfigError
-from keras_bert.families.records import Layout, Stored
+from keras_bert.families.records import Layout, StoredTensor
 from keras_bert.vocabularies.files import write_json
 from keras_bert.vocabularies.tokenizer_config import list_tokens
 from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
@@ -90,7 +90,7 @@ def save_preset(
         open_folder(temporary).check_written(backbone.config, heads or {}, tokenizer, class_names)
 
 
-def is_ours(fields: Mapping[str, Any]) -> bool:
+def is_preset_config(fields: Mapping[str, Any]) -> bool:
     """Returns whether a config.json belongs to a preset of this package."""
     return fields.get("format") == FORMAT
 
@@ -110,7 +110,9 @@ def open_folder(folder: Path) -> Checkpoint:
         format=FORMAT,
         folder=folder,
         config=config,
-        backbone_layout={name: Stored((name,)) for name in weights.backbone_weight_shapes(config)},
+        backbone_layout={
+            name: StoredTensor((name,)) for name in weights.backbone_weight_shapes(config)
+        },
         head_layouts=_head_layouts(fields, path),
         open_tensors=lambda: SafetensorsFiles(_locations(folder / WEIGHTS_FILE)),
         open_tokenizer=lambda: read_tokenizer(folder),
@@ -141,7 +143,7 @@ def _head_layouts(fields: Mapping[str, Any], path: Path) -> dict[str, Layout]:
             f"{path}: heads must give a list of weights for each head. Received: {heads!r}"
         )
     return {
-        head: {name: Stored((_head_tensor(head, name),)) for name in names}
+        head: {name: StoredTensor((_head_tensor(head, name),)) for name in names}
         for head, names in heads.items()
     }
 

@@ -101,6 +101,6 @@ def in_order(outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> np.ndarr
     return in_order_of_input
 
 
-def sliced(values: Any, rows: slice) -> Any:
+def slice_rows(values: Any, rows: slice) -> Any:
     """Slices values, unless they are `None`."""
     return None if values is None else values[rows]

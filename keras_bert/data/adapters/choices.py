@@ -12,8 +12,8 @@ import numpy as np
 from keras_bert.data.adapters.base import BatchOutputs
 from keras_bert.data.adapters.texts import TextAdapter
 from keras_bert.data.choices import ChoiceExamples
-from keras_bert.data.columns import as_list, checked_weights, column_names, one_for_each
-from keras_bert.data.labels import LabelRules, array_of_labels, refuse_missing
+from keras_bert.data.columns import as_list, column_names, one_for_each, validate_weights
+from keras_bert.data.labels import LabelRules, array_of_labels, reject_missing
 from keras_bert.data.loader import Examples
 from keras_bert.text.characters import check_characters
 
@@ -49,7 +49,7 @@ class ChoiceAdapter(TextAdapter):
         labels = choice_labels(y, choices)
         weights = sample_weight
         if weights is not None:
-            weights = one_for_each(checked_weights(weights), texts)
+            weights = one_for_each(validate_weights(weights), texts)
         return cls(columns, labels, weights)
 
     def examples(self, preprocessor: Any) -> Examples:
@@ -109,7 +109,7 @@ def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
             )
         texts, choices = [row[0] for row in x], [row[1] for row in x]
     texts = as_list(texts)
-    choices = [_checked_choices(row, index) for index, row in enumerate(as_list(choices))]
+    choices = [_validate_choices(row, index) for index, row in enumerate(as_list(choices))]
     if len(texts) != len(choices):
         raise ValueError(
             f"There are {len(texts)} texts and {len(choices)} lists of choices; expected one for "
@@ -122,7 +122,7 @@ def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
     return texts, choices
 
 
-def _checked_choices(choices: Any, row: int) -> list[str]:
+def _validate_choices(choices: Any, row: int) -> list[str]:
     if isinstance(choices, str) or not hasattr(choices, "__iter__"):
         raise ValueError(
             f"The choices of row {row} must be a list of strings. Received: {choices!r}"
@@ -137,7 +137,7 @@ def _checked_choices(choices: Any, row: int) -> list[str]:
 
 def choice_labels(labels: Any, choices: Sequence[Sequence[str]]) -> np.ndarray[Any, Any]:
     """Checks the index of the right choice of each row; returns int32 `(rows,)`."""
-    refuse_missing(labels)
+    reject_missing(labels)
     array = array_of_labels(labels)
     array = one_for_each(array.reshape(-1) if array.size == len(array) else array, choices)
     for index, (label, own) in enumerate(zip(array.tolist(), choices, strict=True)):

@@ -15,7 +15,7 @@ from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.batches import Batches
 from keras_bert.data.columns import as_list, check_lengths, column_names
 from keras_bert.data.labels import LabelRules
-from keras_bert.data.loader import Batch, Loader, RowsInMemory, with_index, with_real_rows
+from keras_bert.data.loader import Batch, Loader, RowsInMemory, add_row_mask, to_indexed_batch
 from keras_bert.data.questions import QuestionRows, question_rows
 from keras_bert.data.squad import QuestionExample, SpanAnswer, check_span
 from keras_bert.text.characters import check_characters
@@ -68,7 +68,7 @@ class QuestionAdapter(InputAdapter):
         return dataclasses.replace(self, examples=self.examples[rows])
 
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
-        rows = question_rows(self.examples, preprocessor, options.negative_share)
+        rows = question_rows(self.examples, preprocessor, options.negative_fraction)
         if options.training:
             self._warn_of_lost_answers(rows)
         positions = dict(zip(OUTPUTS, (rows.start_positions, rows.end_positions), strict=True))
@@ -104,13 +104,13 @@ class QuestionAdapter(InputAdapter):
 
 def window_batches(rows: QuestionRows, preprocessor: Any, options: BatchOptions) -> Loader:
     """Returns the windows of questions in batches of `(features, index)`, for prediction."""
-    return Loader(RowsInMemory(rows.examples), preprocessor, options, with_index)
+    return Loader(RowsInMemory(rows.examples), preprocessor, options, to_indexed_batch)
 
 
 def _with_positions(batch: Batch) -> tuple[Any, ...]:
     """Converts a batch to its features, the positions of answers, and their weights."""
-    weights = np.ones(len(batch.rows), "float32") if batch.is_real is None else batch.is_real
-    features = with_real_rows(batch.features, batch.is_real)
+    weights = np.ones(len(batch.rows), "float32") if batch.row_mask is None else batch.row_mask
+    features = add_row_mask(batch.features, batch.row_mask)
     return features, dict(batch.columns), dict.fromkeys(batch.columns, weights)
 
 
@@ -217,7 +217,7 @@ def _field(answer: Any, name: str, where: str) -> Any:
     return answer[name]
 
 
-def paired(question: Any, context: Any) -> tuple[list[str], list[str]]:
+def pair_with_contexts(question: Any, context: Any) -> tuple[list[str], list[str]]:
     """Converts questions and passages, or a passage for all, to two lists of the same length."""
     if isinstance(question, str):
         question = [question]

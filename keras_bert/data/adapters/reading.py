@@ -11,16 +11,16 @@ from typing import Any, Self
 import numpy as np
 
 from keras_bert.data.adapters.base import InputAdapter
-from keras_bert.data.adapters.text_batches import BatchedText, opened
+from keras_bert.data.adapters.text_batches import BatchedText, open_batched_text
 from keras_bert.data.adapters.texts import is_text, is_text_spec
 from keras_bert.data.columns import (
-    checked_weights,
     column_names,
     dataset_has_labels,
     first_of_element,
     is_dataset,
     label_column,
     named_labels,
+    validate_weights,
 )
 from keras_bert.data.labels import LabelRules
 
@@ -41,7 +41,7 @@ def read_input(
     If labels are needed and there is no `y`, a table's column `label` is read. Without a row to
     train on, or to evaluate, it is an error.
     """
-    x = opened(x)
+    x = open_batched_text(x)
     kind = adapter_class(kinds, x)
     if kind is None:
         return Features.read(x, y, sample_weight, input_forms(kinds))
@@ -122,15 +122,15 @@ class Features:
         # Other objects, such as generators, show their labels only when they are read
         return self.y is not None or not self.are_arrays
 
-    def with_checked_weights(self) -> Self:
+    def validate_weights(self) -> Self:
         """Checks the sample weights; in datasets and generators when they are read."""
         check_weights(self.sample_weight)
         if is_dataset(self.x):
-            from keras_bert.data.tfdata.text_datasets import with_checked_weights
+            from keras_bert.data.tfdata.text_datasets import validate_dataset_weights
 
-            return dataclasses.replace(self, x=with_checked_weights(self.x))
+            return dataclasses.replace(self, x=validate_dataset_weights(self.x))
         is_generator = isinstance(self.x, Generator)
-        return dataclasses.replace(self, x=_checked_batches(self.x)) if is_generator else self
+        return dataclasses.replace(self, x=_validate_batches(self.x)) if is_generator else self
 
     def count_batches(self, batch_size: int) -> int:
         """Returns the number of batches that Keras' `fit` makes; an error if it is unknown."""
@@ -175,11 +175,11 @@ def check_input_form(x: Any, forms: str) -> None:
         or any(is_text(column) or is_text_spec(column) for column in columns.values())
     )
     if names is not None and has_text and not is_text(x):
-        of_labels = f" with y=x[{names[-1]!r}]" if len(names) > 1 else ""
+        labels_hint = f" with y=x[{names[-1]!r}]" if len(names) > 1 else ""
         raise ValueError(
             f"x has no column that this task reads. Received: {', '.join(map(str, names))}. Pass "
-            f"columns by themselves, such as x[{names[0]!r}]{of_labels}, or rename them. The forms "
-            f"of x are {forms}, or features."
+            f"columns by themselves, such as x[{names[0]!r}]{labels_hint}, or rename them. The "
+            f"forms of x are {forms}, or features."
         )
     is_iterator = isinstance(x, (Iterator, Set)) and not isinstance(x, Generator)
     is_lazy = names is None and any(hasattr(x, name) for name in ("collect", "column_names"))
@@ -213,7 +213,7 @@ def _leaves(row: object) -> Iterator[Any]:
         yield from _leaves(item)
 
 
-def _checked_batches(batches: Generator[Any, Any, Any]) -> Generator[Any, None, None]:
+def _validate_batches(batches: Generator[Any, Any, Any]) -> Generator[Any, None, None]:
     for batch in batches:
         if isinstance(batch, tuple) and len(batch) == 3:
             check_weights(batch[2])
@@ -221,7 +221,7 @@ def _checked_batches(batches: Generator[Any, Any, Any]) -> Generator[Any, None, 
 
 
 def check_weights(sample_weight: Any) -> None:
-    """Checks the sample weights of features, nested like their labels, as `checked_weights` does.
+    """Checks the sample weights of features, nested like their labels, as `validate_weights` does.
 
     Tensors are not checked, since this would wait for the device.
     """
@@ -231,7 +231,7 @@ def check_weights(sample_weight: Any) -> None:
         for weights in sample_weight:
             check_weights(weights)
     elif isinstance(sample_weight, (np.ndarray, list, tuple)) or hasattr(sample_weight, "iloc"):
-        checked_weights(sample_weight)
+        validate_weights(sample_weight)
 
 
 def second_axis(x: Any) -> int | None:

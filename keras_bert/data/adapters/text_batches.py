@@ -18,15 +18,15 @@ from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.batches import Batches, batch_of
 from keras_bert.data.bucketing import bucket_for, bucket_lengths, permutation
 from keras_bert.data.columns import (
-    checked_weights,
     dataset_has_labels,
     given_columns,
     is_dataset,
     label_column,
     one_for_each,
+    validate_weights,
 )
 from keras_bert.data.labels import LabelRules
-from keras_bert.data.loader import Columns, Loader, ReadColumns, with_index
+from keras_bert.data.loader import Columns, Loader, ReadColumns, to_indexed_batch
 from keras_bert.data.prefetching import Readings, map_ahead
 
 
@@ -151,7 +151,7 @@ class _DatasetText(_StreamedText):
         return self._readings.first()
 
 
-def opened(x: Any) -> Any:
+def open_batched_text(x: Any) -> Any:
     """Returns `BatchedText` if a generator, `PyDataset` or `DataLoader` has batches of text.
 
     Otherwise it returns `x`; for a generator, one that also yields the batch that was read.
@@ -212,7 +212,7 @@ def _parts(batch: Any) -> _Parts:
     return _Parts(batch, label_column(batch))
 
 
-class GivenBatches(Batches):
+class PrebatchedText(Batches):
     """Features of batches of text; each is padded to its longest row, or to a bucket that holds it.
 
     If several processes have batches of their own, all of them are padded to the maximum length,
@@ -278,7 +278,7 @@ class GivenBatches(Batches):
         parts = _parts(batch)
         try:
             if self._read_columns is None:
-                without_labels(tuple(part for part in parts if part is not None))
+                drop_labels(tuple(part for part in parts if part is not None))
             texts = text_columns(parts.x)
             num_rows = len(texts["text"])
             features = self._features([list(column) for column in texts.values()])
@@ -299,11 +299,11 @@ class GivenBatches(Batches):
         is_shared = self._options.shard[1] > 1
         buckets = (length,) if is_shared else bucket_lengths(length, coarse=True)
         length = bucket_for(sequences.longest(NUMPY).max(initial=1), buckets)
-        features = sequences.padded(NUMPY, length, self._preprocessor.tokenizer.pad_token_id)
+        features = sequences.pad(NUMPY, length, self._preprocessor.tokenizer.pad_token_id)
         return features
 
 
-def without_labels(row: Any) -> Any:
+def drop_labels(row: Any) -> Any:
     """Returns the `x` of an element of a dataset; two strings are ambiguous, and an error."""
     if not isinstance(row, tuple):
         return row
@@ -368,7 +368,7 @@ class TextDatasetAdapter(InputAdapter):
             text = _DatasetText(self.dataset)
             # Each is padded to its longest row on all backends.
             options = dataclasses.replace(options, compiles=False)
-            return GivenBatches(text, preprocessor, options, self._read_columns)
+            return PrebatchedText(text, preprocessor, options, self._read_columns)
         source = text_datasets.DatasetRows(self.dataset, preprocessor, self._read_columns)
         return Loader(source, preprocessor, options)
 
@@ -383,9 +383,9 @@ class TextDatasetAdapter(InputAdapter):
             rows = rows.unbatch()
         # (`enumerate`, since `map` would pass the items of a tuple as arguments. The tuple, since a
         # pair of texts alone would be read as a text with its label.)
-        rows = rows.enumerate().map(lambda _, row: (without_labels(row),))
+        rows = rows.enumerate().map(lambda _, row: (drop_labels(row),))
         source = text_datasets.DatasetRows(rows, preprocessor, lambda **_: {})
-        return Loader(source, preprocessor, options, with_index), in_order
+        return Loader(source, preprocessor, options, to_indexed_batch), in_order
 
     def _read_columns(
         self, labels: Any = None, weights: Any = None, *, num_rows: int, first_row: int
@@ -395,11 +395,11 @@ class TextDatasetAdapter(InputAdapter):
             return {}
         rules, texts = self.rules, range(num_rows)
         if labels is not None:
-            labels = one_for_each(rules.read(labels, first_row), texts, with_columns=True)
+            labels = one_for_each(rules.read(labels, first_row), texts, to_keras_batch=True)
         elif rules.allows_unlabeled:
             labels = rules.no_labels(num_rows)
         if weights is not None:
-            weights = one_for_each(checked_weights(weights, first_row), texts)
+            weights = one_for_each(validate_weights(weights, first_row), texts)
         return given_columns(labels=labels, weights=weights)
 
 
@@ -426,11 +426,11 @@ class TextBatchesAdapter(TextDatasetAdapter):
         return self.dataset.has_labels
 
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
-        return GivenBatches(self.dataset, preprocessor, options, self._read_columns)
+        return PrebatchedText(self.dataset, preprocessor, options, self._read_columns)
 
     def prediction_batches(
         self, preprocessor: Any, options: BatchOptions
     ) -> tuple[Batches, Restore]:
         if self.dataset.is_infinite and self.steps is None:
             raise ValueError("The PyDataset is infinite; expected `steps`, a number of batches.")
-        return GivenBatches(self.dataset, preprocessor, options, None, self.steps), in_order
+        return PrebatchedText(self.dataset, preprocessor, options, None, self.steps), in_order

@@ -9,22 +9,22 @@ from typing import Any, Self
 
 import numpy as np
 
-from keras_bert.data.adapters.base import BatchOutputs, InputAdapter, Restore, in_order, sliced
+from keras_bert.data.adapters.base import BatchOutputs, InputAdapter, Restore, in_order, slice_rows
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.batches import Batches
 from keras_bert.data.columns import (
     as_list,
     as_string,
     check_lengths,
-    checked_weights,
     column_names,
     first_of_element,
     given_columns,
     is_dataset,
     one_for_each,
+    validate_weights,
 )
 from keras_bert.data.labels import LabelRules
-from keras_bert.data.loader import Examples, Loader, RowsInMemory, with_index
+from keras_bert.data.loader import Examples, Loader, RowsInMemory, to_indexed_batch
 from keras_bert.data.texts import TextExamples
 from keras_bert.text.characters import check_characters
 
@@ -66,9 +66,9 @@ class TextAdapter(InputAdapter):
         labels = None if y is None else (rules or LabelRules()).read(y)
         if labels is None and rules is not None and rules.allows_unlabeled:
             labels = rules.no_labels(len(texts))
-        weights = None if sample_weight is None else checked_weights(sample_weight)
+        weights = None if sample_weight is None else validate_weights(sample_weight)
         if labels is not None:
-            one_for_each(labels, texts, with_columns=True)
+            one_for_each(labels, texts, to_keras_batch=True)
         if weights is not None:
             one_for_each(weights, texts)
         return cls(columns, labels, weights)
@@ -80,8 +80,8 @@ class TextAdapter(InputAdapter):
         return dataclasses.replace(
             self,
             columns={name: column[rows] for name, column in self.columns.items()},
-            labels=sliced(self.labels, rows),
-            weights=sliced(self.weights, rows),
+            labels=slice_rows(self.labels, rows),
+            weights=slice_rows(self.weights, rows),
         )
 
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
@@ -92,7 +92,7 @@ class TextAdapter(InputAdapter):
         self, preprocessor: Any, options: BatchOptions
     ) -> tuple[Batches, Restore]:
         source = RowsInMemory(self.examples(preprocessor))
-        return Loader(source, preprocessor, options, with_index), self.restore
+        return Loader(source, preprocessor, options, to_indexed_batch), self.restore
 
     def examples(self, preprocessor: Any) -> Examples:
         """Returns the rows as a preprocessor packs them."""

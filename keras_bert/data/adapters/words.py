@@ -9,12 +9,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from keras_bert.data.adapters.base import BatchOutputs, InputAdapter, Restore, sliced
+from keras_bert.data.adapters.base import BatchOutputs, InputAdapter, Restore, slice_rows
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.batches import Batches
-from keras_bert.data.columns import as_list, as_string, checked_weights, column_names
+from keras_bert.data.columns import as_list, as_string, column_names, validate_weights
 from keras_bert.data.labels import LabelRules
-from keras_bert.data.loader import Batch, Loader, RowsInMemory, with_index
+from keras_bert.data.loader import Batch, Loader, RowsInMemory, to_indexed_batch
 from keras_bert.data.packing import Sequences
 from keras_bert.data.texts import InMemory
 from keras_bert.data.words import nested_words
@@ -68,16 +68,16 @@ class WordsAdapter(InputAdapter):
                 f"Each word needs a label: expected {cls.forms.split('texts, ')[-1]}, with labels "
                 "in the same nesting."
             )
-        of_words = flat_labels(x, as_lists(y), max(depth, 2))
+        word_labels = flat_labels(x, as_lists(y), max(depth, 2))
         try:
-            labels = rules.read(of_words)
+            labels = rules.read(word_labels)
         except ValueError as error:
             raise ValueError(f"{error} (A row is a word, counted over all sentences.)") from error
         if not len(labels):
             raise ValueError("There are no words to train on, or to evaluate.")
         weights = (labels >= 0).astype("float32")
         if sample_weight is not None:
-            weights *= checked_weights(flat_labels(x, as_lists(sample_weight), depth))
+            weights *= validate_weights(flat_labels(x, as_lists(sample_weight), depth))
         return cls(x, depth, np.maximum(labels, 0), weights)
 
     def __len__(self) -> int:
@@ -91,7 +91,9 @@ class WordsAdapter(InputAdapter):
         first = sum(map(len, before.sentences))
         words = slice(first, first + sum(map(len, selection.sentences)))
         return dataclasses.replace(
-            selection, labels=sliced(self.labels, words), weights=sliced(self.weights, words)
+            selection,
+            labels=slice_rows(self.labels, words),
+            weights=slice_rows(self.weights, words),
         )
 
     @property
@@ -111,7 +113,7 @@ class WordsAdapter(InputAdapter):
         offsets = [starts for _, starts, _ in split_texts], [ends for _, _, ends in split_texts]
         return dataclasses.replace(self, words=words, texts=texts, offsets=offsets)
 
-    def nested(self, values: Sequence[Any]) -> Any:
+    def nest_like_input(self, values: Sequence[Any]) -> Any:
         """Nests values, one for each sentence, like the input."""
         if self.depth < 3:
             return values[0] if self.depth == 0 else list(values)
@@ -146,19 +148,19 @@ class WordsAdapter(InputAdapter):
                 tokens = row_splits[index][:, None] + np.arange(mask.shape[1])
                 logits[tokens[mask]] = outputs[mask]
             ends = np.cumsum(words.words_per_sentence)
-            of_sentences = np.split(logits[windows.first_subwords()], ends)[: len(ends)]
-            return rows.nested(of_sentences)
+            sentence_logits = np.split(logits[windows.first_subwords()], ends)[: len(ends)]
+            return rows.nest_like_input(sentence_logits)
 
         source = RowsInMemory(InMemory(windows.sequences))
-        return Loader(source, preprocessor, options, with_index), restore
+        return Loader(source, preprocessor, options, to_indexed_batch), restore
 
 
 def _with_tags(batch: Batch) -> tuple[Any, ...]:
     """Converts a batch to features, and labels and weights of the words' first subwords."""
     features = dict(batch.features)
     labels, weights = features.pop("labels"), features.pop("weights")
-    if batch.is_real is not None:
-        weights = weights * batch.is_real[:, np.newaxis]
+    if batch.row_mask is not None:
+        weights = weights * batch.row_mask[:, np.newaxis]
     return features, labels, weights
 
 

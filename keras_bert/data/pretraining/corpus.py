@@ -189,7 +189,7 @@ def _json_texts(lines: Iterator[str], path: str, field: str) -> Iterator[str]:
             ) from None
         if not isinstance(record, dict):
             raise ValueError(f"{where}: received {type(record).__name__}, expected a JSON object.")
-        yield _checked_text(record, field, where)
+        yield _validate_text(record, field, where)
 
 
 def _parquet_texts(file: BinaryIO, path: str, field: str) -> Iterator[str]:
@@ -206,12 +206,12 @@ def _parquet_texts(file: BinaryIO, path: str, field: str) -> Iterator[str]:
         for batch in table.iter_batches(_ROWS_AT_ONCE, columns=[field]):
             for text in batch.column(0).to_pylist():
                 number += 1
-                yield _checked_text({field: text}, field, f"{path}, row {number}")
+                yield _validate_text({field: text}, field, f"{path}, row {number}")
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: cannot be read past row {number}: {error}") from error
 
 
-def _checked_text(record: dict[str, Any], field: str, where: str) -> str:
+def _validate_text(record: dict[str, Any], field: str, where: str) -> str:
     if not isinstance(record.get(field), str):
         has = f"of type {type(record[field]).__name__}" if field in record else "missing"
         raise ValueError(

@@ -15,8 +15,8 @@ from keras_bert.data.pretraining.document_order import DocumentOrder, Integers
 from keras_bert.data.pretraining.token_store import Documents, Ids, Sentences
 from keras_bert.text.tokenizer import pair_limits
 
-PAIR_KINDS = ("next_sentence", "sentence_order", "sentence_pairs")
-INSTANCE_KINDS = (*PAIR_KINDS, "full_sentences", "document_sentences")
+PAIR_FORMATS = ("next_sentence", "sentence_order", "sentence_pairs")
+SEQUENCE_FORMATS = (*PAIR_FORMATS, "full_sentences", "document_sentences")
 
 # Identifiers of the random streams, as parts of their seeds
 _DOCUMENT_ORDER, _DOCUMENT, _INSTANCE_ORDER = range(3)
@@ -37,7 +37,7 @@ class Instance(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class InstanceMaker:
+class InstanceGenerator:
     """Creates the instances of a corpus, one shard at a time.
 
     Any number of processes can create the shards, in any order: random numbers depend only on the
@@ -49,9 +49,9 @@ class InstanceMaker:
     Args:
         cls_token_id: The id of `[CLS]`.
         sep_token_id: The id of `[SEP]`.
-        kind: `"next_sentence"`, BERT's segment pairs; `"sentence_order"`, ALBERT's segment pairs;
-            `"sentence_pairs"`, pairs of single sentences; `"full_sentences"`, RoBERTa's rows of
-            sentences, which continue with the next document after a separator; or
+        sequence_format: `"next_sentence"`, BERT's segment pairs; `"sentence_order"`, ALBERT's
+            segment pairs; `"sentence_pairs"`, pairs of single sentences; `"full_sentences"`,
+            RoBERTa's rows of sentences, which continue with the next document after a separator; or
             `"document_sentences"`, rows of sentences of one document.
         sequence_length: Maximum length of a row in tokens, including the special tokens.
         short_seq_probability: Probability that the segment pairs of a document have a random
@@ -68,9 +68,9 @@ class InstanceMaker:
 
     Example:
 
-    >>> from keras_bert.data import InstanceMaker
+    >>> from keras_bert.data import InstanceGenerator
     >>> documents = [[np.array([7, 8]), np.array([9])], [np.array([10, 11])]]
-    >>> make = InstanceMaker(2, 3, kind="document_sentences", duplicate_factor=1)
+    >>> make = InstanceGenerator(2, 3, sequence_format="document_sentences", duplicate_factor=1)
     >>> sorted(row.token_ids.tolist() for row in make(documents))
     [[2, 7, 8, 9, 3], [2, 10, 11, 3]]
 
@@ -82,7 +82,7 @@ class InstanceMaker:
 
     cls_token_id: int
     sep_token_id: int
-    kind: str = "next_sentence"
+    sequence_format: str = "next_sentence"
     sequence_length: int = 128
     short_seq_probability: float = 0.1
     duplicate_factor: int = 10
@@ -90,9 +90,9 @@ class InstanceMaker:
     independent_shards: bool = False
 
     def __post_init__(self) -> None:
-        checks.check_choice(INSTANCE_KINDS, kind=self.kind)
+        checks.check_choice(SEQUENCE_FORMATS, sequence_format=self.sequence_format)
         # Three special tokens of a pair, and one token of each segment
-        checks.Numbers(at_least=5, integer=True).check(sequence_length=self.sequence_length)
+        checks.NumberRange(at_least=5, integer=True).check(sequence_length=self.sequence_length)
         checks.FRACTION.check(short_seq_probability=self.short_seq_probability)
         checks.POSITIVE_INT.check(duplicate_factor=self.duplicate_factor)
         checks.NON_NEGATIVE_INT.check(seed=self.seed)
@@ -128,7 +128,7 @@ class InstanceMaker:
             places = (
                 np.searchsorted(own, shard_indices) if self.independent_shards else shard_indices
             )
-            instances += self._of_documents(
+            instances += self._make_instances(
                 partners, shard_indices.tolist(), places.tolist(), duplicate
             )
         order = self._rng(_INSTANCE_ORDER, shard).permutation(len(instances))
@@ -181,12 +181,12 @@ class InstanceMaker:
         order = self._rng(_DOCUMENT_ORDER, duplicate).permutation(num_documents)
         return order[slice(*bounds)]
 
-    def _of_documents(
+    def _make_instances(
         self, documents: Documents, indices: list[int], places: list[int], duplicate: int
     ) -> Iterator[Instance]:
         """Creates instances; a document has an index in the corpus and a place in `documents`."""
-        if self.kind in PAIR_MAKERS:
-            pairs = PAIR_MAKERS[self.kind]
+        if self.sequence_format in PAIR_MAKERS:
+            pairs = PAIR_MAKERS[self.sequence_format]
             for index, place in zip(indices, places, strict=True):
                 rng = self._rng(_DOCUMENT, duplicate, index)
                 max_tokens = self.sequence_length - 3
@@ -195,7 +195,7 @@ class InstanceMaker:
             return
         max_tokens = self.sequence_length - 2
         shard_documents = (documents[place] for place in places)
-        if self.kind == "full_sentences":
+        if self.sequence_format == "full_sentences":
             yield from map(
                 self._row, full_sentences(shard_documents, max_tokens, self.sep_token_id)
             )

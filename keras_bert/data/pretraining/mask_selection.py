@@ -62,7 +62,7 @@ def word_starts(xp: Arrays, continues: Any, selectable: Any, sequence_ids: Any =
     truncated, begins a word. (In BERT's released code it belongs to the word before `[SEP]`.) In
     packed rows it ends at the end of a sequence.
     """
-    continues_word = continues & _of_token_before(xp, selectable)
+    continues_word = continues & _shift_right(xp, selectable)
     if sequence_ids is not None:
         before = xp.concat([sequence_ids[:, :1], sequence_ids[:, :-1]], axis=1)
         continues_word = continues_word & (sequence_ids == before)
@@ -172,7 +172,7 @@ def ngram_starts(
     ends = xp.cumsum(xp.minimum(sizes, budgets[:, None]), axis=1)
     is_end = _flags_at(xp, ends, ends < xp.cast(num_words, "int32"), num_words)
     words_before = skipped + _number_within_rows(xp, starts) - 1
-    return starts & (xp.take_along(is_end, words_before) | ~_of_token_before(xp, selectable))
+    return starts & (xp.take_along(is_end, words_before) | ~_shift_right(xp, selectable))
 
 
 def _limits_of_sizes(max_words: int) -> list[float]:
@@ -223,7 +223,7 @@ def _positions(xp: Arrays, x: Any) -> Any:
     return xp.cast(xp.arange(width(xp, x)), "int32")
 
 
-def _of_token_before(xp: Arrays, flags: Any) -> Any:
+def _shift_right(xp: Arrays, flags: Any) -> Any:
     """Returns the flag of the token before each token, and false for the first of a row."""
     return xp.concat([flags[:, :1] & False, flags[:, :-1]], axis=1)
 

@@ -38,12 +38,12 @@ class BatchShard(NamedTuple):
     num_selected: Any
     replaced_ids: Callable[[Any], Any]
 
-    def completed(self, selected_before: Any) -> dict[str, Any]:
+    def complete(self, selected_before: Any) -> dict[str, Any]:
         """Returns the features, given the number of tokens selected in the rows before these."""
         return {**self.features, "token_ids": self.replaced_ids(selected_before)}
 
 
-class MaskedLMMasker:
+class MaskedLMMaskGenerator:
     """Selects tokens to predict, and replaces them with `[MASK]`, a random token or themselves.
 
     In each row, `max(1, round(mask_selection_rate * tokens))` tokens are selected, where `tokens`
@@ -90,8 +90,8 @@ class MaskedLMMasker:
         `mask_positions`: int32 `(batch, slots)`, the positions of selected tokens, ascending;
         `mask_ids`: int32 `(batch, slots)`, the selected tokens before replacement;
         `mask_weights`: float32 `(batch, slots)`, 1 for selected tokens.
-        There are `num_slots(length)` slots; unused ones are 0 at the end. They are tensors if the
-        ids are one, with a static shape if `length` is static, and NumPy arrays otherwise.
+        There are `num_predictions(length)` slots; unused ones are 0 at the end. They are tensors if
+        the ids are one, with a static shape if `length` is static, and NumPy arrays otherwise.
 
     Raises:
         ValueError: If an argument is out of range, a feature is ragged, or words are to be selected
@@ -99,10 +99,11 @@ class MaskedLMMasker:
 
     Example:
 
-    >>> from keras_bert.data import MaskedLMMasker
+    >>> from keras_bert.data import MaskedLMMaskGenerator
     >>> vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat"]
     >>> tokenizer = keras_bert.WordPieceTokenizer(vocabulary)
-    >>> masker = MaskedLMMasker.from_tokenizer(tokenizer, unit="word", mask_selection_rate=0.5)
+    >>> masker = MaskedLMMaskGenerator.from_tokenizer(tokenizer, unit="word",
+    mask_selection_rate=0.5)
     >>> masked = masker({"token_ids": [[2, 5, 6, 7, 8, 3]]}, step=0)
     >>> masked["mask_positions"].shape, int(masked["mask_weights"].sum())
     ((1, 3), 3)
@@ -197,7 +198,7 @@ class MaskedLMMasker:
         if len(ids.shape) == 1:
             rows = {name: value[None] for name, value in features.items()}
             return {name: value[0] for name, value in self(rows, step).items()}
-        return self._shard(xp, features, self._seeds(xp, ids, step), 0).completed(0)
+        return self._shard(xp, features, self._seeds(xp, ids, step), 0).complete(0)
 
     def shard(self, features: Any, step: int, first_row: int) -> BatchShard:
         """Masks some consecutive rows of a batch; the other rows are not needed.
@@ -211,7 +212,7 @@ class MaskedLMMasker:
         seeds = self._seeds(xp, features["token_ids"], step)
         return self._shard(xp, features, seeds, first_row)
 
-    def masked(self, dataset: Any, first_step: int = 0) -> Any:
+    def mask_dataset(self, dataset: Any, first_step: int = 0) -> Any:
         """Masks the batches of a `tf.data.Dataset`, each batch with different masks.
 
         Each iteration counts steps from `first_step`. Therefore call `.repeat()` before this
@@ -229,16 +230,16 @@ class MaskedLMMasker:
 
         return masked_dataset(self, dataset, first_step)
 
-    def num_slots(self, length: int) -> int:
+    def num_predictions(self, length: int) -> int:
         """Returns the number of slots for predictions in a row of `length` tokens."""
         # The tolerance is for rounding errors: 0.1 * 30 is greater than 3
         slots = max(1, math.ceil(self.mask_selection_rate * length - 1e-6))
         return slots if self.max_predictions is None else min(slots, self.max_predictions)
 
     def _slots(self, xp: Arrays, ids: Any) -> Any:
-        """Returns `num_slots` for ids `(batch, length)`, a scalar if `length` is not static."""
+        """Returns `num_predictions` for ids `(batch, length)`, a tensor if `length` is dynamic."""
         if ids.shape[1] is not None:
-            return self.num_slots(int(ids.shape[1]))
+            return self.num_predictions(int(ids.shape[1]))
         num_selected = self.mask_selection_rate * xp.cast(xp.size(ids, 1), "float64") - 1e-6
         slots = xp.maximum(xp.cast(-(-num_selected // 1), "int64"), 1)
         return slots if self.max_predictions is None else xp.minimum(slots, self.max_predictions)
@@ -292,13 +293,13 @@ class MaskedLMMasker:
         """Returns which tokens to predict, bool `(batch, length)`, and the number of slots."""
         ids = features["token_ids"]
         draws = [mask_selection.RandomRows(seed, first_row) for seed in seeds]
-        is_real = real_tokens(xp, features, self.pad_token_id)
+        is_token = non_padding_tokens(xp, features, self.pad_token_id)
         slots = self._slots(xp, ids)
         # In float64 and with halves rounded to even, as by Python's `round`
-        tokens = xp.cast(xp.sum(xp.cast(is_real, "int32"), axis=1), "float64")
+        tokens = xp.cast(xp.sum(xp.cast(is_token, "int32"), axis=1), "float64")
         budgets = xp.cast(xp.round(self.mask_selection_rate * tokens), "int32")
         budgets = xp.minimum(xp.cast(slots, "int32"), xp.maximum(budgets, 1))
-        selectable = is_real
+        selectable = is_token
         for token_id in self.unselectable_token_ids:
             selectable = selectable & (ids != token_id)
         if self.unit == "token":
@@ -356,7 +357,7 @@ class MaskedLMMasker:
                 "must be at most 1."
             )
         checks.POSITIVE_INT.check(max_ngram=self.max_ngram)
-        checks.POSITIVE_INT.check_given(max_predictions=self.max_predictions)
+        checks.POSITIVE_INT.check_optional(max_predictions=self.max_predictions)
 
 
 def _check_ids(name: str, ids: Sequence[int], vocabulary_size: int) -> None:
@@ -389,7 +390,7 @@ def dense_features(features: Any) -> tuple[Arrays, dict[str, Any]]:
     return xp, dense
 
 
-def real_tokens(xp: Arrays, features: Mapping[str, Any], pad_token_id: int) -> Any:
+def non_padding_tokens(xp: Arrays, features: Mapping[str, Any], pad_token_id: int) -> Any:
     """Returns a bool array `(batch, length)` that is false at padding."""
     for name in ("padding_mask", "sequence_ids"):
         if name in features:

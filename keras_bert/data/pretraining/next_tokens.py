@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_bert.data.pretraining.masking import dense_features, real_tokens
+from keras_bert.data.pretraining.masking import dense_features, non_padding_tokens
 
 
 class NextTokenTargets:
     """Adds the next token as the target of every position, without masking any token.
 
-    It has the interface of `MaskedLMMasker` and returns the same features, so that a `MaskedLM` or
-    a `Pretrainer` can train on either. It is deterministic. The encoder must be causal (see
-    `BertConfig`): a bidirectional encoder sees the token that it predicts.
+    It has the interface of `MaskedLMMaskGenerator` and returns the same features, so that a
+    `MaskedLM` or a `Pretrainer` can train on either. It is deterministic. The encoder must be
+    causal (see `BertConfig`): a bidirectional encoder sees the token that it predicts.
 
     Args:
         pad_token_id: The id of `[PAD]`.
@@ -58,7 +58,7 @@ class NextTokenTargets:
             return {name: value[0] for name, value in self(rows).items()}
         features.pop("word_starts", None)
         ids = features["token_ids"]
-        follows = real_tokens(xp, features, self.pad_token_id)
+        follows = non_padding_tokens(xp, features, self.pad_token_id)
         follows = follows[:, 1:] & follows[:, :-1]
         if "sequence_ids" in features:
             sequence_ids = features["sequence_ids"]
@@ -71,8 +71,8 @@ class NextTokenTargets:
             "mask_weights": xp.cast(follows, "float32"),
         }
 
-    def masked(self, dataset: Any, first_step: int = 0) -> Any:
-        """Adds the targets to the batches of a `tf.data.Dataset`; see `MaskedLMMasker.masked`.
+    def mask_dataset(self, dataset: Any, first_step: int = 0) -> Any:
+        """Adds the targets to a `tf.data.Dataset`; see `MaskedLMMaskGenerator.mask_dataset`.
 
         Args:
             dataset: A dataset of features, or of tuples that begin with features.
@@ -85,6 +85,6 @@ class NextTokenTargets:
 
         return masked_dataset(self, dataset, first_step)
 
-    def num_slots(self, length: int) -> int:
+    def num_predictions(self, length: int) -> int:
         """Returns the number of slots for predictions in a row of `length` tokens."""
         return length - 1

@@ -177,4 +177,4 @@ class _RecordBatches(Batches):
             return {**rows, **rest}
         buckets = self._buckets or (self._parser.sequence_length,)
         length = bucket_for(rows["token_ids"].lengths.max(), buckets)
-        return {**Sequences(rows).padded(NUMPY, length, 0), **rest}
+        return {**Sequences(rows).pad(NUMPY, length, 0), **rest}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.data.arrays import NUMPY, Ragged, cut_rows, row_numbers
+from keras_bert.data.arrays import NUMPY, Ragged, row_numbers, truncate_rows
 from keras_bert.data.pretraining import tfrecords
 from keras_bert.data.pretraining.tfrecords import Record
 
@@ -74,7 +74,7 @@ class RecordParser:
             rows["word_starts"] = features["word_starts"]
         if self._has_mask:
             lengths = _ones(features["input_mask"])
-            rows = {name: cut_rows(NUMPY, row, lengths) for name, row in rows.items()}
+            rows = {name: truncate_rows(NUMPY, row, lengths) for name, row in rows.items()}
         self._check_values(rows, features, records)
         dtypes = {"word_starts": "bool"}
         rows = {

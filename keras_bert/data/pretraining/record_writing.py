@@ -89,8 +89,8 @@ class InstanceEncoder:
     def _features(
         self, instances: Sequence[Instance], rng: np.random.Generator
     ) -> dict[str, Ragged]:
-        token_ids = Ragged.of_rows([instance.token_ids for instance in instances])
-        segment_ids = Ragged.of_rows([instance.segment_ids for instance in instances])
+        token_ids = Ragged.from_rows([instance.token_ids for instance in instances])
+        segment_ids = Ragged.from_rows([instance.segment_ids for instance in instances])
         word_starts = token_ids._replace(values=self._word_starts(token_ids))
         labels = np.array([[instance.label or 0] for instance in instances])
         if self.masker is not None:
@@ -110,14 +110,14 @@ class InstanceEncoder:
         columns = (ids, word_starts, ~self._is_special[ids])
         rows = zip(*(Ragged(column, lengths).to_arrays() for column in columns), strict=True)
         masked_rows = [masker(row, starts, candidates, rng) for row, starts, candidates in rows]
-        positions = Ragged.of_rows([row.positions for row in masked_rows])
+        positions = Ragged.from_rows([row.positions for row in masked_rows])
         weights = positions._replace(values=np.ones(len(positions.values), np.float32))
         length, slots = self.sequence_length, masker.max_predictions
         return {
-            "input_ids": _pad(Ragged.of_rows([row.token_ids for row in masked_rows]), length),
+            "input_ids": _pad(Ragged.from_rows([row.token_ids for row in masked_rows]), length),
             "input_mask": _pad(Ragged(np.ones_like(ids), lengths), length),
             "masked_lm_positions": _pad(positions, slots),
-            "masked_lm_ids": _pad(Ragged.of_rows([row.ids for row in masked_rows]), slots),
+            "masked_lm_ids": _pad(Ragged.from_rows([row.ids for row in masked_rows]), slots),
             "masked_lm_weights": _pad(weights, slots),
         }
 

@@ -80,7 +80,7 @@ class StaticMasker:
         whole_words: bool = False,
     ) -> None:
         checks.POSITIVE_INT.check(vocabulary_size=vocabulary_size, max_predictions=max_predictions)
-        checks.Numbers(above=0, below=1).check(masked_lm_probability=masked_lm_probability)
+        checks.NumberRange(above=0, below=1).check(masked_lm_probability=masked_lm_probability)
         self.mask_token_id = mask_token_id
         self.vocabulary_size = vocabulary_size
         self.max_predictions = max_predictions

@@ -15,7 +15,7 @@ from keras_bert.data.arrays import NUMPY
 from keras_bert.data.batch_options import check_shard, rows_of_shard
 from keras_bert.data.batches import Batches, MappedBatches
 from keras_bert.data.packing import Sequences
-from keras_bert.data.pretraining.masking import MaskedLMMasker
+from keras_bert.data.pretraining.masking import MaskedLMMaskGenerator
 from keras_bert.data.pretraining.packing import best_fit_rows, filled_rows, in_order_of_rows
 from keras_bert.data.pretraining.record_files import (
     SHUFFLE_WINDOW,
@@ -58,9 +58,9 @@ class PretrainingStream:
             `"records/*.tfrecord"`. They are read once in advance, to count the records.
         batch_size: Number of rows in a batch.
         sequence_length: Number of tokens in a row.
-        masker: The masker of records without masks: a `MaskedLMMasker` or another callable of a
-            batch and a step. It is called with whole batches, unless it has `masks_rows_alone`, or
-            a method `shard` and batches are read `as_shards`.
+        masker: The masker of records without masks: a `MaskedLMMaskGenerator` or another callable
+            of a batch and a step. It is called with whole batches, unless it has
+            `masks_rows_alone`, or a method `shard` and batches are read `return_shards`.
         packed: Whether to pack several records into a row instead of padding; for records without
             masks only. Labels of pairs are dropped, since a row can have only one.
         seed: Seed of the order; the masks have the seed of the masker.
@@ -93,7 +93,7 @@ class PretrainingStream:
     >>> path = os.path.join(tempfile.mkdtemp(), "rows.tfrecord")
     >>> write_records(path, records)
     6
-    >>> masker = MaskedLMMasker.from_tokenizer(keras_bert.WordPieceTokenizer(vocabulary))
+    >>> masker = MaskedLMMaskGenerator.from_tokenizer(keras_bert.WordPieceTokenizer(vocabulary))
     >>> stream = PretrainingStream(path, batch_size=2, sequence_length=8, masker=masker)
     >>> stream.batches_per_epoch
     3
@@ -108,7 +108,7 @@ class PretrainingStream:
         *,
         batch_size: int,
         sequence_length: int,
-        masker: MaskedLMMasker | Any = None,
+        masker: MaskedLMMaskGenerator | Any = None,
         packed: bool = False,
         seed: int = 0,
         vocabulary_size: int | None = None,
@@ -116,7 +116,7 @@ class PretrainingStream:
         count: Callable[[Callable[[int], int], Iterable[int]], Iterable[int]] = map,
     ) -> None:
         paths = record_paths(files)
-        self._groups = grouped(paths, file_groups)
+        self._groups = group_files(paths, file_groups)
         self._parser = RecordParser(paths, sequence_length, vocabulary_size)
         if self._parser.is_masked and (masker is not None or packed):
             raise ValueError(
@@ -160,7 +160,7 @@ class PretrainingStream:
         """The number of batches in an epoch."""
         return self.num_rows // self.batch_size
 
-    def continued(self, num_batches: int, batch_size: int) -> Self:
+    def resume_after(self, num_batches: int, batch_size: int) -> Self:
         """Returns the rest of this stream after some batches, in batches of another size.
 
         It has the rows that follow, so that a row is not repeated before the end of the epoch.
@@ -188,7 +188,7 @@ class PretrainingStream:
         return StreamPosition(epoch + 1 + epochs, batches * self.batch_size, batch + num_batches)
 
     def from_batch(
-        self, first: int = 0, shard: tuple[int, int] = (0, 1), *, as_shards: bool = False
+        self, first: int = 0, shard: tuple[int, int] = (0, 1), *, return_shards: bool = False
     ) -> Batches:
         """Returns the infinite batches from a given one on.
 
@@ -196,9 +196,9 @@ class PretrainingStream:
             first: The index of the first batch, counted over all epochs.
             shard: The index of this process and the number of processes that share each batch. Each
                 gets an equal number of consecutive rows, with the masks of the whole batch.
-            as_shards: Whether a masker with a method `shard` masks only the rows of this process,
-                instead of the whole batch. Batches are `BatchShard`s then, and the processes must
-                tell one another how many tokens are selected in their rows.
+            return_shards: Whether a masker with a method `shard` masks only the rows of this
+                process, instead of the whole batch. Batches are `BatchShard`s then, and the
+                processes must tell one another how many tokens are selected in their rows.
 
         Returns:
             An iterable of dicts as returned by `pretraining_batches` for records with masks; packed
@@ -209,11 +209,14 @@ class PretrainingStream:
             ValueError: If the processes cannot have equal shards.
         """
         return _StreamBatches(
-            self, lambda skipped: self._from_batch(first + skipped, shard, as_shards), None, shard
+            self,
+            lambda skipped: self._from_batch(first + skipped, shard, return_shards),
+            None,
+            shard,
         )
 
     def first_batches(
-        self, count: int, shard: tuple[int, int] = (0, 1), *, as_shards: bool = False
+        self, count: int, shard: tuple[int, int] = (0, 1), *, return_shards: bool = False
     ) -> Batches:
         """Returns up to `count` batches in the order of the files, with fixed masks.
 
@@ -222,12 +225,12 @@ class PretrainingStream:
         Args:
             count: The number of batches.
             shard: See `from_batch`.
-            as_shards: See `from_batch`.
+            return_shards: See `from_batch`.
         """
         count = min(count, self.batches_per_epoch)
 
         def read(skipped: int) -> Iterator[Any]:
-            batches = self._batches(self._in_order, StreamPosition(), shard, as_shards)
+            batches = self._batches(self._in_order, StreamPosition(), shard, return_shards)
             return itertools.islice(batches, skipped, count)
 
         return _StreamBatches(self, read, count, shard)
@@ -238,11 +241,11 @@ class PretrainingStream:
         features: Features = batch if self._masker is None else self._masker(batch, 0)
         return features
 
-    def _from_batch(self, first: int, shard: tuple[int, int], as_shards: bool) -> Iterator[Any]:
+    def _from_batch(self, first: int, shard: tuple[int, int], return_shards: bool) -> Iterator[Any]:
         start = self._position(first)
         while True:
             rows = functools.partial(self._shuffle, start.epoch)
-            yield from self._batches(rows, start, shard, as_shards)
+            yield from self._batches(rows, start, shard, return_shards)
             count = (self.num_rows - start.row) // self.batch_size
             start = StreamPosition(start.epoch + 1, 0, start.batch + count)
 
@@ -276,14 +279,14 @@ class PretrainingStream:
         rows_of_group: Callable[[int], Iterator[Any]],
         start: StreamPosition,
         shard: tuple[int, int],
-        as_shards: bool,
+        return_shards: bool,
     ) -> Iterator[Any]:
         """Yields the full batches of the rest of an epoch, or a process's shards of them, masked.
 
         `rows_of_group` yields the rows of a group of files; see `from_batch`.
         """
         own_rows = rows_of_shard(shard, self.batch_size)
-        draws_shard = as_shards and hasattr(self._masker, "shard")
+        draws_shard = return_shards and hasattr(self._masker, "shard")
         is_whole = self._masks_whole_batch and not draws_shard
         num_groups = len(self._groups)
         groups = groups_of_shard((0, 1) if is_whole else shard, num_groups)
@@ -321,10 +324,10 @@ class PretrainingStream:
             row = np.repeat(np.arange(len(rows)), [len(records) for records in rows])
             return filled_rows(features, row, self.sequence_length)
         features, rest = self._parser(rows)
-        return {**Sequences(features).padded(NUMPY, self.sequence_length, 0), **rest}
+        return {**Sequences(features).pad(NUMPY, self.sequence_length, 0), **rest}
 
 
-def grouped(paths: Sequence[str], file_groups: int) -> list[Sequence[str]]:
+def group_files(paths: Sequence[str], file_groups: int) -> list[Sequence[str]]:
     """Divides files into groups of nearly the same number."""
     if not 1 <= file_groups <= len(paths):
         raise ValueError(
@@ -392,7 +395,7 @@ def pretraining_examples(batches: Batches, next_sentence: bool) -> Batches:
     if "mask_ids" not in names:
         raise ValueError(
             f"The records must have masks. Received: {names}. Read them by "
-            "PretrainingStream(files, masker=MaskedLMMasker.from_tokenizer(tokenizer), "
+            "PretrainingStream(files, masker=MaskedLMMaskGenerator.from_tokenizer(tokenizer), "
             "...).from_batch(), which masks them anew in each epoch."
         )
     if next_sentence and "next_sentence_labels" not in names:

@@ -84,13 +84,19 @@ def write_records(file: BinaryIO, records: Iterable[bytes]) -> int:
     for chunk in chunked(records, _BLOCK_RECORDS):
         lengths = np.array([len(record) for record in chunk], "int64")
         headers = lengths.astype("<u8").view("u1")
-        of_lengths = _checksums(headers, np.arange(0, len(headers), 8), np.full_like(lengths, 8))
+        length_checksums = _checksums(
+            headers, np.arange(0, len(headers), 8), np.full_like(lengths, 8)
+        )
         contents = np.frombuffer(b"".join(chunk), "u1")
-        of_contents = _checksums(contents, row_starts(NUMPY, lengths), lengths)
-        numbers = zip(lengths.tolist(), of_lengths.tolist(), of_contents.tolist(), strict=True)
+        content_checksums = _checksums(contents, row_starts(NUMPY, lengths), lengths)
+        numbers = zip(
+            lengths.tolist(), length_checksums.tolist(), content_checksums.tolist(), strict=True
+        )
         frames = [
-            (_HEADER.pack(length, of_length), record, _FOOTER.pack(of_content))
-            for record, (length, of_length, of_content) in zip(chunk, numbers, strict=True)
+            (_HEADER.pack(length, length_checksum), record, _FOOTER.pack(content_checksum))
+            for record, (length, length_checksum, content_checksum) in zip(
+                chunk, numbers, strict=True
+            )
         ]
         file.write(b"".join(itertools.chain.from_iterable(frames)))
         count += len(chunk)
@@ -110,8 +116,8 @@ def _blocks(
             lengths: list[int] = []
             end = 0
             while len(block) - end >= _HEADER.size:
-                length, of_length = _HEADER.unpack_from(block, end)
-                if of_length != _length_checksum(length):
+                length, checksum = _HEADER.unpack_from(block, end)
+                if checksum != _length_checksum(length):
                     raise ValueError(
                         f"{path}, record {number + len(starts)}: truncated or corrupt: the "
                         "checksum of its length does not match."
@@ -169,24 +175,24 @@ def _tables() -> tuple[np.ndarray, np.ndarray]:
     for _ in range(8):
         state = np.where(state & 1, state >> 1 ^ 0x82F63B78, state >> 1)
     last, initial = state, np.uint32(0xFFFFFFFF)
-    of_bytes, of_initial = [], []
+    byte_tables, initial_values = [], []
     for _ in range(max(_PIECES)):
-        of_bytes.append(state)
-        of_initial.append(initial)
+        byte_tables.append(state)
+        initial_values.append(initial)
         state = state >> 8 ^ last[state & 0xFF]
         initial = initial >> 8 ^ last[initial & 0xFF]
-    return np.stack(of_bytes), np.array(of_initial)
+    return np.stack(byte_tables), np.array(initial_values)
 
 
 def _checksums(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Returns the masked CRC-32C of chunks of `data`, uint32 `(chunks,)`."""
-    of_bytes, of_initial = _tables()
+    byte_tables, initial_values = _tables()
     small, large = _PIECES
     first = lengths % small
     bytes_after = np.repeat(first + starts, first) - NUMPY.ranges(starts, first) - 1
-    crc: np.ndarray = of_initial[first]
+    crc: np.ndarray = initial_values[first]
     if len(bytes_after):
-        values = of_bytes.reshape(-1)[bytes_after * 256 + data[NUMPY.ranges(starts, first)]]
+        values = byte_tables.reshape(-1)[bytes_after * 256 + data[NUMPY.ranges(starts, first)]]
         has_rest = first > 0
         crc[has_rest] ^= np.bitwise_xor.reduceat(values, row_starts(NUMPY, first)[has_rest])
     starts = starts + first
@@ -197,7 +203,7 @@ def _checksums(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.
             more = np.flatnonzero(counts > number)
             pieces = data[(starts[more] + number * size)[:, np.newaxis] + np.arange(size)]
             pieces[:, :4] ^= crc[more].astype("<u4").view("u1").reshape(-1, 4)
-            crc[more] = np.bitwise_xor.reduce(of_bytes.take(entries + pieces), axis=1)
+            crc[more] = np.bitwise_xor.reduce(byte_tables.take(entries + pieces), axis=1)
         starts = starts + counts * size
     crc = ~crc
     # TFRecord files have rotated checksums.
@@ -289,8 +295,8 @@ def spans(record: Record) -> dict[str, tuple[str, int, int]]:
                     if tag_of_field == _FIRST[0]:
                         name = content[first:last].decode()
                     else:
-                        for of_kind, values, values_end in _fields(content, first, last):  # noqa: B007
-                            kind = _KINDS[of_kind]
+                        for kind_tag, values, values_end in _fields(content, first, last):  # noqa: B007
+                            kind = _KINDS[kind_tag]
                 feature_spans[name] = (kind, values, values_end)
     except (IndexError, KeyError, UnicodeDecodeError):
         raise ValueError(f"{record}: it is not a tf.train.Example.") from None

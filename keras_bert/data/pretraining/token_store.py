@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Self, overload
 
 import numpy as np
 
-from keras_bert.atomic import atomic_path, make_folder
+from keras_bert.atomic import atomic_path, make_directory
 from keras_bert.data.arrays import Ragged
 
 Ids = np.ndarray[Any, np.dtype[np.int32]]
@@ -57,7 +57,7 @@ class TokenStoreWriter:
         self._folder = Path(path)
         if self._folder.exists():
             raise FileExistsError(f"{self._folder} already exists.")
-        make_folder(self._folder.parent)
+        make_directory(self._folder.parent)
         # The files must be closed before the folder is renamed
         self._exits = contextlib.ExitStack()
         self._partial = self._exits.enter_context(atomic_path(self._folder))
@@ -72,7 +72,7 @@ class TokenStoreWriter:
 
     def add_sentences(self, sentences: Iterable[Sequence[int] | Ids]) -> None:
         """Appends sentences of ids to the current document; empty sentences are dropped."""
-        self.add_rows(Ragged.of_rows(list(sentences), _ID))
+        self.add_rows(Ragged.from_rows(list(sentences), _ID))
 
     def add_rows(self, sentences: Ragged) -> None:
         """Appends sentences, which are the rows, as `add_sentences` does; it takes less time."""
@@ -162,7 +162,7 @@ class TokenStore(Documents):
     def __getitem__(self, index: int | slice) -> StoredDocument | Sequence[StoredDocument]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        index = _checked_index(index, len(self))
+        index = _validate_index(index, len(self))
         first, last = self._documents.read(index, index + 2).tolist()
         return StoredDocument(self, first, last)
 
@@ -198,7 +198,7 @@ class StoredDocument(Sentences):
     def __getitem__(self, index: int | slice) -> Ids | list[Ids]:
         if isinstance(index, slice):
             return list(self)[index]
-        sentence = self._first + _checked_index(index, len(self))
+        sentence = self._first + _validate_index(index, len(self))
         return self._store.sentences(sentence, sentence + 1)[0]
 
     def __iter__(self) -> Iterator[Ids]:
@@ -234,7 +234,7 @@ def _read_at(descriptor: int, size: int, offset: int) -> bytes:
         return os.read(descriptor, size)
 
 
-def _checked_index(index: int, length: int) -> int:
+def _validate_index(index: int, length: int) -> int:
     if not -length <= index < length:
         raise IndexError(f"index is {index}; expected it in [{-length}, {length})")
     return index % length

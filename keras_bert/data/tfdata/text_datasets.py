@@ -253,7 +253,7 @@ def _shuffle(chunks: Iterable[_Rows], capacity: int, seed: tuple[int, int]) -> I
 # === Features ===
 
 
-def with_checked_weights(dataset: tf.data.Dataset) -> tf.data.Dataset:
+def validate_dataset_weights(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """Checks the sample weights of a dataset of `(x, y, weights)`; others are returned unchanged.
 
     Iterating over it raises `tf.errors.InvalidArgumentError` at a weight that is not a finite
@@ -311,11 +311,11 @@ def as_dataset(reader: Any, example: Any, batches: Batches) -> tf.data.Dataset:
         batches: The batches, with what is known about their shapes.
     """
 
-    def spec(x: Any, of_targets: bool) -> tf.TensorSpec | None:
+    def spec(x: Any, for_targets: bool) -> tf.TensorSpec | None:
         if x is None:
             return None
         x = np.asarray(x)
-        is_fixed = batches.has_one_shape or (of_targets and not batches.targets_have_length)
+        is_fixed = batches.has_one_shape or (for_targets and not batches.targets_have_length)
         dims = x.shape[1:] if is_fixed else (None,) * (x.ndim - 1)
         # (Several rows of features may come from one row of the input.)
         rows = batches.rows_in_batch and batches.rows_in_batch * x.shape[0]

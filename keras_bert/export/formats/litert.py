@@ -29,7 +29,7 @@ def _write(task: Servable, path: Path, options: ExportOptions) -> None:
         path.write_bytes(converter.convert())
     # Where LiteRT's metadata library packs files of a model: in a zip archive behind it
     with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr(PACKED_FILE, ExportDescription.of_task(task, options).to_json())
+        archive.writestr(PACKED_FILE, ExportDescription.from_task(task, options).to_json())
 
 
 def _is_export(path: Path) -> bool:

@@ -29,7 +29,7 @@ def _write(task: Servable, path: Path, options: ExportOptions) -> None:
         for axis, name in zip(axes, _AXES[len(specs[0].shape)], strict=False):
             if not axis.dim_value:
                 axis.dim_param = name
-    description = ExportDescription.of_task(task, options).to_json()
+    description = ExportDescription.from_task(task, options).to_json()
     model.metadata_props.add(key=METADATA_NAME, value=description)
     if options.dtype == "int8":
         from keras_bert.export.onnx_int8 import write_int8

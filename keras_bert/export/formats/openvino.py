@@ -26,7 +26,7 @@ def _write(task: Servable, path: Path, options: ExportOptions) -> None:
         from keras_bert.export.openvino_text import connect_text
 
         model = connect_text(model, task, options)
-    model.set_rt_info(ExportDescription.of_task(task, options).to_json(), METADATA_NAME)
+    model.set_rt_info(ExportDescription.from_task(task, options).to_json(), METADATA_NAME)
     openvino.save_model(model, path, compress_to_fp16=False)
 
 
@@ -46,7 +46,7 @@ def _quantize(model: Any, task: Servable, calibration: Sequence[Sequence[str]]) 
         inputs = task.preprocessor(*([text] for text in row))
         if isinstance(inputs, QuestionWindows):
             # The first passage's first window, the second's second, and so on
-            inputs = task.preprocessor.padded(inputs)
+            inputs = task.preprocessor.pad(inputs)
             window = number % len(inputs["token_ids"])
             real = inputs["padding_mask"][window]
             inputs = {name: x[window][real][None] for name, x in inputs.items()}

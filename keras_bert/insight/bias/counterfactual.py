@@ -19,7 +19,7 @@ from keras_bert.insight.bias.word_swaps import (
     as_text,
     default_swaps,
 )
-from keras_bert.insight.states import read_texts
+from keras_bert.insight.hidden_states import read_texts
 from keras_bert.tasks.text_classifier import TextClassifier
 
 
@@ -29,14 +29,14 @@ class Counterfactuals(Result):
 
     Attributes:
         kinds: The kind of swap of each changed text.
-        numbers: The index of its original among the texts, int `(changes,)`.
+        text_indices: The index of its original among the texts, int `(changes,)`.
         texts: The original of each changed text.
         swapped: The changed texts.
         before: The probabilities of the original, float64 `(changes, classes)`; of a regression,
             its score `(changes, 1)`.
         after: The same of the changed text.
         class_names: The names of the classes; empty for a regression.
-        without: Kinds of swap that have no word in any text.
+        unmatched_kinds: Kinds of swap that have no word in any text.
         replacements: The words of each original that were replaced, and their replacements.
     """
 
@@ -46,13 +46,13 @@ class Counterfactuals(Result):
     neutral: ClassVar[dict[str, float]] = {}
 
     kinds: tuple[str, ...]
-    numbers: np.ndarray
+    text_indices: np.ndarray
     texts: tuple[Text, ...]
     swapped: tuple[Text, ...]
     before: np.ndarray
     after: np.ndarray
     class_names: tuple[str, ...]
-    without: tuple[str, ...]
+    unmatched_kinds: tuple[str, ...]
     replacements: tuple[tuple[Replacement, ...], ...]
 
     @property
@@ -61,7 +61,11 @@ class Counterfactuals(Result):
 
     @property
     def notes(self) -> str:
-        absent = f" No text has a word of {', '.join(self.without)}." if self.without else ""
+        absent = (
+            f" No text has a word of {', '.join(self.unmatched_kinds)}."
+            if self.unmatched_kinds
+            else ""
+        )
         return (
             "Of a text with several swaps, their mean. Words are swapped by lists, without regard "
             f"to what the text is about: look at the changed texts as well.{absent}"
@@ -88,21 +92,23 @@ class Counterfactuals(Result):
         groups |= {kind: kinds == kind for kind in dict.fromkeys(self.kinds)}
         name = "change of probability" if self.class_names else "change of score"
         values = [
-            mean(group, name, _by_text(self.changes, self.numbers, members))
+            mean(group, name, _mean_per_text(self.changes, self.text_indices, members))
             for group, members in groups.items()
         ]
         if self.class_names:
             values += [
-                share(group, "other class, %", _by_text(self.flips, self.numbers, members))
+                share(
+                    group, "other class, %", _mean_per_text(self.flips, self.text_indices, members)
+                )
                 for group, members in groups.items()
             ]
         return values
 
-    def directions(self, least: int = 10) -> SwapDirections:
+    def directions(self, min_texts: int = 10) -> SwapDirections:
         """Which way predictions change, by the direction of the swap: `he` to `she`, or back.
 
         Args:
-            least: Minimum number of texts for a pair of words to have a row of its own.
+            min_texts: Minimum number of texts for a pair of words to have a row of its own.
 
         Raises:
             ValueError: If no direction has enough texts.
@@ -114,30 +120,30 @@ class Counterfactuals(Result):
         has_both = np.array([own >= first | second for own in sides])
         kinds, members = np.array(self.kinds), {}
         for kind in dict.fromkeys(self.kinds):
-            of_kind = kinds == kind
-            members[f"{kind}: first to second"] = of_kind & firsts
-            members[f"{kind}: second to first"] = of_kind & seconds
-            of_pair: dict[str, np.ndarray] = {}
-            for change in np.flatnonzero(of_kind & ~has_both):
+            is_kind = kinds == kind
+            members[f"{kind}: first to second"] = is_kind & firsts
+            members[f"{kind}: second to first"] = is_kind & seconds
+            pair_members: dict[str, np.ndarray] = {}
+            for change in np.flatnonzero(is_kind & ~has_both):
                 for each in self.replacements[change]:
-                    group = f"{kind}: {each.word} to {each.other}"
-                    of_pair.setdefault(group, np.zeros(len(kinds), bool))[change] = True
+                    group = f"{kind}: {each.word} to {each.replacement}"
+                    pair_members.setdefault(group, np.zeros(len(kinds), bool))[change] = True
             members |= {
                 group: is_member
-                for group, is_member in of_pair.items()
-                if len(set(self.numbers[is_member])) >= least
+                for group, is_member in pair_members.items()
+                if len(set(self.text_indices[is_member])) >= min_texts
             }
         members = {group: is_member for group, is_member in members.items() if is_member.any()}
         if not members:
-            raise ValueError(f"No pair of words is replaced in at least {least} texts.")
+            raise ValueError(f"No pair of words is replaced in at least {min_texts} texts.")
         return SwapDirections(
             members,
-            self.numbers,
+            self.text_indices,
             self.texts,
             self.swapped,
             self.after - self.before,
             self.class_names,
-            len(set(self.numbers[has_both])),
+            len(set(self.text_indices[has_both])),
         )
 
     def largest(self, count: int = 10) -> list[dict[str, Any]]:
@@ -163,7 +169,7 @@ class Counterfactuals(Result):
         return rows
 
 
-def _by_text(values: np.ndarray, numbers: np.ndarray, members: np.ndarray) -> np.ndarray:
+def _mean_per_text(values: np.ndarray, numbers: np.ndarray, members: np.ndarray) -> np.ndarray:
     """The mean of each text's changes; texts are the units that the bootstrap draws."""
     _, index = np.unique(numbers[members], return_inverse=True)
     return np.bincount(index, values[members].astype("float64")) / np.bincount(index)
@@ -175,7 +181,7 @@ class SwapDirections(Result):
 
     Attributes:
         directions: By direction, whether each changed text has it, bool `(changes,)`.
-        numbers: The index of its original among the texts, int `(changes,)`.
+        text_indices: The index of its original among the texts, int `(changes,)`.
         texts: The original of each changed text.
         swapped: The changed texts.
         differences: How much higher the probability of each class is in the changed text, float64
@@ -189,7 +195,7 @@ class SwapDirections(Result):
     unit_name = "texts"
 
     directions: Mapping[str, np.ndarray]
-    numbers: np.ndarray
+    text_indices: np.ndarray
     texts: tuple[Text, ...]
     swapped: tuple[Text, ...]
     differences: np.ndarray
@@ -225,7 +231,7 @@ class SwapDirections(Result):
                 f"change of P({self.class_names[index]})"
                 if self.class_names
                 else "change of score",
-                _by_text(self.differences[:, index], self.numbers, members),
+                _mean_per_text(self.differences[:, index], self.text_indices, members),
             )
             for index in class_indices
             for group, members in self.directions.items()
@@ -274,7 +280,7 @@ def counterfactuals(
     """
     _require_classifier(classifier)
     originals = _as_list(texts)
-    kinds, numbers, swapped, replacements_by_change, without = [], [], [], [], []
+    kinds, numbers, swapped, replacements_by_change, unmatched_kinds = [], [], [], [], []
     for kind, lines in (default_swaps() if swaps is None else swaps).items():
         swapper = Swapper(kind, lines)
         for number, text in enumerate(originals):
@@ -289,9 +295,11 @@ def counterfactuals(
                 swapped.append(other)
                 replacements_by_change.append(replacements)
         if kind not in kinds:
-            without.append(kind)
+            unmatched_kinds.append(kind)
     if not kinds:
-        raise ValueError(f"None of the {len(originals)} texts has a word of {', '.join(without)}.")
+        raise ValueError(
+            f"None of the {len(originals)} texts has a word of {', '.join(unmatched_kinds)}."
+        )
     text_numbers = sorted(set(numbers))
     scores = _scores(
         classifier, [*(originals[number] for number in text_numbers), *swapped], batch_size, verbose
@@ -304,7 +312,7 @@ def counterfactuals(
         scores[np.searchsorted(text_numbers, numbers)],
         scores[len(text_numbers) :],
         _class_names(classifier),
-        tuple(without),
+        tuple(unmatched_kinds),
         tuple(replacements_by_change),
     )
 

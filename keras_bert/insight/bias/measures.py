@@ -16,7 +16,7 @@ from keras_bert.intervals import (
     SAMPLES,
     bootstrap_interval,
     first_column,
-    share_interval,
+    proportion_interval,
 )
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class UnitValues:
         values: Float64 `(units, columns)`.
         statistic: Computes the measure `(...)` from the means of the columns, `(..., columns)`.
             Defaults to the mean of the first column.
-        is_share: Whether the measure is the mean, in percent, of values between 0 and 1.
+        is_proportion: Whether the measure is the mean, in percent, of values between 0 and 1.
         wilson: Whether the interval of a share of flags is Wilson's instead of the bootstrap's.
     """
 
@@ -70,7 +70,7 @@ class UnitValues:
     metric: str
     values: np.ndarray
     statistic: Callable[[np.ndarray], np.ndarray] = first_column
-    is_share: bool = False
+    is_proportion: bool = False
     wilson: bool = False
 
     def measure(self, confidence: float, samples: int, seed: int) -> Measure:
@@ -82,8 +82,8 @@ class UnitValues:
         low: float | None
         high: float | None
         units, value = len(self.values), float(self.statistic(self.values.mean(axis=0)))
-        if self.is_share and (self.wilson or value in (0.0, 100.0)):
-            low, high = share_interval(round(float(self.values.sum())), units, confidence)
+        if self.is_proportion and (self.wilson or value in (0.0, 100.0)):
+            low, high = proportion_interval(round(float(self.values.sum())), units, confidence)
             low, high = 100 * low, 100 * high
         elif units == 1:
             low = high = None
@@ -95,7 +95,7 @@ class UnitValues:
 def share(group: str, metric: str, flags: np.ndarray, wilson: bool = False) -> UnitValues:
     """The share of flags `(units,)`, or the mean of shares, in percent."""
     values = np.asarray(flags, "float64")[:, np.newaxis]
-    return UnitValues(group, metric, values, _percent, is_share=True, wilson=wilson)
+    return UnitValues(group, metric, values, _percent, is_proportion=True, wilson=wilson)
 
 
 def mean(group: str, metric: str, values: np.ndarray) -> UnitValues:
@@ -202,13 +202,13 @@ class Result(Tabular):
             ImportError: If matplotlib is not installed.
             ValueError: If there is no such metric.
         """
-        measures = _of_metric(self.measures(), metric)
+        measures = _filter_by_metric(self.measures(), metric)
         if self.by_value:
             measures.sort(key=lambda measure: (measure.group != ALL, -measure.value))
         return _draw(axes, {"": measures}, self.neutral_value(measures[0].metric))
 
 
-def _of_metric(measures: Sequence[Measure], metric: str | None) -> list[Measure]:
+def _filter_by_metric(measures: Sequence[Measure], metric: str | None) -> list[Measure]:
     names = list(dict.fromkeys(measure.metric for measure in measures))
     metric = names[0] if metric is None else metric
     if metric not in names:
@@ -349,7 +349,8 @@ class Comparison(Tabular):
             ValueError: If there is no such metric.
         """
         measures_by_name = {
-            name: _of_metric(result.measures(), metric) for name, result in self.results.items()
+            name: _filter_by_metric(result.measures(), metric)
+            for name, result in self.results.items()
         }
         metric = next(iter(measures_by_name.values()))[0].metric
         return _draw(axes, measures_by_name, self._first.neutral_value(metric))

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from keras_bert.insight.hidden_states import require_masked_lm
 from keras_bert.insight.likelihood import candidate_log_probabilities, tokens_of_spans
-from keras_bert.insight.states import require_masked_lm
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.pretrainer import Pretrainer
 
@@ -55,9 +55,9 @@ def slot_log_probabilities(
             names.append(slot.name)
     rows, positions = tokens_of_spans(masked_lm, texts, spans, names)
     masked_rows, masked_positions, candidates = [], [], []
-    of_words = iter(zip(rows, positions, strict=True))
+    word_positions = iter(zip(rows, positions, strict=True))
     for slot in slots:
-        rows_of_slot = [next(of_words) for _ in slot.words]
+        rows_of_slot = [next(word_positions) for _ in slot.words]
         row, (own, *hidden) = rows_of_slot[0]
         ids = []
         for word, (other_row, (place, *_)) in zip(slot.words, rows_of_slot, strict=True):

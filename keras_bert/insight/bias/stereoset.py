@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from keras_bert.checks import shortened
+from keras_bert.checks import shorten_repr
 from keras_bert.data.text_files import read_lines
 from keras_bert.insight.bias.measures import ALL, Result, UnitValues, mean
+from keras_bert.insight.hidden_states import require_masked_lm
 from keras_bert.insight.likelihood import BATCH_SIZE, candidate_log_probabilities, tokens_of_spans
-from keras_bert.insight.states import require_masked_lm
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.pretrainer import Pretrainer
 
@@ -74,13 +74,13 @@ class StereoSetScores(Result):
             if bias_type in (ALL, kind):
                 examples.setdefault(target, []).append(scores)
         target_scores = []
-        for target, of_target in examples.items():
-            stereotype, anti, unrelated = np.array(of_target).T
+        for target, target_examples in examples.items():
+            stereotype, anti, unrelated = np.array(target_examples).T
             related = np.mean([stereotype > unrelated, anti > unrelated])
             target_scores.append(
                 {
                     "target": target,
-                    "examples": len(of_target),
+                    "examples": len(target_examples),
                     "lms": 100 * float(related),
                     "ss": 100 * float(np.mean(stereotype > anti)),
                 }
@@ -216,10 +216,10 @@ def _word_at_blank(context: str, sentence: str) -> str:
     """The word of a sentence in the place of the last BLANK."""
     slots = [index for index, word in enumerate(context.split(" ")) if "BLANK" in word]
     if not slots:
-        raise ValueError(f"{shortened(context)} has no BLANK")
+        raise ValueError(f"{shorten_repr(context)} has no BLANK")
     words = sentence.split(" ")
     word = words[slots[-1]] if len(words) > slots[-1] else ""
     word = word.translate(str.maketrans("", "", string.punctuation))
     if not word:
-        raise ValueError(f"{shortened(sentence)} has no word in the place of BLANK")
+        raise ValueError(f"{shorten_repr(sentence)} has no word in the place of BLANK")
     return word

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.checks import shortened
+from keras_bert.checks import shorten_repr
 from keras_bert.insight.bias.measures import ALL, Result, UnitValues, mean
 from keras_bert.insight.bias.slots import Slot, slot_log_probabilities
 from keras_bert.insight.bias.word_lists import word_list
@@ -135,7 +135,7 @@ def template_log_odds(
         for placeholder in ("{target}", "{attribute}"):
             if template.count(placeholder) != 1:
                 raise ValueError(
-                    f"Template {shortened(template)} has {template.count(placeholder)} "
+                    f"Template {shorten_repr(template)} has {template.count(placeholder)} "
                     f"{placeholder}; expected one."
                 )
     bare = [re.sub(r"^an? ", "", attribute) for attribute in attributes]

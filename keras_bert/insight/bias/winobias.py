@@ -11,12 +11,12 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from keras_bert.checks import shortened
+from keras_bert.checks import shorten_repr
 from keras_bert.data.text_files import read_lines
 from keras_bert.insight.bias.measures import Result, UnitValues, mean, members_of_groups, share
 from keras_bert.insight.bias.slots import Slot, Span, slot_log_probabilities
+from keras_bert.insight.hidden_states import require_masked_lm
 from keras_bert.insight.likelihood import BATCH_SIZE
-from keras_bert.insight.states import require_masked_lm
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.pretrainer import Pretrainer
 
@@ -229,12 +229,12 @@ def winobias_pronouns(
 def _mismatch(pro: _Sentence, anti: _Sentence) -> str:
     """Describes the fault of a pair of sentences; empty if they belong together."""
     if pro.text == anti.text:
-        return f"{pro.name}, and {anti.name} have the same sentence, {shortened(pro.text)}"
+        return f"{pro.name}, and {anti.name} have the same sentence, {shorten_repr(pro.text)}"
     first, second = (sentence.words_without_pronouns() for sentence in (pro, anti))
     if difflib.SequenceMatcher(None, first, second).ratio() < _LEAST_SIMILARITY:
         return (
             f"{pro.name}, and {anti.name} differ in more than the bracketed pronoun: "
-            f"{shortened(pro.text)} and {shortened(anti.text)}"
+            f"{shorten_repr(pro.text)} and {shorten_repr(anti.text)}"
         )
     return ""
 
@@ -255,8 +255,8 @@ def _read_sentences(path: str | os.PathLike[str]) -> list[_Sentence]:
         name = f"{os.fspath(path)}, line {line}"
         if not spans:
             raise ValueError(
-                f"{name}: {shortened(bracketed_text)} has no pronoun in brackets; expected one of "
-                f"{', '.join(_COUNTERPARTS)}."
+                f"{name}: {shorten_repr(bracketed_text)} has no pronoun in brackets; expected one "
+                f"of {', '.join(_COUNTERPARTS)}."
             )
         sentences.append(_Sentence(name, text, spans))
     if not sentences:

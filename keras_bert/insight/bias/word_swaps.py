@@ -37,13 +37,13 @@ class Replacement(NamedTuple):
 
     Attributes:
         word: The word, as the list has it.
-        other: The word that replaces it.
+        replacement: The word that replaces it.
         column: The index of `word` in its line.
         line_length: The number of words of the line.
     """
 
     word: str
-    other: str
+    replacement: str
     column: int
     line_length: int
 
@@ -86,7 +86,7 @@ class Swapper:
             if replacement is None:
                 return match[0]
             replacements.append(replacement)
-            return _written_alike(match, replacement.other)
+            return _written_alike(match, replacement.replacement)
 
         parts = [text] if isinstance(text, str) else text
         swapped = as_text([self._pattern.sub(replace, part) for part in parts])
@@ -128,7 +128,7 @@ def _choose_line(word: str, lines: Sequence[Sequence[str]], rest: str) -> Sequen
     return line
 
 
-def mentions(lines: Lines) -> Callable[[Text], bool]:
+def contains_any(lines: Lines) -> Callable[[Text], bool]:
     """Returns a function for a slice of `error_rates`: whether a text has one of the words.
 
     Args:

@@ -14,7 +14,7 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.data.batch_options import BatchOptions
-from keras_bert.insight.states import as_float32
+from keras_bert.insight.hidden_states import as_float32
 from keras_bert.models.backbone import Backbone
 from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.tasks.masked_lm import token_batches
@@ -73,18 +73,18 @@ def annotated_words(
     """
     if pooling not in POOLINGS:
         raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}. Received: {pooling!r}")
-    checks.POSITIVE_INT.check_given(max_sentences=max_sentences)
+    checks.POSITIVE_INT.check_optional(max_sentences=max_sentences)
     sentences = _read(files)[:max_sentences]
     tokenizer = preprocessor.tokenizer
     pieces = tokenizer.tokenize_words([words for words, *_ in sentences])
     rows, starts, short_sentences = [], [], []
     for sentence, ids in zip(sentences, pieces, strict=True):
         # A word without tokens, such as a control character, is [UNK]
-        of_words = [of_word or [tokenizer.unk_token_id] for of_word in ids]
-        row = [tokenizer.cls_token_id, *itertools.chain(*of_words), tokenizer.sep_token_id]
+        ids_by_word = [word_ids or [tokenizer.unk_token_id] for word_ids in ids]
+        row = [tokenizer.cls_token_id, *itertools.chain(*ids_by_word), tokenizer.sep_token_id]
         if len(row) <= preprocessor.sequence_length:
             rows.append(row)
-            starts.append(1 + np.cumsum([0, *map(len, of_words)]))
+            starts.append(1 + np.cumsum([0, *map(len, ids_by_word)]))
             short_sentences.append(sentence)
     if not short_sentences:
         raise ValueError(

@@ -148,9 +148,9 @@ class LabelProbes:
         else:
             types = sorted({*train.words, *test.words})
             type_labels = generator.choice(len(names), size=len(types), p=counts / counts.sum())
-            of_type = dict(zip(types, type_labels.tolist(), strict=True))
+            label_by_type = dict(zip(types, type_labels.tolist(), strict=True))
             self.labels = [
-                np.array([of_type[dataset.words[word]] for word in indices])
+                np.array([label_by_type[dataset.words[word]] for word in indices])
                 for dataset, indices in zip(self.datasets, self.word_indices, strict=True)
             ]
 
@@ -232,10 +232,10 @@ class TreeProbes:
         )
         types = sorted({*train.words, *test.words})
         type_depths = generator.choice(word_depths, size=len(types))
-        of_type = dict(zip(types, type_depths.tolist(), strict=True))
+        depth_by_type = dict(zip(types, type_depths.tolist(), strict=True))
         self.targets = []
         for dataset in self.datasets:
-            values = np.array([of_type[word] for word in dataset.words])
+            values = np.array([depth_by_type[word] for word in dataset.words])
             rows = [values[dataset.sentence(index)] for index in range(len(dataset))]
             if task == "distance":
                 rows = [np.abs(row[:, np.newaxis] - row) for row in rows]

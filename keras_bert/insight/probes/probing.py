@@ -13,6 +13,7 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.insight.drawing import Tabular, axes_or_new
+from keras_bert.insight.hidden_states import encoder_and_preprocessor
 from keras_bert.insight.probes.annotated_words import AnnotatedWords, annotated_words, as_paths
 from keras_bert.insight.probes.probe_models import (
     LONGEST,
@@ -23,7 +24,6 @@ from keras_bert.insight.probes.probe_models import (
     task_labels,
     train_probes,
 )
-from keras_bert.insight.states import encoder_and_preprocessor
 from keras_bert.intervals import mean_and_interval
 from keras_bert.models.backbone import Backbone
 from keras_bert.tasks.task import Task
@@ -59,14 +59,14 @@ class ProbeScores(Tabular):
     num_words: tuple[int, int]
 
     @property
-    def main(self) -> np.ndarray:
+    def primary_metric(self) -> np.ndarray:
         """The first score of `TASKS` of the probes of single layers, `(seeds, layers + 1)`."""
         return self.scores[TASKS[self.task][0]]
 
     @property
     def selectivity(self) -> np.ndarray:
         """By how much single layers do better than in the control task, `(seeds, layers + 1)`."""
-        return np.asarray(self.main - self.control)
+        return np.asarray(self.primary_metric - self.control)
 
     @property
     def expected_layer(self) -> np.ndarray:
@@ -146,12 +146,12 @@ class ProbeScores(Tabular):
     @property
     def title(self) -> str:
         center = _with_interval(*mean_and_interval(self.expected_layer), 2)
-        best = int(self.main.mean(axis=0).argmax())
+        best = int(self.primary_metric.mean(axis=0).argmax())
         seeds = len(self.mixing_weights)
-        of_seeds = f"{seeds} seeds" if seeds > 1 else "1 seed (no intervals)"
+        num_seeds_text = f"{seeds} seeds" if seeds > 1 else "1 seed (no intervals)"
         return (
             f"{self.task}: best layer {best}, expected layer {center}; "
-            f"{of_seeds}, {self.num_words[0]:,} words for training and "
+            f"{num_seeds_text}, {self.num_words[0]:,} words for training and "
             f"{self.num_words[1]:,} for testing"
         )
 
@@ -169,7 +169,7 @@ class ProbeScores(Tabular):
         name = TASKS[self.task][0]
         axes.bar(layers, self.mixing_weights.mean(axis=0), color="#cfd8dc", label="mixing weight")
         for label, values, color in (
-            (name, self.main, "#0b5394"),
+            (name, self.primary_metric, "#0b5394"),
             ("control task", self.control, "#d1570c"),
         ):
             pairs = [mean_and_interval(column) for column in values.transpose()]

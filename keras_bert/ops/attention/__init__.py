@@ -21,10 +21,10 @@ from keras_bert.ops.attention.portable import (
     to_tokens_first,
 )
 from keras_bert.ops.batch_layout import BatchLayout
-from keras_bert.ops.masks import AttentionPattern, masked
+from keras_bert.ops.local_attention import WindowBlocks
+from keras_bert.ops.masks import AttentionPattern, apply_mask
 from keras_bert.ops.reference import length_of
-from keras_bert.ops.varlen import Varlen, grouped, ungrouped
-from keras_bert.ops.windows import WindowBlocks
+from keras_bert.ops.varlen import Varlen, gather_groups, scatter_groups
 
 __all__ = ["Bias", "QueryKeyValue", "attention", "attention_with_scores"]
 
@@ -172,7 +172,7 @@ def _compute_heads_first(
         )[0]
     query, key, value = to_heads_first(query_key_value)
     if options.bias is not None:
-        mask = masked(options.bias(query, key), mask)
+        mask = apply_mask(options.bias(query, key), mask)
     if kernel == "sdpa":
         from keras_bert.ops.attention.torch import sdpa
 
@@ -200,17 +200,17 @@ def _attention_per_group(
     """Computes attention of the tokens of an unpadded batch, one group of rows at a time."""
     training = options.training
     if isinstance(query_key_value, tuple):
-        parts = (grouped(tensor, varlen, training) for tensor in query_key_value)
+        parts = (gather_groups(tensor, varlen, training) for tensor in query_key_value)
         groups: Sequence[Any] = list(zip(*parts, strict=True))
     else:
-        groups = grouped(query_key_value, varlen, training)
+        groups = gather_groups(query_key_value, varlen, training)
     # A group without rows has no mask.
     masks = [mask for mask in masks if mask is not None]
     contexts = [
         _compute(group, BatchLayout(), [mask], options)
         for group, mask in zip(groups, masks, strict=True)
     ]
-    return ungrouped(contexts, varlen)
+    return scatter_groups(contexts, varlen)
 
 
 def _windowed_attention(
@@ -220,9 +220,13 @@ def _windowed_attention(
     query, key, value = query_key_value_parts(query_key_value)
     assert options.window is not None
     blocks = WindowBlocks.from_length(length_of(query), options.window, options.causal)
-    cut = blocks.cut(query), blocks.cut_with_neighbors(key), blocks.cut_with_neighbors(value)
+    cut = (
+        blocks.split_into_blocks(query),
+        blocks.cut_with_neighbors(key),
+        blocks.cut_with_neighbors(value),
+    )
     block_options = dataclasses.replace(options, window=None, causal=False, max_length=None)
-    return blocks.joined(_compute(cut, BatchLayout(), [mask], block_options))
+    return blocks.merge_blocks(_compute(cut, BatchLayout(), [mask], block_options))
 
 
 def _bind_in_shared_graph(
@@ -240,6 +244,6 @@ def _bind_in_shared_graph(
 
 @functools.cache
 def _shared_graph(function: Callable[..., Tensor], options: _Options) -> Callable[..., Tensor]:
-    from keras_bert.ops.tensorflow_graphs import traced_once
+    from keras_bert.ops.tensorflow_graphs import trace_once
 
-    return traced_once(lambda *tensors: function(*tensors, options))
+    return trace_once(lambda *tensors: function(*tensors, options))

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from keras_bert.ops import hashed_dropout
 from keras_bert.ops.attention.kernels import CHUNK_SIZE
-from keras_bert.ops.masks import masked
+from keras_bert.ops.masks import apply_mask
 
 _fused = functools.partial(jax.nn.dot_product_attention, implementation="cudnn")
 
@@ -93,7 +93,7 @@ def chunked(
         scores = scores.astype("float32")
         if mask is not None:
             (chunk_mask,) = masks or (mask,)
-            scores = masked(scores, chunk_mask)
+            scores = apply_mask(scores, chunk_mask)
         probabilities = jax.nn.softmax(scores).astype(value.dtype)
         if dropout:
             positions = _positions(probabilities.shape, first, length)

@@ -42,7 +42,7 @@ MIN_CHUNKED_LENGTH = 2048
 
 
 @dataclasses.dataclass(frozen=True)
-class Case:
+class AttentionCase:
     """The properties of inputs, options and device that determine the kernel.
 
     Attributes:
@@ -91,17 +91,17 @@ class Case:
         return self.cuda_capability is not None and self.cuda_capability >= capability
 
 
-def _takes_varlen(case: Case) -> bool:
+def _takes_varlen(case: AttentionCase) -> bool:
     fits = case.is_half and case.head_dim % 8 == 0 and case.head_dim <= 256
     return fits and case.form == "unpadded" and not (case.window or case.causal) and case.is_fusible
 
 
-def _takes_flex(case: Case) -> bool:
+def _takes_flex(case: AttentionCase) -> bool:
     fits = (case.is_half or case.dtype == "float32") and case.head_dim >= 16
     return fits and case.window and case.is_fusible
 
 
-def _takes_cudnn(case: Case) -> bool:
+def _takes_cudnn(case: AttentionCase) -> bool:
     largest = 256 if case.has_capability(9, 0) else 128
     if not case.is_half or case.head_dim % 8 or case.head_dim > largest or not case.is_fusible:
         return False
@@ -111,40 +111,40 @@ def _takes_cudnn(case: Case) -> bool:
     return case.mask != "pairs" or not any(n is None or n % 2 for n in case.lengths)
 
 
-def _takes_chunked(case: Case) -> bool:
+def _takes_chunked(case: AttentionCase) -> bool:
     length = case.lengths[0]
     is_measured = case.device == "cpu" or case.cuda_capability is not None
     return is_measured and length is not None and length >= MIN_CHUNKED_LENGTH
 
 
-def _takes_fused_step(case: Case) -> bool:
+def _takes_fused_step(case: AttentionCase) -> bool:
     return case.training and case.device == "cpu" and not case.bias
 
 
-class Row(NamedTuple):
+class KernelRule(NamedTuple):
     """A row of the table: a kernel, its backend (`None` for all), and the cases that it takes."""
 
     kernel: str
     backend: str | None
-    takes: Callable[[Case], bool]
+    takes: Callable[[AttentionCase], bool]
 
 
 TABLE = (
-    Row("varlen", "torch", _takes_varlen),
-    Row("flex", "torch", _takes_flex),
-    Row("per_group", None, lambda case: case.form == "unpadded"),
-    Row("cudnn", "jax", _takes_cudnn),
-    Row("windowed", None, lambda case: case.window),
+    KernelRule("varlen", "torch", _takes_varlen),
+    KernelRule("flex", "torch", _takes_flex),
+    KernelRule("per_group", None, lambda case: case.form == "unpadded"),
+    KernelRule("cudnn", "jax", _takes_cudnn),
+    KernelRule("windowed", None, lambda case: case.window),
     # On a CPU with dropout, the portable operations are as fast as PyTorch's function.
-    Row("sdpa", "torch", lambda case: not case.dropout or case.device == "gpu"),
-    Row("chunked", "jax", _takes_chunked),
-    Row("fused_step", "tensorflow", _takes_fused_step),
-    Row("plain", "tensorflow", lambda case: not case.dropout),
-    Row("portable", None, lambda case: True),
+    KernelRule("sdpa", "torch", lambda case: not case.dropout or case.device == "gpu"),
+    KernelRule("chunked", "jax", _takes_chunked),
+    KernelRule("fused_step", "tensorflow", _takes_fused_step),
+    KernelRule("plain", "tensorflow", lambda case: not case.dropout),
+    KernelRule("portable", None, lambda case: True),
 )
 
 
-def kernel_of(case: Case) -> str:
+def kernel_of(case: AttentionCase) -> str:
     """Returns the name of the kernel that computes attention."""
     return next(
         row.kernel for row in TABLE if row.backend in (None, case.backend) and row.takes(case)
@@ -158,10 +158,10 @@ def mask_kind(mask: Tensor | None) -> str:
     return "keys" if tuple(mask.shape[1:3]) == (1, 1) else "pairs"
 
 
-def case_on_device_of(x: Tensor, **attributes: Any) -> Case:
-    """Returns a `Case` on this backend and the device of a tensor."""
+def case_on_device_of(x: Tensor, **attributes: Any) -> AttentionCase:
+    """Returns a `AttentionCase` on this backend and the device of a tensor."""
     device = dispatch.device_of(x)
-    return Case(
+    return AttentionCase(
         backend=keras.backend.backend(),
         device=device,
         cuda_capability=dispatch.cuda_capability() if device == "gpu" else None,
@@ -179,8 +179,8 @@ def case_of(
     bias: bool = False,
     dropout: float = 0.0,
     training: bool = False,
-) -> Case:
-    """Returns the `Case` of tensors on their device; `dropout` is the rate."""
+) -> AttentionCase:
+    """Returns the `AttentionCase` of tensors on their device; `dropout` is the rate."""
     query: Tensor
     key: Tensor
     if isinstance(query_key_value, tuple):

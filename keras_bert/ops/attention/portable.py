@@ -10,7 +10,7 @@ from typing import TypeAlias
 from keras import ops
 
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.masks import masked
+from keras_bert.ops.masks import apply_mask
 from keras_bert.ops.reference import portable_dropout
 
 # The packed result of one product, `(batch, length, 3, heads, head_dim)`; or three tensors `(batch,
@@ -57,7 +57,7 @@ def attention_with_scores(
     scores = ops.cast(scores, "float32")
     if bias is not None:
         scores = scores + ops.cast(bias(query, key), "float32")
-    scores = masked(scores, mask)
+    scores = apply_mask(scores, mask)
     # Keras warns about a softmax over one element, as in a row of one token.
     alone = scores.shape[-1] == 1
     probabilities = ops.ones_like(scores) if alone else ops.softmax(scores, axis=-1)

@@ -18,8 +18,8 @@ import tensorflow as tf
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention.kernels import CHUNK_SIZE, MIN_CHUNKED_LENGTH
 from keras_bert.ops.hashed_dropout import drop, fold_in, make_key
-from keras_bert.ops.tensorflow_cpu import compiled, dropped, open_spec, wide
-from keras_bert.ops.tensorflow_graphs import traced_once
+from keras_bert.ops.tensorflow_cpu import dropout_function, open_spec, upcast, xla_function
+from keras_bert.ops.tensorflow_graphs import trace_once
 from keras_bert.ops.tensorflow_plain import is_compiled_as_a_whole
 
 
@@ -105,21 +105,23 @@ def _attention(
     chunks of queries; it is `None` if the number of queries is only known from the batch.
     """
 
-    @functools.partial(traced_once, spec=open_spec)
+    @functools.partial(trace_once, spec=open_spec)
     @tf.custom_gradient
     def compute(queries: Tensor, *others: Tensor) -> tuple[Any, Callable[[Any], Any]]:
         inputs = _Inputs(tf.ensure_shape(queries, (None, None, None, head_dim)), *others)
 
-        def choose(in_chunks: Callable[[], Any], at_once: Callable[[], Any]) -> Any:
+        def choose(compute_in_chunks: Callable[[], Any], compute_at_once: Callable[[], Any]) -> Any:
             if is_long is None:
-                return tf.cond(tf.shape(queries)[2] >= MIN_CHUNKED_LENGTH, in_chunks, at_once)
-            return in_chunks() if is_long else at_once()
+                return tf.cond(
+                    tf.shape(queries)[2] >= MIN_CHUNKED_LENGTH, compute_in_chunks, compute_at_once
+                )
+            return compute_in_chunks() if is_long else compute_at_once()
 
-        def in_chunks() -> tuple[Tensor, Tensor, Tensor]:
+        def compute_in_chunks() -> tuple[Tensor, Tensor, Tensor]:
             nothing = tf.zeros((0, 0, 0, 0), queries.dtype)
             return _attend_in_chunks(dropout, inputs, masks_queries), nothing, nothing
 
-        context, *stored = choose(in_chunks, lambda: _attend(dropout, inputs))
+        context, *stored = choose(compute_in_chunks, lambda: _attend(dropout, inputs))
 
         def gradient(upstream: Tensor) -> tuple[Any, ...]:
             gradients = choose(
@@ -139,7 +141,7 @@ def _attend(dropout: float, inputs: _Inputs) -> tuple[Tensor, Tensor, Tensor]:
     The probabilities, `(batch, heads, queries, keys)`, are returned before and after dropout.
     """
     probabilities = _probabilities(inputs.queries, inputs.keys, inputs.mask)
-    weights = dropped(dropout)(probabilities, inputs.seed) if dropout else probabilities
+    weights = dropout_function(dropout)(probabilities, inputs.seed) if dropout else probabilities
     return tf.matmul(weights, inputs.values), probabilities, weights
 
 
@@ -181,21 +183,21 @@ def _gradients_in_chunks(
     upstream_chunks = _cut(upstream, number)
 
     def add_gradients(
-        index: Tensor, of_queries: Tensor, of_keys: Tensor, of_values: Tensor
+        index: Tensor, query_grads: Tensor, key_grads: Tensor, value_grads: Tensor
     ) -> tuple[Tensor, ...]:
         _, *stored = _attend(dropout, chunk(index))
-        of_chunk, *others = _gradients(dropout, chunk(index), upstream_chunks[index], *stored)
-        of_keys, of_values = (
+        chunk_grads, *others = _gradients(dropout, chunk(index), upstream_chunks[index], *stored)
+        key_grads, value_grads = (
             total + tf.cast(part, total.dtype)
-            for total, part in zip((of_keys, of_values), others, strict=True)
+            for total, part in zip((key_grads, value_grads), others, strict=True)
         )
-        return index + 1, _with_chunk(of_queries, index, of_chunk), of_keys, of_values
+        return index + 1, _with_chunk(query_grads, index, chunk_grads), key_grads, value_grads
 
     # Sums of many chunks, in float32 or wider
-    zeros = (tf.zeros_like(wide(tensor)) for tensor in (inputs.keys, inputs.values))
-    of_queries, *totals = _for_each(number, add_gradients, tf.zeros_like(upstream_chunks), *zeros)
+    zeros = (tf.zeros_like(upcast(tensor)) for tensor in (inputs.keys, inputs.values))
+    query_grads, *totals = _for_each(number, add_gradients, tf.zeros_like(upstream_chunks), *zeros)
     others = (tf.cast(total, inputs.keys.dtype) for total in totals)
-    return _joined(of_queries, tf.shape(inputs.queries)[2]), *others
+    return _joined(query_grads, tf.shape(inputs.queries)[2]), *others
 
 
 def _chunks(inputs: _Inputs, masks_queries: bool) -> tuple[Tensor, Callable[[Tensor], _Inputs]]:
@@ -240,10 +242,10 @@ def _with_chunk(chunks: Tensor, index: Tensor, chunk: Tensor) -> Tensor:
 
 @functools.cache
 def _softmax_gradient(rate: float, scale: float) -> Callable[..., Any]:
-    @compiled
+    @xla_function
     def softmax_gradient(probabilities: Tensor, upstream: Tensor, key: Tensor) -> Tensor:
-        probability = wide(probabilities)
-        product = probability * drop(wide(upstream), rate, key)
+        probability = upcast(probabilities)
+        product = probability * drop(upcast(upstream), rate, key)
         total = tf.reduce_sum(product, -1, keepdims=True)
         return tf.cast((product - probability * total) * scale, probabilities.dtype)
 

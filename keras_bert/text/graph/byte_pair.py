@@ -256,10 +256,10 @@ def _llama3_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) 
     # === Letters: whitespace, or a single other character, is the first one of their word ===
     is_alone = is_other & is_first & ~after_blank & (after == LETTER)
     takes_letters = is_alone | (is_space & ~is_newline & (after == LETTER))
-    of_letters = is_letter & is_first & ~(_behind(takes_letters, False) & ~begins)
+    letter_starts = is_letter & is_first & ~(_behind(takes_letters, False) & ~begins)
     # === Numbers of at most three digits ===
-    of_numbers = (kinds == NUMBER) & ((index - run_begin) % _MOST_DIGITS == 0)
-    of_others = is_other & is_first & ~after_blank
+    number_starts = (kinds == NUMBER) & ((index - run_begin) % _MOST_DIGITS == 0)
+    other_starts = is_other & is_first & ~after_blank
     # === Whitespace: up to its last newline, then the last character before a word ===
     newlines = tf.cumsum(tf.cast(is_newline, tf.int32))
     spaces = tf.cumsum(tf.cast(is_space & ~is_newline, tf.int32))
@@ -272,8 +272,8 @@ def _llama3_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) 
     newlines_in_run = tf.gather(tf.math.unsorted_segment_max(newlines, run, num_runs), run)
     after_newlines = ~is_newline & _behind(is_newline, False) & (newlines == newlines_in_run)
     is_last = ~is_newline & (after != SPACES) & ~ends
-    of_spaces = is_space & ~is_taken & (is_first | was_taken | after_newlines | is_last)
-    starts = of_letters | of_numbers | of_others | of_spaces
+    space_starts = is_space & ~is_taken & (is_first | was_taken | after_newlines | is_last)
+    starts = letter_starts | number_starts | other_starts | space_starts
     return _with_contractions(starts, is_alone & (points == _APOSTROPHE), points, ends, True)
 
 
@@ -439,17 +439,17 @@ class PieceMerger:
 
         def step(ids: tf.Tensor, word: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, ...]:
             rank = self._ranks.lookup(ids[:-1] * self._size + ids[1:])
-            of_word = word[:-1]
-            rank = tf.where(of_word == word[1:], rank, _NO_RANK)
-            best = tf.math.unsorted_segment_min(rank, of_word, num_words)
-            is_merged = (rank < _NO_RANK) & (rank == tf.gather(best, of_word))
+            pair_word = word[:-1]
+            rank = tf.where(pair_word == word[1:], rank, _NO_RANK)
+            best = tf.math.unsorted_segment_min(rank, pair_word, num_words)
+            is_merged = (rank < _NO_RANK) & (rank == tf.gather(best, pair_word))
             if self._is_single is not None:
                 # The first pair of each word, if its merge is done alone
                 index = tf.range(tf.size(is_merged))
                 place = tf.where(is_merged, index, tf.size(is_merged))
-                first = tf.math.unsorted_segment_min(place, of_word, num_words)
+                first = tf.math.unsorted_segment_min(place, pair_word, num_words)
                 is_single = tf.gather(self._is_single, tf.where(is_merged, rank, 0))
-                is_merged &= ~is_single | (index == tf.gather(first, of_word))
+                is_merged &= ~is_single | (index == tf.gather(first, pair_word))
             is_merged = _every_other(is_merged)
             merged_ids = tf.gather(self._merge_results, tf.where(is_merged, rank, 0))
             ids = tf.concat([tf.where(is_merged, merged_ids, ids[:-1]), ids[-1:]], axis=0)
@@ -471,24 +471,24 @@ class PieceMerger:
         """Returns the ids of bytes or characters, int64 `(symbols,)`, and their words, int32."""
         if self._characters is None:
             letters, character_ids = words, None
-            of_letters = tf.range(tf.size(words))
+            letter_words = tf.range(tf.size(words))
         else:
             points = tf.strings.unicode_decode(words, "UTF-8")
-            letters, of_letters = encode_characters(points.flat_values), row_ids(points)
-            of_letters = tf.cast(of_letters, tf.int32)
+            letters, letter_words = encode_characters(points.flat_values), row_ids(points)
+            letter_words = tf.cast(letter_words, tf.int32)
             character_ids = self._characters.lookup(letters)
         widths = tf.strings.length(letters)
         letter = repeat(tf.range(tf.size(letters)), widths)
         all_bytes = tf.io.decode_raw(tf.strings.reduce_join(letters), tf.uint8)
         ids = tf.gather(self._byte_ids, tf.cast(all_bytes, tf.int32))
-        word = tf.gather(of_letters, letter)
+        word = tf.gather(letter_words, letter)
         if character_ids is None:
             return ids, word
         # A character that is a token is a symbol instead of its bytes.
-        of_byte = tf.gather(character_ids, letter)
+        byte_ids = tf.gather(character_ids, letter)
         is_first = letter != tf.concat([[-1], letter[:-1]], axis=0)[: tf.size(letter)]
-        is_symbol = (of_byte < 0) | is_first
-        ids = tf.where(of_byte < 0, ids, of_byte)
+        is_symbol = (byte_ids < 0) | is_first
+        ids = tf.where(byte_ids < 0, ids, byte_ids)
         return select(ids, is_symbol), select(word, is_symbol)
 
 

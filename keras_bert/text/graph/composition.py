@@ -12,7 +12,7 @@ from keras_bert.text.graph.rows import is_first_in_row, row_ids
 
 
 def compose(texts: tf.Tensor) -> tf.Tensor:
-    """Composes texts, valid UTF-8, as `keras_bert.text.composition.composed` does."""
+    """Composes texts, valid UTF-8, as `keras_bert.text.composition.compose_text` does."""
     return normalize_unicode(texts, "NFC")
 
 
@@ -28,7 +28,7 @@ def to_characters_before_composition(texts: tf.Tensor, pieces: Pieces) -> Pieces
 
 
 def _sources(texts: tf.Tensor, pieces: Pieces) -> tuple[tf.Tensor, tf.Tensor]:
-    points, letters, which = Characters.of(texts)
+    points, letters, which = Characters.from_texts(texts)
     size = tf.size(points.flat_values, tf.int64)
     is_combining = tf.gather(
         tf.strings.regex_full_match(letters, f"[{combining_characters()}]"), which
@@ -48,9 +48,9 @@ def _sources(texts: tf.Tensor, pieces: Pieces) -> tuple[tf.Tensor, tf.Tensor]:
     changes, is_kept = tf.gather(is_changed, cluster), tf.gather(keeps_first, cluster)
     index = tf.range(size) - tf.gather(begins, cluster)
     unit_starts = tf.where((index == 0) | ~changes | (is_kept & (index == 1)))[:, 0]
-    of_cluster = tf.cast(tf.strings.length(after, unit="UTF8_CHAR"), tf.int64)
-    of_marks = tf.gather(of_cluster, cluster) - tf.cast(is_kept, tf.int64)
-    lengths = tf.where(changes & ~(is_kept & (index == 0)), of_marks, 1)
+    cluster_sizes = tf.cast(tf.strings.length(after, unit="UTF8_CHAR"), tf.int64)
+    num_marks = tf.gather(cluster_sizes, cluster) - tf.cast(is_kept, tf.int64)
+    lengths = tf.where(changes & ~(is_kept & (index == 0)), num_marks, 1)
     unit_ends_after = tf.cumsum(tf.gather(lengths, unit_starts))
     borders = tf.concat([unit_starts, [size]], axis=0)
     # The offset of each text among the characters of all composed texts

@@ -20,7 +20,7 @@ from keras_bert.text.characters import (
     PRIVATE_PLANES,
     combining_classes,
     combining_marks,
-    decomposed,
+    decompose,
 )
 from keras_bert.text.composition import MAX_MARKS
 from keras_bert.text.graph.rows import row_ids
@@ -100,20 +100,20 @@ def normalize_slow_path(text: tf.Tensor, rules: Normalization) -> tf.Tensor:
 
 
 def normalize_unicode(text: tf.Tensor, form: str) -> tf.Tensor:
-    """Returns NFC, NFD or NFKD of texts, in linear time; see `composition.normalized`."""
+    """Returns NFC, NFD or NFKD of texts, in linear time; see `composition.normalize_form`."""
     has_long_runs = rf"(?s).*[{combining_marks()}]{{{MAX_MARKS + 1}}}.*"
     text = tf.cond(
         tf.reduce_any(tf.strings.regex_full_match(text, has_long_runs)),
-        lambda: _in_canonical_order(text),
+        lambda: _canonical_order(text),
         lambda: text,
     )
     return tf_text.normalize_utf8(text, form)
 
 
-def _in_canonical_order(text: tf.Tensor) -> tf.Tensor:
+def _canonical_order(text: tf.Tensor) -> tf.Tensor:
     """Sorts each run of combining marks by their combining class."""
     for mark in DECOMPOSED_MARKS:
-        text = tf.strings.regex_replace(text, mark, decomposed(mark))
+        text = tf.strings.regex_replace(text, mark, decompose(mark))
     points = tf.strings.unicode_decode(text, "UTF-8")
     rows = combining_classes()
     lasts = tf.constant([row.last for row in rows] + [_MAX_POINT])

@@ -38,7 +38,7 @@ class Pieces(NamedTuple):
     ends: tf.RaggedTensor
 
     @classmethod
-    def of_rows(cls, row_splits: tf.Tensor, *values: tf.Tensor) -> Self:
+    def from_rows(cls, row_splits: tf.Tensor, *values: tf.Tensor) -> Self:
         """Creates tokens from the flat ids, starts and ends of all rows."""
         return cls(
             *(tf.RaggedTensor.from_row_splits(x, row_splits, validate=False) for x in values)
@@ -65,7 +65,7 @@ class Characters(NamedTuple):
     which: tf.Tensor
 
     @classmethod
-    def of(cls, texts: tf.Tensor) -> Self:
+    def from_texts(cls, texts: tf.Tensor) -> Self:
         """Decodes strings `(texts,)`, valid UTF-8."""
         points = tf.strings.unicode_decode(texts, "UTF-8")
         distinct, which = tf.unique(points.flat_values)
@@ -79,7 +79,7 @@ def to_source_characters(source: tf.Tensor, rules: Normalization, pieces: Pieces
     for marks that are reordered. The spans are the shortest that contain all characters that
     contribute to the token, and the dropped marks that belong to them.
     """
-    points, letters, which = characters = Characters.of(source)
+    points, letters, which = characters = Characters.from_texts(source)
     widths = tf.gather(tf.strings.length(normalize_slow_path(letters, rules)), which)
     byte_ends = tf.cumsum(tf.cast(widths, tf.int64))
     text = row_ids(pieces.ids)
@@ -94,15 +94,15 @@ def to_source_characters(source: tf.Tensor, rules: Normalization, pieces: Pieces
         movable = tf.gather(tf.strings.regex_full_match(letters, _MOVABLE), which)
         first, last = tf.cond(
             tf.reduce_any(movable),
-            lambda: _over_moved_marks(first, last, row_ids(points), widths > 0, movable),
+            lambda: _extend_over_moved_marks(first, last, row_ids(points), widths > 0, movable),
             lambda: (first, last),
         )
-    first, last = over_dropped_marks(characters, widths > 0, first, last)
+    first, last = extend_over_dropped_marks(characters, widths > 0, first, last)
     text_begins = tf.cast(tf.gather(points.row_starts(), text), tf.int32)
     return pieces.with_offsets(first - text_begins, last - text_begins + 1)
 
 
-def over_dropped_marks(
+def extend_over_dropped_marks(
     characters: Characters, is_kept: tf.Tensor, first: tf.Tensor, last: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Extends spans by the marks of their last character that normalization dropped.
@@ -138,7 +138,7 @@ def over_dropped_marks(
     return first, last
 
 
-def _over_moved_marks(
+def _extend_over_moved_marks(
     first: tf.Tensor, last: tf.Tensor, text: tf.Tensor, is_kept: tf.Tensor, movable: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Extends spans that begin or end at a mark that may be reordered, to all marks around it."""

@@ -10,7 +10,7 @@ import tensorflow_text as tf_text
 
 from keras_bert.text.graph.functions import function_of_texts
 from keras_bert.text.graph.normalization import drop_invalid
-from keras_bert.text.graph.offsets import Characters, Pieces, over_dropped_marks
+from keras_bert.text.graph.offsets import Characters, Pieces, extend_over_dropped_marks
 from keras_bert.text.graph.rows import repeat, row_ids
 from keras_bert.text.graph.sentence_piece_cleaning import SentenceCleaner
 from keras_bert.text.graph.special_tokens import SplittingGraph
@@ -77,13 +77,13 @@ class SentencePieceGraph(SplittingGraph):
         )
         pieces = pieces.with_offsets(starts, ends)
         pieces = (
-            _without_spaces(pieces, clean_texts)
+            _strip_spaces(pieces, clean_texts)
             if self._blank_characters is None
-            else _without_blanks(pieces, clean_texts, self._blank_characters)
+            else _drop_blanks(pieces, clean_texts, self._blank_characters)
         )
         if self._commas:
             pieces = self._commas.split(pieces)
-        characters = Characters.of(texts)
+        characters = Characters.from_texts(texts)
         is_space = tf.gather(self._is_space, pieces.ids.flat_values)
         return _to_characters(pieces, is_space, characters, *self._cleaner.traces(characters))
 
@@ -133,10 +133,10 @@ class _NumberCommas:
         is_last = tf.range(tf.size(last, tf.int64)) + 1 == tf.gather(parts.row_limits(), piece)
         ends = tf.where(is_last, last, tf.minimum(starts + widths.flat_values, last))
         row_splits = tf.gather(parts.row_splits, pieces.ids.row_splits)
-        return Pieces.of_rows(row_splits, parts.flat_values, starts, ends)
+        return Pieces.from_rows(row_splits, parts.flat_values, starts, ends)
 
 
-def _without_spaces(pieces: Pieces, texts: tf.Tensor) -> Pieces:
+def _strip_spaces(pieces: Pieces, texts: tf.Tensor) -> Pieces:
     """Excludes the spaces at the start of pieces from their spans, in bytes."""
     all_bytes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
     is_other = all_bytes != ord(" ")
@@ -148,9 +148,9 @@ def _without_spaces(pieces: Pieces, texts: tf.Tensor) -> Pieces:
     return pieces.with_offsets(starts, ends)
 
 
-def _without_blanks(pieces: Pieces, texts: tf.Tensor, blank_characters: str) -> Pieces:
+def _drop_blanks(pieces: Pieces, texts: tf.Tensor, blank_characters: str) -> Pieces:
     """Excludes blank characters at both ends of pieces from their spans."""
-    _, letters, which = Characters.of(texts)
+    _, letters, which = Characters.from_texts(texts)
     is_blank = tf.strings.regex_full_match(letters, f"[{blank_characters}]")
     is_other = repeat(~tf.gather(is_blank, which), tf.gather(tf.strings.length(letters), which))
     size = tf.size(is_other, tf.int64)
@@ -191,7 +191,7 @@ def _to_characters(
     ends = tf.minimum(ends, end)
     is_inside = starts < end
     inside = tf.where(is_inside, starts, 0)
-    wide_starts, wide_last = over_dropped_marks(
+    wide_starts, wide_last = extend_over_dropped_marks(
         characters, widths > 0, inside, tf.where(starts < ends, ends - 1, inside)
     )
     is_empty = (first >= last) | (starts >= ends)

@@ -91,20 +91,20 @@ class SplitTexts:
         lengths = tf.strings.length(flat, unit="UTF8_CHAR")
         pieces = tokenize(tf.where(is_token, "", flat))
 
-        def with_tokens(ragged: tf.RaggedTensor, of_tokens: tf.Tensor) -> tf.RaggedTensor:
-            alone = select(of_tokens, is_token)
+        def insert_tokens(ragged: tf.RaggedTensor, token_values: tf.Tensor) -> tf.RaggedTensor:
+            alone = select(token_values, is_token)
             tokens = tf.RaggedTensor.from_row_lengths(
                 alone, tf.cast(is_token, tf.int64), validate=False
             )
             return tf.concat([ragged, tokens], axis=1)
 
         before = tf.concat([[0], tf.cumsum(lengths)], axis=0)
-        of_text = tf.gather(before, tf.gather(segments.row_starts(), row_ids(segments)))
-        begin = before[:-1] - of_text
-        ids = with_tokens(pieces.ids, token_ids)
+        text_offset = tf.gather(before, tf.gather(segments.row_starts(), row_ids(segments)))
+        begin = before[:-1] - text_offset
+        ids = insert_tokens(pieces.ids, token_ids)
         spaces = lengths - tf.strings.length(without_space, unit="UTF8_CHAR")
-        starts = with_tokens(pieces.starts, tf.where(takes_space, spaces, 0))
-        ends = with_tokens(pieces.ends, lengths)
+        starts = insert_tokens(pieces.starts, tf.where(takes_space, spaces, 0))
+        ends = insert_tokens(pieces.ends, lengths)
         shift = tf.gather(begin, row_ids(ids))
         return Pieces(
             *(

@@ -103,7 +103,7 @@ class PieceFinder:
             lambda: self._forget_long_words(normalized_texts, pieces),
             lambda: (pieces.ids.row_splits, *(part.flat_values for part in pieces)),
         )
-        return Pieces.of_rows(row_splits, ids, starts, ends)
+        return Pieces.from_rows(row_splits, ids, starts, ends)
 
     def _forget_long_words(
         self, normalized_texts: tf.Tensor, pieces: Pieces

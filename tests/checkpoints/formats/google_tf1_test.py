@@ -80,7 +80,7 @@ def test_a_checkpoint_of_the_released_code_is_read(fixture_folder):
     }
 
 
-def test_from_the_released_code_to_our_preset_and_back_is_bit_exact(fixture_folder, tmp_path):
+def test_preset_round_trip_is_bit_exact(fixture_folder, tmp_path):
     backbone, heads = load_pretraining(fixture_folder)
     checkpoints.save_preset(backbone, tmp_path / "ours", heads=heads)
     backbone, heads = load_pretraining(tmp_path / "ours")
@@ -109,7 +109,7 @@ def test_weights_are_read_back_bit_by_bit(tmp_path):
     _assert_same_variables(tmp_path / "one", tmp_path / "two")
 
 
-def test_an_encoder_without_segments_is_written_with_segments_of_zeros(tmp_path):
+def test_missing_segments_are_saved_as_zeros(tmp_path):
     """The released code has a variable for them, and would refuse a checkpoint without it."""
     backbone = small_backbone(**TANH, num_segments=0)
     checkpoints.save_google_tf1(backbone, tmp_path)
@@ -157,7 +157,7 @@ def test_every_variable_has_the_name_and_shape_of_the_release(tmp_path):
     assert shapes == expected
 
 
-def test_a_fine_tuned_checkpoint_of_tf1s_saver_is_read_under_any_prefix(tmp_path):
+def test_fine_tuned_checkpoint_has_any_prefix(tmp_path):
     backbone = small_backbone(**TANH)
     head = classification_head(8, 3)
     checkpoints.save_google_tf1(
@@ -196,7 +196,7 @@ def test_a_folder_of_another_format_is_refused(tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_several_checkpoints_without_the_released_name_are_an_error(tmp_path):
+def test_ambiguous_checkpoint_names_raise(tmp_path):
     checkpoints.save_google_tf1(small_backbone(**TANH), tmp_path)
     for path in list(tmp_path.glob("bert_model.ckpt.*")):
         for number in (1, 2):
@@ -241,9 +241,7 @@ def test_words_for_activations(word, activation, tmp_path):
         ({"pooler": False}, "bert_config.json needs activation=.*pooler=True"),
     ],
 )
-def test_models_that_the_released_code_computes_otherwise_are_not_written(
-    changes, message, tmp_path
-):
+def test_save_rejects_unsupported_models(changes, message, tmp_path):
     with pytest.raises(CheckpointError, match=message):
         checkpoints.save_google_tf1(small_backbone(**changes), tmp_path / "new")
     assert not (tmp_path / "new").exists()

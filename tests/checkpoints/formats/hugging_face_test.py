@@ -163,7 +163,7 @@ def test_a_missing_pooler_warns_and_stays_as_it_was(tmp_path):
 
 
 @pytest.mark.on_each_backend
-def test_a_masked_lm_does_not_warn_about_the_pooler_that_it_does_not_use(tmp_path):
+def test_masked_lm_ignores_missing_pooler(tmp_path):
     model = saved_by_transformers("BertForMaskedLM", tmp_path)
     masked_lm = MaskedLM.from_preset(tmp_path)
     inputs = random_inputs(masked_lm.config)
@@ -183,7 +183,7 @@ def test_unused_weights_are_reported_by_name(tmp_path):
         Backbone.from_preset(tmp_path)
 
 
-def test_missing_encoder_weights_are_an_error_by_name_and_nothing_is_set(tmp_path):
+def test_missing_weights_raise_and_set_nothing(tmp_path):
     saved_by_transformers("BertModel", tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
     del tensors["encoder.layer.1.attention.self.key.bias"], tensors["embeddings.LayerNorm.weight"]
@@ -233,7 +233,7 @@ def test_other_spellings_are_read(rename, tmp_path):
         np.testing.assert_array_equal(old, new)
 
 
-def test_position_ids_and_a_tied_decoder_are_no_weights_of_their_own(tmp_path):
+def test_position_ids_and_decoder_are_ignored(tmp_path):
     saved_by_transformers("BertForMaskedLM", tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
     tensors["bert.embeddings.position_ids"] = np.arange(12)[None]
@@ -291,7 +291,7 @@ def test_a_size_that_is_not_the_file_s_takes_no_memory(tmp_path):
         Backbone.from_preset(tmp_path)
 
 
-def test_a_vocabulary_smaller_than_its_table_is_told_of(tmp_path):
+def test_small_vocabulary_warns(tmp_path):
     saved_by_transformers("BertModel", tmp_path)
     save_vocabulary(VOCABULARY[:10], tmp_path / "vocab.txt")
     checkpoint = checkpoints.open_checkpoint(tmp_path)
@@ -365,7 +365,7 @@ def test_no_pickle_is_opened(name, tmp_path):
         ({"id2label": ["a", "b"]}, "id2label must"),
     ],
 )
-def test_unsupported_values_are_an_error_that_names_file_and_field(changes, message, tmp_path):
+def test_unsupported_value_error_includes_field(changes, message, tmp_path):
     saved_by_transformers("BertModel", tmp_path)
     edit_json(tmp_path / "config.json", **changes)
     with pytest.raises(CheckpointError, match=message) as raised:
@@ -380,7 +380,7 @@ def test_malformed_json_names_the_file(text, tmp_path):
         checkpoints.open_checkpoint(tmp_path)
 
 
-def test_a_config_without_a_model_type_is_a_bert_with_the_released_keys(tmp_path):
+def test_config_without_model_type_is_bert(tmp_path):
     saved_by_transformers("BertModel", tmp_path)
     edit_json(tmp_path / "config.json", model_type=None, architectures=None)
     Backbone.from_preset(tmp_path)

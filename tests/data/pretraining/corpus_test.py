@@ -48,7 +48,7 @@ def test_only_the_end_of_a_file_may_end_documents(tmp_path):
     assert sentences == ["One.", "Two.", None]
 
 
-def test_titles_of_wikitext_start_documents_and_headings_are_left_out(tmp_path):
+def test_wikitext_documents(tmp_path):
     sentences = read(tmp_path / "a.txt", WIKITEXT, "paragraphs", document_ends="wikitext")
     assert sentences == [
         "Robert Boulter is an actor .",

@@ -18,7 +18,7 @@ def test_each_document_has_one_position_and_is_found_there(count):
     np.testing.assert_array_equal(order.documents(positions), np.arange(count))
 
 
-def test_a_part_is_computed_alone_for_more_documents_than_memory_holds():
+def test_positions_of_a_huge_corpus():
     count = 10**12
     order = DocumentOrder(count, 7)
     documents = np.array([0, 1, count - 1, count // 3])

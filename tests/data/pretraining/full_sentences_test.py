@@ -20,7 +20,7 @@ def test_rows_are_filled_with_whole_sentences_across_documents():
 
 
 @pytest.mark.parametrize("max_tokens", [3, 10, 64])
-def test_every_token_comes_once_in_order_and_rows_are_as_full_as_they_can_be(max_tokens):
+def test_full_sentences_keep_all_tokens(max_tokens):
     documents = plain_pairs.corpus(30)
     rows = list(full_sentences(documents, max_tokens, SEPARATOR))
     tokens = np.concatenate(rows)

@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 pytest.importorskip("tensorflow")  # which keras_bert.data imports
 
-from keras_bert.data.pretraining.instances import INSTANCE_KINDS, PAIR_KINDS, InstanceMaker  # noqa: E402
+from keras_bert.data.pretraining.instances import PAIR_FORMATS, SEQUENCE_FORMATS, InstanceGenerator  # noqa: E402
 from tests.data.pretraining import plain_pairs  # noqa: E402
 
 CLS, SEP = 9_999_998, 9_999_999
@@ -17,7 +17,7 @@ CLS, SEP = 9_999_998, 9_999_999
 
 def rows_of(documents, num_shards=1, **options):
     options = {"duplicate_factor": 2, "sequence_length": 40, **options}
-    make = InstanceMaker(CLS, SEP, **options)
+    make = InstanceGenerator(CLS, SEP, **options)
     return [make(documents, shard, num_shards) for shard in range(num_shards)]
 
 
@@ -25,17 +25,17 @@ def as_tuples(shards):
     return [[(tuple(row[0]), tuple(row[1]), row[2]) for row in shard] for shard in shards]
 
 
-@pytest.mark.parametrize("kind", INSTANCE_KINDS)
+@pytest.mark.parametrize("kind", SEQUENCE_FORMATS)
 def test_rows_stand_between_special_tokens(kind):
     documents = plain_pairs.corpus(30)
-    (rows,) = rows_of(documents, kind=kind)
+    (rows,) = rows_of(documents, sequence_format=kind)
     for token_ids, segment_ids, label in rows:
         assert token_ids.dtype == segment_ids.dtype == np.int32
         assert len(token_ids) == len(segment_ids) <= 40
         assert token_ids[0] == CLS
         assert token_ids[-1] == SEP
         ends = np.flatnonzero(token_ids == SEP)
-        if kind in PAIR_KINDS:
+        if kind in PAIR_FORMATS:
             assert len(ends) == 2
             assert ends[0] not in (1, len(token_ids) - 2)
             assert segment_ids.tolist() == [0] * (ends[0] + 1) + [1] * (ends[1] - ends[0])
@@ -46,28 +46,28 @@ def test_rows_stand_between_special_tokens(kind):
             assert len(ends) == 1 or kind == "full_sentences"
 
 
-@pytest.mark.parametrize("kind", INSTANCE_KINDS)
+@pytest.mark.parametrize("kind", SEQUENCE_FORMATS)
 def test_the_seed_alone_decides(kind):
     documents = plain_pairs.corpus(20)
-    first = as_tuples(rows_of(documents, 3, kind=kind, seed=5))
-    assert first == as_tuples(rows_of(documents, 3, kind=kind, seed=5))
-    assert first != as_tuples(rows_of(documents, 3, kind=kind, seed=6))
+    first = as_tuples(rows_of(documents, 3, sequence_format=kind, seed=5))
+    assert first == as_tuples(rows_of(documents, 3, sequence_format=kind, seed=5))
+    assert first != as_tuples(rows_of(documents, 3, sequence_format=kind, seed=6))
 
 
-@pytest.mark.parametrize("kind", [*PAIR_KINDS, "document_sentences"])
+@pytest.mark.parametrize("kind", [*PAIR_FORMATS, "document_sentences"])
 def test_shards_share_the_rows_out(kind):
     documents = plain_pairs.corpus(20)
-    (whole,) = as_tuples(rows_of(documents, kind=kind))
-    shards = as_tuples(rows_of(documents, 3, kind=kind))
+    (whole,) = as_tuples(rows_of(documents, sequence_format=kind))
+    shards = as_tuples(rows_of(documents, 3, sequence_format=kind))
     assert all(shards)
     assert collections.Counter(whole) == collections.Counter(
         row for shard in shards for row in shard
     )
 
 
-def test_full_sentences_of_all_shards_hold_every_token_of_each_duplicate():
+def test_shards_keep_all_tokens():
     documents = plain_pairs.corpus(20)
-    shards = rows_of(documents, 3, kind="full_sentences", duplicate_factor=2)
+    shards = rows_of(documents, 3, sequence_format="full_sentences", duplicate_factor=2)
     tokens = np.concatenate([row.token_ids for shard in shards for row in shard])
     tokens = tokens[tokens < CLS]
     text = np.concatenate([sentence for document in documents for sentence in document])
@@ -83,12 +83,12 @@ class OnlySome(list):
         )
 
 
-@pytest.mark.parametrize("kind", INSTANCE_KINDS)
+@pytest.mark.parametrize("kind", SEQUENCE_FORMATS)
 @pytest.mark.parametrize("num_shards", [1, 3])
 def test_an_independent_shard_needs_its_own_documents_alone(kind, num_shards):
     documents = plain_pairs.corpus(20)
-    options = {"kind": kind, "duplicate_factor": 3, "sequence_length": 40}
-    make = InstanceMaker(CLS, SEP, **options, independent_shards=True)
+    options = {"sequence_format": kind, "duplicate_factor": 3, "sequence_length": 40}
+    make = InstanceGenerator(CLS, SEP, **options, independent_shards=True)
     shards = make.shards_of(np.arange(20), 20, num_shards)
     assert shards.shape == (20, 3)
     for shard in range(num_shards):
@@ -103,7 +103,7 @@ def test_an_independent_shard_needs_its_own_documents_alone(kind, num_shards):
 
 
 def test_a_shard_of_pairs_with_one_document_says_what_to_do():
-    make = InstanceMaker(CLS, SEP, duplicate_factor=1, independent_shards=True)
+    make = InstanceGenerator(CLS, SEP, duplicate_factor=1, independent_shards=True)
     with pytest.raises(ValueError, match=r"1 document; .* each shard needs 2 .* fewer shards"):
         make(plain_pairs.corpus(3), 0, 3)
 
@@ -120,7 +120,7 @@ def test_duplicates_are_cut_and_paired_anew():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "paragraphs"}, "kind must be one of next_sentence"),
+        ({"sequence_format": "paragraphs"}, "kind must be one of next_sentence"),
         ({"sequence_length": 4}, "sequence_length must be an integer of at least 5"),
         ({"short_seq_probability": 1.5}, "short_seq_probability must .*1.5"),
         ({"duplicate_factor": 0}, "duplicate_factor must .*0"),
@@ -129,4 +129,4 @@ def test_duplicates_are_cut_and_paired_anew():
 )
 def test_bad_values_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        InstanceMaker(CLS, SEP, **options)
+        InstanceGenerator(CLS, SEP, **options)

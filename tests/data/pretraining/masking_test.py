@@ -12,14 +12,14 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert.data import MaskedLMMasker  # noqa: E402
+from keras_bert.data import MaskedLMMaskGenerator  # noqa: E402
 from keras_bert.data.arrays import NUMPY, Ragged  # noqa: E402
 from keras_bert.data.pretraining.mask_selection import (  # noqa: E402
     RandomRows,
     _take_while_they_fit,
     ngram_starts,
 )
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PAD, UNK, CLS, SEP, MASK = range(5)
@@ -29,7 +29,7 @@ UNITS = ["token", "word", "ngram"]
 
 
 def masker(**options):
-    return MaskedLMMasker.from_tokenizer(of_tokens(*VOCABULARY), **options)
+    return MaskedLMMaskGenerator.from_tokenizer(make_tokenizer(*VOCABULARY), **options)
 
 
 def rows(count=400, length=128, shortest=3, seed=0, pieces=0.3):
@@ -188,7 +188,7 @@ def words_of(ids):
 
 
 @pytest.mark.parametrize("rate", [0.15, 0.5])
-def test_words_are_chosen_whole_and_fill_the_budget_as_far_as_they_fit(rate):
+def test_whole_words_fill_the_budget(rate):
     features = rows(count=300, pieces=0.4)
     masked = masker(unit="word", mask_selection_rate=rate)(features, 0)
     assert_whole_words_fill_the_budget(features, chosen(masked, 128), rate)
@@ -237,7 +237,7 @@ def test_a_piece_behind_a_separator_is_a_word_of_its_own():
 def test_words_may_be_given_by_their_starts():
     ids = np.tile([CLS, 7, 8, 9, 10, SEP], (200, 1)).astype("int32")
     starts = np.tile([0, 1, 0, 1, 0, 1], (200, 1))
-    make = MaskedLMMasker(100, MASK, [PAD, CLS, SEP], unit="word", mask_selection_rate=0.34)
+    make = MaskedLMMaskGenerator(100, MASK, [PAD, CLS, SEP], unit="word", mask_selection_rate=0.34)
     masked = make({"token_ids": ids, "word_starts": starts}, 0)
     assert "word_starts" not in masked
     assert {tuple(row) for row in chosen(masked, 6).astype(int)} == {
@@ -282,7 +282,7 @@ def test_packed_rows_have_padding_where_there_is_no_sequence(unit):
     assert not where[:, [0, 3, 4, 6, 7, 8, 9]].any()
 
 
-def test_no_word_reaches_into_the_next_sequence_even_without_special_tokens():
+def test_words_end_with_their_sequence():
     ids = np.tile([7, 60, 61, 62], (200, 1)).astype("int32")
     features = {"token_ids": ids, "sequence_ids": np.tile([1, 1, 2, 2], (200, 1))}
     where = chosen((masker(unit="word", mask_selection_rate=0.5)(features, 0)), 4)
@@ -353,7 +353,7 @@ def test_training_that_goes_on_sees_the_masks_it_would_have_seen():
 
     def steps(skip):
         batches = tf.data.Dataset.from_tensor_slices(features).batch(4).repeat(2)
-        return list(make.masked(batches.skip(skip), first_step=skip))
+        return list(make.mask_dataset(batches.skip(skip), first_step=skip))
 
     whole = steps(0)
     assert len(whole) == 16

@@ -10,14 +10,14 @@ tf = pytest.importorskip("tensorflow")
 
 from keras_bert import Backbone  # noqa: E402
 from keras_bert.data import (  # noqa: E402
-    MaskedLMMasker,
+    MaskedLMMaskGenerator,
     NextTokenTargets,
     TextClassifierPreprocessor,
     packed_batches,
 )
 from keras_bert.tasks import MaskedLM  # noqa: E402
 from tests import small_tasks  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "one", "two", "three", "four"]
 IDS = np.array([[2, 5, 6, 7, 3], [2, 8, 3, 0, 0]])
@@ -29,7 +29,7 @@ def numpy_of(features):
 
 @pytest.mark.backend_independent
 @pytest.mark.parametrize("mask", [None, IDS > 0, (IDS > 0).astype(int)])
-def test_each_real_token_but_the_first_is_asked_for_at_the_one_before(mask):
+def test_targets_are_the_next_tokens(mask):
     targets = numpy_of(NextTokenTargets()({"token_ids": IDS, "padding_mask": mask}))
     assert targets["mask_weights"].tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
     assert targets["mask_positions"].tolist() == [[0, 1, 2, 3], [0, 1, 0, 0]]
@@ -41,7 +41,7 @@ def test_each_real_token_but_the_first_is_asked_for_at_the_one_before(mask):
 
 
 @pytest.mark.backend_independent
-def test_packed_rows_ask_for_nothing_across_sequences():
+def test_targets_stay_within_packed_sequences():
     windows = [{"token_ids": [[2, 5, 3], [2, 6, 3]]}]
     (batch,) = packed_batches(windows, batch_size=1, sequence_length=8)
     targets = numpy_of(NextTokenTargets()(batch))
@@ -51,17 +51,17 @@ def test_packed_rows_ask_for_nothing_across_sequences():
 
 
 @pytest.mark.backend_independent
-def test_it_stands_in_for_a_masker():
+def test_output_structure_matches_masker():
     features = {"token_ids": IDS, "word_starts": np.ones_like(IDS, bool), "other": IDS}
     dataset = tf.data.Dataset.from_tensors((features, [1, 0]))
-    masker = MaskedLMMasker.from_tokenizer(of_tokens(*VOCABULARY))
+    masker = MaskedLMMaskGenerator.from_tokenizer(make_tokenizer(*VOCABULARY))
     targets = NextTokenTargets()
-    ((masked, labels),) = targets.masked(dataset, first_step=3)
-    ((expected, _),) = masker.masked(dataset, first_step=3)
+    ((masked, labels),) = targets.mask_dataset(dataset, first_step=3)
+    ((expected, _),) = masker.mask_dataset(dataset, first_step=3)
     assert masked.keys() == expected.keys()
     assert {k: v.dtype for k, v in masked.items()} == {k: v.dtype for k, v in expected.items()}
     assert labels.numpy().tolist() == [1, 0]
-    assert masked["mask_ids"].shape == (2, targets.num_slots(5))
+    assert masked["mask_ids"].shape == (2, targets.num_predictions(5))
     row = targets(IDS[1], step=0)
     assert row["mask_ids"].tolist() == [8, 3, 0, 0]
     arrays = targets({"token_ids": IDS, "other": IDS})
@@ -73,11 +73,11 @@ def masked_lm(**arguments):
     config = small_tasks.CONFIG.replace(
         vocabulary_size=len(VOCABULARY), max_sequence_length=8, initializer_range=0.3, causal=True
     )
-    preprocessor = TextClassifierPreprocessor(of_tokens(*VOCABULARY), sequence_length=8)
+    preprocessor = TextClassifierPreprocessor(make_tokenizer(*VOCABULARY), sequence_length=8)
     return MaskedLM(Backbone(config), preprocessor, **arguments)
 
 
-def test_a_causal_model_learns_from_text_and_fills_from_what_stands_before():
+def test_causal_model_fills_from_left_context():
     model = masked_lm()
     model.compile()
     model.optimizer.learning_rate = 0.02

@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from keras_bert.data import MaskedLMMasker, pack_sequences, packed_batches
+from keras_bert.data import MaskedLMMaskGenerator, pack_sequences, packed_batches
 from keras_bert.data.arrays import Ragged
 from keras_bert.data.pretraining.packing import best_fit_rows
 
@@ -57,7 +57,7 @@ def test_rows_and_their_sequences_come_in_the_order_of_arrival():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_rows_are_those_of_best_fit_decreasing(seed):
+def test_best_fit_rows_match_reference(seed):
     lengths = lengths_of(200, seed=seed)
     rows = best_fit_rows(lengths, 64)
     spaces = []
@@ -115,7 +115,7 @@ def test_packed_rows_are_masked_word_by_word():
     # Words of two
     starts = [[place % 2 == 1 for place in range(len(row))] for row in features["token_ids"]]
     packed = pack_sequences({**features, "word_starts": starts}, 64)
-    masker = MaskedLMMasker(1000, MASK, [0, CLS, SEP, MASK], unit="word")
+    masker = MaskedLMMaskGenerator(1000, MASK, [0, CLS, SEP, MASK], unit="word")
     masked = masker(packed, 0)
     used = masked["mask_weights"] == 1
     row, column = np.nonzero(used)[0], masked["mask_positions"][used]

@@ -8,7 +8,7 @@ import pytest
 
 from keras_bert.data.arrays import NUMPY, Ragged
 from keras_bert.data.pretraining import record_batches
-from keras_bert.data.pretraining.instances import InstanceMaker
+from keras_bert.data.pretraining.instances import InstanceGenerator
 from keras_bert.data.pretraining.record_batches import (
     pretraining_batches,
     ragged_pretraining_batches,
@@ -37,9 +37,9 @@ def documents():
 
 
 def instances(kind="next_sentence"):
-    return InstanceMaker(CLS, SEP, kind=kind, sequence_length=LENGTH, duplicate_factor=1)(
-        documents()
-    )
+    return InstanceGenerator(
+        CLS, SEP, sequence_format=kind, sequence_length=LENGTH, duplicate_factor=1
+    )(documents())
 
 
 def encoder(masked, **options):
@@ -68,7 +68,7 @@ def rows_of(batches):
 
 
 @pytest.mark.needs_tensorflow
-def test_masked_records_are_read_as_the_released_code_reads_its_own(tmp_path):
+def test_masked_records_parse_as_in_reference(tmp_path):
     tf = pytest.importorskip("tensorflow")
     spec = {
         "input_ids": tf.io.FixedLenFeature([LENGTH], tf.int64),
@@ -176,7 +176,7 @@ def test_batches_have_one_shape_and_the_contracts_types(tmp_path, masked):
         assert {name: (x.shape, x.dtype.name) for name, x in batch.items()} == expected
 
 
-def test_shuffling_covers_all_files_and_repeats_itself_with_the_seed(tmp_path):
+def test_shuffling_is_seeded(tmp_path):
     rows = instances()
     for shard in range(3):
         write(tmp_path / f"{shard}.tfrecord", rows[shard::3], encoder(masked=False))
@@ -255,7 +255,7 @@ def test_ragged_batches_are_the_padded_ones_without_padding(tmp_path):
         ({"input_mask": [1] * 7}, "feature input_mask: expected no values, as in the first record"),
     ],
 )
-def test_a_malformed_record_is_an_error_with_file_record_and_feature(tmp_path, change, message):
+def test_invalid_record_error_includes_feature(tmp_path, change, message):
     good = {"input_ids": [5] * 7, "segment_ids": [0] * 7, "word_starts": [1] * 7}
     good["next_sentence_labels"] = [1]
     values = {name: value for name, value in {**good, **change}.items() if value is not None}
@@ -308,7 +308,7 @@ def test_a_file_that_is_missing_is_named(tmp_path):
     assert len(batches([paths[0], paths[2]])) == 2
 
 
-def test_records_of_a_url_are_those_of_the_file(tmp_path):
+def test_url_records_match_file(tmp_path):
     path = write(tmp_path / "a.tfrecord", instances(), encoder(masked=True))
     system = fsspec.filesystem("memory")
     system.pipe("/records/a-00000-of-00001.tfrecord", path.read_bytes())

@@ -126,7 +126,7 @@ def test_single_sentence_pairs_are_whole_sentences():
     assert 0.5 < np.mean([pair.label for pair in pairs]) < 0.6
 
 
-def test_truncation_leaves_the_lengths_of_a_loop_that_drops_a_token_at_a_time():
+def test_truncation_matches_one_token_loop():
     rng, source = np.random.default_rng(0), random.Random(0)
     for first_length in range(1, 12):
         for second_length in range(1, 12):

@@ -10,7 +10,7 @@ import pytest
 from keras_bert.data import (
     Instance,
     InstanceEncoder,
-    MaskedLMMasker,
+    MaskedLMMaskGenerator,
     NextTokenTargets,
     PretrainingStream,
     StaticMasker,
@@ -19,7 +19,7 @@ from keras_bert.data import (
     write_records,
 )
 from keras_bert.data.pretraining import stream as streams
-from tests.text.small_tokenizers import of_tokens
+from tests.text.small_tokenizers import make_tokenizer
 
 pytestmark = pytest.mark.backend_independent
 
@@ -49,7 +49,7 @@ def files(tmp_path_factory):
 
 
 def masker(**options):
-    return MaskedLMMasker.from_tokenizer(of_tokens(*TOKENS), **options)
+    return MaskedLMMaskGenerator.from_tokenizer(make_tokenizer(*TOKENS), **options)
 
 
 def stream(files, **options):
@@ -82,9 +82,9 @@ def test_batches_of_another_size_have_the_rows_that_follow(files, packed):
     one = stream(files, packed=packed, batch_size=2)
     alone = take(stream(files, packed=packed, batch_size=1).from_batch(), 2 * one.num_rows)
     # Each in the epoch of the one before, the last of them after its end
-    second = one.continued(3, 5)
-    third = second.continued(2, 3)
-    fourth = third.continued(2 + third.num_rows // 3, 2)
+    second = one.resume_after(3, 5)
+    third = second.resume_after(2, 3)
+    fourth = third.resume_after(2 + third.num_rows // 3, 2)
     rows, steps = [], 0
     for part, count in ((one, 3), (second, 2), (third, 2)):
         batches = take(part.from_batch(), count)
@@ -93,7 +93,7 @@ def test_batches_of_another_size_have_the_rows_that_follow(files, packed):
         steps += count
     np.testing.assert_array_equal(rows, [originals(batch)[0] for batch in alone[: len(rows)]])
     # Masks are drawn for the number of batches before, not anew.
-    (masked,) = take(third.continued(2, 2).from_batch(), 1)
+    (masked,) = take(third.resume_after(2, 2).from_batch(), 1)
     features = {n: v for n, v in masked.items() if not n.startswith("mask_")}
     features["token_ids"] = originals(masked)
     again = masker()(features, steps)
@@ -141,7 +141,7 @@ def test_each_row_comes_once_from_any_batch(tmp_path, monkeypatch, options):
             assert_same(following[: len(known)], known)
 
 
-def test_masks_change_from_epoch_to_epoch_and_not_from_run_to_run(files):
+def test_masks_change_between_epochs(files):
     one = stream(files, batch_size=ROWS)
     first, second = take(one.from_batch(), 2)
     assert {tuple(row) for row in originals(first)} == {tuple(row) for row in originals(second)}
@@ -205,19 +205,19 @@ def test_shares_are_the_rows_of_the_whole_batch(files, tmp_path, form):
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("unit", ["token", "word", "ngram"])
-def test_rows_that_are_masked_alone_are_those_of_the_whole_batch(files, unit, packed):
+def test_shards_match_whole_batch(files, unit, packed):
     options = {"mask_selection_rate": 0.4, "mask_token_rate": 0.3, "random_token_rate": 0.6}
     one = stream(files, masker=masker(unit=unit, **options), packed=packed, batch_size=6)
     for read in (
         lambda *shard, **options: take(one.from_batch(2, *shard, **options), 9),
         lambda *shard, **options: list(one.first_batches(3, *shard, **options)),
     ):
-        shares = [read((number, 3), as_shards=True) for number in range(3)]
+        shares = [read((number, 3), return_shards=True) for number in range(3)]
         whole = []
         for parts in zip(*shares, strict=True):
             # Each is completed by the number of selected tokens alone.
             before = np.cumsum([0, *(part.num_selected for part in parts)])
-            parts = [part.completed(n) for part, n in zip(parts, before[:-1], strict=True)]
+            parts = [part.complete(n) for part, n in zip(parts, before[:-1], strict=True)]
             whole.append({name: np.concatenate([p[name] for p in parts]) for name in parts[0]})
         assert_same(whole, read())
 
@@ -243,16 +243,18 @@ def test_a_process_reads_the_files_of_its_own_rows_only(files, tmp_path, packed)
     for path in Path(files).parent.iterdir():
         shutil.copy(path, tmp_path)
     one = stream(str(tmp_path / "*.tfrecord"), file_groups=3, batch_size=6, packed=packed)
-    expected = [batch.completed(0) for batch in take(one.from_batch(0, (1, 3), as_shards=True), 20)]
+    expected = [
+        batch.complete(0) for batch in take(one.from_batch(0, (1, 3), return_shards=True), 20)
+    ]
     for other in (0, 2):
         (tmp_path / f"{other}.tfrecord").unlink()
-    batches = take(one.from_batch(0, (1, 3), as_shards=True), 20)
-    assert_same([batch.completed(0) for batch in batches], expected)
+    batches = take(one.from_batch(0, (1, 3), return_shards=True), 20)
+    assert_same([batch.complete(0) for batch in batches], expected)
     with pytest.raises(FileNotFoundError, match=r"0\.tfrecord"):
-        take(one.from_batch(0, (0, 3), as_shards=True), 1)
+        take(one.from_batch(0, (0, 3), return_shards=True), 1)
 
 
-def test_a_file_that_became_shorter_is_told(tmp_path):
+def test_shortened_file_raises(tmp_path):
     for number, rows in enumerate((range(9), range(9))):
         write(tmp_path / f"{number}.tfrecord", rows)
     one = stream(str(tmp_path / "*.tfrecord"), file_groups=2)
@@ -274,5 +276,5 @@ def test_examples_for_both_objectives(files):
 
 def test_examples_without_masks_name_the_remedy(files):
     batches = pretraining_batches(files, batch_size=4, sequence_length=LENGTH)
-    with pytest.raises(ValueError, match=r"must have masks.*masker=MaskedLMMasker\."):
+    with pytest.raises(ValueError, match=r"must have masks.*masker=MaskedLMMaskGenerator\."):
         pretraining_examples(batches, next_sentence=True)

@@ -60,7 +60,7 @@ def test_examples_have_the_bytes_that_tensorflow_writes():
     assert serialized(rows[:1]) == [serialized_by_tensorflow(rows[0])]
 
 
-def test_integers_of_any_size_have_the_bytes_that_tensorflow_writes():
+def test_integer_bytes_match_tensorflow():
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 64, 2000)
     values = rng.integers(-(2**63), 2**63, 2000) >> bits

@@ -10,7 +10,7 @@ transformers = pytest.importorskip("transformers")
 from keras_bert import Backbone, BertConfig, MaskedLM, TextClassifier, insight  # noqa: E402
 from keras_bert.insight.bias.word_swaps import Swapper  # noqa: E402
 from tests.insight.hugging_face_models import save_classifier  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 pytestmark = pytest.mark.on_tensorflow
 
@@ -48,9 +48,9 @@ def probabilities(folder):
     return compute
 
 
-def test_changes_are_those_of_transformers(classifier, probabilities):
+def test_changes_match_transformers(classifier, probabilities):
     result = insight.counterfactuals(classifier, TEXTS, SWAPS)
-    assert list(zip(result.kinds, result.numbers.tolist(), result.swapped, strict=True)) == [
+    assert list(zip(result.kinds, result.text_indices.tolist(), result.swapped, strict=True)) == [
         ("gender", 0, "She saw him."),
         ("gender", 1, "An actress saw Mary."),
         ("names", 1, "An actor saw James."),
@@ -65,14 +65,14 @@ def test_changes_are_those_of_transformers(classifier, probabilities):
     np.testing.assert_allclose(result.after, after, atol=1e-5)
     changes = np.abs(after - before).sum(axis=1) / 2
     measures = {(each.metric, each.group): each for each in result.measures()}
-    of_groups = measures["change of probability", "groups"]
-    np.testing.assert_allclose(of_groups.value, changes[3:].mean(), atol=1e-5)
-    assert of_groups.count == 2
+    group_measure = measures["change of probability", "groups"]
+    np.testing.assert_allclose(group_measure.value, changes[3:].mean(), atol=1e-5)
+    assert group_measure.count == 2
     # Of a text the mean of its changes, then the mean of the texts
     by_text = [changes[0], changes[1:3].mean(), changes[3:5].mean(), changes[5:].mean()]
-    of_all = measures["change of probability", "all"]
-    np.testing.assert_allclose(of_all.value, np.mean(by_text), atol=1e-5)
-    assert of_all.low <= of_all.value <= of_all.high
+    overall = measures["change of probability", "all"]
+    np.testing.assert_allclose(overall.value, np.mean(by_text), atol=1e-5)
+    assert overall.low <= overall.value <= overall.high
     flips = before.argmax(axis=1) != after.argmax(axis=1)
     np.testing.assert_allclose(measures["other class, %", "gender"].value, 100 * flips[:2].mean())
     assert "No text has a word of none." in str(result)
@@ -83,7 +83,7 @@ def test_changes_are_those_of_transformers(classifier, probabilities):
 def test_directions_are_signed_changes(classifier, probabilities):
     texts = ["He was good.", "his idea, he saw", "She was good.", "he saw, she saw", "a Hindu idea"]
     changes = insight.counterfactuals(classifier, texts, SWAPS)
-    result = changes.directions(least=1)
+    result = changes.directions(min_texts=1)
     assert result.num_mixed == 1
     assert "left out, since their words go both ways: 1." in str(result)
     measures = {(each.group, each.metric): each for each in result.measures()}
@@ -97,14 +97,14 @@ def test_directions_are_signed_changes(classifier, probabilities):
         "groups: Hindu to Muslim": {4: ["a Muslim idea"]},
     }
     assert {group for group, _ in measures} == swapped.keys()
-    for group, of_texts in swapped.items():
+    for group, swapped_texts in swapped.items():
         expected = [
             np.mean([probabilities(other) for other in others], axis=0) - probabilities(texts[text])
-            for text, others in of_texts.items()
+            for text, others in swapped_texts.items()
         ]
         for index, name in enumerate(classifier.class_names or "012"):
             measure = measures[group, f"change of P({name})"]
-            assert measure.count == len(of_texts)
+            assert measure.count == len(swapped_texts)
             np.testing.assert_allclose(measure.value, np.mean(expected, axis=0)[index], atol=1e-5)
             if measure.count > 1:
                 assert measure.low - 1e-9 <= measure.value <= measure.high + 1e-9
@@ -131,7 +131,7 @@ def test_pairs_and_regressions_are_swapped_too():
     sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
     from keras_bert import data
 
-    preprocessor = data.TextClassifierPreprocessor(of_tokens(*TOKENS), 16)
+    preprocessor = data.TextClassifierPreprocessor(make_tokenizer(*TOKENS), 16)
     backbone = Backbone(BertConfig(vocabulary_size=len(TOKENS), initializer_range=0.5, **sizes))
     regressor = TextClassifier(backbone, 1, preprocessor)
     result = insight.counterfactuals(regressor, [("he saw", "good"), ("a", "she")], SWAPS)
@@ -161,7 +161,7 @@ def test_errors_are_counted_by_slice(classifier, probabilities):
         "short": lambda text: len(text) < 5,
         "first": np.arange(5) < 3,
         "empty": np.zeros(5, bool),
-        "names": insight.mentions(SWAPS["names"]),
+        "names": insight.contains_any(SWAPS["names"]),
     }
     rates = insight.error_rates(classifier, TEXTS, labels, slices)
     assert rates.errors.tolist() == wrong

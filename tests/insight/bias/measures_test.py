@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from keras_bert import insight
-from keras_bert.intervals import share_interval
+from keras_bert.intervals import proportion_interval
 
 pytestmark = pytest.mark.backend_independent
 
 
 def test_units_that_all_agree_leave_doubt():
     agreed = insight.PairScores(np.ones(20), np.zeros(20), ("age",) * 20)
-    of_all = agreed.measures()[0]
-    assert (of_all.value, of_all.high) == (100, 100)
-    np.testing.assert_allclose(of_all.low, 100 * share_interval(20, 20)[0])
+    overall = agreed.measures()[0]
+    assert (overall.value, overall.high) == (100, 100)
+    np.testing.assert_allclose(overall.low, 100 * proportion_interval(20, 20)[0])
 
 
 def test_the_same_units_are_drawn_for_two_results():

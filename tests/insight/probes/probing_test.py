@@ -17,7 +17,7 @@ from keras_bert.insight.probes.annotated_words import (  # noqa: E402
     depths,
     distances,
 )
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 pytestmark = pytest.mark.on_tensorflow
 
@@ -63,7 +63,7 @@ def model():
         vocabulary_size=len(TOKENS), num_layers=2, num_heads=2, hidden_dim=16, intermediate_dim=16,
         initializer_range=0.3,
     )  # fmt: skip
-    return Backbone(config), data.TextClassifierPreprocessor(of_tokens(*TOKENS), 16)
+    return Backbone(config), data.TextClassifierPreprocessor(make_tokenizer(*TOKENS), 16)
 
 
 def test_words_have_the_hidden_states_of_their_tokens(model, files):
@@ -115,7 +115,7 @@ def test_depths_and_distances_are_numbers_of_edges():
             depths(heads)
 
 
-def test_correlations_and_trees_are_those_of_scipy():
+def test_correlations_and_trees_match_scipy():
     random = np.random.default_rng(1)
     rows = random.integers(0, 5, (3, 8)).astype("float64")
     target = random.integers(0, 4, 8)
@@ -150,12 +150,12 @@ def probes(model, files):
 def check(task, scores, seeds):
     """What holds of any result."""
     main = probe_models.TASKS[task][0]
-    for values in (scores.main, scores.control, scores.cumulative[main]):
+    for values in (scores.primary_metric, scores.control, scores.cumulative[main]):
         assert values.shape == (seeds, 3)
     np.testing.assert_allclose(scores.mixing_weights.sum(axis=1), 1, rtol=1e-5)
     # Of the first layer alone there is one probe
-    np.testing.assert_array_equal(scores.cumulative[main][:, 0], scores.main[:, 0])
-    np.testing.assert_allclose(scores.selectivity, scores.main - scores.control)
+    np.testing.assert_array_equal(scores.cumulative[main][:, 0], scores.primary_metric[:, 0])
+    np.testing.assert_allclose(scores.selectivity, scores.primary_metric - scores.control)
     np.testing.assert_allclose(scores.expected_layer, scores.mixing_weights @ np.arange(3))
 
 
@@ -163,14 +163,14 @@ def test_probes_learn_what_is_in_the_words(probes):
     assert list(probes) == ["upos", "distance"]
     check("upos", probes["upos"], 2)
     # Parts of speech, and the labels of the control task, are in the words themselves
-    assert probes["upos"].main[:, 0].min() > 0.95
+    assert probes["upos"].primary_metric[:, 0].min() > 0.95
     assert probes["upos"].control[:, 0].min() > 0.9
     assert probes["upos"].baseline == pytest.approx(5 / 21)
     assert probes["upos"].num_words == (8 * 21, 21)
     check("distance", probes["distance"], 2)
     # All sentences of the test are in the training data
     assert probes["distance"].scores["uuas"].max() > 0.7
-    assert probes["distance"].main.max() > 0.7
+    assert probes["distance"].primary_metric.max() > 0.7
 
 
 def test_probes_learn_relations_and_depths(model, files):
@@ -179,9 +179,9 @@ def test_probes_learn_relations_and_depths(model, files):
     probes = insight.probe(backbone, *files, tasks, preprocessor=preprocessor, seeds=1, **OPTIONS)
     for task, scores in probes.items():
         check(task, scores, 1)
-    assert probes["relation"].main.max() > 0.95
+    assert probes["relation"].primary_metric.max() > 0.95
     assert probes["depth"].scores["root_accuracy"].max() == 1
-    assert probes["depth"].main.max() > 0.9
+    assert probes["depth"].primary_metric.max() > 0.9
     assert np.isnan(probes["depth"].baseline)
     assert probes["depth"].to_dict()["layers"][0]["spearman_interval"] is None
 
@@ -189,7 +189,7 @@ def test_probes_learn_relations_and_depths(model, files):
 def test_results_have_intervals_over_seeds(probes):
     scores = probes["upos"]
     for row in scores.rows:
-        values = scores.main[:, row["layer"]]
+        values = scores.primary_metric[:, row["layer"]]
         assert row["accuracy"] == pytest.approx(values.mean())
         low, high = stats.t.interval(0.95, 1, values.mean(), max(stats.sem(values), 1e-12))
         assert row["accuracy_interval"] == pytest.approx((high - low) / 2, rel=1e-3, abs=1e-4)

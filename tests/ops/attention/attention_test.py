@@ -24,8 +24,8 @@ def bias_of(query, key):
     """A bias for each head that depends on the distance, and on the queries."""
     length, heads = query.shape[2], query.shape[1]
     distance = np.abs(np.arange(length)[:, None] - np.arange(length)) / 10
-    of_heads = (np.arange(heads)[:, None, None] * distance)[None].astype("float32")
-    return keras.ops.cast(of_heads, query.dtype) + keras.ops.sum(query, -1, keepdims=True) / 8
+    head_bias = (np.arange(heads)[:, None, None] * distance)[None].astype("float32")
+    return keras.ops.cast(head_bias, query.dtype) + keras.ops.sum(query, -1, keepdims=True) / 8
 
 
 def check(batch, pattern, dtype="float32", tolerance=2e-5, key_value_heads=4, bias=None, **options):
@@ -146,7 +146,7 @@ REACHED = {
 }
 
 
-def test_each_row_of_the_table_that_a_cpu_has_is_reached(monkeypatch):
+def test_all_cpu_kernels_are_covered(monkeypatch):
     """The tests above compare all of them, but dropout, with the definition."""
     called = []
     original = kernels.kernel_of
@@ -171,7 +171,7 @@ def test_each_row_of_the_table_that_a_cpu_has_is_reached(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_a_row_without_a_single_key_stays_finite(dtype):
+def test_fully_masked_row_is_finite(dtype):
     *three, upstream = as_tensors(arrays(whole(6)), dtype)
     mask = keras.ops.zeros((3, 6), "bool")
     layout = BatchLayout(padding_mask=mask)

@@ -129,12 +129,12 @@ def test_windows_agree_with_the_definition(case):
         has_keys = keras.ops.any(mask, -1)[:, 0, :, None, None]
     upstream = keras.ops.where(has_keys, upstream, keras.ops.zeros_like(upstream))
 
-    def of_queries_with_keys(context):
+    def drop_unattended_queries(context):
         return keras.ops.where(has_keys, context, keras.ops.zeros_like(context))
 
     check_agreement(
-        lambda *x: of_queries_with_keys(attention(x, layout, training=True, **pattern)),
-        lambda *x: of_queries_with_keys(attention_with_scores(x, mask)[0]),
+        lambda *x: drop_unattended_queries(attention(x, layout, training=True, **pattern)),
+        lambda *x: drop_unattended_queries(attention_with_scores(x, mask)[0]),
         three,
         upstream,
     )
@@ -155,7 +155,7 @@ def test_the_step_calls_cudnn(case):
 
 
 @on_jax
-def test_lengths_of_several_devices_are_those_of_their_rows():
+def test_multi_device_lengths_match_rows():
     """JAX passes each device its share of queries; the lengths must be of the same rows."""
     import jax
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -261,13 +261,13 @@ def test_compiled_steps_store_no_scores(rate):
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_varlen_agrees_with_the_definition(dtype, mask, key_value_heads):
     varlen = varlen_of(keras.ops.convert_to_tensor(mask))
-    of_the_row = (varlen.row_ids[:, None] == varlen.row_ids) & varlen.is_key
+    is_same_row = (varlen.row_ids[:, None] == varlen.row_ids) & varlen.is_key
     layout = BatchLayout(varlen=varlen)
     *three, upstream = as_tensors(arrays(key_value_heads, len(varlen.row_ids), batch=1), dtype)
     assert kernel_for(three, layout) == "varlen"
     check_agreement(
         lambda *x: attention(x, layout),
-        lambda *x: attention_with_scores(x, of_the_row[None, None])[0],
+        lambda *x: attention_with_scores(x, is_same_row[None, None])[0],
         three,
         upstream,
     )
@@ -321,8 +321,8 @@ def test_large_batches_are_unpadded_by_themselves():
             "segment_ids": np.zeros(mask.shape, "int32"),
             "padding_mask": mask,
         }
-        of_default, of_padded = (
+        default_output, padded_output = (
             to_numpy(encoder(inputs)["sequence_output"].float()) for encoder in (default, padded)
         )
-        assert abs(of_default - of_padded)[mask].max() < 0.05
-        assert (not of_default[~mask].any()) == (rows == 256)
+        assert abs(default_output - padded_output)[mask].max() < 0.05
+        assert (not default_output[~mask].any()) == (rows == 256)

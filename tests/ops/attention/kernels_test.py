@@ -4,7 +4,7 @@
 import pytest
 
 from keras_bert.ops.attention import kernels
-from keras_bert.ops.attention.kernels import Case, kernel_of
+from keras_bert.ops.attention.kernels import AttentionCase, kernel_of
 
 pytestmark = pytest.mark.backend_independent
 
@@ -31,7 +31,7 @@ def kernel(backend, pattern="whole", capability=(9, 0), dtype="bfloat16", **opti
     options = {"head_dim": 64, "lengths": (512, 512), **PATTERNS[pattern], **options}
     device = options.pop("device", "gpu")
     capability = capability if device == "gpu" else None
-    return kernel_of(Case(backend, device, capability, dtype, **options))
+    return kernel_of(AttentionCase(backend, device, capability, dtype, **options))
 
 
 @pytest.mark.parametrize(("backend", "dropout"), ON_AN_H100)

@@ -75,7 +75,7 @@ def test_a_mask_for_all_rows_is_repeated_for_each(training):
 
 
 @pytest.mark.parametrize(("max_length", "branches"), [(None, 1), (2048, 1), (512, 0)])
-def test_a_graph_has_a_branch_only_for_long_rows_that_are_expected(max_length, branches):
+def test_graph_branches_only_for_long_rows(max_length, branches):
     import tensorflow as tf
 
     @tf.function(input_signature=[tf.TensorSpec((1, None, 1, 4))], autograph=False)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_bert.ops import BatchLayout, attention
-from keras_bert.ops.windows import WindowBlocks
+from keras_bert.ops.local_attention import WindowBlocks
 from tests.ops.attention.layouts import HEAD_DIM, HEADS, arrays, packed, padded, whole
 from tests.ops.backend_gradients import as_tensors, to_numpy
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 TINY = benchmark.BenchmarkConfig(
     # Each runs in its own process, independent of this one's backend; one fails.
-    subjects=("keras_bert:torch", "products:torch", "products:torch@bert_none"),
+    subjects=("keras_bert:torch", "matmuls:torch", "matmuls:torch@bert_none"),
     model="bert_tiny_uncased",
     batch_size=2,
     sequence_length=8,
@@ -28,7 +28,7 @@ TINY = benchmark.BenchmarkConfig(
 
 @pytest.mark.backend_independent
 @pytest.mark.needs_tensorflow
-def test_subjects_are_measured_in_one_run_and_one_that_fails_leaves_them_their_numbers(tmp_path):
+def test_failed_subject_keeps_other_results(tmp_path):
     config = dataclasses.replace(TINY, what="pretrain", padding=0.5, precision="mixed_bfloat16")
     rows = benchmark.run(config)
     assert [row.subject for row in rows] == list(config.subjects)
@@ -68,7 +68,7 @@ def test_keras_hub_trains():
 @pytest.mark.backend_independent
 @pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("name", ["keras_bert_work", "serve_work"])
-def test_requests_of_text_are_answered_by_libraries_and_the_server_s_batches(tmp_path, name):
+def test_text_requests(tmp_path, name):
     from keras_bert.export.server_files import write_batching_parameters
     from training.benchmarks import keras_subjects
 
@@ -127,7 +127,7 @@ def test_batches_of_texts_have_their_ids_and_lengths(tmp_path):
 @pytest.mark.release
 @pytest.mark.parametrize("what", ["forward", "classify"])
 def test_texts_are_computed_by_all_libraries(tmp_path, what):
-    from training.benchmarks import keras_subjects, products, torch_subject
+    from training.benchmarks import keras_subjects, matmuls, torch_subject
 
     config = dataclasses.replace(TINY, what=what, clock="cpu", **write_texts(tmp_path))
     if what == "classify":
@@ -139,7 +139,7 @@ def test_texts_are_computed_by_all_libraries(tmp_path, what):
         measure(torch_subject.transformers_work, workload, options=("sorted",)),
     ]
     # The products are the least of the work
-    least = measure(products.products_work, workload).seconds
+    least = measure(matmuls.matmuls_work, workload).seconds
     assert 0 < least < min(result.seconds for result in libraries)
 
 
@@ -219,6 +219,6 @@ def test_padding_is_about_the_share_asked_for(padding):
     workload = Workload("forward", "bert_tiny_uncased", "float32", 16, 64, padding, 3, 1.0)
     mask = workload.padding_mask()
     np.testing.assert_allclose(mask.mean(), 1 - padding, atol=0.02)
-    assert all(len(set(row)) == workload.num_slots for row in workload.mask_positions())
+    assert all(len(set(row)) == workload.num_predictions for row in workload.mask_positions())
     assert workload.tokens_per_round == 3 * mask.sum()
     assert np.array_equal(workload.token_ids() > 0, mask > 0)

@@ -76,7 +76,7 @@ def test_closed_and_open_loops_are_measured_and_answers_checked(classifier, serv
     assert f"{rows[0].errors} of {rows[0].requests}" in format_table(rows)
 
 
-def test_the_program_sends_json_lines_and_writes_a_table_json_and_a_plot(server, tmp_path, capsys):
+def test_server_benchmark_writes_results(server, tmp_path, capsys):
     texts, results, plot = tmp_path / "rows.jsonl", tmp_path / "load.json", tmp_path / "load.png"
     texts.write_text('{"text": "the cat"}\n{"text": "a mat?"}\n{"text": 1}\n')
     server[1].clear()

@@ -22,9 +22,9 @@ def test_an_unknown_country():
 
 def test_a_sum_is_measured_only_if_all_of_it_is():
     measured, estimated = Energy(1.0, 0.5, True), Energy(2.0, 0.25, False)
-    assert Energy().plus(measured) == measured
-    assert measured.plus(estimated) == Energy(3.0, 0.75, False)
-    assert estimated.plus(measured) == Energy(3.0, 0.75, False)
+    assert Energy() + measured == measured
+    assert measured + estimated == Energy(3.0, 0.75, False)
+    assert estimated + measured == Energy(3.0, 0.75, False)
 
 
 def test_emissions_by_country():

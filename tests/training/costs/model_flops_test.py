@@ -31,7 +31,7 @@ def test_parameters_are_counted_without_values(monkeypatch):
         pass  # At its end Keras gives values to all variables that wait for theirs
 
 
-def test_of_bert_base_is_six_for_each_weight_and_token_and_attention():
+def test_bert_base_flops():
     config = BertConfig.from_name("bert_base_uncased")
     weights = 12 * (4 * 768 * 768 + 2 * 768 * 3072)
     attention = 12 * 2 * 2 * 128 * 768
@@ -52,7 +52,7 @@ def test_pruned_heads_are_not_counted():
         assert part == 3 * 4 * 2 * 48 * (16 * (3 * 64 + 2 * 16) + tokens * 64)
 
 
-def test_of_modernbert_a_gate_is_a_product_and_a_window_bounds_the_attention():
+def test_modernbert_flops():
     config = BertConfig.from_name("modernbert_base")
     weights = 22 * (4 * 768 * 768 + 3 * 768 * 1152)
     for length, attended in ((128, 22 * 128), (1024, 8 * 1024 + 14 * 129)):
@@ -61,13 +61,13 @@ def test_of_modernbert_a_gate_is_a_product_and_a_window_bounds_the_attention():
         assert flops == 3 * 8 * length * (2 * weights + attention)
 
 
-def test_disentangled_positions_are_two_more_products_with_each_distance():
+def test_disentangled_position_flops():
     config = BertConfig(num_layers=1, hidden_dim=64, num_heads=8, intermediate_dim=128)
     relative = config.replace(relative_positions="disentangled")
     added = training_flops(relative, 4, 16, 0, False, reads_all=True)
     added -= training_flops(config, 4, 16, 0, False, reads_all=True)
-    of_pairs, of_distances = 2 * (2 * 31 * 64), 12 * 64 * 64 // 4
-    assert added == 3 * 4 * 16 * (of_pairs + of_distances)
+    pair_flops, distance_flops = 2 * (2 * 31 * 64), 12 * 64 * 64 // 4
+    assert added == 3 * 4 * 16 * (pair_flops + distance_flops)
 
 
 def test_grouped_heads_have_fewer_keys_and_values():
@@ -98,7 +98,7 @@ def test_heads_are_counted_by_the_slot_and_by_the_row():
     assert training_flops(config, 1, 16, 0, True, reads_all=True) - plain == 3 * 2 * 128 * (128 + 2)
 
 
-def test_narrow_embeddings_are_projected_and_make_the_logits_cheaper():
+def test_embedding_projection_flops():
     config = BertConfig(hidden_dim=64, num_heads=1, vocabulary_size=1000, embedding_dim=16)
     wide = config.replace(embedding_dim=None)
     none = training_flops(config, 1, 8, 0, False, reads_all=True)
@@ -140,7 +140,7 @@ def test_a_step_has_the_flops_that_a_profiler_counts(changes, reads_all):
     length = 24
     task.compile("sgd")
 
-    def of_step():
+    def step_flops():
         ids = np.ones((4, length), "int32")
         x = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ids}
         with FlopCounterMode(display=False) as counter:
@@ -148,6 +148,6 @@ def test_a_step_has_the_flops_that_a_profiler_counts(changes, reads_all):
         return counter.get_total_flops()
 
     # Keras computes shapes before the first step, which the profiler counts too.
-    of_step()
+    step_flops()
     expected = fine_tuning_flops(config, np.full(4, length), reads_all)
-    assert of_step() == pytest.approx(expected, rel=0.02)
+    assert step_flops() == pytest.approx(expected, rel=0.02)

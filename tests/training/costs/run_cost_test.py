@@ -19,10 +19,10 @@ def test_unknown_costs_are_left_out():
         "energy_is": "measured",
         "co2_kg": 0.02,
         "country": "FRA",
-        "price": 3.0,
+        "cost": 3.0,
     }
     assert describe(everything, points=10.0) == (
-        "Cost: 4 EFLOP in training, 0.5 kWh (measured), 20 g of CO2 (FRA), price 3; "
-        "per point above the best baseline: 12 min, 50 Wh, price 0.3"
+        "Cost: 4 EFLOP in training, 0.5 kWh (measured), 20 g of CO2 (FRA), cost 3; "
+        "per point above the best baseline: 12 min, 50 Wh, cost 0.3"
     )
     assert "a point over" not in describe(everything, points=-2.0)

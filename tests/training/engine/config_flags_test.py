@@ -11,7 +11,7 @@ from training.engine.config_flags import (
     define_recipe_flag,
     given_flags,
 )
-from training.engine.options import ProgramConfig, UnusedFlagError
+from training.engine.options import CommandConfig, UnusedFlagError
 from training.jobs.classification import FinetuneConfig
 from training.pretraining.config import PretrainConfig
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.backend_independent
 
 
 @dataclasses.dataclass(frozen=True)
-class Speed(ProgramConfig):
+class Speed(CommandConfig):
     """Options of a subject.
 
     Args:
@@ -32,7 +32,7 @@ class Speed(ProgramConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class Recipe(ProgramConfig):
+class Recipe(CommandConfig):
     """A recipe.
 
     Args:

@@ -18,8 +18,8 @@ def test_energy_is_known_only_if_all_of_it_was_metered():
     assert state["energy"] == (2.0, 1.0, True)
     resumed = DevEvaluation(None, None, meter)
     resumed.restore(state)
-    assert resumed.metered() == (4.0, 2.0, True)
+    assert resumed.energy_so_far() == (4.0, 2.0, True)
     for before, after in ((meter, None), (None, meter)):
         resumed = DevEvaluation(None, None, after)
         resumed.restore(DevEvaluation(None, None, before).state())
-        assert resumed.metered() is None
+        assert resumed.energy_so_far() is None

@@ -30,13 +30,16 @@ pytestmark = pytest.mark.backend_independent
 def test_rates_of_the_papers_and_of_minilm(name, rates):
     hidden_dim = BertConfig.from_name(name).hidden_dim
     for num_rows in (2_490, 67_349, 392_702):
-        rate, epochs = finetuning_config.choose(num_rows, hidden_dim)
+        rate, epochs = finetuning_config.default_hyperparameters(num_rows, hidden_dim)
         assert rates[0] <= rate <= rates[1]
         assert epochs == (4 if num_rows == 2_490 else 3)
 
 
 def test_fewer_rows_are_gone_through_more_often():
-    epochs = [finetuning_config.choose(rows, 384)[1] for rows in (1, 100, 800, 8_000, 10**6)]
+    epochs = [
+        finetuning_config.default_hyperparameters(rows, 384)[1]
+        for rows in (1, 100, 800, 8_000, 10**6)
+    ]
     assert epochs == [20, 20, 10, 3, 3]
 
 
@@ -45,13 +48,13 @@ def test_only_what_was_not_given_is_chosen(tmp_path, caplog):
         vocabulary_size=10, num_layers=1, num_heads=1, hidden_dim=8, intermediate_dim=8
     )
     Backbone(config).save_to_preset(tmp_path)
-    completed = finetuning_config.complete(FinetuneConfig(), 800, str(tmp_path))
+    completed = finetuning_config.fill_defaults(FinetuneConfig(), 800, str(tmp_path))
     assert (completed.learning_rate, completed.epochs) == (1.5e-4, 10)
     with_values = FinetuneConfig(learning_rate=2e-5)
-    completed = finetuning_config.complete(with_values, 800, str(tmp_path))
+    completed = finetuning_config.fill_defaults(with_values, 800, str(tmp_path))
     assert completed == with_values.replace(epochs=10)
     with_values = FinetuneConfig(learning_rate=0.0, epochs=2)
-    assert finetuning_config.complete(with_values, 800, "nowhere") is with_values
+    assert finetuning_config.fill_defaults(with_values, 800, "nowhere") is with_values
 
 
 @pytest.mark.parametrize(
@@ -82,11 +85,11 @@ def test_tasks_and_compile_take_the_same_rule(
     model.compile()
     assert float(model.optimizer.learning_rate) == pytest.approx(rate)
     model.backbone.save_to_preset(tmp_path)
-    completed = finetuning_config.complete(config_class(), 150, str(tmp_path))
+    completed = finetuning_config.fill_defaults(config_class(), 150, str(tmp_path))
     assert (completed.learning_rate, completed.epochs) == (rate, epochs)
     assert completed.batch_size == batch_size
     with_values = config_class(learning_rate=2e-5, epochs=3)
-    assert finetuning_config.complete(with_values, 150, "nowhere") is with_values
+    assert finetuning_config.fill_defaults(with_values, 150, "nowhere") is with_values
 
 
 def test_other_programs_have_values_of_their_own():

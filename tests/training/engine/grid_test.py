@@ -27,7 +27,7 @@ def test_runs_that_diverged_are_left_out_of_the_scores(tmp_path, caplog):
     assert list(results) == ["a", "c"]
 
 
-def test_a_failure_ends_the_grid_and_what_is_done_is_not_done_again():
+def test_failure_stops_the_grid():
     ran = []
 
     def fail():
@@ -50,7 +50,7 @@ from pathlib import Path
 from training.engine import interrupts
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
-with interrupts.deferred() as is_interrupted:
+with interrupts.defer_interrupt() as is_interrupted:
     print("training", flush=True)
     while not is_interrupted():
         time.sleep(0.02)

@@ -22,7 +22,7 @@ from training.engine import config_flags, connection, hosts, program
 from training.engine.options import HostOptions
 
 def main(options):
-    with connection.joined(options):
+    with connection.join_processes(options):
         print("only one prints", flush=True)
         # What others print is discarded.
         drawn = hosts.gather(random.random())
@@ -48,12 +48,12 @@ def run(folder, what, environment=None, flags=(), count=2):
 
 
 def test_a_process_alone_waits_for_nobody():
-    with connection.joined(HostOptions()):
+    with connection.join_processes(HostOptions()):
         assert (hosts.index(), hosts.count(), hosts.shard()) == (0, 1, (0, 1))
         assert hosts.is_main_process()
         assert hosts.gather({"a": 1}) == [{"a": 1}]
         assert hosts.from_main_process(lambda: 5) == 5
-        hosts.agree("a number", 1)
+        hosts.check_all_equal("a number", 1)
         hosts.barrier()
         with hosts.main_process_first():
             pass
@@ -73,11 +73,11 @@ def test_a_place_that_is_none_is_refused(options, message):
 
 
 @pytest.mark.skipif(BACKEND == "jax", reason="it can")
-def test_a_backend_that_cannot_train_on_several_hosts_names_the_one_that_can():
+def test_backend_without_multi_host_raises():
     options = HostOptions(f"localhost:{free_port()}", 2, 0)
     with (
         pytest.raises(ValueError, match=f"JAX backend, and this is {BACKEND}: set KERAS_BACKEND"),
-        connection.joined(options),
+        connection.join_processes(options),
     ):
         pass
 
@@ -90,7 +90,7 @@ def test_auto_finds_no_cluster_where_there_is_none(tmp_path):
 
 
 @ON_JAX
-def test_slurm_tells_the_processes_and_an_error_ends_the_others_with_its_reason(tmp_path):
+def test_slurm_error_reaches_all_processes(tmp_path):
     port = str(free_port())
 
     def variables(number):

@@ -11,7 +11,7 @@ from absl import flags
 
 from tests.source_imports import source_files
 from training.engine.config_flags import configuration, define_flags
-from training.engine.options import PositiveInt, ProgramConfig
+from training.engine.options import CommandConfig, PositiveInt
 from training.jobs.classification import FinetuneConfig
 from training.pretraining.config import PretrainConfig
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.backend_independent
 
 
 @dataclasses.dataclass(frozen=True)
-class Example(ProgramConfig):
+class Example(CommandConfig):
     rate: float = 0.5
     count: PositiveInt | None = None
     column: int = -1
@@ -69,7 +69,7 @@ CONFIGS = [
 @pytest.mark.parametrize(("module", "name"), CONFIGS)
 def test_every_config_of_a_program_checks_its_numbers(module, name):
     config_class = getattr(importlib.import_module(module), name)
-    assert issubclass(config_class, ProgramConfig)
+    assert issubclass(config_class, CommandConfig)
     fields, hints = dataclasses.fields(config_class), get_type_hints(config_class)
     for field in fields:
         if hints[field.name] in (float, float | None):

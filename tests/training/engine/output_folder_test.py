@@ -17,9 +17,9 @@ def test_results_are_found_from_any_folder(tmp_path, monkeypatch):
     (tmp_path / "results.json").write_text(json.dumps({"pairs": False}))
     monkeypatch.chdir(model.parent)
     for path in (model, Path("model.keras"), Path("../export/1")):
-        assert output_folder.results_of(path) == {"pairs": True}
+        assert output_folder.load_results(path) == {"pairs": True}
     # Beside it, as after a ranking
-    assert output_folder.results_of(tmp_path / "run" / "model.keras") == {"pairs": True}
+    assert output_folder.load_results(tmp_path / "run" / "model.keras") == {"pairs": True}
     # Those of no run
     assert output_folder.results_file(tmp_path / "copies" / "model.keras") is None
 
@@ -37,7 +37,7 @@ def test_a_run_is_resumed_without_hidden_files(tmp_path):
     settings = {"seed": 1, "epochs": 2}
 
     def start(**settings):
-        with output_folder.locked(tmp_path, settings, command="finetune"):
+        with output_folder.lock_output_dir(tmp_path, settings, command="finetune"):
             (tmp_path / "seed_1" / "checkpoints" / "step_000000010").mkdir(
                 parents=True, exist_ok=True
             )
@@ -46,7 +46,7 @@ def test_a_run_is_resumed_without_hidden_files(tmp_path):
     for path in tmp_path.glob(".keras*"):
         path.unlink()
     start(**settings | {"seed": 2})
-    (tmp_path / "answers.tsv").write_text("of somebody else")
+    (tmp_path / "predictions.tsv").write_text("of somebody else")
     with pytest.raises(FileExistsError, match=r"Received: .*answers\.tsv\. Choose"):
         start(**settings)
     (tmp_path / "settings.json").write_text("[")
@@ -57,12 +57,12 @@ def test_a_run_is_resumed_without_hidden_files(tmp_path):
 def test_reports_own_only_their_figures(tmp_path):
     for name in ("curves.png", "cat.png", "scores.md", "settings.json"):
         (tmp_path / name).touch()
-    with output_folder.locked(tmp_path, command="report", flag="report_dir"):
+    with output_folder.lock_output_dir(tmp_path, command="report", flag="report_dir"):
         pass
     (tmp_path / "report.html").touch()  # by somebody else, since the command wrote nothing
     with (
         pytest.raises(FileExistsError, match=r"Received: .*report\.html"),
-        output_folder.locked(tmp_path, command="report", flag="report_dir"),
+        output_folder.lock_output_dir(tmp_path, command="report", flag="report_dir"),
     ):
         pass
     names = ("null_odds.json", "predictions.json", "head_next.png", "confusion.png")
@@ -70,8 +70,8 @@ def test_reports_own_only_their_figures(tmp_path):
 
 
 def test_killed_command_owns_what_it_wrote(tmp_path):
-    killed = output_folder.locked(tmp_path, command="finetune")
+    killed = output_folder.lock_output_dir(tmp_path, command="finetune")
     killed.__enter__()
-    (tmp_path / "answers.tsv").touch()
-    with output_folder.locked(tmp_path, command="finetune"):
+    (tmp_path / "predictions.tsv").touch()
+    with output_folder.lock_output_dir(tmp_path, command="finetune"):
         pass

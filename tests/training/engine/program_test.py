@@ -33,7 +33,7 @@ from training.engine import config_flags, output_folder, program
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def main(arguments):
-    with output_folder.locked(sys.argv[1]) as folder:
+    with output_folder.lock_output_dir(sys.argv[1]) as folder:
         (folder / "seed_1").mkdir(exist_ok=True)
         (folder / "seed_1" / "model.keras").touch()
         print("held", flush=True)
@@ -63,23 +63,23 @@ def holder(tmp_path):
 
 
 def test_an_argument_that_is_no_flag_is_refused_by_name(monkeypatch):
-    program.refuse_arguments(["finetune.py"])
+    program.reject_arguments(["finetune.py"])
     values = flags.FlagValues()
     config_flags.define_flags(FinetuneConfig, values)
     monkeypatch.setattr(flags, "FLAGS", values)
     message = r"flags only, received a\.tsv b\.tsv; did you mean --train_file=a\.tsv\?"
     with pytest.raises(ValueError, match=message):
-        program.refuse_arguments(["finetune.py", "a.tsv", "b.tsv"])
+        program.reject_arguments(["finetune.py", "a.tsv", "b.tsv"])
 
 
 def test_errors_of_files_and_options_end_in_a_line():
-    with pytest.raises(SystemExit, match=r"^error: no dev\.tsv$"), program.plain_errors():
+    with pytest.raises(SystemExit, match=r"^error: no dev\.tsv$"), program.exit_on_user_error():
         raise FileNotFoundError("no dev.tsv")
 
 
 def test_a_program_that_failed_within_is_named():
     command = [sys.executable, "-c", "1/0"]
-    with pytest.raises(SystemExit, match=r"^error: -c 1/0 failed"), program.plain_errors():
+    with pytest.raises(SystemExit, match=r"^error: -c 1/0 failed"), program.exit_on_user_error():
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
 
 
@@ -92,13 +92,13 @@ def test_a_warning_for_the_user_is_one_line():
 
 
 def test_an_error_of_the_code_keeps_its_traceback():
-    with pytest.raises(ZeroDivisionError), program.plain_errors():
+    with pytest.raises(ZeroDivisionError), program.exit_on_user_error():
         raise ZeroDivisionError
 
 
-def test_a_broken_pipe_that_is_not_the_output_is_an_error_of_the_code():
-    @program.quiet_where_output_is_closed()
-    @program.plain_errors()
+def test_broken_pipe_of_worker_is_raised():
+    @program.ignore_broken_pipe()
+    @program.exit_on_user_error()
     def fail():
         raise BrokenPipeError("of a worker")
 
@@ -106,7 +106,7 @@ def test_a_broken_pipe_that_is_not_the_output_is_an_error_of_the_code():
         fail()
 
 
-def test_a_library_that_is_not_installed_is_named_with_the_command_that_brings_it():
+def test_require_shows_install_command():
     program.require(("sys", "os"), "training")
     with pytest.raises(ImportError, match=r"^no_such_library is .* pip install -e '\.\[ranking\]'"):
         program.require(("sys", "no_such_library"), "ranking")
@@ -131,10 +131,10 @@ def test_two_processes_do_not_write_into_one_folder(holder, tmp_path):
     with pytest.raises(
         output_folder.FolderInUseError, match=rf"{tmp_path} is in use by process {holder.pid} on "
     ):
-        output_folder.locked(tmp_path).__enter__()
+        output_folder.lock_output_dir(tmp_path).__enter__()
     holder.kill()
     holder.wait()
-    with output_folder.locked(tmp_path):  # the lock was released when its process ended
+    with output_folder.lock_output_dir(tmp_path):  # the lock was released when its process ended
         pass
 
 
@@ -155,7 +155,7 @@ def test_a_folder_that_cannot_be_written_to_is_named_by_its_flag(tmp_path):
     folder = tmp_path / "file" / "run"
     with (
         pytest.raises(OSError, match=rf"^--output_dir={folder} cannot be written to: "),
-        output_folder.locked(folder),
+        output_folder.lock_output_dir(folder),
     ):
         pass
 
@@ -164,8 +164,8 @@ def test_an_error_tells_what_a_run_left(tmp_path):
     (tmp_path / "checkpoints" / "step_000000007").mkdir(parents=True)
     with (
         pytest.raises(SystemExit, match=r"^error: broken \(the same command resumes from what "),
-        program.plain_errors(),
-        output_folder.locked(tmp_path),
+        program.exit_on_user_error(),
+        output_folder.lock_output_dir(tmp_path),
     ):
         raise ValueError("broken")
 
@@ -186,14 +186,14 @@ def test_an_error_of_other_settings_names_them(tmp_path, settings, difference):
         (tmp_path / "checkpoints" / "step_000000007").mkdir(parents=True)
     with (
         pytest.raises(SystemExit, match=rf"^error: other settings \({difference}[^(]*\)$"),
-        program.plain_errors(),
+        program.exit_on_user_error(),
         program.locked_by_main_process(settings.replace(output_dir=str(tmp_path)), "finetune"),
     ):
-        raise output_folder.OtherSettingsError("other settings")
+        raise output_folder.SettingsMismatchError("other settings")
 
 
 def test_settings_are_compared_before_data(tmp_path):
-    with output_folder.locked(tmp_path, {"epochs": 3, "batch_size": None, "seed": 1}):
+    with output_folder.lock_output_dir(tmp_path, {"epochs": 3, "batch_size": None, "seed": 1}):
         (tmp_path / "seed_1").mkdir()
         (tmp_path / "seed_1" / "run.json").touch()
     output_folder.check_same_settings(tmp_path, {"epochs": None, "batch_size": 8, "seed": 2})

@@ -46,7 +46,7 @@ def test_without_a_terminal_progress_is_plain_lines(capsys):
     assert re.fullmatch(r"epoch 2/2, 6 steps, loss \S+, \S+ s", last)
 
 
-def test_a_short_run_without_a_terminal_has_a_line_for_each_epoch_alone(capsys):
+def test_short_run_logs_one_line_per_epoch(capsys):
     train(Progress(), steps=2, epochs=2)
     assert len(capsys.readouterr().out.splitlines()) == 2
 

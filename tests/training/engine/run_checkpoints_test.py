@@ -117,7 +117,7 @@ def test_where_none_is_whole_nothing_is_begun_anew(tmp_path):
         checkpoints.restore(build())
 
 
-def test_another_model_is_told(tmp_path):
+def test_restore_rejects_another_model(tmp_path):
     checkpoints = RunCheckpoints(tmp_path)
     checkpoints.save(build(), state(1))
     with pytest.raises(ValueError, match=r"has the shape \(4, 3\), expected \(4, 5\)"):

@@ -36,8 +36,8 @@ def results(tmp_path):
 
 
 def test_the_kept_epoch_stands_beside_the_baselines(results, tmp_path):
-    of_dev = {"majority": {"accuracy": 50.0}, "bag_of_words": {"accuracy": 73.5}}
-    results["baselines"] = {"dev": of_dev}
+    dev_baselines = {"majority": {"accuracy": 50.0}, "bag_of_words": {"accuracy": 73.5}}
+    results["baselines"] = {"dev": dev_baselines}
     text = report(results, {"reading": 1.0}, "texts.txt")
     assert "Best model: epoch 2 of 3, selected on dev" in text
     assert "on dev: accuracy 81.00, bag of words 73.50 (+7.50)." in text

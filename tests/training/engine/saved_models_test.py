@@ -58,11 +58,11 @@ def test_programs_take_several_models(run, tmp_path):
     scores = evaluate.evaluate(config)
     right = [answer["label"] == label for answer, label in zip(expected, labels, strict=True)]
     assert scores["ensemble"]["accuracy"] == pytest.approx(100 * np.mean(right))
-    of_members = [scores["models"][str(file)]["accuracy"] for file in model_files(model)]
-    for file, score in zip(model_files(model), of_members, strict=True):
+    member_scores = [scores["models"][str(file)]["accuracy"] for file in model_files(model)]
+    for file, score in zip(model_files(model), member_scores, strict=True):
         single = evaluate.EvaluateConfig(data_file=str(data), model=str(file))
         assert evaluate.evaluate(single)["accuracy"] == score
-    assert scores["mean"]["accuracy"] == pytest.approx(np.mean(of_members))
+    assert scores["mean"]["accuracy"] == pytest.approx(np.mean(member_scores))
 
     exported = str(tmp_path / "export" / "1")
     assert "TextClassifierEnsemble" in export.export(

@@ -137,7 +137,7 @@ def test_a_run_that_had_stopped_early_does_not_go_on(tmp_path):
     assert_same(train(tmp_path, stops=True), expected)
 
 
-def test_a_run_that_diverges_is_told_and_leaves_no_checkpoint(tmp_path):
+def test_divergence_leaves_no_checkpoint(tmp_path):
     # At the next loss, or before the checkpoint after the first update
     for seconds, message in (
         (1e9, "loss is nan in epoch 1, batch 2$"),
@@ -159,20 +159,20 @@ def test_a_run_of_other_settings_is_not_gone_on_from(tmp_path):
 
 def test_a_finished_seed_is_not_trained_again(tmp_path):
     run = SeedRun(tmp_path, 1, "abc", 0.0)
-    assert run.finished() is None
+    assert run.load_result() is None
     run.checkpoints.folder.mkdir()
     run.model_path.write_bytes(b"a model")
     run.finish({"seed": 1, "score": 0.1})
     assert not run.checkpoints.folder.exists()
-    assert SeedRun(tmp_path, 1, "abc", 0.0).finished() == {"seed": 1, "score": 0.1}
+    assert SeedRun(tmp_path, 1, "abc", 0.0).load_result() == {"seed": 1, "score": 0.1}
     # Another run would replace its model.
     with pytest.raises(ValueError, match=r"finished run of other settings.*another --output_dir"):
-        SeedRun(tmp_path, 1, "other", 0.0).finished()
-    assert run.finished() == {"seed": 1, "score": 0.1}
+        SeedRun(tmp_path, 1, "other", 0.0).load_result()
+    assert run.load_result() == {"seed": 1, "score": 0.1}
     record = tmp_path / "run.json"
     record.write_text(record.read_text().replace("0.1", "0.9"))
     with pytest.raises(ValueError, match=r"run\.json is corrupted .*checksum.* remove "):
-        run.finished()
+        run.load_result()
 
 
 @pytest.mark.backend_independent
@@ -188,7 +188,7 @@ def test_the_fingerprint_is_of_settings_and_data():
     assert run_fingerprint(config, {"train": (["a b"], np.array([0, 1]))}) != same
 
 
-def test_a_run_that_started_from_other_files_is_neither_resumed_nor_taken(tmp_path):
+def test_resume_rejects_another_preset(tmp_path):
     with pytest.raises(Killed):
         train(tmp_path, killed_at=3, preset="one")
     with pytest.raises(ValueError, match="started from a --preset with other files"):
@@ -198,6 +198,6 @@ def test_a_run_that_started_from_other_files_is_neither_resumed_nor_taken(tmp_pa
     run.model_path.touch()
     run.finish({"score": 0.1})
     for same in ("one", ""):
-        assert SeedRun(tmp_path, 3, "abc", 0.0, same).finished() == {"score": 0.1}
+        assert SeedRun(tmp_path, 3, "abc", 0.0, same).load_result() == {"score": 0.1}
     with pytest.raises(ValueError, match="started from a --preset with other files"):
-        SeedRun(tmp_path, 3, "abc", 0.0, "two").finished()
+        SeedRun(tmp_path, 3, "abc", 0.0, "two").load_result()

@@ -167,7 +167,7 @@ def written(tmp_path_factory):
     return folder, json.loads(finished.stdout.splitlines()[-1])
 
 
-def test_the_values_at_the_time_of_the_save_are_read_on_one_device(written):
+def test_shards_restore_on_one_device(written):
     folder, answer = written
     assert answer["devices"] == 2
     assert answer["names"] == ["step_000000002", "step_000000003"]
@@ -196,12 +196,12 @@ def test_a_checkpoint_that_cannot_be_written_is_removed(written):
     assert answer["names with space again"] == ["step_000000005"]
 
 
-def test_the_last_one_is_written_where_another_error_ends_the_training(written):
+def test_last_checkpoint_survives_error(written):
     _, answer = written
     assert answer["names after another error"] == ["step_000000005", "step_000000006"]
 
 
-def test_fine_tuning_goes_on_from_parts_as_if_it_had_not_been_killed(written):
+def test_fine_tuning_resumes_from_shards(written):
     _, answer = written
     steps = [f"step_{step:09}" for step in (2, 3, 6, 7)]
     assert answer["fine-tuning"] == steps

@@ -23,7 +23,7 @@ def configured(*arguments):
     values = flags.FlagValues()
     tasks.define_flags(values)
     values(["finetune", *arguments])
-    task, config = tasks.configured(values)
+    task, config = tasks.task_from_flags(values)
     (name,) = [name for name, value in TASKS.items() if value is task]
     return name, config
 
@@ -93,8 +93,14 @@ def test_a_recipe_tells_its_task(name):
             "--task is 'ner'.* Expected one of .*, ranking, or a GLUE",
         ),
         (["--task=regression", "--noregression"], "--task=regression contradicts --regression=fal"),
-        (["--task=pairs", "--n_best=3"], "--n_best is a flag of --task=questions, not of pairs"),
-        (["--recipe=squad_v1", "--task=pairs"], "squad_v1 is for --task=questions, not pairs"),
+        (
+            ["--task=pairs", "--n_best=3"],
+            "--n_best is a flag of --task=question_answering, not of pairs",
+        ),
+        (
+            ["--recipe=squad_v1", "--task=pairs"],
+            "squad_v1 is for --task=question_answering, not pairs",
+        ),
         (["--train_file=none.csv"], "none.csv does not exist"),
     ],
 )
@@ -124,10 +130,10 @@ def test_help_is_of_the_task(monkeypatch):
     assert names[-4:] == [*HOST_OPTIONS]
     assert "--output_dir=\n" in text
     assert re.search(r"^  ranking: --documents .*;\s+no --train_file", text, re.M | re.S)
-    assert re.search(r"^  questions: .*--document_words", text, re.M)
+    assert re.search(r"^  questions: .*--max_document_words", text, re.M)
     for name, task in TASKS.items():
-        of_task = set(re.findall(r"^  --(?:\[no\])?(\w+)=", listed(f"--task={name}"), re.M))
-        assert of_task == {*task.options, "task", "recipe"}
+        task_flags = set(re.findall(r"^  --(?:\[no\])?(\w+)=", listed(f"--task={name}"), re.M))
+        assert task_flags == {*task.options, "task", "recipe"}
     assert "--doc_stride=128" in listed("--recipe=squad_v1")
 
 

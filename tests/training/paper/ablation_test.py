@@ -12,7 +12,7 @@ pytest.importorskip("tensorflow")  # the questions are read by keras_bert.data
 pytestmark = pytest.mark.backend_independent
 
 from tests.training.engine.finished_cells import finish  # noqa: E402
-from training.jobs.tasks import configured, define_flags  # noqa: E402
+from training.jobs.tasks import define_flags, task_from_flags  # noqa: E402
 from training.paper.ablation import (  # noqa: E402
     PAPER,
     AblationConfig,
@@ -79,7 +79,7 @@ def test_sizes_that_diverged_are_in_the_table(tmp_path):
 
 def test_same_operations_are_other_numbers_of_steps():
     sizes = ("2x64x1", "4x128x2")
-    size_rows = rows(AblationConfig("size", sizes=sizes, num_steps=1000, same_flops=True))
+    size_rows = rows(AblationConfig("size", sizes=sizes, num_steps=1000, match_flops=True))
     tokens, operations = size_rows[:2], size_rows[2:]
     assert [row.num_steps for row in tokens] == [1000, 1000]
     assert operations[0].run == tokens[0].run
@@ -92,8 +92,8 @@ def test_same_operations_are_other_numbers_of_steps():
     ("options", "rate"),
     [
         ({}, 2e-3),
-        ({"of": "size"}, 1e-3),
-        ({"of": "size", "pretraining_learning_rate": 5e-4}, 5e-4),
+        ({"study": "size"}, 1e-3),
+        ({"study": "size", "pretraining_learning_rate": 5e-4}, 5e-4),
     ],
 )
 def test_all_encoders_have_one_learning_rate(options, rate):
@@ -106,8 +106,8 @@ def test_the_papers_sizes_are_those_of_its_models():
     for size, weights in ((Size(12, 768, 12), 85.1e6), (Size(24, 1024, 16), 302.3e6)):
         config = size.config()
         hidden, inside = config.hidden_dim, config.intermediate_dim
-        of_layer = 4 * hidden * (hidden + 1) + hidden * (2 * inside + 1) + inside + 4 * hidden
-        assert config.num_layers * of_layer == pytest.approx(weights, rel=0.001)
+        layer_weights = 4 * hidden * (hidden + 1) + hidden * (2 * inside + 1) + inside + 4 * hidden
+        assert config.num_layers * layer_weights == pytest.approx(weights, rel=0.001)
         assert size in PAPER
 
 
@@ -116,7 +116,7 @@ def test_flags_are_those_of_the_program():
         values = flags.FlagValues()
         define_flags(values)
         values(cell.command)
-        configured(values)
+        task_from_flags(values)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_flags_are_those_of_the_program():
 )
 def test_malformed_sizes(sizes, message):
     with pytest.raises(ValueError, match=message):
-        AblationConfig(of="size", sizes=sizes)
+        AblationConfig(study="size", sizes=sizes)
 
 
 def test_missing_data_is_told_before_anything_is_made(tmp_path):

@@ -13,9 +13,9 @@ pytest.importorskip("tensorflow")
 
 from keras_bert import Backbone, TokenClassifier  # noqa: E402
 from keras_bert.data import TokenClassifierPreprocessor, read_conll  # noqa: E402
-from keras_bert.tasks.feeding import Feed  # noqa: E402
+from keras_bert.tasks.batch_feeder import BatchFeeder  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 from training.engine import finetuning  # noqa: E402
 from training.jobs.tagging import read_data  # noqa: E402
 from training.paper import recipes  # noqa: E402
@@ -36,7 +36,7 @@ def preset(tmp_path_factory):
     folder = tmp_path_factory.mktemp("preset")
     sizes = {"vocabulary_size": len(TOKENS), "num_layers": 4, "max_sequence_length": 16}
     config = small_config(**sizes, initializer_range=0.3)
-    preprocessor = TokenClassifierPreprocessor(of_tokens(*TOKENS), 8)
+    preprocessor = TokenClassifierPreprocessor(make_tokenizer(*TOKENS), 8)
     TokenClassifier(Backbone(config), 2, preprocessor).save_to_preset(folder)
     return str(folder)
 
@@ -85,7 +85,7 @@ def test_every_sentence_is_in_one_batch():
             values = inputs["features"][..., 0, 0]
             np.testing.assert_array_equal(weights, mask & (values != 0))
             np.testing.assert_array_equal(targets, values)
-        rest = list(batches.epoch(epoch, first=1))
+        rest = list(batches.epoch(epoch, start_batch=1))
         for actual, expected in zip(rest, map(batches.batch, rows[1:]), strict=True):
             keras.tree.map_structure(np.testing.assert_array_equal, actual, expected)
 
@@ -101,7 +101,7 @@ def test_batches_of_every_length_train_whichever_come_first():
         batches = FeatureBatches(features, lengths, 4, labels, seed)
         seen = [inputs["padding_mask"].shape[1] for inputs, _, _ in batches]
         assert sorted(seen) == [16, 16, 20, 20]
-        model.fit(Feed(batches).for_keras(), shuffle=False, verbose=0)
+        model.fit(BatchFeeder(batches).to_keras_data(), shuffle=False, verbose=0)
 
 
 def test_a_recipe_runs_two_steps(preset, tmp_path):

@@ -13,7 +13,7 @@ pytest.importorskip("tensorflow")
 from keras_bert import Backbone, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 from tests.training.engine.finished_cells import finish  # noqa: E402
 from training.engine.output_folder import is_own  # noqa: E402
 from training.paper.glue_grid import (  # noqa: E402
@@ -32,7 +32,7 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS, *(f"##{letter}" for lett
 @pytest.fixture
 def preset(tmp_path):
     config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=32)
-    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=32)
+    preprocessor = TextClassifierPreprocessor(make_tokenizer(*TOKENS), sequence_length=32)
     TextClassifier(Backbone(config), 2, preprocessor).save_to_preset(tmp_path / "preset")
     return str(tmp_path / "preset")
 
@@ -62,11 +62,11 @@ def test_a_grid_a_table_and_a_submission(tmp_path, preset, caplog):
         output_dir=str(tmp_path / "runs"),
     )
     # One of the three is run; the model of identical rows is right in half of them.
-    of_grid = cells(config, find_task("rte"))
-    finish(of_grid["1e30", "32"], {"runs": [], "diverged": ["seed 1 diverged"]})
+    grid_cells = cells(config, find_task("rte"))
+    finish(grid_cells["1e30", "32"], {"runs": [], "diverged": ["seed 1 diverged"]})
     worse = {"dev": {"accuracy": {"seeds": [0.0]}}}
     runs = [{"best": {"dev": {"accuracy": 0.0}}, "model_path": "none.keras"}]
-    finish(of_grid["1e-4", "32"], {"summary": worse, "runs": runs})
+    finish(grid_cells["1e-4", "32"], {"summary": worse, "runs": runs})
     with caplog.at_level("ERROR", logger="absl"):
         results = finetune_glue(config)
     assert "rte_1e30_32: seed 1 diverged: left out of the table" in caplog.text

@@ -120,8 +120,8 @@ def comparable(summary):
     "changes",
     [
         {},
-        {"kind": "sentence_order", "static_masks": True, "whole_words": True},
-        {"kind": "full_sentences", "num_shards": 0},
+        {"sequence_format": "sentence_order", "static_masks": True, "whole_words": True},
+        {"sequence_format": "full_sentences", "num_shards": 0},
         {"duplicate_factor": 1, "num_shards": 500},
     ],
 )

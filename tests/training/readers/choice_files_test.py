@@ -8,8 +8,8 @@ import pytest
 from pyarrow import parquet
 
 from training.readers.choice_files import choice_fields, read_choices
+from training.readers.row_values import BadRows
 from training.readers.task_files import task_of_file
-from training.readers.values import BadRows
 
 pytestmark = pytest.mark.backend_independent
 
@@ -77,7 +77,7 @@ def test_a_question_on_a_passage_is_read_with_each_choice(row, label, tmp_path):
     (choices,) = data.choices
     assert sorted(choice.casefold() for choice in choices) == ["who? a", "who? b"]
     assert data.labels.tolist() == [label]
-    assert task_of_file(path).name == "choice"
+    assert task_of_file(path).name == "multiple_choice"
     path.write_text(json.dumps({"question": "Who?", **row, "label": "x", "answer": "x"}))
     assert read_choices(path, labeled=False).labels is None
 

@@ -13,7 +13,7 @@ from pyarrow import ipc, parquet
 
 from training.readers.data_files import exists, infer_format, read_columns, read_records
 from training.readers.labeled_text import TextColumns, read_labeled_text
-from training.readers.values import BadRows
+from training.readers.row_values import BadRows
 
 pytestmark = pytest.mark.backend_independent
 

@@ -92,8 +92,8 @@ def test_tokens_are_counted_with_their_separators():
     # A pair of RoBERTa's has two separators in its middle.
     tokens = ["<pad>", "<unk>", "<s>", "</s>", "<mask>", *map(chr, range(33, 127)), "ab"]
     roberta = BytePairTokenizer(tokens, ["a b"])
-    of_texts = sum(map(len, roberta(["a", "ab"])))
-    assert tokenize_rows(Rows([("a", "ab")]), roberta).lengths.tolist() == [of_texts + 4]
+    num_text_tokens = sum(map(len, roberta(["a", "ab"])))
+    assert tokenize_rows(Rows([("a", "ab")]), roberta).lengths.tolist() == [num_text_tokens + 4]
 
 
 def test_each_choice_is_a_sequence_with_its_text():

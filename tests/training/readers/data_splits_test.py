@@ -10,7 +10,7 @@ from training.readers.data_splits import counts_table, hold_out_tenth, stratifie
 pytestmark = pytest.mark.backend_independent
 
 
-def test_a_sample_has_the_share_of_each_stratum_whatever_their_order():
+def test_stratified_sample_keeps_proportions():
     sizes = {"a": 500, "b": 37, "c": 3, "d": 160}
     strata = np.random.default_rng(0).permutation(np.repeat(list(sizes), list(sizes.values())))
     assert stratified_sample(strata.tolist(), 0) == list(range(700))
@@ -23,7 +23,7 @@ def test_a_sample_has_the_share_of_each_stratum_whatever_their_order():
         assert all(abs(taken[name] - count * size / 700) < 1 for name, size in sizes.items())
 
 
-def test_a_class_of_one_row_stays_in_training_and_nothing_is_lost():
+def test_singleton_classes_stay_in_training():
     strata = ["x"] * 5 + [f"only {index}" for index in range(95)]
     train, dev = hold_out_tenth(strata, "a.tsv")
     assert {strata[index] for index in dev} == {"x"}

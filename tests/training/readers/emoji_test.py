@@ -23,7 +23,7 @@ def test_names_are_unique_and_those_of_unicode_14():
     assert {("steam locomotive", "vehicle"), ("tropical fish", "animal")} < set(rows)
 
 
-def test_each_set_has_its_share_of_each_label_and_no_name_of_the_other():
+def test_split_is_stratified_and_disjoint():
     train, test = split_emoji(seed=1)
     rows = Counter(label for _, label in emoji())
     own = Counter(train.class_names[index] for index in train.strata)

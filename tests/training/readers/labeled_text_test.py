@@ -370,7 +370,7 @@ def test_a_first_row_that_may_be_a_header_is_warned_of(write):
     assert len(read_text(path, text="0", label="1", header="no")) == 7
 
 
-def test_a_header_of_unlabeled_text_is_told_by_its_name(write):
+def test_unlabeled_header_is_recognized(write):
     path = write("a.tsv", "review\tstars\na\t5\n")
     assert read_text(path, text="0", labeled=False).texts == ["a"]
 
@@ -380,7 +380,7 @@ def test_empty_texts_where_they_are_allowed(write):
     assert read.texts == ["", "b"]
 
 
-def test_a_label_that_is_a_string_and_a_value_of_json_is_warned_of(write):
+def test_equal_json_and_string_labels_warn(write):
     rows = [{"text": "a", "label": label} for label in (True, "true", "no", 1)]
     path = write("a.jsonl", "\n".join(map(json.dumps, rows)))
     with pytest.warns(

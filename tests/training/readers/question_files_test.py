@@ -67,14 +67,14 @@ def test_questions_are_read_from_rows_of_every_format(kind, tmp_path):
         path = tmp_path / "squad" / "train"
     file = read_questions(path)
     assert (file.examples, file.has_unanswerable, file.skipped) == (EXAMPLES, False, ())
-    assert task_of_file(path).name == "questions"
+    assert task_of_file(path).name == "question_answering"
     assert read_gold(path).scores({"q1": "the Ann", "q2": "ran"}) == {
         "exact_match": 50.0,
         "f1": pytest.approx(100 * (1 + 2 / 3) / 2),
     }
 
 
-def test_empty_answers_are_those_of_unanswerable_questions(tmp_path):
+def test_empty_answers_are_unanswerable(tmp_path):
     path = write_parquet(tmp_path / "v2.parquet", [row(1), row(2, [], [])])
     file = read_questions(path)
     assert [one.answers for one in file.examples] == [(SpanAnswer("Ann", 5),), ()]
@@ -104,7 +104,7 @@ def test_a_malformed_cell_names_row_and_field(changes, message, tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", [row(1), row(2, **changes)])
     with pytest.raises(ValueError, match=rf"a\.jsonl, line 2.*{message}"):
         read_questions(path)
-    file = read_questions(path, skip_bad=True)
+    file = read_questions(path, skip_invalid=True)
     assert (len(file.examples), len(file.skipped)) == (1, 1)
 
 

@@ -8,7 +8,7 @@ import pytest
 from pyarrow import parquet
 
 from keras_bert.data.conll import MissingLabelsError
-from training.readers.tagged_words import WordColumns, in_scheme
+from training.readers.tagged_words import WordColumns, convert_to_scheme
 from training.readers.task_files import task_of_file
 
 pytestmark = pytest.mark.backend_independent
@@ -33,7 +33,7 @@ def test_read_words_from_a_table(tmp_path):
         'Sentence #,Word,POS,Tag\nSentence: 1,Ann,NNP,B-PER\n,sang,VBD,O\n,",",",",O\n'
         "Sentence: 2,Bob,NNP,B-PER\n,,NNP,O\n"
     )
-    text = WordColumns().read_words(str(path), skip_bad=True)
+    text = WordColumns().read_words(str(path), skip_invalid=True)
     assert text.words == [["Ann", "sang", ","], ["Bob"]]
     assert text.labels == [["B-PER", "O", "O"], ["B-PER"]]
     assert len(text.skipped) == 1
@@ -50,12 +50,12 @@ def test_read_lines_of_a_sentence_and_tags(tmp_path):
     text = WordColumns().read_words(str(path))
     assert text.words == [["비토리오", "감독", "이", "왔다", "."], ["서울"]]
     assert text.labels == [["PER-B", "CVL-B", "O", "O", "O"], ["LOC-B"]]
-    assert in_scheme(text, "IOB2").labels == [["B-PER", "B-CVL", "O", "O", "O"], ["B-LOC"]]
+    assert convert_to_scheme(text, "IOB2").labels == [["B-PER", "B-CVL", "O", "O", "O"], ["B-LOC"]]
     assert task_of_file(path).name == "tagging"
     path.write_text("서울 은\tLOC_B -\n" * 100 + "은\t- -\n", "utf-8")
     with pytest.raises(ValueError, match="line 101: expected words, a tab and as many labels"):
         WordColumns().read_words(str(path))
-    assert len(WordColumns().read_words(str(path), skip_bad=True).skipped) == 1
+    assert len(WordColumns().read_words(str(path), skip_invalid=True).skipped) == 1
 
 
 @pytest.mark.parametrize("is_wrapped", [False, True])
@@ -83,11 +83,11 @@ def test_a_malformed_row_is_named_with_its_fault(row, message, tmp_path):
     path.write_text('{"words": ["a"], "labels": ["O"]}\n' + json.dumps(row))
     with pytest.raises(ValueError, match=rf"a\.jsonl, line 2: {message}"):
         WordColumns().read_words(str(path))
-    text = WordColumns().read_words(str(path), skip_bad=True)
+    text = WordColumns().read_words(str(path), skip_invalid=True)
     assert (len(text), len(text.skipped)) == (1, 1)
 
 
-def test_rows_without_labels_are_told(tmp_path):
+def test_missing_labels_raise(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"tokens": ["a"]}\n')
     with pytest.raises(MissingLabelsError, match="line 1: no field labels or tags or ner_tags"):

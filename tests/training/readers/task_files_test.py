@@ -22,14 +22,17 @@ FILES = {
     "tags.tsv": ("EU\tB-ORG\nrejects\tO\n", "tagging"),
     "ner.csv": ("Sentence #,Word,POS,Tag\nSentence: 1,EU,NNP,B-org\n", "tagging"),
     "words.csv": ("word,label\nEU,name\n", "classification"),
-    "train.json": (json.dumps(SQUAD), "questions"),
-    "deep.json": ('{"a":' * 100_000, "questions"),
-    "indented.json": (json.dumps(SQUAD, indent=1), "questions"),
-    "swag.csv": ("sent1,sent2,ending0,ending1,label\na,b,c,d,0\n", "choice"),
-    "choices.jsonl": ('{"text": "a", "choices": ["b", "c"], "label": 0}\n', "choice"),
-    "copa.jsonl": ('{"premise": "a", "choice1": "b", "choice2": "c"}', "choice"),
-    "commonsense.jsonl": ('{"question": {"stem": "a", "choices": []}, "answerKey": "A"}', "choice"),
-    "aliases.jsonl": ('{"question": "a", "context": "b", "answers": ["b"]}', "questions"),
+    "train.json": (json.dumps(SQUAD), "question_answering"),
+    "deep.json": ('{"a":' * 100_000, "question_answering"),
+    "indented.json": (json.dumps(SQUAD, indent=1), "question_answering"),
+    "swag.csv": ("sent1,sent2,ending0,ending1,label\na,b,c,d,0\n", "multiple_choice"),
+    "choices.jsonl": ('{"text": "a", "choices": ["b", "c"], "label": 0}\n', "multiple_choice"),
+    "copa.jsonl": ('{"premise": "a", "choice1": "b", "choice2": "c"}', "multiple_choice"),
+    "commonsense.jsonl": (
+        '{"question": {"stem": "a", "choices": []}, "answerKey": "A"}',
+        "multiple_choice",
+    ),
+    "aliases.jsonl": ('{"question": "a", "context": "b", "answers": ["b"]}', "question_answering"),
     "pairs.csv": ("text,text_pair,label\na,b,0\n", "pairs"),
     "nli.tsv": ("premise\thypothesis\tlabel\na\tb\t0\n", "pairs"),
     "SICK.txt": ("pair_ID\tsentence_A\tsentence_B\trelatedness_score\n1\ta\tb\t3\n", "pairs"),
@@ -59,7 +62,7 @@ def test_the_columns_of_pairs_are_found_unless_one_is_named(tmp_path):
     assert task_of_file(path, text="premise").name == "classification"
 
 
-def test_a_file_that_fits_no_task_is_told_by_what_was_looked_at(tmp_path):
+def test_unrecognized_file_error_lists_checks(tmp_path):
     path = tmp_path / "reviews.txt"
     path.write_text("a good film\na bad film\n")
     with pytest.raises(
@@ -67,7 +70,7 @@ def test_a_file_that_fits_no_task_is_told_by_what_was_looked_at(tmp_path):
     ):
         task_of_file(path)
     assert task_of_file(path, format="csv").name == "classification"
-    assert task_of_file(path, format="codah").name == "choice"
+    assert task_of_file(path, format="codah").name == "multiple_choice"
 
 
 def test_a_folder_is_a_collection_if_it_has_all_files(tmp_path):

@@ -60,7 +60,7 @@ def test_the_first_alias_that_a_document_contains_is_its_answer(tmp_path):
 
 def test_documents_are_cut_after_a_number_of_words(tmp_path):
     path = write(tmp_path, question(1), documents={"wikipedia/Ann.txt": "one  two\nthree Ann"})
-    texts = {n: read_questions(path, document_words=n).examples[0] for n in (0, 2, 4, 9)}
+    texts = {n: read_questions(path, max_document_words=n).examples[0] for n in (0, 2, 4, 9)}
     assert [one.context for one in texts.values()] == [
         "one  two\nthree Ann", "one  two", "one  two\nthree Ann", "one  two\nthree Ann",
     ]  # fmt: skip
@@ -68,7 +68,7 @@ def test_documents_are_cut_after_a_number_of_words(tmp_path):
     assert first_words(" a", 1) == " a"
 
 
-def test_offsets_count_characters_of_the_document_and_not_of_its_lower_case():
+def test_answer_offsets_count_original_text():
     text = "İ İzmir ran"
     assert len(text.lower()) == len(text) + 2
     assert answer_in_document(("ran",), text) == SpanAnswer("ran", 8)
@@ -119,11 +119,11 @@ def test_malformed_questions_are_named_or_skipped(changes, message, tmp_path):
     (folder / "latin.txt").write_bytes(b"caf\xe9")
     with pytest.raises(ValueError, match=rf"dev\.json: question 2 \(id 'tc_2'\).*({message})"):
         read_questions(path)
-    file = read_questions(path, skip_bad=True)
+    file = read_questions(path, skip_invalid=True)
     assert ([one.id for one in file.examples], len(file.skipped)) == (["tc_1--Ann.txt"], 1)
 
 
-def test_a_file_without_documents_or_of_another_domain_is_refused(tmp_path):
+def test_invalid_file_raises(tmp_path):
     path = write(tmp_path, question(1), documents={})
     with pytest.raises(ValueError, match=r"not found in .*evidence nor in .*qa/evidence"):
         read_questions(path)

@@ -26,7 +26,7 @@ def random_labels(generator, letters, count=30):
 
 @pytest.mark.filterwarnings("ignore::Warning")
 @pytest.mark.parametrize("strict", SCHEMES)
-def test_scores_are_those_of_seqeval(strict):
+def test_scores_match_seqeval(strict):
     seqeval = pytest.importorskip("seqeval.metrics")
     from seqeval import scheme
 

@@ -88,7 +88,7 @@ def test_version_1_counts_missing_predictions_as_wrong():
         score_squad_v1([GoldQuestion("n", ())], {})
 
 
-def test_version_2_splits_by_answerable_and_leaves_missing_predictions_out():
+def test_squad_v2_scores():
     golds = [*GOLDS[:3], GoldQuestion("n", ()), GoldQuestion("m", ()), GOLDS[3]]
     predictions = {"a": "a red car", "b": "in 1999", "c": "", "n": "", "m": "y"}
     scores = score_squad_v2(golds, predictions)
@@ -172,7 +172,7 @@ def test_the_program_tells_the_version_by_the_data(tmp_path):
     finished = subprocess.run(
         [
             sys.executable, "-m", "training.evaluate", f"--data_file={data}",
-            f"--answers={predictions}", f"--null_odds={odds}",
+            f"--predictions={predictions}", f"--null_odds={odds}",
         ],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip

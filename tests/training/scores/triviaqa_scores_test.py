@@ -23,7 +23,7 @@ def test_punctuation_becomes_spaces(text, expected):
     assert TRIVIA_WORDS.normalize(text) == expected
 
 
-def test_scores_are_those_of_the_official_scorer():
+def test_scores_match_official_scorer():
     golds = [
         GoldQuestion("a", ("sunset blvd", "sunset boulevard")),
         GoldQuestion("b", ("jay z", "Shawn Carter!")),

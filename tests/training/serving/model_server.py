@@ -16,7 +16,12 @@ from training.serving import connections
 from training.serving.application import application
 from training.serving.batching import Batcher
 from training.serving.metrics import Metrics
-from training.serving.models import Answers, LoadedModel, answers_of_saved_model, answers_of_task
+from training.serving.models import (
+    LoadedModel,
+    ModelPredictions,
+    answers_of_saved_model,
+    answers_of_task,
+)
 from training.serving.server import ModelServer
 
 
@@ -42,7 +47,7 @@ def serving(
             server.close()
 
 
-def loaded(name: str, answers: Answers, batch_size: int = 8) -> LoadedModel:
+def loaded(name: str, answers: ModelPredictions, batch_size: int = 8) -> LoadedModel:
     """Returns a model that a server can answer with."""
     batcher = Batcher(answers.compute, threads=1, batch_size=batch_size, max_waiting=20)
     return LoadedModel(**vars(answers), name=name, version="1", batcher=batcher)

@@ -3,7 +3,7 @@
 
 import pytest
 
-from tests.text.small_tokenizers import LETTER_TOKENS, of_tokens
+from tests.text.small_tokenizers import LETTER_TOKENS, make_tokenizer
 from training.serving.models import TextLimits
 from training.serving.signatures import STRING, Signature, Tensor, warm_up
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.backend_independent
     ],
 )
 def test_rows_are_counted_with_special_tokens(limits, row, num_tokens, is_cut):
-    limits = TextLimits(of_tokens(*LETTER_TOKENS), *limits)
+    limits = TextLimits(make_tokenizer(*LETTER_TOKENS), *limits)
     expected = {"num_tokens": num_tokens, "is_cut": is_cut}
     assert limits.count([row, {"text": ""}]) == [expected, {"num_tokens": 2, "is_cut": False}]
 

@@ -23,7 +23,7 @@ from keras_bert.data import (
     TokenClassifierPreprocessor,
 )
 from tests.checkpoints.small_models import small_config
-from tests.text.small_tokenizers import LETTER_TOKENS, of_tokens
+from tests.text.small_tokenizers import LETTER_TOKENS, make_tokenizer
 from tests.training.serving.model_server import ask, loaded, serving
 from training.serving.models import answers_of_task
 from training.serving.server import respond
@@ -31,7 +31,7 @@ from training.serving.server import respond
 pytestmark = pytest.mark.on_tensorflow
 
 LENGTH, MAX_ROWS = 16, 8
-TOKENIZER = of_tokens(*LETTER_TOKENS)
+TOKENIZER = make_tokenizer(*LETTER_TOKENS)
 LONG = "film plot " * LENGTH
 TEXTS = ["a film", "b", "naïve é"]
 NON_ASCII = [
@@ -257,7 +257,7 @@ def test_an_answer_that_is_too_large_is_not_computed(server, path, request_):
     assert (status, "expected at most 67108864: send at most 4 rows" in message) == (413, True)
 
 
-def test_rows_in_batches_of_one_have_the_same_bits_in_any_company(server):
+def test_batch_size_one_is_deterministic(server):
     texts = ["a film", "a plot of a film", "b", "é", "plot plot", "a b c", "film b c"]
 
     def vectors(inputs):
@@ -327,14 +327,14 @@ def test_choices_of_a_row_share_batches_of_any_size(server):
     """The answers do not depend on them, nor on padding."""
     task, sizes = server[0]["chooser"], []
     answers = answers_of_task(task, task.fields)
-    answer_rows = answers.of_choices.answer
+    answer_rows = answers.choice_signature.answer
 
     def record(rows):
         sizes.append(len(rows))
         return answer_rows(rows)
 
-    of_choices = dataclasses.replace(answers.of_choices, answer=record)
-    answers = dataclasses.replace(answers, of_choices=of_choices)
+    choice_signature = dataclasses.replace(answers.choice_signature, answer=record)
+    answers = dataclasses.replace(answers, choice_signature=choice_signature)
     texts = ["plot", "film", "a film", "", "b", "c a", "é"]
     rows = [{"text": "a", "choices": [*texts, ""]}, {"text": "b", "choices": [*texts[::-1], "a"]}]
     with serving({"chooser": loaded("chooser", answers, 2)}, max_rows=16, max_bytes=9999) as port:

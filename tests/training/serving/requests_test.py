@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from training.serving.fields import MAX_BYTES_OF_NUMBER, RequestError, encoded
+from training.serving.json_fields import MAX_BYTES_OF_NUMBER, RequestError, encode_json
 from training.serving.requests import read_request, write_answer
 from training.serving.signatures import INT32, STRING, Signature, Tensor
 
@@ -133,10 +133,10 @@ def test_lists_are_padded_to_the_longest_row():
 def test_encoded_numbers_are_the_shortest_float32():
     numbers = np.random.default_rng(0).normal(size=1200) * 10.0 ** np.repeat(np.arange(-30, 30), 20)
     numbers = np.append(numbers, [-0.0, 1e-45, -9.9e15, 3.4028235e38]).astype("float32")
-    text = encoded({"array": numbers, "list": numbers.tolist()})
+    text = encode_json({"array": numbers, "list": numbers.tolist()})
     for values in json.loads(text).values():
         assert np.array_equal(np.array(values, "float32"), numbers)
-    assert max(map(len, encoded(numbers)[1:-1].split(b","))) < MAX_BYTES_OF_NUMBER
-    assert encoded({"é": [np.float32(0.1), 0.25], "b": [None, [1, "é"]]}) == (
+    assert max(map(len, encode_json(numbers)[1:-1].split(b","))) < MAX_BYTES_OF_NUMBER
+    assert encode_json({"é": [np.float32(0.1), 0.25], "b": [None, [1, "é"]]}) == (
         '{"é":[0.1,0.25],"b":[null,[1,"é"]]}'.encode()
     )

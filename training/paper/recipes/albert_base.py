@@ -15,7 +15,7 @@ CONFIG = PretrainConfig.from_flags(
     output_dir="runs/albert_base",
     model="albert_base_v1",
     vocabulary_size=30_000,
-    kind="sentence_order",
+    sequence_format="sentence_order",
     masking_unit="ngram",
     phases=("512:1",),
     batch_size=4096,
@@ -25,5 +25,5 @@ CONFIG = PretrainConfig.from_flags(
     optimizer="lamb",
     learning_rate=0.00176,
     weight_decay=0.01,
-    interval=500,
+    eval_every=500,
 )

@@ -17,7 +17,7 @@ from ...pretraining.config import PretrainConfig
 CONFIG = PretrainConfig.from_flags(
     output_dir="runs/bert_base",
     model="bert_base_uncased",
-    kind="next_sentence",
+    sequence_format="next_sentence",
     phases=("128:0.9", "512:0.1"),
     batch_size=256,
     num_steps=1_000_000,
@@ -25,5 +25,5 @@ CONFIG = PretrainConfig.from_flags(
     optimizer="adam_weight_decay",
     learning_rate=1e-4,
     weight_decay=0.01,
-    interval=1000,
+    eval_every=1000,
 )

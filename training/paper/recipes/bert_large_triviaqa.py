@@ -17,7 +17,7 @@ from ...jobs.question_answering import SquadConfig
 CONFIG = SquadConfig.from_flags(
     train_file="qa/wikipedia-train.json",
     dev_file="qa/wikipedia-dev.json",
-    document_words=400,
+    max_document_words=400,
     preset="hf://google-bert/bert-large-uncased",
     epochs=3,
     batch_size=32,

@@ -16,7 +16,7 @@ CONFIG = PretrainConfig.from_flags(
     vocabulary_size=30522,
     format="paragraphs",
     model="bert_small_uncased",
-    kind="document_sentences",
+    sequence_format="document_sentences",
     duplicate_factor=1,
     packing=True,
     masking_unit="word",
@@ -28,5 +28,5 @@ CONFIG = PretrainConfig.from_flags(
     optimizer="adamw",
     learning_rate=5e-4,
     steps_per_execution=10,
-    interval=1000,
+    eval_every=1000,
 )

@@ -22,7 +22,7 @@ CONFIG = PretrainConfig.from_flags(
     model="distilbert_base_uncased",
     objective="distillation",
     teacher="hf://google-bert/bert-base-uncased",
-    kind="full_sentences",
+    sequence_format="full_sentences",
     duplicate_factor=1,
     phases=("512:1",),
     batch_size=4000,
@@ -35,5 +35,5 @@ CONFIG = PretrainConfig.from_flags(
     epsilon=1e-6,
     beta_2=0.98,
     clip_norm=5.0,
-    interval=100,
+    eval_every=100,
 )

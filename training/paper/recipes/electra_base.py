@@ -17,7 +17,7 @@ CONFIG = PretrainConfig.from_flags(
     model="electra_base_discriminator",
     objective="replaced_token",
     generator_size=1 / 3,
-    kind="sentence_pairs",
+    sequence_format="sentence_pairs",
     duplicate_factor=1,
     mask_token_rate=0.85,
     random_token_rate=0.0,
@@ -29,5 +29,5 @@ CONFIG = PretrainConfig.from_flags(
     schedule="electra",
     learning_rate=2e-4,
     weight_decay=0.01,
-    interval=1000,
+    eval_every=1000,
 )

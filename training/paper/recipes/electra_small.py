@@ -18,7 +18,7 @@ CONFIG = PretrainConfig.from_flags(
     model="electra_small_discriminator",
     objective="replaced_token",
     generator_size=0.25,
-    kind="sentence_pairs",
+    sequence_format="sentence_pairs",
     duplicate_factor=1,
     mask_token_rate=0.85,
     random_token_rate=0.0,
@@ -30,5 +30,5 @@ CONFIG = PretrainConfig.from_flags(
     schedule="electra",
     learning_rate=5e-4,
     weight_decay=0.01,
-    interval=1000,
+    eval_every=1000,
 )

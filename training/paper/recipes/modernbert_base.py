@@ -28,7 +28,7 @@ CONFIG = PretrainConfig.from_flags(
     output_dir="runs/modernbert_base",
     model="modernbert_base",
     vocabulary_size=50_368,
-    kind="full_sentences",
+    sequence_format="full_sentences",
     packing=True,
     duplicate_factor=1,
     random_special_tokens=False,
@@ -48,5 +48,5 @@ CONFIG = PretrainConfig.from_flags(
     beta_2=0.98,
     epsilon=1e-6,
     clip_norm=0.0,
-    interval=500,
+    eval_every=500,
 )

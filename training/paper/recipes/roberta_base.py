@@ -16,7 +16,7 @@ CONFIG = PretrainConfig.from_flags(
     output_dir="runs/roberta_base",
     model="roberta_base",
     vocabulary_size=50_265,
-    kind="full_sentences",
+    sequence_format="full_sentences",
     duplicate_factor=1,
     random_special_tokens=False,
     phases=("512:1",),
@@ -30,5 +30,5 @@ CONFIG = PretrainConfig.from_flags(
     beta_2=0.98,
     epsilon=1e-6,
     clip_norm=0.0,
-    interval=500,
+    eval_every=500,
 )

@@ -20,7 +20,7 @@ CONFIG = PretrainConfig.from_flags(
     dev_files=("wikitext-2.valid.tokens",),
     format="paragraphs",
     document_ends="wikitext",
-    kind="full_sentences",
+    sequence_format="full_sentences",
     duplicate_factor=1,
     vocabulary_size=4000,
     output_dir="runs/wikitext2_cpu",
@@ -32,5 +32,5 @@ CONFIG = PretrainConfig.from_flags(
     warmup_steps=500,
     optimizer="adamw",
     learning_rate=2e-3,
-    interval=500,
+    eval_every=500,
 )

@@ -28,5 +28,5 @@ CONFIG = wikitext2_cpu.CONFIG.replace(
     num_steps=1500,
     warmup_steps=150,
     learning_rate=5e-4,
-    interval=250,
+    eval_every=250,
 )

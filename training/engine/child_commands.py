@@ -30,7 +30,7 @@ def module_name(command: str) -> str:
     return f"{PACKAGE}.{_MODULES.get(command, command)}"
 
 
-def typed(program: str) -> str:
+def command_name(program: str) -> str:
     """Returns the command for a program: `keras-bert predict`, or `python -m training.predict`."""
     command = program.replace("_", "-")
     # The child process of an installed program runs by its module

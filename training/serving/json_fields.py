@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_bert.text.characters import check_characters
 
-from ..readers.values import excerpt
+from ..readers.row_values import excerpt
 
 _JSON_TYPES: dict[type, str] = {
     bool: "a boolean",
@@ -53,7 +53,7 @@ def read_object(body: bytes, example: str) -> dict[str, Any]:
     request = _parsed(body)
     if not isinstance(request, dict):
         raise RequestError(
-            f"the request must be an object, such as {example}. Received: {described(request)}"
+            f"the request must be an object, such as {example}. Received: {describe_json(request)}"
         )
     return request
 
@@ -98,7 +98,7 @@ def read_object_of(fields: Mapping[str, Field]) -> Callable[[Any, str], dict[str
 
     def read(value: Any, name: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise RequestError(f"{name} must be an object. Received: {described(value)}", name)
+            raise RequestError(f"{name} must be an object. Received: {describe_json(value)}", name)
         return read_fields(value, fields)
 
     return read
@@ -107,14 +107,16 @@ def read_object_of(fields: Mapping[str, Field]) -> Callable[[Any, str], dict[str
 def read_boolean(value: Any, name: str) -> bool:
     """Reads a boolean."""
     if not isinstance(value, bool):
-        raise RequestError(f"{name} must be true or false. Received: {described(value)}", name)
+        raise RequestError(f"{name} must be true or false. Received: {describe_json(value)}", name)
     return value
 
 
 def read_count(value: Any, name: str) -> int:
     """Reads a positive integer."""
     if type(value) is not int or value < 1:
-        raise RequestError(f"{name} must be a positive integer. Received: {described(value)}", name)
+        raise RequestError(
+            f"{name} must be a positive integer. Received: {describe_json(value)}", name
+        )
     return value
 
 
@@ -122,7 +124,7 @@ def read_text(value: Any, name: str) -> str:
     """Reads a string of characters that UTF-8 can represent."""
     if not isinstance(value, str):
         raise RequestError(
-            f"{name} must be a string. Received: {described(value)}", name.split("[")[0]
+            f"{name} must be a string. Received: {describe_json(value)}", name.split("[")[0]
         )
     try:
         check_characters(value, name)
@@ -135,7 +137,7 @@ def read_texts(value: Any, name: str) -> list[str]:
     """Reads a list of one or more strings."""
     if not isinstance(value, list) or not value:
         raise RequestError(
-            f"{name} must be a list of one or more strings. Received: {described(value)}",
+            f"{name} must be a list of one or more strings. Received: {describe_json(value)}",
             name,
             is_empty=value == [],
         )
@@ -153,7 +155,7 @@ def one_of(*names: str) -> Callable[[Any, str], Any]:
     def read(value: Any, name: str) -> Any:
         if value not in names:
             raise RequestError(
-                f"{name} must be {' or '.join(names)}. Received: {described(value)}", name
+                f"{name} must be {' or '.join(names)}. Received: {describe_json(value)}", name
             )
         return value
 
@@ -181,7 +183,7 @@ def check_number(number: int, max_rows: int, name: str) -> None:
         raise RequestError(f"{name} has {number} elements; expected at most {max_rows}", name)
 
 
-def encoded(content: Any) -> bytes:
+def encode_json(content: Any) -> bytes:
     """Returns the JSON of an answer.
 
     Raises:
@@ -217,7 +219,7 @@ def _json(value: Any) -> str:
 
 def _parsed(body: bytes) -> Any:
     try:
-        return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+        return json.loads(body.decode("utf-8"), parse_constant=_reject_constant)
     except RequestError:
         raise
     except UnicodeDecodeError as error:
@@ -232,11 +234,11 @@ def _parsed(body: bytes) -> Any:
         raise RequestError(f"the body is {state}") from error
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise RequestError(f"the body is not JSON: it has {name}; expected numbers that are finite")
 
 
-def described(value: Any) -> str:
+def describe_json(value: Any) -> str:
     """Returns the type of a value in JSON, and the value, for a message."""
     kind = _JSON_TYPES[type(value)]
     if value is None:

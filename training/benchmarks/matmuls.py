@@ -16,7 +16,7 @@ from .subject import Round
 from .workload import Workload
 
 
-def products_work(workload: Workload) -> Callable[[int], Round]:
+def matmuls_work(workload: Workload) -> Callable[[int], Round]:
     """Returns a function that computes the products of a number of steps."""
     dtype = torch.float32 if workload.precision == "float32" else torch.bfloat16
     is_training = workload.what == "classify"

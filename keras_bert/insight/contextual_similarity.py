@@ -13,10 +13,10 @@ import keras
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.checks import shortened
+from keras_bert.checks import shorten_repr
 from keras_bert.data.packing import cut_tokens, num_special_tokens
 from keras_bert.insight.drawing import Tabular, axes_or_new
-from keras_bert.insight.states import encoder_and_preprocessor, text_states
+from keras_bert.insight.hidden_states import encoder_and_preprocessor, text_states
 from keras_bert.models.backbone import Backbone
 from keras_bert.tables import html_table
 from keras_bert.tasks.task import Task
@@ -99,7 +99,7 @@ def neighbors(
             f"{token!r} is not a token of the vocabulary; as a text it becomes "
             f"{[vocabulary[token_id] for token_id in token_ids]}."
         )
-    checks.Numbers(at_least=1, at_most=len(vocabulary) - 1, integer=True).check(top_k=top_k)
+    checks.NumberRange(at_least=1, at_most=len(vocabulary) - 1, integer=True).check(top_k=top_k)
     table = keras.ops.convert_to_numpy(backbone.token_embedding_table)[: len(vocabulary)]
     units = _unit(table.astype("float64"))
     own = tokenizer.token_to_id(token)
@@ -228,13 +228,13 @@ def contexts(
         sections 3.1 and 3.3.
     """
     if isinstance(texts, str) or len(texts) < 2:
-        raise ValueError(f"texts must be at least two texts. Received: {shortened(texts)}")
+        raise ValueError(f"texts must be at least two texts. Received: {shorten_repr(texts)}")
     backbone, preprocessor = encoder_and_preprocessor(model, preprocessor)
     spans = []
     for number, text in enumerate(texts):
         match = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)
         if match is None:
-            raise ValueError(f"Text {number} has no word {word!r}: {shortened(text)}.")
+            raise ValueError(f"Text {number} has no word {word!r}: {shorten_repr(text)}.")
         spans.append(match.span())
     tokenizer = preprocessor.tokenizer
     whole = tokenizer.tokenize_with_offsets(list(texts))

@@ -16,14 +16,14 @@ from keras_bert.data import (  # noqa: E402
     TokenClassifierPreprocessor,
 )
 from tests.small_tasks import CONFIG  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(chr, range(ord("a"), ord("z")))]
 
 
 @pytest.fixture(scope="module")
 def tasks():
-    tokenizer = of_tokens(*TOKENS)
+    tokenizer = make_tokenizer(*TOKENS)
     texts = TextClassifierPreprocessor(tokenizer, 12)
     made = [
         keras_bert.TextClassifier(keras_bert.Backbone(CONFIG), 2, texts),
@@ -54,15 +54,15 @@ VERBS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "verb"), VERBS)
-def test_a_verb_names_the_row(tasks, name, verb):
-    verb = getattr(tasks[name], verb)
+@pytest.mark.parametrize(("name", "predict_method"), VERBS)
+def test_a_verb_names_the_row(tasks, name, predict_method):
+    predict_method = getattr(tasks[name], predict_method)
     with pytest.raises(ValueError, match="Row 0 is None of type NoneType; expected"):
-        verb([None])
+        predict_method([None])
     with pytest.raises(ValueError, match="Row 1 is None of type NoneType; expected"):
-        verb([("a", ["b"]), None] if name == "MultipleChoice" else ["a [MASK]", None])
+        predict_method([("a", ["b"]), None] if name == "MultipleChoice" else ["a [MASK]", None])
     with pytest.raises(ValueError, match=r"Received (None|NoneType)"):
-        verb(None)
+        predict_method(None)
 
 
 @pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
@@ -96,9 +96,9 @@ def test_columns_with_other_names(tasks):
         classifier.fit(named)
 
 
-@pytest.mark.parametrize(("name", "verb"), [*VERBS, ("QuestionAnswerer", "answer")])
-def test_a_task_is_called_on_features(tasks, name, verb):
-    message = f"A {name} is called on features; text is for its methods, such as `{verb}`"
+@pytest.mark.parametrize(("name", "predict_method"), [*VERBS, ("QuestionAnswerer", "answer")])
+def test_a_task_is_called_on_features(tasks, name, predict_method):
+    message = f"A {name} is called on features; text is for its methods, such as `{predict_method}`"
     for x in ("a film", ["a", "b"], [("a", ["b"])], {"text": ["a"]}, [{"question": "a"}]):
         with pytest.raises(ValueError, match=message):
             tasks[name](x)
@@ -112,14 +112,17 @@ SLOT_IDS = {"masked_lm_logits": np.array([[5], [6]]), "next_sentence_logits": np
 @pytest.mark.parametrize("weight", [float("nan"), -1.0])
 def test_weights_are_finite_and_not_negative(tasks, weight):
     weights = np.array([1.0, weight])
-    of_outputs = {"masked_lm_logits": weights[:, np.newaxis], "next_sentence_logits": np.ones(2)}
+    output_weights = {
+        "masked_lm_logits": weights[:, np.newaxis],
+        "next_sentence_logits": np.ones(2),
+    }
     for name, x, y, sample_weight in (
         ("TextClassifier", ["a", "b"], [0, 1], weights.tolist()),
         ("TextClassifier", IDS, np.array([0, 1]), weights),
         ("TokenClassifier", [["a"], ["b"]], [[0], [1]], [[1], [weight]]),
         ("MultipleChoice", [("a", ["a", "b"]), ("b", ["a", "b"])], [0, 1], weights),
         ("TextEmbedder", [("a", "b"), ("c", "d")], None, weights),
-        ("Pretrainer", SLOTS, SLOT_IDS, of_outputs),
+        ("Pretrainer", SLOTS, SLOT_IDS, output_weights),
     ):
         tasks[name].compile("sgd")
         for method in (tasks[name].fit, tasks[name].evaluate):
@@ -253,7 +256,7 @@ def test_validation_data_is_used_instead_of_a_validation_split(tasks):
     assert history["val_loss"][0] == pytest.approx(task.evaluate(["c d"], [1], verbose=0)[0])
 
 
-def test_the_last_rows_are_held_out_and_class_weights_are_not_for_them(tasks):
+def test_validation_split_ignores_class_weight(tasks):
     texts = list("abcdefgh")
     for name, x, y in (
         ("TextClassifier", texts, [0, 1] * 4),

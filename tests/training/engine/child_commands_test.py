@@ -6,16 +6,16 @@ import subprocess
 
 import pytest
 
-from training.engine import child_programs, grid
+from training.engine import child_commands, grid
 from training.engine.grid import Cell
 
 pytestmark = pytest.mark.backend_independent
 
 
-def test_commands_are_those_of_the_checkout_or_of_the_installed_program(monkeypatch):
-    assert child_programs.typed("finetune_glue") == "python -m training.paper.finetune_glue"
-    monkeypatch.setattr(child_programs, "PACKAGE", "keras_bert_training")
-    assert child_programs.typed("finetune_glue") == "keras-bert finetune-glue"
+def test_command_name(monkeypatch):
+    assert child_commands.command_name("finetune_glue") == "python -m training.paper.finetune_glue"
+    monkeypatch.setattr(child_commands, "PACKAGE", "keras_bert_training")
+    assert child_commands.command_name("finetune_glue") == "keras-bert finetune-glue"
 
 
 def test_a_child_is_announced_by_a_command_that_can_be_pasted(tmp_path, caplog):

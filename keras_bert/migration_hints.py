@@ -76,7 +76,7 @@ def suggestion(names: Iterable[str], known: Collection[str]) -> str:
 
     Example:
 
-    >>> from keras_bert.aliases import suggestion
+    >>> from keras_bert.migration_hints import suggestion
     >>> suggestion(["max_length", "verbosity"], ["sequence_length", "dropout"])
     ' Instead of max_length, write sequence_length.'
     """
@@ -90,7 +90,7 @@ def suggestion(names: Iterable[str], known: Collection[str]) -> str:
     return "".join(parts)
 
 
-def refuse_aliases(function: Callable[..., Any], received: Iterable[str], owner: str) -> None:
+def reject_aliases(function: Callable[..., Any], received: Iterable[str], owner: str) -> None:
     """Raises a TypeError for arguments that other libraries have, with what to write instead.
 
     Keras ignores some arguments that it does not know.

@@ -39,9 +39,9 @@ def masked_lm_and_reference(request, tmp_path_factory):
     return masked_lm, expected
 
 
-def test_predictions_are_those_of_the_head_on_each_layer(masked_lm_and_reference):
+def test_predictions_match_head_on_each_layer(masked_lm_and_reference):
     masked_lm, expected = masked_lm_and_reference
-    layers = insight.layers(masked_lm, TEXT, top_k=3)
+    layers = insight.logit_lens(masked_lm, TEXT, top_k=3)
     assert layers.tokens == ("[CLS]", "the", "film", "was", "[MASK]", ".", "[SEP]")
     final = expected[-1].argmax(-1)
     for layer, scores in enumerate(expected):
@@ -59,8 +59,8 @@ def test_predictions_are_those_of_the_head_on_each_layer(masked_lm_and_reference
     (best,) = masked_lm.fill(TEXT, top_k=1)
     assert layers.predictions[-1][4][0] == best["token"]
     np.testing.assert_allclose(layers.probabilities[-1, 4, 0], best["score"], atol=1e-5)
-    for token, layer in enumerate(layers.settled):
-        names = [of_layer[token][0] for of_layer in layers.predictions]
+    for token, layer in enumerate(layers.stable_from_layer):
+        names = [layer_predictions[token][0] for layer_predictions in layers.predictions]
         assert set(names[layer:]) == {names[-1]}
         assert layer == 0 or names[layer - 1] != names[-1]
 
@@ -79,18 +79,18 @@ def test_a_final_norm_precedes_the_head_of_every_layer():
     masked_lm = MaskedLM(Backbone(config), {"tokenizer": tokenizer, "sequence_length": 16})
     backbone = masked_lm.backbone
     backbone.final_norm.gamma.assign(np.linspace(-1, 2, 16))
-    layers = insight.layers(masked_lm, TEXT, top_k=1)
+    layers = insight.logit_lens(masked_lm, TEXT, top_k=1)
     # A last block that adds nothing: both layers are the state before it.
     for product in ("attention", "feed_forward"):
         projection = getattr(backbone.blocks[1], product).output_projection.kernel
         projection.assign(np.zeros(projection.shape))
-    alike = insight.layers(masked_lm, TEXT, top_k=1)
+    alike = insight.logit_lens(masked_lm, TEXT, top_k=1)
     assert alike.predictions[1] == alike.predictions[2] == layers.predictions[1]
     np.testing.assert_allclose(alike.probabilities[1], alike.probabilities[2], atol=1e-6)
 
 
 def test_results_are_plain_values_and_pages(masked_lm_and_reference):
-    layers = insight.layers(masked_lm_and_reference[0], TEXT, top_k=2)
+    layers = insight.logit_lens(masked_lm_and_reference[0], TEXT, top_k=2)
     plain = json.loads(json.dumps(layers.to_dict()))
     assert len(plain["layers"]) == len(layers.predictions)
     assert plain["layers"][1][4][0]["token"] == layers.predictions[1][4][0]

@@ -27,7 +27,7 @@ MIN_BLOCK_SIZE = 64
 MIN_BLOCKS = 4
 
 
-def in_sliding_window(distances: Tensor, window: int | None, causal: bool) -> Tensor:
+def is_in_sliding_window(distances: Tensor, window: int | None, causal: bool) -> Tensor:
     """Returns where queries may attend to keys, by queries' positions minus keys'.
 
     Without `window` (only if `causal`) the distance has no limit.
@@ -80,11 +80,11 @@ class WindowBlocks:
         return cls(length, number, size, reach, 0 if causal else reach, window, causal)
 
     @property
-    def is_one(self) -> bool:
+    def is_single_block(self) -> bool:
         """Whether each row is known to be a single block."""
         return isinstance(self.number, int) and self.number == 1
 
-    def cut(self, x: Tensor) -> Tensor:
+    def split_into_blocks(self, x: Tensor) -> Tensor:
         """Cuts `(batch, length, ...)` into `(batch * number, size, ...)`, with zeros at the end."""
         return ops.reshape(self._pad(x), (-1, self.size, *x.shape[2:]))
 
@@ -93,7 +93,7 @@ class WindowBlocks:
 
         Before and after the row are zeros.
         """
-        if self.is_one:
+        if self.is_single_block:
             return x
         blocks = ops.reshape(self._pad(x), (-1, self.number, self.size, *x.shape[2:]))
         neighbors = [blocks]
@@ -108,14 +108,14 @@ class WindowBlocks:
         blocks = ops.concatenate(neighbors, axis=2)
         return ops.reshape(blocks, (-1, self.before + self.size + self.after, *x.shape[2:]))
 
-    def joined(self, x: Tensor) -> Tensor:
+    def merge_blocks(self, x: Tensor) -> Tensor:
         """Joins `(batch * number, size, ...)` to `(batch, length, ...)`."""
-        if self.is_one:
+        if self.is_single_block:
             return x
         x = ops.reshape(x, (-1, self.number * self.size, *x.shape[2:]))
         return x[:, : self.length]
 
-    def near(self) -> Tensor:
+    def window_mask(self) -> Tensor:
         """Returns a bool tensor `(size, before + size + after)`, True within the window.
 
         It is `None` if all tokens of a block are within the window.
@@ -124,7 +124,7 @@ class WindowBlocks:
             return None
         keys = ops.arange(self.before + self.size + self.after, dtype="int32") - self.before
         distances = ops.arange(self.size, dtype="int32")[:, None] - keys
-        return in_sliding_window(distances, self.window, self.causal)
+        return is_in_sliding_window(distances, self.window, self.causal)
 
     def _pad(self, x: Tensor) -> Tensor:
         """Extends `(batch, length, ...)` with zeros to all blocks."""

@@ -140,7 +140,7 @@ def test_weights_beside_a_dataset_are_refused():
 
 
 @pytest.mark.parametrize("task", ["MaskedLM", "ReplacedTokenDetector"])
-def test_masks_of_an_evaluation_are_a_rows_own_whatever_its_batch(task):
+def test_evaluation_masks_ignore_batching(task):
     model = make_text_task(task)
     model.compile()
     texts = ["a b a b b a a b a a b", "a", "b b a", "a a a b b b", "b a b a b", "a b " * 12]

@@ -113,11 +113,11 @@ def test_the_weight_of_a_row_is_that_of_each_of_its_targets():
         np.testing.assert_allclose(
             model.evaluate(*data, sample_weight=weights, verbose=0), expected, rtol=1e-6
         )
-    logits, (labels, of_rows, of_tokens) = (
+    logits, (labels, row_weights, token_weights) = (
         model(IDS),
         map(keras.ops.array, (data[1], weights, each)),
     )
-    losses = [model.batch_loss(labels, logits, weights) for weights in (of_rows, of_tokens)]
+    losses = [model.batch_loss(labels, logits, weights) for weights in (row_weights, token_weights)]
     np.testing.assert_allclose(*map(keras.ops.convert_to_numpy, losses), rtol=1e-6)
 
 
@@ -188,7 +188,7 @@ def test_a_tagger_takes_one_hot_labels():
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
 
 
-def test_the_class_weights_of_a_distiller_are_those_of_its_classes():
+def test_distiller_class_weight_names():
     names = ["bad", "good"]
     parts = [TextClassifier(Backbone(CONFIG), class_names=names) for _ in range(2)]
     distiller = Distiller(*parts)
@@ -227,7 +227,7 @@ def several_labels():
     return task
 
 
-def test_several_labels_have_no_loss_of_one_class_and_no_class_weight():
+def test_multi_label_rejects_class_weight():
     task = several_labels()
     loss = keras.losses.CategoricalCrossentropy(from_logits=True)
     with pytest.raises(ValueError, match="for one class for each text"):

@@ -17,10 +17,12 @@ from keras_bert.ops.dispatch import has_accelerator
 _BATCHES_ON_CPU = 512
 
 
-def filled_up(features: dict[str, np.ndarray], num_replicas: int = 1) -> dict[str, np.ndarray]:
+def pad_to_power_of_two(
+    features: dict[str, np.ndarray], num_replicas: int = 1
+) -> dict[str, np.ndarray]:
     """Repeats rows up to a power of two for each replica, so that a compiler sees few shapes."""
-    of_replica = -(-len(features["token_ids"]) // num_replicas)
-    num_rows = num_replicas << (of_replica - 1).bit_length()
+    rows_per_replica = -(-len(features["token_ids"]) // num_replicas)
+    num_rows = num_replicas << (rows_per_replica - 1).bit_length()
     repeated: dict[str, np.ndarray] = _repeated(features, num_rows)
     return repeated
 

@@ -10,10 +10,14 @@ import keras
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.checks import shortened
+from keras_bert.checks import shorten_repr
 from keras_bert.data.labels import softmax
 from keras_bert.insight.drawing import axes_or_new, shaded, table_of_cells
-from keras_bert.insight.states import encoder_and_preprocessor, require_masked_lm, text_states
+from keras_bert.insight.hidden_states import (
+    encoder_and_preprocessor,
+    require_masked_lm,
+    text_states,
+)
 from keras_bert.models.pretraining import decode_masked_lm
 from keras_bert.tables import text_table
 from keras_bert.tasks.task import Task
@@ -42,7 +46,7 @@ class LayerPredictions:
     ranks: np.ndarray
 
     @property
-    def settled(self) -> list[int]:
+    def stable_from_layer(self) -> list[int]:
         """For each token the layer from which on its prediction equals the last layer's."""
         is_different = self.ranks != 0
         return [
@@ -54,16 +58,20 @@ class LayerPredictions:
         return {
             "text": self.text,
             "tokens": list(self.tokens),
-            "settled": self.settled,
+            "stable_from_layer": self.stable_from_layer,
             "layers": [
                 [
                     [
                         {"token": token, "score": float(score)}
-                        for token, score in zip(of_token, scores, strict=True)
+                        for token, score in zip(token_predictions, scores, strict=True)
                     ]
-                    for of_token, scores in zip(of_layer, of_tokens, strict=True)
+                    for token_predictions, scores in zip(
+                        layer_predictions, layer_probabilities, strict=True
+                    )
                 ]
-                for of_layer, of_tokens in zip(self.predictions, self.probabilities, strict=True)
+                for layer_predictions, layer_probabilities in zip(
+                    self.predictions, self.probabilities, strict=True
+                )
             ],
             "ranks": self.ranks.tolist(),
         }
@@ -122,7 +130,7 @@ class LayerPredictions:
         return axes
 
 
-def layers(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
+def logit_lens(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
     """Computes the tokens that each layer would fill in, if it were the last one.
 
     The masked LM head is applied to the hidden states of every layer, behind the final norm if the
@@ -147,7 +155,7 @@ def layers(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
     ```python
     lens = layers(masked_lm, "Paris is the [MASK] of France.")
     lens.predictions[4][4]    # layer 4's predictions for the fifth token
-    lens.settled              # from which layer on the prediction stays
+    lens.stable_from_layer              # from which layer on the prediction stays
     ```
 
     Reference:
@@ -155,10 +163,10 @@ def layers(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
     """
     require_masked_lm(masked_lm)
     if not isinstance(text, str):
-        raise ValueError(f"text must be a string. Received: {shortened(text)}")
+        raise ValueError(f"text must be a string. Received: {shorten_repr(text)}")
     backbone, preprocessor = encoder_and_preprocessor(masked_lm)
     vocabulary = preprocessor.tokenizer.vocabulary
-    checks.Numbers(at_least=1, at_most=len(vocabulary), integer=True).check(top_k=top_k)
+    checks.NumberRange(at_least=1, at_most=len(vocabulary), integer=True).check(top_k=top_k)
     head = masked_lm.heads["masked_lm"]
     (row,) = text_states(backbone, preprocessor, [(text,)], special_tokens_in_text=True)
     layer_results: list[Any] = []
@@ -173,12 +181,12 @@ def layers(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
         best = np.argsort(-scores, axis=-1, kind="stable")[:, :top_k]
         if not layer_results:
             final = best[:, :1]
-        of_final = np.take_along_axis(scores, final, axis=-1)
+        final_scores = np.take_along_axis(scores, final, axis=-1)
         layer_results.append(
             (
                 tuple(tuple(vocabulary[token] for token in tokens) for tokens in best),
                 np.take_along_axis(scores, best, axis=-1),
-                (scores > of_final).sum(axis=-1),
+                (scores > final_scores).sum(axis=-1),
             )
         )
     predictions, probabilities, ranks = zip(*reversed(layer_results), strict=True)

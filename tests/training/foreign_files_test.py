@@ -55,18 +55,18 @@ def test_command_refuses_names_it_writes(command, tmp_path):
         before = contents(folder)
         with (
             pytest.raises(FileExistsError, match=re.escape(f"Received: {folder / name}. C")),
-            output_folder.locked(folder, {}, command=command),
+            output_folder.lock_output_dir(folder, {}, command=command),
         ):
             pass
         assert contents(folder) == before
     folder = tmp_path / "others"
     write_files(folder, [*(NAMES - own), *OTHERS])
     for _ in range(2):
-        with output_folder.locked(folder, {}, command=command):
+        with output_folder.lock_output_dir(folder, {}, command=command):
             (folder / "settings.json").write_text("{}")
     with (
         pytest.raises(FileExistsError, match="to be replaced"),
-        output_folder.locked(folder, {}, command=COMMANDS[COMMANDS.index(command) - 1]),
+        output_folder.lock_output_dir(folder, {}, command=COMMANDS[COMMANDS.index(command) - 1]),
     ):
         pass
 
@@ -75,7 +75,7 @@ def run_commands(data, folder):
     """Yields each command that is fast enough to be run, as a function that writes to a folder."""
     corpus, vocabulary = data / "corpus.txt", data / "vocab.txt"
     records = {"input_files": (str(corpus),), "vocabulary": str(vocabulary), "num_workers": 1}
-    rows = {"sequence_length": 32, "kind": "full_sentences", "duplicate_factor": 1}
+    rows = {"sequence_length": 32, "sequence_format": "full_sentences", "duplicate_factor": 1}
     yield (
         "create_pretraining_data",
         create_pretraining_data,

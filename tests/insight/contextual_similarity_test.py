@@ -11,7 +11,7 @@ transformers = pytest.importorskip("transformers")
 
 from keras_bert import Backbone, data, insight  # noqa: E402
 from tests.insight.hugging_face_models import save_model  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 pytestmark = pytest.mark.on_tensorflow
 
@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(folder):
-    preprocessor = data.TextClassifierPreprocessor(of_tokens(*TOKENS), 16)
+    preprocessor = data.TextClassifierPreprocessor(make_tokenizer(*TOKENS), 16)
     return Backbone.from_preset(folder), preprocessor
 
 
@@ -100,13 +100,13 @@ def test_neighbors_have_the_nearest_embeddings(folder, model):
 
 def test_contexts_are_cut_at_the_tokenizers_side(model):
     backbone, _ = model
-    tokenizer = of_tokens(*TOKENS, truncation_side="left")
+    tokenizer = make_tokenizer(*TOKENS, truncation_side="left")
     preprocessor = data.TextClassifierPreprocessor(tokenizer, 6)
     texts = ["bank the film was dull . river", "dull good the river we"]
-    of_river = insight.contexts(backbone, "river", texts, preprocessor=preprocessor)
+    river = insight.contexts(backbone, "river", texts, preprocessor=preprocessor)
     for number, text in enumerate(("was dull . river", "good the river we")):
         states = backbone.with_hidden_states()(preprocessor([text]))["hidden_states"][-1]
         position = 1 + text.split().index("river")
-        np.testing.assert_allclose(of_river.vectors[-1, number], states[0, position], atol=1e-5)
+        np.testing.assert_allclose(river.vectors[-1, number], states[0, position], atol=1e-5)
     with pytest.raises(ValueError, match="Text 1: 'dull' is not in the 4 tokens"):
         insight.contexts(backbone, "dull", texts, preprocessor=preprocessor)

@@ -19,7 +19,7 @@ from keras_bert.ops.keras_private import DataAdapter, get_torch_dataloader
 from keras_bert.tasks.batch_plan import ALL_BATCHES, BatchPlan
 
 
-class Feed(keras.callbacks.Callback):
+class BatchFeeder(keras.callbacks.Callback):
     """Hands data to a call of Keras' `fit`, `evaluate` or `predict`.
 
     As a callback of `fit`, it is told the number of each epoch, which determines the order of
@@ -109,8 +109,8 @@ class Feed(keras.callbacks.Callback):
                     self.targets.append(batch[1])
                     yield batch[:1]
             if num_in_epoch <= plan.num_read_again:
-                first = plan.initial_batch
-                raise _no_batch_left(first, "fewer batches") if first else has_ended()
+                start_batch = plan.initial_batch
+                raise _no_batch_left(start_batch, "fewer batches") if start_batch else has_ended()
         except Exception as error:
             # TensorFlow would replace it by one of its own.
             self._error = error
@@ -120,7 +120,7 @@ class Feed(keras.callbacks.Callback):
         with computing_for(self._thread, self._evaluated):
             return next(batches, None)
 
-    def for_keras(self) -> Any:
+    def to_keras_data(self) -> Any:
         """Returns the data in the form that Keras' methods take on the backend.
 
         Raises:
@@ -186,7 +186,7 @@ def _no_batch_left(first: int, data: str) -> ValueError:
 class _BatchSequence(keras.utils.PyDataset):
     """Batches that Keras reads one after another, from the first in each epoch."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: BatchFeeder) -> None:
         super().__init__()
         self._feed = feed
         self._reader: Iterator[Any] | None = None
@@ -216,7 +216,7 @@ class _BatchAdapter(DataAdapter):
     num_batches = None
     batch_size = None
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: BatchFeeder) -> None:
         self._feed = feed
 
     def get_numpy_iterator(self) -> Any:

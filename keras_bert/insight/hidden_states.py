@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from keras_bert.models.backbone import Backbone, attention_probabilities
-from keras_bert.tasks.explained_row import of_few_lengths, read_text, require_fit
+from keras_bert.tasks.explained_row import check_length, pad_to_bucket_length, read_text
 from keras_bert.tasks.task import Task
 
 _BATCH_SIZE = 16
@@ -101,16 +101,16 @@ def text_states(
     tokenizer = preprocessor.tokenizer
     vocabulary = tokenizer.vocabulary
     if special_tokens_in_text:
-        tokenizer = tokenizer.reading_special_tokens
+        tokenizer = tokenizer.with_special_tokens_in_text
     pack = TextClassifierPreprocessor(tokenizer, preprocessor.sequence_length)
     encoder = backbone.with_hidden_states()
     if not truncate:
         for row in rows:
-            require_fit(preprocessor, row, special_tokens_in_text)
+            check_length(preprocessor, row, special_tokens_in_text)
     for batch in _batches(rows):
         columns = [list(column) for column in zip(*batch, strict=True)]
         features = {name: np.asarray(value) for name, value in pack(*columns).items()}
-        features = of_few_lengths(features, preprocessor)
+        features = pad_to_bucket_length(features, preprocessor)
         outputs = encoder(features, training=False)
         states = np.stack(as_float32(outputs["hidden_states"]))
         mask = features["padding_mask"]

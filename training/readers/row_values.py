@@ -31,7 +31,7 @@ class BadRows:
             raise error
         self.messages.append(str(error))
 
-    def without(self, rows: Iterable[Item], check: Callable[[Item], None]) -> Iterator[Item]:
+    def filter(self, rows: Iterable[Item], check: Callable[[Item], None]) -> Iterator[Item]:
         """Yields the rows for which a function raises no `ValueError`."""
         for row in rows:
             try:
@@ -56,11 +56,11 @@ def excerpt(value: Any, limit: int = 80) -> str:
     return text if is_whole else f"{text[: limit - 1]}…"
 
 
-def folded(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Returns a text without differences of case, spaces and compatibility characters."""
-    from keras_bert.text.composition import normalized
+    from keras_bert.text.composition import normalize_form
 
-    return " ".join(normalized("NFKC", text).casefold().split())
+    return " ".join(normalize_form("NFKC", text).casefold().split())
 
 
 def row_error(path: Path | str, place: str, message: str) -> ValueError:
