@@ -36,7 +36,8 @@ SIZES = {"num_layers": 1, "hidden_dim": 32, "num_heads": 2, "intermediate_dim": 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A small random classifier as Hugging Face stores it."""
-    return save_classifier(TOKENS, tmp_path_factory.mktemp("classifier"), initializer_range=0.3)
+    options = {"max_position_embeddings": 32, "initializer_range": 0.3}
+    return save_classifier(TOKENS, tmp_path_factory.mktemp("classifier"), **options)
 
 
 def with_captum(folder, ids, segments, target, method):

@@ -31,9 +31,9 @@ def save_masked_lm(tokens: list[str], folder: Path) -> Path:
     return save_model(kind, tokens, folder, initializer_range=0.5, **sizes)
 
 
-def save_classifier(tokens: list[str], folder: Path, initializer_range: float = 0.6) -> Path:
-    """Writes a classifier of three classes; returns the folder."""
-    kind, sizes = transformers.BertForSequenceClassification, {"max_position_embeddings": 64}
+def save_classifier(tokens: list[str], folder: Path, **config: Any) -> Path:
+    """Writes a classifier with three classes and returns its directory."""
+    defaults = {"max_position_embeddings": 64, "initializer_range": 0.6, "num_labels": 3}
     return save_model(
-        kind, tokens, folder, initializer_range=initializer_range, num_labels=3, **sizes
+        transformers.BertForSequenceClassification, tokens, folder, **{**defaults, **config}
     )
