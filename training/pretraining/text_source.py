@@ -286,7 +286,7 @@ class Batches:
                 dev = (
                     None
                     if dev_records is None
-                    else self.for_validation(dev_records, length, dev_rows)
+                    else self.validation_batches(dev_records, length, dev_rows)
                 )
                 streams[phase] = train, dev
             latest[length] = phase
