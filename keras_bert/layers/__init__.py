@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Keras layers of encoders and heads."""
+"""Keras layers for encoders and heads."""
 
 from keras_bert.layers.attention import Attention
 from keras_bert.layers.batch_layout import BatchLayoutBuilder, RestorePadding

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Multi-head self-attention with a single projection to queries, keys and values."""
+"""Multi-head self-attention with a joint projection to queries, keys and values."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ from keras_bert.ops.relative import disentangled_bias
 
 
 class _BiasedProduct(Dense):
-    """A dense layer in which the gradient of the bias is summed in float32.
+    """A dense layer that sums the gradient of its bias in float32.
 
-    LoRA updates are included in `kernel`; with int8 weights, Keras calls `quantized_call` instead.
+    `kernel` includes LoRA updates. With int8 weights, Keras calls `quantized_call` instead of
+    `call`.
     """
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
@@ -49,50 +50,52 @@ class _BiasedProduct(Dense):
 class Attention(Layer):
     """Multi-head self-attention.
 
-    The output projection has no bias of its own: `output_bias` is a weight of this layer, so that
-    it can be fused with the operations after the product.
+    The bias of the output projection is a weight of this layer, `output_bias`, so that it can be
+    fused with the operations after the matmul.
 
     Args:
         num_heads: Number of attention heads.
-        num_key_value_heads: Number of heads of the keys and values, each shared by `num_heads /
+        num_key_value_heads: Number of key and value heads, each shared by `num_heads /
             num_key_value_heads` query heads. Defaults to `num_heads`.
-        head_dim: Dimension of a head. Defaults to the hidden dimension divided by `num_heads`,
-            which must divide it; layers with pruned heads have fewer heads of the same dimension.
-        window: The largest distance of two tokens that attend to each other; `None` for no limit.
-            Time and memory then grow with length times window, unless scores are returned.
+        head_dim: Dimension of each head. Defaults to the hidden dimension divided by `num_heads`,
+            which must divide it. Pass it for layers with pruned heads, which have fewer heads of
+            the same dimension.
+        window: Maximum distance between two tokens that attend to each other. `None` for no limit.
+            With a window, time and memory grow with length times window, unless scores are
+            returned.
         causal: Whether tokens attend only to themselves and to the tokens before them.
-        rotary_base: The base of the frequencies of rotary position embeddings (RoPE); `None` for
-            none.
-        rotary_scale: A factor of these frequencies.
-        relative_positions: The kind of the layout's `relative` positions: `"bucketed"`, numbers
-            that are added to the scores; or `"disentangled"`, vectors that are multiplied with
-            queries and keys, and the products added. `None` for no relative positions.
+        rotary_base: Base frequency of rotary position embeddings (RoPE). `None` disables RoPE.
+        rotary_scale: Factor for the RoPE frequencies.
+        relative_positions: Type of the layout's `relative` positions. `"bucketed"` positions are
+            numbers that are added to the scores. `"disentangled"` positions are vectors. Their dot
+            products with queries and keys are added to the scores. `None` for no relative
+            positions.
         relative_dropout: Dropout rate on the disentangled positions.
         use_bias: Whether the projections have biases.
         dropout: Dropout rate on the attention probabilities.
         initializer_range: Standard deviation of the kernels' truncated normal initializer.
-        output_initializer_range: The same for the output projection. Defaults to
+        output_initializer_range: Standard deviation for the output projection. Defaults to
             `initializer_range`.
-        return_scores: Whether to return the attention probabilities too.
-        max_length: The expected maximum length of rows that are not packed; see
-            `keras_bert.ops.attention`. Longer rows are computed too.
-
+        return_scores: Whether to also return the attention probabilities.
+        max_length: Expected maximum length of sequences that are not packed, see
+            `keras_bert.ops.attention`. Longer sequences are supported.
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
-        layout: A `keras_bert.ops.BatchLayout`: how the tokens are arranged, which are
+        layout: A `keras_bert.ops.BatchLayout`. It defines how the tokens are arranged, which are
             padding, and which need outputs. `None` for a batch without padding.
-        add_bias: Whether to add the bias of the output projection. A block adds it together with
-            the dropout, the residual connection and the norm.
+        add_bias: Whether to add the output projection's bias. A `TransformerBlock` passes `False`
+            and adds it together with dropout, the residual connection and the norm.
         training: Whether dropout is active.
 
     Output shape:
-        `(batch, length, hidden)`, or `(batch, slots, hidden)` if the layout has output positions;
-        with `return_scores`, a tuple of it and the probabilities `(batch, heads, length, length)`.
+        `(batch, length, hidden)`, or `(batch, slots, hidden)` if the layout has output positions.
+        With `return_scores`, a tuple of this tensor and the probabilities `(batch, heads, length,
+        length)`.
 
     Raises:
-        ValueError: If `head_dim` is `None` and `num_heads` does not divide the hidden dimension,
-            `num_key_value_heads` does not divide `num_heads`, the dimension of a head is odd with
-            `rotary_base`, or another argument is out of range.
+        ValueError: If `num_heads` does not divide the hidden dimension and `head_dim` is `None`, if
+            `num_key_value_heads` does not divide `num_heads`, if the head dimension is odd with
+            `rotary_base`, or if another argument is out of range.
 
     Reference:
         [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.2;
@@ -120,7 +123,7 @@ class Attention(Layer):
         max_length: int | None = None,
         **kwargs: Any,
     ) -> None:
-        # Without autocast, which would round the layout's cosines and sines
+        # Autocast would round the layout's cosines and sines.
         super().__init__(**{**kwargs, "autocast": False})
         checks.POSITIVE_INT.check(num_heads=num_heads)
         checks.POSITIVE_INT.check_optional(
@@ -167,12 +170,11 @@ class Attention(Layer):
         self.width_of_head = self.head_dim or hidden_dim // self.num_heads
         if self.rotary_base is not None and self.width_of_head % 2:
             raise ValueError(
-                f"The dimension of a head is {self.width_of_head}; with rotary_base it must be "
-                "even."
+                f"The head dimension must be even with rotary_base. Received: {self.width_of_head}"
             )
         self.query_width = self.num_heads * self.width_of_head
         self.key_width = (self.num_key_value_heads or self.num_heads) * self.width_of_head
-        # The LAMB optimizer treats a kernel named `query_key_value` as three.
+        # The LAMB optimizer treats a kernel called `query_key_value` as three kernels.
         is_grouped = self.key_width < self.query_width
         self.query_key_value = self._new(
             _BiasedProduct,
@@ -244,7 +246,7 @@ class Attention(Layer):
             context = ops.reshape(context, (-1, length, self.query_width))
             context = tokens_at(context, layout.output_positions, training=training)
             length = length_of(layout.output_positions)
-        # (batch, tokens, heads, head_dim) -> (batch * tokens, width): a matrix product of rank 2
+        # (batch, tokens, heads, head_dim) -> (batch * tokens, width) for a rank-2 matmul
         outputs = self.output_projection(ops.reshape(context, (-1, self.query_width)))
         outputs = ops.reshape(outputs, (-1, length, outputs.shape[-1]))
         if add_bias and self.use_bias:
@@ -252,11 +254,11 @@ class Attention(Layer):
         return (outputs, scores) if self.return_scores else outputs
 
     def probabilities(self, inputs: Tensor, layout: BatchLayout | None = None) -> Tensor:
-        """Computes the attention probabilities alone, whether or not calls return them.
+        """Computes only the attention probabilities, regardless of `return_scores`.
 
         Args:
             inputs: See the call arguments.
-            layout: See the call arguments; it must not be unpadded.
+            layout: See the call arguments. It must not be unpadded.
 
         Returns:
             A tensor `(batch, heads, length, length)` in the compute dtype.
@@ -270,8 +272,8 @@ class Attention(Layer):
     def _project(
         self, inputs: Tensor, layout: BatchLayout, training: bool = False
     ) -> QueryKeyValue:
-        """Returns queries, keys and values, as `keras_bert.ops.attention` takes them."""
-        # (batch, length, hidden) -> (batch * length, hidden): one matrix product
+        """Returns queries, keys and values in the form that `keras_bert.ops.attention` expects."""
+        # (batch, length, hidden) -> (batch * length, hidden) for a rank-2 matmul
         tokens = ops.reshape(inputs, (-1, inputs.shape[-1]))
         projected = self.query_key_value(tokens, training=training)
         length, head_dim = length_of(inputs), self.width_of_head
@@ -287,12 +289,12 @@ class Attention(Layer):
         if self.rotary_base is not None:
             cos_sin = layout.rope(inputs, head_dim, self.rotary_base, self.rotary_scale)
             query, key = (rotate(each, cos_sin, training=training) for each in (query, key))
-        if is_disentangled:  # A score is the sum of three products: this keeps its variance.
+        if is_disentangled:  # A score is the sum of three dot products. Keep its variance.
             query = query * 3**-0.5
         return query, key, value
 
     def _bias(self, layout: BatchLayout, training: bool = False) -> Bias | None:
-        """Returns the bias of the scores, as `keras_bert.ops.attention` takes it."""
+        """Returns the bias on the scores in the form that `keras_bert.ops.attention` expects."""
         if self.relative_positions is None:
             return None
         relative = layout.relative
@@ -305,7 +307,7 @@ class Attention(Layer):
             return bucketed
         rate, seed = self.relative_dropout, self.relative_seed_generator
         relative = dropout(relative, rate, seed=seed, training=training)
-        # Contents and positions share their projections.
+        # Tokens and positions share the projections.
         projected = self.query_key_value(relative, training=training)
         query_positions, key_positions, _ = (
             ops.transpose(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mean of the outputs of several models, as a layer of another model."""
+"""Averages the outputs of multiple models, as a layer of another model."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from keras_bert.ops.annotations import Tensor
 
 
 class AveragedModels(keras.layers.Layer):
-    """Runs several models on the same inputs in inference mode, and averages their outputs.
+    """Runs multiple models on the same inputs in inference mode and averages their outputs.
 
     Args:
-        models: Functional models with the same inputs, and outputs of the same shapes and dtypes,
-            which the outputs of this layer have too.
-        average: Computes them from a list of the outputs of all models.
-        columns: For each model, the last axis of its outputs in the order of the first model's;
-            `None` for models that have this order.
+        models: Functional models with the same inputs. Their outputs must have the same shapes and
+            dtypes, which are also the output shapes and dtypes of this layer.
+        average: Function from a list of all models' outputs to the outputs of this layer.
+        columns: For each model, indices that bring the last axis of its outputs into the order of
+            the first model. `None` for models that already have this order.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class AveragedModels(keras.layers.Layer):
         columns: Sequence[Sequence[int] | None],
         **kwargs: Any,
     ) -> None:
-        # The outputs of models are float32, whatever they compute in.
+        # Model outputs are float32, whatever the compute dtype is.
         super().__init__(dtype="float32", **kwargs)
         self.models = list(models)
         self.average = average
@@ -42,7 +42,7 @@ class AveragedModels(keras.layers.Layer):
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
-        """None: the models' metrics belong to their own training."""
+        """An empty list, because the models' metrics belong to their own training."""
         return []
 
     def call(self, inputs: Tensor) -> Tensor:
@@ -62,21 +62,21 @@ class AveragedModels(keras.layers.Layer):
 
 
 def mean_of_values(outputs: Sequence[Any]) -> Any:
-    """Returns the mean of tensors, or of each tensor of dicts."""
+    """Returns the elementwise mean of tensors, or of dicts of tensors."""
     return keras.tree.map_structure(lambda *values: ops.mean(ops.stack(values), axis=0), *outputs)
 
 
 def mean_of_probabilities(logits: Sequence[Any]) -> Any:
-    """Returns the logarithms of mean probabilities, which are logits: their softmax is the mean.
+    """Returns logits whose softmax is the mean of the models' probabilities.
 
-    They are finite also where all probabilities underflow: `(..., classes)`, as those of each
-    model.
+    They are the logarithms of the mean probabilities. They are finite even if all probabilities
+    underflow. The shape is `(..., classes)`, as for each model.
     """
     return _log_of_mean([ops.log_softmax(part, axis=-1) for part in logits])
 
 
 def mean_of_independent_probabilities(logits: Sequence[Any]) -> Any:
-    """Returns finite logits `(..., classes)`, of which the sigmoid is the mean of the models'."""
+    """Returns finite logits `(..., classes)` whose sigmoid is the mean of the models' sigmoids."""
     is_label, is_none = (
         _log_of_mean([ops.log_sigmoid(sign * part) for part in logits]) for sign in (1, -1)
     )
@@ -84,7 +84,7 @@ def mean_of_independent_probabilities(logits: Sequence[Any]) -> Any:
 
 
 def _log_of_mean(logarithms: Sequence[Any]) -> Any:
-    """Returns the logarithm of the mean of numbers of which logarithms are given."""
+    """Returns the logarithm of the mean of numbers, given their logarithms."""
     logarithms = ops.stack(logarithms)
     largest = ops.amax(logarithms, axis=0)
     return largest + ops.log(ops.mean(ops.exp(logarithms - largest), axis=0))

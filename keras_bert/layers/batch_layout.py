@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two ends of an encoder's blocks: how a batch is arranged before them, and restored after."""
+"""Layers before and after an encoder's blocks that arrange a batch and restore its shape."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ _IDS = ("token_ids", "segment_ids", "position_ids", "counted_position_ids")
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class BatchLayoutBuilder(keras.layers.Layer):
-    """Finds how tokens are arranged, and makes the masks and RoPE that all blocks share.
+    """Finds how tokens are arranged, and computes the masks and RoPE angles that all blocks share.
 
     Args:
-        config: The architecture.
-        unpadded: Whether a batch is computed without its padding, see
+        config: Configuration of the encoder.
+        unpadded: Whether batches are computed without padding, see
             `keras_bert.ops.unpadding.should_unpad`.
 
     Call arguments:
-        inputs: A dict of int `(batch, length)`, in which all but `token_ids` are optional:
-            `token_ids`; `segment_ids`; `position_ids`; `counted_position_ids`, which the embeddings
-            use instead of `position_ids`; `padding_mask`, bool or int, 0 at padding; `sequence_ids`
-            of packed rows; and `output_positions`, int `(batch, slots)`, the positions for which
-            the last block computes outputs.
+        inputs: A dict of int tensors `(batch, length)`. All except `token_ids` are optional:
+            `token_ids`, `segment_ids`, `position_ids`, `counted_position_ids` (used for the
+            embeddings instead of `position_ids`), `padding_mask` (bool or int, 0 at padding),
+            `sequence_ids` (for packed rows) and `output_positions` (int `(batch, slots)`, the
+            positions for which the last block computes outputs).
         training: Whether the model is in training.
 
     Output shape:
-        A tuple of a dict of the ids, each `(batch, length)`, or `(1, tokens)` in an unpadded batch,
-        and of a `keras_bert.ops.BatchLayout`.
+        A tuple of a dict with the ids and a `keras_bert.ops.BatchLayout`. Each id tensor is
+        `(batch, length)`, or `(1, tokens)` in an unpadded batch.
 
     Raises:
-        ValueError: If the input is longer than `config.max_sequence_length` and has no
-            `position_ids`, or an input has another shape.
+        ValueError: If the input is longer than `config.max_sequence_length` without `position_ids`,
+            or if an input has a different shape from `token_ids`.
 
     Example:
 
-    Two rows, of three tokens and of one, and two output positions of each. Unpadded, they are one
-    row, of which `cu_seqlens` has the ends:
+    A batch has two sequences, of three tokens and of one token, with two output positions each.
+    Unpadded, it is a single row, and `cu_seqlens` has the ends of the sequences:
 
     >>> inputs = {
     ...     "token_ids": np.array([[7, 8, 9], [5, 0, 0]]),
@@ -65,8 +65,8 @@ class BatchLayoutBuilder(keras.layers.Layer):
     >>> keras.ops.convert_to_numpy(layout.varlen.cu_seqlens).tolist()
     [0, 3, 4]
 
-    `RestorePadding` returns the four vectors at the output positions as `(2, 2, hidden)`; without
-    output positions, all four vectors as `(2, 3, hidden)`, with zeros at padding.
+    `RestorePadding` returns the four vectors at the output positions as `(2, 2, hidden)`. Without
+    output positions, it returns all four vectors as `(2, 3, hidden)`, with zeros at padding.
 
     Reference:
         [ModernBERT](https://arxiv.org/abs/2412.13663), section 2.1.2.
@@ -76,7 +76,7 @@ class BatchLayoutBuilder(keras.layers.Layer):
         super().__init__(**kwargs)
         self.config = config
         self.unpadded = unpadded
-        # The scores that a model returns are those of all pairs of tokens.
+        # To return attention scores, the model needs masks over all token pairs.
         in_blocks = not config.output_attention_scores
         windows = dict.fromkeys(config.attention_windows)
         self.patterns = [AttentionPattern(config.causal, window, in_blocks) for window in windows]
@@ -135,10 +135,10 @@ class BatchLayoutBuilder(keras.layers.Layer):
     ) -> tuple[dict[str, Tensor], BatchLayout]:
         """Returns a symbolic tensor for each place in the outputs of `call`.
 
-        Keras connects layers by these places, and does not allow `None` in them. So the symbolic
-        layout always has `output_positions`, and all fields of padded, packed and unpadded batches;
-        the fields that a batch lacks are `None` in `call`. Tracing reads only the shapes of the ids
-        and output positions.
+        Keras connects layers by these places and does not allow `None` in them. So the symbolic
+        layout always has `output_positions` and all fields of padded, packed and unpadded batches.
+        In `call`, the fields that a batch does not have are `None`. Only the shapes of the ids and
+        output positions are read while tracing.
         """
         self._check(inputs)
         batch, length = inputs["token_ids"].shape
@@ -169,7 +169,7 @@ class BatchLayoutBuilder(keras.layers.Layer):
 def _remove_padding(
     ids: dict[str, Tensor], layout: BatchLayout, training: bool
 ) -> tuple[dict[str, Tensor], BatchLayout]:
-    """Returns the ids `(1, tokens)` and the layout of the unpadded batch of a padded one."""
+    """Converts a padded batch's ids and layout to an unpadded batch, with ids `(1, tokens)`."""
     varlen = varlen_of(layout.padding_mask, training)
     ids = {name: None if x is None else unpad(x, varlen) for name, x in ids.items()}
     if ids["position_ids"] is None:
@@ -184,15 +184,16 @@ def _remove_padding(
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class RestorePadding(keras.layers.Layer):
-    """Restores the shape of a batch from the vectors of an unpadded one, with zeros at padding.
+    """Restores the shape of an unpadded batch, with zeros at padding.
 
     Call arguments:
-        inputs: Float `(1, tokens, hidden)`, of all tokens or of the layout's output positions.
-        ids: int `(batch, length)`, the token ids or the output positions, for the shape.
+        inputs: Float `(1, tokens, hidden)`, the vectors of all tokens or at the layout's output
+            positions.
+        ids: int `(batch, length)`, the token ids or output positions. Only their shape is used.
         layout: The second output of `BatchLayoutBuilder`.
 
     Output shape:
-        `(batch, length, hidden)`; the inputs unchanged if the batch is padded or packed.
+        `(batch, length, hidden)`. If the batch is padded or packed, the inputs are unchanged.
     """
 
     def __init__(self, **kwargs: Any) -> None:

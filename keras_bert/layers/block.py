@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transformer block, built from given parts, with a norm after or before each sublayer."""
+"""The transformer block, built from existing parts, with post-norm or pre-norm."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ _PARTS = ("attention", "attention_norm", "feed_forward", "feed_forward_norm")
 class TransformerBlock(keras.layers.Layer):
     """Self-attention and a feed-forward network, each with dropout, residual connection and norm.
 
-    Blocks share weights by having the same parts.
+    Blocks share weights if they have the same parts.
 
     Args:
         attention: An `Attention`.
-        attention_norm: The `Norm` of the attention; `None`, which only `norm_placement="pre"`
-            allows, for no norm before the attention.
+        attention_norm: The attention's `Norm`. `None` for no norm before the attention, which
+            requires `norm_placement="pre"`.
         feed_forward: A `FeedForward` or `GatedFeedForward`.
-        feed_forward_norm: The `Norm` of the feed-forward network.
-        norm_placement: `"post"`: `norm(x + sublayer(x))`; `"pre"`: `x + sublayer(norm(x))`.
+        feed_forward_norm: The feed-forward network's `Norm`.
+        norm_placement: `"post"` for `norm(x + sublayer(x))`, or `"pre"` for `x +
+            sublayer(norm(x))`.
         dropout: Dropout rate on the output of both sublayers.
-        rematerialize: Whether to store only the inputs for the backward pass, which then computes
-            the block again. Each further block needs memory for its inputs alone, and a training
-            step takes a third more time.
+        rematerialize: Whether to store only the block's inputs for the backward pass, which then
+            recomputes the block. A training step takes about a third longer.
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
-        layout: A `keras_bert.ops.BatchLayout`: how the tokens are arranged, and which are
-            padding. If it has output positions, everything after the attention is computed only
-            there. `None` for a batch without padding.
+        layout: A `keras_bert.ops.BatchLayout`. It defines how the tokens are arranged, and which
+            are padding. If it has output positions, everything after the attention is only computed
+            for these positions. `None` for a batch without padding.
         training: Whether dropout is active.
 
     Output shape:
-        `(batch, length, hidden)`, or `(batch, slots, hidden)` if the layout has output positions;
-        if the attention returns scores, a tuple of it and the scores.
+        `(batch, length, hidden)`, or `(batch, slots, hidden)` if the layout has output positions.
+        If the attention returns scores, a tuple of this tensor and the scores.
 
     Raises:
-        ValueError: If `norm_placement` is unknown, or a norm is missing.
+        ValueError: If `norm_placement` is unknown, or if a norm is missing.
 
     Example:
 
@@ -83,7 +83,7 @@ class TransformerBlock(keras.layers.Layer):
         rematerialize: bool = False,
         **kwargs: Any,
     ) -> None:
-        # Without autocast, which would round the layout's cosines and sines
+        # Autocast would round the layout's cosines and sines.
         super().__init__(**{**kwargs, "autocast": False})
         checks.PROPER_FRACTION.check(dropout=dropout)
         if norm_placement not in NORM_PLACEMENTS:
@@ -92,7 +92,10 @@ class TransformerBlock(keras.layers.Layer):
                 f"{norm_placement!r}"
             )
         if attention_norm is None and norm_placement == "post":
-            raise ValueError("attention_norm is None, which only norm_placement='pre' allows.")
+            raise ValueError(
+                "attention_norm is required with norm_placement='post'. Received: None. Pass a "
+                "Norm, or norm_placement='pre'."
+            )
         self.attention = attention
         self.attention_norm = attention_norm
         self.feed_forward = feed_forward
@@ -119,7 +122,7 @@ class TransformerBlock(keras.layers.Layer):
             own = layout._replace(relative=relative[0]) if relative else layout
             return self._compute(inputs, own, training)
 
-        # The only part of the layout that has gradients
+        # No other part of the layout has gradients.
         relative = () if layout.relative is None else (layout.relative,)
         generators = {
             self.attention.seed_generator: self.attention.dropout,
@@ -138,7 +141,7 @@ class TransformerBlock(keras.layers.Layer):
         if layout.output_positions is not None:
             inputs = tokens_at(inputs, layout.output_positions, training=training)
 
-        # (batch, tokens, hidden) -> (batch * tokens, hidden), for matrix products of rank 2
+        # (batch, tokens, hidden) -> (batch * tokens, hidden) for rank-2 matmuls
         hidden_dim = inputs.shape[-1]
         x, context = (ops.reshape(tensor, (-1, hidden_dim)) for tensor in (inputs, context))
         options: dict[str, Any] = {"dropout": self.dropout, "training": training}
@@ -154,7 +157,7 @@ class TransformerBlock(keras.layers.Layer):
         return x if scores is None else (x, scores)
 
     def attention_inputs(self, inputs: Tensor) -> Tensor:
-        """Returns the input of the attention: `inputs`, or with pre-norm their norm."""
+        """Returns the attention's input: `inputs`, or in pre-norm blocks the normalized inputs."""
         if self.norm_placement == "pre" and self.attention_norm is not None:
             return self.attention_norm(inputs)
         return inputs
@@ -167,7 +170,7 @@ class TransformerBlock(keras.layers.Layer):
         norm: Norm | None,
         **options: Any,
     ) -> Tensor:
-        """Adds the bias of a sublayer, dropout, the residual, and the norm if it follows."""
+        """Adds a sublayer's bias, applies dropout, adds the residual, and applies the post-norm."""
         if norm is None or self.norm_placement == "pre":
             return bias_dropout_residual(x, residual, sublayer.output_bias, **options)
         weights = (sublayer.output_bias, norm.gamma, norm.beta)
@@ -197,7 +200,7 @@ class TransformerBlock(keras.layers.Layer):
 
 
 def _serialize(part: keras.layers.Layer | None) -> Any:
-    """Serializes a part as if it were not built: the block builds it, under its own name."""
+    """Serializes a part as if it were not built, because the block builds it under its own name."""
     config = keras.saving.serialize_keras_object(part)
     if part is not None:
         config.pop("build_config", None)
@@ -205,7 +208,7 @@ def _serialize(part: keras.layers.Layer | None) -> Any:
 
 
 def _build(shape: Shape, *parts: keras.layers.Layer | None) -> None:
-    """Builds the parts that no other block has built."""
+    """Builds the parts that no other block has built yet."""
     for part in parts:
         if part is not None and not part.built:
             part.build(shape)

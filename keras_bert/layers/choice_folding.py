@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Multiple choice: folding of the choices of each row into the batch, and back."""
+"""Multiple choice: folds the choices of each example into the batch, and back."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from keras_bert.ops.masks import masked_score
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class FoldChoices(keras.layers.Layer):
-    """Folds choices into the batch dimension, so that each choice is a row.
+    """Folds choices into the batch dimension, so that each choice is an example.
 
     Call arguments:
         token_ids: int `(batch, choices, length)`.
-        segment_ids: int, of the same shape; `None` for zeros.
-        padding_mask: Bool, of the same shape; `None` for no padding.
+        segment_ids: int, of the same shape. `None` for zeros.
+        padding_mask: Bool, of the same shape. `None` for no padding.
 
     Returns:
-        A dict of `token_ids`, `segment_ids` and `padding_mask`, each of shape
-        `(batch * choices, length)`.
+        A dict of `token_ids`, `segment_ids` and `padding_mask`, each of shape `(batch * choices,
+        length)`.
     """
 
     def call(
@@ -58,15 +58,15 @@ class FoldChoices(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class UnfoldChoices(keras.layers.Layer):
-    """Unfolds the scores of choices to one row of logits for each text.
+    """Unfolds the scores of choices to one row of logits per example.
 
-    A choice without tokens, which is padding, is masked: its logit is so far below the others that
-    its probability is 0.
+    A choice without tokens is padding. Its logit is so far below the other logits that its
+    probability is 0.
 
     Call arguments:
         scores: Float `(batch * choices, 1)`.
-        token_ids: The ids before folding, int `(batch, choices, length)`.
-        padding_mask: Bool, of the same shape as `token_ids`; `None` if there is no padding.
+        token_ids: Token ids before folding, int `(batch, choices, length)`.
+        padding_mask: Bool, of the same shape as `token_ids`. `None` for no padding.
 
     Output shape:
         Logits `(batch, choices)`, float32.

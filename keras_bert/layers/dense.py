@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dense layer of encoders and heads, with LoRA updates that are saved and static int8."""
+"""A dense layer for encoders and heads that saves LoRA updates and supports static int8."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from keras_bert.ops.int8 import int8_product
 
 _LORA_NAMES = ("lora_kernel_a", "lora_kernel_b")
 _SCALE_NAMES = ("input_scale", "kernel_range")
-# How far the differences of input channels are moved to the kernel: from 0, none, to 1, all
+# Fraction of the differences between input channels that is moved to the kernel, from 0 to 1
 _SMOOTHING = 0.8
 _TINY = 1e-9
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Dense(keras.layers.Dense):
-    """`keras.layers.Dense` that also saves its LoRA update.
+    """A `keras.layers.Dense` that also saves its LoRA update.
 
-    Keras saves only the kernel with the update merged into it. This layer saves the original kernel
-    and the two matrices of the update too, which a layer with LoRA loads; a layer without LoRA
-    loads the merged kernel.
+    Keras only saves the kernel with the update merged into it. This layer also saves the original
+    kernel and the two matrices of the update. A layer with LoRA loads these three, and a layer
+    without LoRA loads the merged kernel.
 
-    The class has the name of Keras' layer, since weight files contain the class names of layers in
-    lists.
+    The class has the same name as Keras' layer, because weight files contain the class names of
+    layers in lists.
 
     Reference:
         [LoRA](https://arxiv.org/abs/2106.09685), section 4.
@@ -42,16 +42,16 @@ class Dense(keras.layers.Dense):
         interventions.report_inputs(self, inputs)
         return super().call(inputs, training=training)
 
-    # float32 `(in,)` and `(units,)` of static int8, see `Int8Kernel`
+    # For static int8, float32 `(in,)` and `(units,)`, see `Int8Kernel`
     input_scale: Any = None
     kernel_range: Any = None
 
     def quantize_statically(self, largest: Tensor) -> None:
-        """Quantizes the kernel and the inputs, by the largest inputs that are expected.
+        """Quantizes the kernel and the inputs, given the largest expected inputs.
 
         Args:
-            largest: The largest absolute value of each input channel, `(in,)`, or `(1,)` for one
-                scale for all channels. Larger inputs are clipped.
+            largest: Maximum absolute value of each input channel, `(in,)`, or `(1,)` for the same
+                scale in all channels. Larger inputs are clipped.
 
         Reference:
             [SmoothQuant](https://arxiv.org/abs/2211.10438), equation 4, for the input channels.
@@ -62,7 +62,7 @@ class Dense(keras.layers.Dense):
         channels = ops.ones_like(in_kernel)
         if largest.shape[0] > 1:
             channels = largest**_SMOOTHING / in_kernel ** (1 - _SMOOTHING)
-        # The value of an integer of each channel
+        # The value that the integer 1 represents in each channel
         steps = channels * ops.max(largest / channels) / LARGEST
         kernel = kernel * steps[:, None]
         kernel_range = ops.maximum(ops.max(ops.abs(kernel), axis=0), _TINY)
@@ -74,7 +74,7 @@ class Dense(keras.layers.Dense):
         self.kernel_range.assign(kernel_range)
 
     def add_static_scales(self) -> None:
-        """Creates the variables of static int8, of a layer that is quantized."""
+        """Creates the variables for static int8 in a quantized layer."""
         sizes = (self._kernel.shape[0], self.units)
         self._tracker.unlock()
         for name, size in zip(_SCALE_NAMES, sizes, strict=True):
@@ -85,7 +85,7 @@ class Dense(keras.layers.Dense):
 
     @property
     def int8_kernel(self) -> Int8Kernel | None:
-        """The kernel of static int8, or `None`."""
+        """The kernel for static int8, or `None`."""
         if self.input_scale is None:
             return None
         scales = (ops.convert_to_tensor(getattr(self, name)) for name in _SCALE_NAMES)
@@ -93,7 +93,7 @@ class Dense(keras.layers.Dense):
 
     @property
     def variable_serialization_spec(self) -> dict[Any, list[str]]:
-        """The names of the variables that Keras saves and loads, by the mode of quantization."""
+        """The names of the variables that Keras saves and loads, by quantization mode."""
         spec: dict[Any, list[str]] = super().variable_serialization_spec
         if self.input_scale is None:
             return spec
@@ -104,7 +104,10 @@ class Dense(keras.layers.Dense):
         if kernel is None:
             return super()._int8_call(inputs, training=training)
         if training:
-            raise ValueError(f"{self.path} has static int8 scales: train before quantizing.")
+            raise ValueError(
+                f"Layers with static int8 scales cannot be trained. Received: {self.path}. Train "
+                "before quantization."
+            )
         return int8_product(inputs, kernel, self.bias)
 
     def __delattr__(self, name: str) -> None:
@@ -112,14 +115,17 @@ class Dense(keras.layers.Dense):
         if not isinstance(value, keras.Variable):
             super().__delattr__(name)
             return
-        # As Keras does, which then collects the garbage of the whole process: for each weight that
-        # is quantized, it took ten times as long as the rest.
+        # Keras does the same, and then collects the garbage of the whole process for each quantized
+        # weight. This took ten times as long as the rest.
         self._untrack_variable(value)
         super(keras.layers.Layer, self).__delattr__(name)
 
     def enable_lora(self, *args: Any, **kwargs: Any) -> None:
         if self.input_scale is not None:
-            raise ValueError(f"{self.path} has static int8 scales: enable LoRA before quantizing.")
+            raise ValueError(
+                f"LoRA cannot be enabled in layers with static int8 scales. Received: {self.path}. "
+                "Enable LoRA before quantization."
+            )
         super().enable_lora(*args, **kwargs)
 
     def save_own_variables(self, store: Any) -> None:
@@ -133,13 +139,13 @@ class Dense(keras.layers.Dense):
             for name, variable in self._with_lora().items():
                 variable.assign(store[name])
             return
-        # Keras sets both matrices to 0, where both gradients are 0 forever.
+        # Keras sets both matrices to 0. Their gradients would then stay 0 forever.
         first = ops.convert_to_numpy(self.lora_kernel_a).copy() if self.lora_enabled else None
-        # Keras' own variables have numbers as keys
+        # Keras' own variables have numeric keys.
         super().load_own_variables({key: store[key] for key in store.keys() if key.isdigit()})  # noqa: SIM118
         if first is not None:
             self.lora_kernel_a.assign(first)
 
     def _with_lora(self) -> dict[str, Any]:
-        """Returns the variables by name, with the kernel without its update."""
+        """Returns the variables by name, with the kernel before the update."""
         return {variable.name: variable for variable in self.variables}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The embedding layers, from token ids to the input of the first transformer block."""
+"""Embedding layers, from token ids to the input of the first transformer block."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from keras_bert.ops import SeedGenerator, dropout, norm, take, take_of_few, toke
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.reference import length_of
 
-# In a file, the sum of a table and the one that it is based on
+# The key, in weight files, of the sum of a table and its base table
 _SUM = "sum"
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TokenEmbedding(Layer):
-    """Token embeddings, which can also project to the vocabulary (tied embeddings).
+    """Token embeddings that can also project to the vocabulary (tied embeddings).
 
-    `layer(token_ids)` looks up vectors; `layer(hidden, reverse=True)` multiplies by the transposed
-    table, as a masked LM head does that shares its weights with the input.
+    `layer(token_ids)` looks up vectors. `layer(hidden, reverse=True)` multiplies by the transposed
+    table, for a masked LM head that shares its weights with the input.
 
     Args:
-        vocabulary_size: Number of rows of the table.
-        hidden_dim: Number of columns of the table.
+        vocabulary_size: Number of rows in the table.
+        hidden_dim: Number of columns in the table.
         initializer_range: Standard deviation of the truncated normal initializer.
 
     Call arguments:
-        inputs: Token ids, int `(batch, length)`; with `reverse`, vectors `(batch, slots, hidden)`.
+        inputs: Token ids, int `(batch, length)`. With `reverse`, vectors `(batch, slots, hidden)`.
         reverse: Whether to multiply by the transposed table. Defaults to `False`.
 
     Output shape:
-        `(batch, length, hidden)` in the variable dtype (float32 with the mixed precision policies,
-        for the precision of the sum and the LayerNorm that follow). With `reverse`, `(batch,
+        `(batch, length, hidden)` in the variable dtype. With mixed precision policies, this is
+        float32, for the precision of the sum and LayerNorm that follow. With `reverse`, `(batch,
         slots, vocabulary)` in the compute dtype.
 
     Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), the released code.
+        [BERT](https://arxiv.org/abs/1810.04805), the original BERT code.
     """
 
     def __init__(
@@ -61,23 +61,25 @@ class TokenEmbedding(Layer):
         self.vocabulary_size = vocabulary_size
         self.hidden_dim = hidden_dim
         self.initializer_range = initializer_range
-        # A function, since Keras would take a layer here for a part of this one.
+        # A function, since Keras would treat a layer in an attribute as a sublayer.
         self._base_table: Callable[[], Any] | None = None
 
     @property
     def embeddings(self) -> Any:
-        """The table, `(vocabulary, hidden)`: a variable; a tensor if it is based on another one."""
+        """The table, `(vocabulary, hidden)`: a variable, or a tensor if there is a base table."""
         if self._base_table is None:
             return self._table
         return ops.stop_gradient(ops.convert_to_tensor(self._base_table())) + self._table
 
     def add_base_table(self, base: TokenEmbedding | None) -> None:
-        """Makes the table the sum of another layer's table and a variable, with the same values.
+        """Makes the table the sum of another layer's table and a variable, with unchanged values.
 
-        The other table gets no gradient from this layer (gradient-disentangled embedding sharing).
+        The other table does not get gradients from this layer (gradient-disentangled embedding
+        sharing).
 
         Args:
-            base: The other layer, of the same shape; `None` makes the table one variable again.
+            base: The other layer, of the same shape. With `None`, the table is a single variable
+                again.
 
         Reference:
             [DeBERTaV3](https://arxiv.org/abs/2111.09543), section 3.3, equation 7.
@@ -87,7 +89,7 @@ class TokenEmbedding(Layer):
         self._table.assign(table if base is None else table - base.embeddings)
 
     def build(self, input_shape: Shape | None = None) -> None:
-        # Without autocast: casting 30,000 rows to look up 1,000 costs more than the lookup.
+        # Without autocast, because casting 30,000 rows to look up 1,000 costs more than the lookup.
         self._table = self.add_weight(
             name="embeddings",
             shape=(self.vocabulary_size, self.hidden_dim),
@@ -113,7 +115,7 @@ class TokenEmbedding(Layer):
             store[_SUM] = self.embeddings
 
     def load_own_variables(self, store: Any) -> None:
-        # A layer without a base, of the same model without its generator, gets the sum.
+        # The same model without its generator has a layer without base table, which loads the sum.
         if _SUM not in set(store.keys()):
             super().load_own_variables(store)
         else:
@@ -134,10 +136,9 @@ class EmbeddingPostprocessor(Layer):
 
     Args:
         max_sequence_length: Maximum length of the input in tokens.
-        num_segments: Number of segments; with 0 there are no segment embeddings.
-        position_offset: Number of rows of the position table before position 0.
-        learned_positions: Whether there are position embeddings; rotary positions are not added
-            here.
+        num_segments: Number of segments. With 0, there are no segment embeddings.
+        position_offset: Number of rows in the position table before position 0.
+        learned_positions: Whether to add position embeddings. Rotary positions are not added here.
         norm: `"layer_norm"`, `"rms_norm"`, or `None` for no norm.
         norm_bias: Whether LayerNorm has an offset.
         layer_norm_epsilon: Added to the variance or to the mean square.
@@ -147,16 +148,16 @@ class EmbeddingPostprocessor(Layer):
     Call arguments:
         token_vectors: Float `(batch, length, hidden)`.
         segment_ids: int `(batch, length)`, or `None` for zeros.
-        position_ids: int `(batch, length)`, at least `-position_offset`; or `None` for 0, 1, 2,
-            ... in every row.
+        position_ids: int `(batch, length)`, at least `-position_offset`. `None` for 0, 1, 2, ... in
+            every row.
         training: Whether dropout is active.
 
     Output shape:
         `(batch, length, hidden)` in the compute dtype.
 
     Raises:
-        ValueError: If the input is longer than `max_sequence_length` and `position_ids` is `None`,
-            or `segment_ids` or `position_ids` differ from the tokens in shape.
+        ValueError: If the input is longer than `max_sequence_length` without `position_ids`, or if
+            `segment_ids` or `position_ids` have a different shape from the tokens.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 3, figure 2.
@@ -175,8 +176,8 @@ class EmbeddingPostprocessor(Layer):
         initializer_range: float = 0.02,
         **kwargs: Any,
     ) -> None:
-        # Without autocast: the sum and its LayerNorm precede the first matrix product, so there is
-        # nothing to gain from rounding their inputs.
+        # Without autocast, because the sum and its LayerNorm precede the first matmul. Rounding
+        # their inputs would not save time.
         super().__init__(**{**kwargs, "autocast": False})
         checks.POSITIVE_INT.check(max_sequence_length=max_sequence_length)
         checks.NON_NEGATIVE_INT.check(num_segments=num_segments, position_offset=position_offset)
@@ -208,7 +209,7 @@ class EmbeddingPostprocessor(Layer):
                 name=name,
                 shape=(rows, hidden_dim),
                 initializer=TruncatedNormal(stddev=self.initializer_range),
-                # The layer's own autocast=False takes effect only inside another layer
+                # The layer's own autocast=False only takes effect inside of another layer.
                 autocast=False,
             )
 
@@ -269,7 +270,7 @@ class EmbeddingPostprocessor(Layer):
 def new_embeddings(
     config: BertConfig, policy: keras.DTypePolicy
 ) -> tuple[TokenEmbedding, EmbeddingPostprocessor]:
-    """Creates the token embedding, and the layer with the segment and position embeddings."""
+    """Creates the token embedding layer and the layer with segment and position embeddings."""
     token_embedding = TokenEmbedding(
         config.vocabulary_size,
         config.embedding_width,

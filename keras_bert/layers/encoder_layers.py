@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layers of an encoder that have weights, created from its config."""
+"""Creates the layers of an encoder from its config."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from keras_bert.layers.heads import Pooler, new_pooler
 from keras_bert.layers.norm import Norm
 from keras_bert.layers.positions import RelativeEmbeddings
 
-# In which encoders that share embeddings must not differ
+# Config fields that must be equal for encoders to share embeddings
 _EMBEDDING_FIELDS = (
     "vocabulary_size", "embedding_width", "max_sequence_length", "num_segments", "positions",
     "position_offset", "embedding_norm", "norm", "norm_bias",
@@ -27,7 +27,7 @@ _EMBEDDING_FIELDS = (
 
 @dataclasses.dataclass(frozen=True)
 class EncoderLayers:
-    """The layers of an encoder; `blocks` has an entry for each layer of the config."""
+    """The layers of an encoder. `blocks` has one entry per layer in the config."""
 
     token_embedding: TokenEmbedding
     embeddings: EmbeddingPostprocessor
@@ -39,7 +39,7 @@ class EncoderLayers:
 
 
 class HasEmbeddings(Protocol):
-    """An encoder with embeddings that another one can share."""
+    """An encoder with embeddings that another encoder can share."""
 
     config: BertConfig
     token_embedding: TokenEmbedding
@@ -49,9 +49,10 @@ class HasEmbeddings(Protocol):
 def new_encoder_layers(
     config: BertConfig, policy: keras.DTypePolicy, embeddings_of: HasEmbeddings | None = None
 ) -> EncoderLayers:
-    """Creates the layers with newly initialized weights, or with another encoder's embeddings.
+    """Creates an encoder's layers with newly initialized weights or with shared embeddings.
 
-    Those must have the same shapes; their projection is not shared.
+    With `embeddings_of`, the embeddings are those of another encoder, which must have the same
+    shapes. The embedding projection is not shared.
     """
     if embeddings_of is not None:
         check_same_embeddings(config, embeddings_of.config)
@@ -87,21 +88,22 @@ def check_same_embeddings(config: BertConfig, other: BertConfig) -> None:
     """Checks that two encoders can share embeddings.
 
     Raises:
-        ValueError: If their embeddings have different shapes.
+        ValueError: If the embeddings have different shapes.
     """
     for name in _EMBEDDING_FIELDS:
         if getattr(config, name) != getattr(other, name):
             raise ValueError(
-                f"Encoders that share embeddings must have the same {name}; received "
-                f"{getattr(config, name)} and {getattr(other, name)}."
+                f"Encoders that share embeddings must have the same {name}. Received: "
+                f"{getattr(config, name)} and {getattr(other, name)}"
             )
 
 
 def new_blocks(config: BertConfig, policy: keras.DTypePolicy) -> list[TransformerBlock]:
-    """Creates the block of each layer of an encoder, built and with newly initialized weights.
+    """Creates the block for each encoder layer, built with newly initialized weights.
 
-    A block is the same object as an earlier one if all of its weights are shared, or a new one,
-    which may have the attention or the feed-forward network of an earlier one.
+    A layer that shares all of its weights with an earlier layer has the same block object.
+    Otherwise it has a new block, which may contain the attention or feed-forward network of an
+    earlier block.
     """
     blocks: list[TransformerBlock] = []
     for index in range(config.num_layers):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The feed-forward networks of a transformer block: two dense layers, and a gated one."""
+"""The feed-forward networks of transformer blocks: two dense layers, or a gated variant."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ from keras_bert.ops.reference import activation_function
 class FeedForward(Layer):
     """A feed-forward network: `dense(activation(dense(inputs)))`.
 
-    The dense layers have no bias of their own: the biases are weights of this layer, so that they
-    can be fused with the operations after each product.
+    The biases are weights of this layer instead of the dense layers, so that they can be fused with
+    the operations after each matmul.
 
     Args:
         intermediate_dim: Dimension between the two dense layers.
-        activation: A name that `BertConfig.activation` allows.
-        use_bias: Whether the products have a bias.
-        use_intermediate_bias: Whether the first product has one. Defaults to `use_bias`.
+        activation: An activation name in `BertConfig.activation`.
+        use_bias: Whether the dense layers have biases.
+        use_intermediate_bias: Whether the first dense layer has a bias. Defaults to `use_bias`.
         initializer_range: Standard deviation of the kernels' truncated normal initializer.
-        output_initializer_range: The same for the last product. Defaults to `initializer_range`.
+        output_initializer_range: Standard deviation for the second dense layer. Defaults to
+            `initializer_range`.
 
     Call arguments:
         inputs: Float `(..., hidden)`.
-        add_bias: Whether to add the last bias, `output_bias`. A block adds it together with the
-            dropout, the residual connection and the norm.
+        add_bias: Whether to add the last bias, `output_bias`. A `TransformerBlock` passes `False`
+            and adds it together with dropout, the residual connection and the norm.
         training: Whether gradients will be computed.
 
     Output shape:
@@ -70,7 +71,7 @@ class FeedForward(Layer):
 
     @property
     def intermediate_width(self) -> int:
-        """The dimension of the result of the first product."""
+        """The output dimension of the first dense layer."""
         return self.intermediate_dim
 
     def build(self, inputs_shape: Shape) -> None:
@@ -128,8 +129,8 @@ class FeedForward(Layer):
 class GatedFeedForward(FeedForward):
     """A gated feed-forward network: `dense(activation(a) * b)`, with `a, b = split(dense(inputs))`.
 
-    See `FeedForward` for arguments and shapes. The first product has twice the width of
-    `intermediate_dim`: its first half is activated, and the second one is the gate.
+    See `FeedForward` for arguments and shapes. The output dimension of the first dense layer is
+    twice `intermediate_dim`. The first half is activated, and the second half is the gate.
 
     Reference:
         [GLU Variants Improve Transformer](https://arxiv.org/abs/2002.05202), equation 6.

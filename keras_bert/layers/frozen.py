@@ -12,29 +12,29 @@ from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.gradients import without_gradients
 
 NO_CLONE = (
-    "keras.models.clone_model copies a model layer by layer, so that layers that share weights "
-    "would no longer share them in the copy. Copy the model by its config: "
+    "keras.models.clone_model is not supported. It copies a model layer by layer, so layers that "
+    "share weights would no longer share them in the copy. Copy the model with its config instead: "
     "`type(model).from_config(model.get_config())`, then `set_weights`."
 )
 
 
 class FrozenModel(keras.layers.Layer):
-    """Runs a model in inference mode and without gradients, also while its outer model is trained.
+    """Runs a model in inference mode and without gradients, even while the outer model is trained.
 
-    (A model that is a layer of another model takes over the `training` argument of that model, so
-    that calling it with `training=False` in the functional graph is not enough.)
+    A model inside of another model inherits the outer model's `training` argument. So calling it
+    with `training=False` in the functional graph is not enough.
 
     The weights keep their `trainable` flags, since the model may be trained elsewhere. The outer
-    model must leave them out of its `trainable_variables`.
+    model must exclude them from its `trainable_variables`.
 
     Args:
         model: A functional model with a dict of outputs.
 
     Call arguments:
-        inputs: The inputs of the model.
+        inputs: The model's inputs.
 
     Returns:
-        A dict of the outputs of the model.
+        A dict with the model's outputs.
     """
 
     def __init__(self, model: keras.Model, **kwargs: Any) -> None:

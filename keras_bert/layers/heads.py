@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layers on top of an encoder: the pooler, and the heads of pre-training and fine-tuning."""
+"""Layers on top of an encoder: the pooler, and heads for pre-training and fine-tuning."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ POOLINGS = (*ENCODER_POOLINGS, "none")
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Pooler(Layer):
-    """Pools the sequence output to one vector per row, and applies a dense layer to it.
+    """Pools the sequence output to one vector per example and applies a dense layer.
 
     It computes `norm(activation(dense(dropout(pooled))))`, by default without a norm.
 
     Args:
-        activation: A name that `BertConfig.activation` allows.
+        activation: An activation name in `BertConfig.activation`.
         dropout: Dropout rate on the pooled vector.
         initializer_range: Standard deviation of the kernel's truncated normal initializer.
-        pooling: What to pool: `"first"`, the first token; `"last"`, the last token that is not
-            padding, for causal encoders, where no other token attends to the whole input; `"mean"`,
-            the mean of all tokens that are not padding; `"late"`, the mean of the outputs for these
-            tokens; or `"none"`, which applies the layer to every token.
+        pooling: `"first"` pools the first token. `"last"` pools the last non-padding token, for
+            causal encoders, in which no other token attends to the whole input. `"mean"` averages
+            all non-padding tokens before the dense layer, and `"late"` averages them after it.
+            `"none"` applies the layer to every token.
         norm: `"layer_norm"`, `"rms_norm"`, or `None` for no norm.
         norm_bias: Whether LayerNorm has an offset.
         epsilon: Added to the variance or to the mean square of the norm.
@@ -43,10 +43,10 @@ class Pooler(Layer):
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
-        padding_mask: Bool `(batch, length)`, False at padding; `None` without padding, or if
-            pooling does not need it (`"first"` and `"none"`).
-        sequence_ids: int `(batch, length)`, 0 at padding, used instead of `padding_mask` for packed
-            rows; or `None`.
+        padding_mask: Bool `(batch, length)`, False at padding. `None` for no padding, or if the
+            pooling does not use it (`"first"` and `"none"`).
+        sequence_ids: int `(batch, length)`, 0 at padding. Used instead of `padding_mask` for packed
+            rows. `None` otherwise.
         training: Whether dropout is active.
 
     Output shape:
@@ -145,7 +145,7 @@ class Pooler(Layer):
 
 
 def _last_non_padding(inputs: Tensor, mask: Tensor, training: bool) -> Tensor:
-    """Returns the last vector where `mask`, `(batch, hidden)`, or the first if none is real."""
+    """Returns the last non-padding token's vector, or the first vector if there is only padding."""
     positions = ops.arange(length_of(inputs), dtype="int32")
     last = ops.amax(ops.where(ops.cast(mask, "bool"), positions, 0), axis=1)
     # (batch, length, hidden) -> (batch, 1, hidden) -> (batch, hidden)
@@ -155,7 +155,7 @@ def _last_non_padding(inputs: Tensor, mask: Tensor, training: bool) -> Tensor:
 def new_pooler(
     config: BertConfig, policy: keras.DTypePolicy, name: str = "pooler", pooling: str | None = None
 ) -> Pooler:
-    """Creates a pooler for an encoder, or for a task with an encoder without a pooler."""
+    """Creates a pooler for an encoder, or for a task whose encoder has no pooler."""
     return Pooler(
         config.pooler_activation,
         dropout=config.pooler_dropout,
@@ -174,9 +174,9 @@ def new_pooler(
 class ClassificationHead(Layer):
     """A classification head, `dense(dropout(inputs))`, computed in float32 under any dtype policy.
 
-    It classifies rows by their pooled output, or every token. It is also the next sentence
-    prediction head, with two classes (0 = IsNext) and no dropout, and the question answering head,
-    with two outputs for each token, the start logit and the end logit.
+    It classifies examples by their pooled output, or every token. It is also used as the next
+    sentence prediction head, with two classes (0 = IsNext) and no dropout, and as the question
+    answering head, with a start logit and an end logit per token.
 
     Args:
         num_classes: Number of outputs.
@@ -211,7 +211,7 @@ class ClassificationHead(Layer):
         self.dropout = dropout
         self.initializer_range = initializer_range
         self.seed_generator = SeedGenerator()
-        self.supports_masking = True  # Recurrent layers propagate their mask
+        self.supports_masking = True  # Recurrent layers propagate their mask.
 
     def build(self, input_shape: Shape) -> None:
         self.dense = Dense(
@@ -233,7 +233,7 @@ class ClassificationHead(Layer):
 def new_classification_head(
     config: BertConfig, num_classes: int, dropout: float | None = None
 ) -> ClassificationHead:
-    """Creates a classification head on an encoder, by default with the config's dropout."""
+    """Creates a classification head for an encoder, by default with the config's dropout."""
     return ClassificationHead(
         num_classes,
         dropout=config.effective_classifier_dropout if dropout is None else dropout,
@@ -244,7 +244,7 @@ def new_classification_head(
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class GatherTokens(keras.layers.Layer):
-    """Gathers the vectors at given positions of each row.
+    """Gathers the vectors at given positions in each example.
 
     Call arguments:
         inputs: Float `(batch, length, dim)`.
@@ -270,11 +270,11 @@ class GatherTokens(keras.layers.Layer):
 class MaskedLMTransform(Layer):
     """The transform of a masked LM head: `LN(activation(dense(inputs)))`.
 
-    The product with the transposed token embeddings (`TokenEmbedding(..., reverse=True)`) and
-    `VocabularyBias` follow.
+    It is followed by the matmul with the transposed token embeddings (`TokenEmbedding(...,
+    reverse=True)`) and by `VocabularyBias`.
 
     Args:
-        activation: A name that `BertConfig.activation` allows.
+        activation: An activation name in `BertConfig.activation`.
         dim: Dimension of the token embeddings. Defaults to the hidden dimension.
         layer_norm_epsilon: Added to the variance or to the mean square.
         norm: `"layer_norm"` or `"rms_norm"`.
@@ -341,10 +341,10 @@ class MaskedLMTransform(Layer):
 class ReplacedTokenHead(Layer):
     """The head of replaced token detection: `dense(activation(dense(inputs)))`.
 
-    For each token it outputs the logit of the probability that the token was replaced.
+    For each token, it outputs the logit of the probability that the token was replaced.
 
     Args:
-        activation: A name that `BertConfig.activation` allows.
+        activation: An activation name in `BertConfig.activation`.
         initializer_range: Standard deviation of the kernels' truncated normal initializer.
 
     Input shape:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The initial weights of encoders, which are not drawn where a checkpoint's will replace them.
+"""Initial weights of encoders, which are not sampled if a checkpoint will replace them.
 
-To draw BERT-base's takes longer than to read a checkpoint.
+Sampling the weights of BERT-base takes longer than reading a checkpoint.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from keras import ops
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.context_variables import set_variable
 
-# Whether a checkpoint is being loaded, and whether the layers that it has weights of are made
+# Whether a checkpoint is being loaded, and whether it has weights for the layers being created
 _is_loading = contextvars.ContextVar("_is_loading", default=False)
 _is_replaced = contextvars.ContextVar("_is_replaced", default=False)
 
 
 class TruncatedNormal(keras.initializers.TruncatedNormal):
-    """Keras' initializer, or zeros for `skip_replaced_weights`."""
+    """Keras' initializer, or zeros within `skip_replaced_weights`."""
 
     def __call__(self, shape: Shape, dtype: Any = None) -> Tensor:
         return ops.zeros(shape, dtype) if _is_replaced.get() else super().__call__(shape, dtype)
 
 
 def skip_initial_weights(weights: bool = True) -> contextlib.AbstractContextManager[None]:
-    """Declares that a checkpoint is loaded into the encoder that is made, if with its weights."""
+    """Declares that a checkpoint will be loaded into the new encoder, unless `weights` is False."""
     return set_variable(_is_loading, weights)
 
 
 def skip_replaced_weights() -> contextlib.AbstractContextManager[None]:
-    """Declares that a checkpoint has the weights of the layers that are made.
+    """Declares that the checkpoint has weights for the layers created within the block.
 
-    A subclass of the encoder may make others. Checkpoints need not have a pooler: Keras' own
-    initializer draws its weights.
+    Outside of the block, a subclass of the encoder may create other layers. Checkpoints do not need
+    to have a pooler, so Keras' own initializer samples its weights.
     """
     return set_variable(_is_replaced, _is_loading.get())

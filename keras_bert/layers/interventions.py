@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes and observations inside of layers, temporarily and in one thread.
+"""Temporary changes and observations inside of layers, in one thread only.
 
-`keras_bert.insight` weighs attention heads to measure or to remove them, and replaces token
-embeddings to differentiate with respect to them. Calibration observes the inputs of products. Each
-intervention is a context manager and a function that the layer calls. It has no effect in functions
-that were traced earlier, or that `torch.compile` traces.
+`keras_bert.insight` multiplies attention heads by weights to measure or remove them, and replaces
+token embeddings to differentiate with respect to them. Calibration observes the inputs of matmuls.
+Each intervention is a context manager and a function that the layer calls. It has no effect in
+functions that were traced earlier, or that `torch.compile` traces.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from keras_bert.ops import BatchLayout, take
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.object_variables import ObjectVariable
 
-# An iterator of the heads' weights in each use of an attention layer
+# An iterator over the head weights of each call of an attention layer
 _head_weights = ObjectVariable("_head_weights")
 _embeddings = ObjectVariable("_embeddings")
 _observer = ObjectVariable("_observer")
@@ -33,8 +33,8 @@ def weigh_heads(
 
     Args:
         attention: An `Attention`.
-        weights: Float `(batch, heads)` or `(1, heads)`, for each use of the layer in a pass through
-            the encoder (several if layers share weights).
+        weights: Float `(batch, heads)` or `(1, heads)` for each call of the layer in a pass through
+            the encoder. A layer whose weights are shared is called multiple times.
     """
     return _head_weights.set(attention, itertools.cycle(weights))
 
@@ -59,25 +59,25 @@ def replace_embeddings(
 
     Args:
         token_embedding: A `TokenEmbedding`.
-        vectors: Float `(batch, length, hidden)`, one for each id of the calls.
+        vectors: Float `(batch, length, hidden)`, one vector for each token id in the calls.
     """
     return _embeddings.set(token_embedding, vectors)
 
 
 def replaced_embeddings(token_embedding: keras.layers.Layer) -> Tensor | None:
-    """Returns the vectors of `replace_embeddings`, or `None`."""
+    """Returns the vectors set by `replace_embeddings`, or `None`."""
     return _embeddings.get(token_embedding)
 
 
 def observe_inputs(
     dense: keras.layers.Layer, observer: Callable[[Tensor], None]
 ) -> contextlib.AbstractContextManager[None]:
-    """Passes the inputs of a `Dense` to a function, before the product."""
+    """Passes the inputs of a `Dense` layer to a function, before the matmul."""
     return _observer.set(dense, observer)
 
 
 def report_inputs(dense: keras.layers.Layer, inputs: Tensor) -> None:
-    """Passes inputs to the function of `observe_inputs`, if there is one."""
+    """Passes inputs to the function set by `observe_inputs`, if any."""
     observer = _observer.get(dense)
     if observer is not None:
         observer(inputs)

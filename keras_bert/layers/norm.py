@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Normalization: LayerNorm, with or without an offset, and RMSNorm."""
+"""LayerNorm, with or without an offset, and RMSNorm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from keras_bert.ops.annotations import Shape, Tensor
 def add_norm_weights(
     layer: keras.layers.Layer, dim: int, kind: str, use_bias: bool
 ) -> tuple[Any, Any]:
-    """Adds the weights of a norm to a layer that is being built: `gamma`, and `beta` or `None`.
+    """Adds a norm's weights, `gamma` and `beta` or `None`, to a layer that is being built.
 
     They are not cast to the compute dtype, since norms are computed in float32.
     """
@@ -34,7 +34,7 @@ class Norm(Layer):
     Args:
         kind: `"layer_norm"` or `"rms_norm"`.
         epsilon: Added to the variance or to the mean square.
-        use_bias: Whether LayerNorm has an offset; RMSNorm has none.
+        use_bias: Whether LayerNorm has an offset. RMSNorm never has an offset.
 
     Input shape:
         `(..., dim)`.

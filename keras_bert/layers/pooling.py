@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pooling of token vectors to sentence embeddings."""
+"""Pools token vectors to sentence embeddings."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ POOLINGS = ("mean", "cls")
 
 
 def mean_of_tokens(inputs: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """Returns the mean of the tokens that are not padding, `(batch, hidden)`, summed in float32.
+    """Returns the mean over the non-padding tokens, `(batch, hidden)`, summed in float32.
 
-    It is 0 for a row without tokens.
+    It is 0 for an example without tokens.
     """
     if padding_mask is None:
         return ops.mean(inputs, axis=1)
@@ -28,23 +28,23 @@ def mean_of_tokens(inputs: Tensor, padding_mask: Tensor | None) -> Tensor:
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class SentencePooling(Layer):
-    """Pools token vectors to one vector per row, in float32.
+    """Pools token vectors to one vector per example, in float32.
 
     Args:
-        pooling: `"mean"`, the mean over the tokens without padding; or `"cls"`, the vector of the
-            first token.
+        pooling: `"mean"` for the mean over the non-padding tokens, or `"cls"` for the first token's
+            vector.
         normalize: Whether to scale vectors to unit L2 norm, so that dot products are cosine
             similarities.
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
-        padding_mask: Bool `(batch, length)`, False at padding; `None` without padding.
+        padding_mask: Bool `(batch, length)`, False at padding. `None` for no padding.
 
     Output shape:
         `(batch, hidden)`, float32.
 
     Raises:
-        ValueError: If `pooling` is not one of the above.
+        ValueError: If `pooling` is neither `"mean"` nor `"cls"`.
 
     Reference:
         [Sentence-BERT](https://arxiv.org/abs/1908.10084), section 3.
@@ -62,7 +62,7 @@ class SentencePooling(Layer):
         if not self.normalize:
             return vectors
         squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
-        # The bound is inside the root, since the gradient of the root at 0 is not finite.
+        # Apply the lower bound before the root, since the gradient of the root at 0 is not finite.
         return vectors * ops.rsqrt(ops.maximum(squares, 1e-24))
 
     def _pool(self, inputs: Tensor, padding_mask: Tensor) -> Tensor:

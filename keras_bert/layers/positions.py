@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Positions of tokens: counted among those that are not padding, and relative to each other."""
+"""Token positions, counted among non-padding tokens, and relative position embeddings."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from keras_bert.ops.relative import scores_of_pairs, table_rows_in_range
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class PositionIds(Layer):
-    """Counts the position of each token among the tokens of its row that are not padding.
+    """Counts each token's position among the non-padding tokens in its row.
 
     Args:
-        pad_token_id: The id of the padding token.
+        pad_token_id: Token ID of the padding token.
         max_sequence_length: Maximum length of the input in tokens.
 
     Call arguments:
         token_ids: int `(batch, length)`.
-        position_ids: int `(batch, length)`; if given, they are returned instead.
+        position_ids: int `(batch, length)`. If given, they are returned instead.
 
     Output shape:
-        int32 `(batch, length)`: positions from 0, and -1 at padding.
+        int32 `(batch, length)`. Positions start at 0, and padding has position -1.
 
     Raises:
-        ValueError: If the input is longer than `max_sequence_length` and `position_ids` is `None`.
+        ValueError: If the input is longer than `max_sequence_length` without `position_ids`.
 
     Reference:
-        [RoBERTa](https://arxiv.org/abs/1907.11692), the released code.
+        [RoBERTa](https://arxiv.org/abs/1907.11692), the original RoBERTa code.
     """
 
     def __init__(self, pad_token_id: int, max_sequence_length: int, **kwargs: Any) -> None:
@@ -63,26 +63,27 @@ class PositionIds(Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class RelativeEmbeddings(Layer):
-    """Embeddings of the distances of tokens, which all blocks of an encoder share.
+    """Embeddings of the distances between tokens, shared by all blocks of an encoder.
 
     Args:
-        kind: `"bucketed"`, a number for each head and bucket; or `"disentangled"`, a vector for
-            each bucket, with a LayerNorm.
-        dim: The number of attention heads, or the hidden dimension.
-        num_buckets: The number of buckets: of all distances, or of each sign.
-        max_distance: The distance at which the buckets end.
+        kind: `"bucketed"` for a number per head and bucket, or `"disentangled"` for a vector per
+            bucket with LayerNorm.
+        dim: Number of attention heads if bucketed, or the hidden dimension if disentangled.
+        num_buckets: Number of buckets. If disentangled, there are this many buckets for each sign.
+        max_distance: All distances of at least `max_distance` are in the last bucket of their sign.
         layer_norm_epsilon: Added to the variance in the LayerNorm.
         initializer_range: Standard deviation of the table's truncated normal initializer.
 
     Call arguments:
-        token_ids: int `(batch, length)`, for the length.
-        layout: The `keras_bert.ops.BatchLayout` of the batch.
-        training: Whether the batch is one of training.
+        token_ids: int `(batch, length)`. Only the length is used.
+        layout: The batch's `keras_bert.ops.BatchLayout`.
+        training: Whether gradients will be computed.
 
     Output shape:
-        For `"bucketed"`, the bias of the attention scores, `(1, heads, length, length)`; for
-        `"disentangled"`, the vectors of the distances from `1 - length` to `length - 1`, keys minus
-        queries, `(2 * length - 1, hidden)`. The length of an unpadded batch is its longest row's.
+        If bucketed, the bias on the attention scores, `(1, heads, length, length)`. If
+        disentangled, the vectors for the distances from `1 - length` to `length - 1`, which are key
+        positions minus query positions, `(2 * length - 1, hidden)`. For an unpadded batch, the
+        length is the maximum sequence length.
 
     Raises:
         ValueError: If `kind` is unknown.
@@ -115,7 +116,7 @@ class RelativeEmbeddings(Layer):
         self.max_distance = max_distance
         self.layer_norm_epsilon = layer_norm_epsilon
         self.initializer_range = initializer_range
-        # Beyond, all distances of a sign are in one bucket.
+        # All larger distances of the same sign are in the same bucket.
         self.reach = 2 * max_distance
         self.rows = table_rows_in_range(self.reach, kind, num_buckets, max_distance)
 
@@ -144,7 +145,7 @@ class RelativeEmbeddings(Layer):
                 epsilon=self.layer_norm_epsilon,
             )
             return ops.cast(take_of_few(table, rows, training=training), self.compute_dtype)
-        # (distances, heads) -> (heads, length, distances), the same for each query
+        # (distances, heads) -> (heads, length, distances), with the same values for each query
         scores = ops.transpose(take_of_few(self.embeddings, rows, training=training))[:, None]
         scores = ops.cast(ops.repeat(scores, length, axis=1), self.compute_dtype)
         return scores_of_pairs(scores, length)[None]

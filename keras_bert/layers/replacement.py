@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replacement of masked tokens by tokens sampled from a generator, as in ELECTRA."""
+"""Replaces masked tokens with tokens sampled from a generator, as in ELECTRA."""
 
 from __future__ import annotations
 
@@ -15,28 +15,27 @@ from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.reference import length_of
 from keras_bert.ops.seeds import uniform_like
 
-# In evaluation, a slot always gets the same token.
+# In evaluation, a masked position always gets the same token.
 _EVALUATION_SEED = 0
-# In evaluation, the noise of a slot is a slice of a fixed array, at one of this many offsets.
+# In evaluation, its noise is a slice of a fixed array, at one of this many offsets.
 _NUM_OFFSETS = 1 << 17
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TokenSampler(Layer):
-    """Samples a token for each slot from the softmax of its logits.
+    """Samples a token for each masked position from the softmax of its logits.
 
-    The sample is the argmax of the logits plus Gumbel noise; gradients do not flow through it. In
-    training the noise differs in each step. In inference it depends only on the position of the
-    slot and the tokens up to it, so that an evaluation is reproducible whatever the batches and
-    their padding are.
+    The sample is the argmax of the logits plus Gumbel noise, without gradients. In training, the
+    noise differs in each step. In inference, the noise only depends on the masked position and the
+    tokens up to it. So evaluation is reproducible, whatever the batches and their padding are.
 
     Args:
-        seed: Integer seed of the noise in training; `None` for a random seed.
+        seed: Integer seed of the noise in training. `None` for a random seed.
 
     Call arguments:
         logits: Float `(batch, slots, vocabulary)`.
-        token_ids: int `(batch, length)`, the masked rows.
-        mask_positions: int `(batch, slots)`, the positions of the slots.
+        token_ids: int `(batch, length)`, the masked input.
+        mask_positions: int `(batch, slots)`, the masked positions.
         training: Whether the noise differs in each step.
 
     Output shape:
@@ -72,12 +71,12 @@ class TokenSampler(Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TokenReplacer(keras.layers.Layer):
-    """Replaces the tokens of rows at given positions.
+    """Replaces the tokens at given positions.
 
     Call arguments:
         token_ids: int `(batch, length)`.
-        mask_positions: int `(batch, slots)`, the positions to replace. Slots at position 0, where
-            `[CLS]` is, are unused and ignored.
+        mask_positions: int `(batch, slots)`, the positions to replace. Entries of 0, the position
+            of `[CLS]`, are unused and ignored.
         new_ids: int `(batch, slots)`, the new tokens.
 
     Output shape:
@@ -99,9 +98,9 @@ class TokenReplacer(keras.layers.Layer):
 
 
 def _offsets(token_ids: Tensor, mask_positions: Tensor) -> Tensor:
-    """Hashes the tokens up to each slot to int32 `(batch, slots)`, below `_NUM_OFFSETS`."""
+    """Hashes the tokens up to each position to int32 `(batch, slots)`, below `_NUM_OFFSETS`."""
     ids = ops.cast(token_ids, "int32")
-    # Signed overflow wraps around on every backend, which is intended in a hash.
+    # Signed overflow wraps around on every backend. This is intended in a hash.
     factors = (2 * ops.arange(length_of(ids), dtype="int32") + 1) * 0x2545F491
     sums = ops.cumsum((ids + 1) * factors, axis=1, dtype="int32")
     at_slots = ops.take_along_axis(sums, ops.cast(mask_positions, "int32"), axis=1)
@@ -111,7 +110,7 @@ def _offsets(token_ids: Tensor, mask_positions: Tensor) -> Tensor:
 
 
 def _fixed_uniform(offsets: Tensor, vocabulary_size: int) -> Tensor:
-    """Slices a fixed random array at each offset, to float32 `(batch, slots, vocabulary)`."""
+    """Slices a fixed random array at each offset, float32 `(batch, slots, vocabulary)`."""
     numbers = keras.random.uniform(
         (_NUM_OFFSETS + vocabulary_size,), dtype="float32", seed=_EVALUATION_SEED
     )
@@ -121,13 +120,13 @@ def _fixed_uniform(offsets: Tensor, vocabulary_size: int) -> Tensor:
 
 
 def spread_slots(values: Tensor, mask_positions: Tensor, length: Tensor, *, empty: float) -> Tensor:
-    """Scatters the values of slots to their positions in rows.
+    """Scatters values to their positions in each example.
 
     Args:
         values: Tensor of shape `(batch, slots)`, with no value below `empty`.
-        mask_positions: int `(batch, slots)`; slots at position 0 are unused and ignored.
-        length: Number of tokens in a row.
-        empty: The value at positions without a slot.
+        mask_positions: int `(batch, slots)`. Entries of 0 are unused and ignored.
+        length: Sequence length.
+        empty: Value at all other positions.
 
     Returns:
         A tensor of shape `(batch, length)` in the dtype of `values`.

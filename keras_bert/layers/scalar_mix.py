@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scalar mix: a learned weighted sum of the hidden states of several layers."""
+"""Scalar mix: a learned weighted sum of the hidden states of multiple layers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keras_bert.ops.annotations import Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class ScalarMix(keras.layers.Layer):
-    """Computes `scale * sum(softmax(weights) * layers)`; all weights are initialized to 0.
+    """Computes `scale * sum(softmax(weights) * layers)`. All weights are initialized to 0.
 
     Input shape:
         `(batch, length, layers, hidden)`.

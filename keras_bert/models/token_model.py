@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of all models of this package: a Keras model of token ids."""
+"""Base class of all models in this package: a Keras model with token ids as input."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ from keras_bert.ops.unpadding import allow_unpadding
 
 
 class TokenModel(keras.Model):
-    """A functional model of `token_inputs()`, in as many threads and on whichever backend.
+    """A functional model of `token_inputs()` that supports multiple threads on every backend.
 
-    Optional inputs can be omitted. Subclasses set `config`, a `BertConfig`, which token, segment
-    and position ids are checked against.
+    Optional inputs can be omitted. Subclasses set `config`, a `BertConfig`, to check token, segment
+    and position ids.
 
-    Calls from several threads take turns where they must; see `keras_bert.models.threads`. A call
-    that is interrupted, and a file that is being written, leave the weights as they were.
+    Calls from multiple threads wait for each other if necessary, see `keras_bert.models.threads`.
+    The weights and existing files stay valid if a call is interrupted.
     """
 
-    # Keras' functions of an iterator of batches, and its state of a running call on JAX
+    # Keras' functions on an iterator of batches, and its state of a running call on JAX
     train_function: Any
     test_function: Any
     predict_function: Any
     _jax_state: Any
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        # Here, since subclasses create layers and read their arguments before they call `__init__`.
+        # Subclasses create layers and use their arguments before they call `__init__`.
         note_model()
         reject_aliases(cls.__init__, kwargs, cls.__name__)
         model: Self = super().__new__(cls, *args, **kwargs)
@@ -56,15 +56,15 @@ class TokenModel(keras.Model):
 
     def __call__(self, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         check_process()
-        # Here and not only in `call`, before Keras converts arrays to tensors.
+        # Check the inputs here, because Keras converts arrays to tensors before `call`.
         inputs = fill_inputs(inputs, self.input)
         self.check_inputs(inputs)
         return super().__call__(inputs, *args, **kwargs)
 
     def check_inputs(self, inputs: Mapping[str, Tensor]) -> None:
-        """Checks the ids of inputs that are NumPy arrays; see `check_ids`."""
+        """Checks the ids in inputs that are NumPy arrays, see `check_ids`."""
         check_ids("token_ids", inputs.get("token_ids"), self.config.vocabulary_size)
-        if self.config.num_segments:  # segment ids are ignored without segment embeddings
+        if self.config.num_segments:  # Models without segment embeddings ignore segment ids.
             check_ids("segment_ids", inputs.get("segment_ids"), self.config.num_segments)
         check_ids("position_ids", inputs.get("position_ids"), self.config.max_sequence_length)
 
@@ -90,36 +90,36 @@ class TokenModel(keras.Model):
         calibration: Any = None,
         **options: Any,
     ) -> None:
-        """Quantizes as `keras.Model.quantize` does, or the encoder's products with static scales.
+        """Quantizes like `keras.Model.quantize`, or the encoder's matmuls with static scales.
 
-        With `calibration`, the products of the blocks, which take nearly all of the time, are of
-        8-bit integers, and everything else stays as it is. The scales are computed here, by a
-        `predict` of the calibration rows, so that an answer does not depend on the other rows of
-        its batch. TensorFlow on an x86 CPU has fast kernels for it; elsewhere the same integers are
-        multiplied by Keras' operations, which is slow. The model cannot be trained afterwards.
+        With `calibration`, the matmuls in the encoder's blocks use 8-bit integers, and everything
+        else is unchanged. These matmuls take nearly all of the time. The scales are computed from a
+        `predict` on the calibration data, so a prediction does not depend on the other examples in
+        its batch. TensorFlow on an x86 CPU has fast kernels for this. Elsewhere, the same integers
+        are multiplied with Keras operations, which is slow. The model cannot be trained afterwards.
 
         Args:
-            mode: A mode of Keras; `"int8"` with `calibration`.
-            config: A configuration of Keras.
-            filters: The layers to quantize, as Keras takes them.
-            calibration: Some 100 inputs of `predict`, like those that will be served. Defaults to
-                `None`: Keras quantizes, and scales inputs as they come.
-            **options: Other options of Keras.
+            mode: A Keras quantization mode. Must be `"int8"` with `calibration`.
+            config: A Keras quantization config.
+            filters: The layers to quantize, as in `keras.Model.quantize`.
+            calibration: About 100 inputs for `predict`, similar to those that will be served. With
+                `None`, the default, Keras quantizes, and computes input scales in each call.
+            **options: Other Keras options.
 
         Raises:
-            ValueError: If there is `calibration`, and the mode is not `"int8"`, layers are
+            ValueError: If `calibration` is given and the mode is not `"int8"`, layers are already
                 quantized or have LoRA, or feed-forward networks are gated.
         """
         if calibration is not None:
             if mode != "int8" or filters is not None:
                 raise ValueError(
-                    "calibration is for mode='int8' of all blocks; received "
-                    f"mode={mode!r} and filters={filters!r}."
+                    "calibration requires mode='int8' and quantizes all blocks. Received: "
+                    f"mode={mode!r} and filters={filters!r}"
                 )
             quantize_statically(self, calibration)
         else:
             super().quantize(mode, config=config, filters=filters, **options)
-        # On PyTorch, the weights that were replaced are part of cycles.
+        # On PyTorch, the replaced weights are part of reference cycles.
         gc.collect()
 
     # === Threads and backends ===
@@ -132,7 +132,7 @@ class TokenModel(keras.Model):
     predict_on_batch = synchronized_if_stateful("predict_on_batch")
 
     def make_train_function(self, force: bool = False) -> Any:
-        # On TensorFlow, Keras leaves it to the first step, which is then traced a second time:
+        # On TensorFlow, Keras builds the optimizer in the first step. Then it traces the step again
         # without the initialization of variables.
         optimizer = getattr(self, "optimizer", None)
         if optimizer is not None and not optimizer.built:
@@ -152,9 +152,9 @@ class TokenModel(keras.Model):
         return self.predict_function or super().make_predict_function(force)
 
     def _purge_model_variables(self, optimizer_variables: bool = False, **kinds: bool) -> None:
-        """Takes the arrays out of variables, only for training, which donates them.
+        """Takes the arrays out of variables only for training, which donates them.
 
-        Keras calls it on JAX only.
+        Keras calls it only on JAX.
         """
         if optimizer_variables:
             from keras_bert.ops.jax_steps import training_state
@@ -167,7 +167,7 @@ class TokenModel(keras.Model):
         """Builds metrics, losses and the optimizer, so that Keras reads no batch to build them.
 
         Args:
-            example: A batch of some rows, `(features, labels, weights)`, of NumPy arrays.
+            example: A small batch of NumPy arrays, `(features, labels, weights)`.
         """
         if keras.backend.backend() == "tensorflow":
             self._maybe_symbolic_build(data_batch=example)
@@ -175,11 +175,11 @@ class TokenModel(keras.Model):
             self._symbolic_build(data_batch=example)
 
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
-        """Builds metrics and optimizer under a `tf.distribute.Strategy`, of a replica's batch.
+        """Builds metrics and the optimizer for a replica's batch under a `tf.distribute.Strategy`.
 
-        Keras would read a batch even if all is built, and average the batches of the replicas,
-        which must then have as many rows each, and no values that are not numbers, such as those of
-        a `padding_mask`.
+        Keras would read a batch even if everything is built, and average the batches of the
+        replicas. They would need equal numbers of examples and only numeric values, so a
+        `padding_mask` would fail.
         """
         strategy = self._distribute_strategy
         if strategy is None:
@@ -198,14 +198,14 @@ class TokenModel(keras.Model):
             self._symbolic_build(batches_of_replica(), data_batch)
 
     def check_shape(self, name: str, shape: Sequence[int]) -> None:
-        """Checks the length of token ids by their shape, for graphs that do not know it."""
+        """Checks the length of token ids by their shape, for graphs that do not know the length."""
         if name == "token_ids" and "position_ids" not in self.input:
             check_length(shape[-1], self.config.max_sequence_length)
 
     # === Files ===
 
     def get_config(self) -> dict[str, Any]:
-        """Implemented by subclasses; other instances share the weights of an encoder.
+        """Returns the config. Subclasses implement it, other instances share an encoder's weights.
 
         Raises:
             NotImplementedError: If the model is such an instance.
@@ -215,14 +215,14 @@ class TokenModel(keras.Model):
     def save(
         self, filepath: Any, overwrite: bool = True, zipped: bool | None = None, **kwargs: Any
     ) -> None:
-        """Saves the model as `keras.Model.save` does, but atomically.
+        """Saves the model like `keras.Model.save`, but atomically.
 
-        An existing file is replaced only when the new one is complete.
+        An existing file is only replaced once the new file is complete.
 
         Raises:
-            FileNotFoundError: If the folder of a file does not exist.
+            FileNotFoundError: If the file's directory does not exist.
         """
-        # A model that is not zipped is a folder.
+        # A model that is not zipped is a directory.
         with (
             model_lock_if_stateful(self),
             without_tensorflow_import(),
@@ -234,12 +234,12 @@ class TokenModel(keras.Model):
     def save_weights(
         self, filepath: Any, overwrite: bool = True, max_shard_size: float | None = None
     ) -> None:
-        """Saves the weights as `keras.Model.save_weights` does, but atomically.
+        """Saves the weights like `keras.Model.save_weights`, but atomically.
 
-        An existing file is replaced only when the new one is complete.
+        An existing file is only replaced once the new file is complete.
 
         Raises:
-            FileNotFoundError: If the folder of a file does not exist.
+            FileNotFoundError: If the file's directory does not exist.
         """
         with (
             model_lock_if_stateful(self),
@@ -251,7 +251,8 @@ class TokenModel(keras.Model):
     def compute_output_spec(
         self, inputs: Tensor, training: bool | None = None, mask: Tensor | None = None
     ) -> Tensor:
-        # Keras needs the shape of every input. `None` has none, and does not affect output shapes.
+        # Keras needs a shape for every input, but `None` has no shape. It does not affect output
+        # shapes.
         shape = inputs["token_ids"].shape
         shaped = {
             name: keras.KerasTensor(shape, reference.dtype)
@@ -264,10 +265,10 @@ class TokenModel(keras.Model):
 
 @contextlib.contextmanager
 def _outside_distribution() -> Iterator[None]:
-    """Has one of several processes of a `keras.distribution` save a model by itself.
+    """Lets one process of a `keras.distribution` save a model without the others.
 
-    Keras creates an optimizer to see which attributes all have, and its variables, if they were
-    distributed, would wait for the other processes.
+    Keras creates an optimizer to find out which attributes all optimizers have. If its variables
+    were distributed, their creation would wait for the other processes.
     """
     distribution = keras.distribution.distribution()
     keras.distribution.set_distribution(None)
@@ -281,7 +282,7 @@ def _outside_distribution() -> Iterator[None]:
 def _replaced(filepath: Any, overwrite: bool, is_one_file: bool) -> Iterator[Any]:
     """Yields a temporary path next to a file, and renames it to the file at the end.
 
-    For URLs (`gs://…`), folders and sharded weights, and if an existing file must not be
+    For URLs (`gs://…`), directories and sharded weights, and if an existing file must not be
     overwritten, it yields the path itself and leaves everything to Keras.
     """
     target = Path(os.path.realpath(str(filepath)))

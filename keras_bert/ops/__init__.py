@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations: a reference implementation of each, and faster implementations per backend."""
+"""Operations with a reference implementation, and faster implementations for some backends."""
 
 from keras_bert.ops.attention import attention, attention_with_scores
 from keras_bert.ops.batch_layout import BatchLayout

@@ -1,30 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Type aliases for values with a class that depends on Keras' backend.
+"""Type aliases for values whose class depends on Keras' backend.
 
-Keras has no type annotations, so that both are `Any` to a type checker; they tell readers more.
+Keras has no type annotations, so both aliases are `Any` to a type checker. They only inform
+readers.
 """
 
 from typing import Any, NamedTuple, TypeAlias
 
-# A tensor of the backend, a KerasTensor while a functional model is built, or a NumPy array.
+# A backend tensor, a KerasTensor while a functional model is built, or a NumPy array.
 Tensor: TypeAlias = Any
-# The shape of a tensor, with `None` for dimensions that vary; or a nested structure of shapes.
+# A tensor shape, with `None` for unknown dimensions, or a nested structure of shapes.
 Shape: TypeAlias = Any
 
-# Integers are symmetric, so that 0 is 0.
+# The integer range is symmetric, so 0 stands for 0.
 LARGEST = 127
-# Of a kernel, which has 7 bits: without VNNI, x86 CPUs add each two products of an unsigned and a
-# signed byte in 16 bits, which saturate. ONNX Runtime's `reduce_range` is the same.
+# Kernels only use 7 bits. Without VNNI, x86 CPUs add pairs of products of an unsigned and a signed
+# byte in 16 bits, which can saturate. This is the same as ONNX Runtime's `reduce_range`.
 LARGEST_IN_KERNEL = 64
 
 
 class Int8Kernel(NamedTuple):
-    """A matrix of 8-bit integers with its scales.
+    """A matrix of 8-bit integers and its scales.
 
     Attributes:
-        kernel: int8 `(in, out)`, at most 64.
-        input_scale: float32 `(in,)`: an input is rounded to an integer after this factor.
-        kernel_range: float32 `(out,)`: what the integer 127 of each column stands for.
+        kernel: int8 `(in, out)` in `[-64, 64]`.
+        input_scale: float32 `(in,)`. Inputs are multiplied by it and rounded to integers.
+        kernel_range: float32 `(out,)`. The value that the integer 127 represents in each column.
     """
 
     kernel: Tensor

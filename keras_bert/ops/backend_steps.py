@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a backend changes in Keras' training loop, and the defaults: nothing."""
+"""Base class for what a backend changes in Keras' training loop. By default, it changes nothing."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import Any
 
 
 class BackendSteps:
-    """Keras' own steps; each backend has a subclass with the steps that it needs instead.
+    """Keras' own steps. Each backend has a subclass that replaces the steps it needs to change.
 
     | | JAX | PyTorch | TensorFlow |
     |---|---|---|---|
-    | `train_function` | survives an interruption | is compiled in one piece | Keras' |
+    | `train_function` | survives an interruption | compiled in one piece | Keras' |
     | `test_function` | survives an interruption | Keras' | Keras' |
-    | `predict_function` | survives an interruption | Keras' | is traced once for all sizes |
+    | `predict_function` | survives an interruption | Keras' | traced once for all batch shapes |
     | `calls_move_variables` | yes | no | no |
     """
 
     calls_move_variables = False
-    """Whether a call takes the variables out of the model while it runs, and puts them back."""
+    """Whether a call moves the variables out of the model while it runs, and back afterwards."""
 
     def train_function(self, model: Any) -> Any:
-        """Returns the function for `model.train_function`; `None` for Keras' own."""
+        """Returns the function for `model.train_function`, or `None` to use Keras'."""
         return None
 
     def test_function(self, model: Any) -> Any:
-        """Returns the function for `model.test_function`; `None` for Keras' own."""
+        """Returns the function for `model.test_function`, or `None` to use Keras'."""
         return None
 
     def predict_function(self, model: Any) -> Any:
-        """Returns the function for `model.predict_function`; `None` for Keras' own."""
+        """Returns the function for `model.predict_function`, or `None` to use Keras'."""
         return None
 
     def put_variables_back(self, model: Any) -> contextlib.AbstractContextManager[None]:
-        """Has a call within the block leave its variables in the model, even if interrupted."""
+        """Ensures that calls in the block leave the variables in the model, even if interrupted."""
         return contextlib.nullcontext()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the tokens of a batch are arranged, and who attends to whom: one value for each batch.
+"""The batch layout: how tokens are arranged, and which tokens attend to each other.
 
-A batch is *padded*, *packed* (a row has several sequences), or *unpadded* (the tokens of all rows
-are concatenated to one row without padding). `keras_bert.layers.BatchLayoutBuilder` has an example.
+A batch is *padded*, *packed* (a row contains multiple sequences) or *unpadded* (the tokens of all
+sequences are concatenated without padding). See `keras_bert.layers.BatchLayoutBuilder` for an
+example.
 """
 
 from __future__ import annotations
@@ -20,23 +21,24 @@ from keras_bert.ops.varlen import NUM_GROUPS, Varlen
 
 
 class BatchLayout(NamedTuple):
-    """How the tokens of a batch are arranged, who attends to whom, and the RoPE of their positions.
+    """How tokens are arranged, which tokens attend to each other, and their RoPE angles.
 
-    All values in it are tensors or `None`, so that Keras' layers can take and return it.
+    All fields are tensors or `None`, so Keras layers can accept and return a `BatchLayout`.
 
     Attributes:
-        padding_mask: Bool or int `(batch, length)`, False at tokens that are not attended to;
-            `None` for a batch without padding, and for an unpadded one.
-        sequence_ids: int `(batch, length)`, not negative, of a packed batch: tokens attend only to
-            tokens with the same id.
-        varlen: Where the tokens of the rows are in an unpadded batch; all `None` in others.
-        output_positions: int `(batch, slots)`, the positions of the tokens for which the last block
-            computes outputs; `None` for all tokens.
-        position_ids: int `(batch, length)`, the position of each token in its sequence; `None` for
+        padding_mask: Bool or int `(batch, length)`, False at padding. `None` for an unpadded batch
+            and for a batch without padding.
+        sequence_ids: Non-negative int `(batch, length)` of a packed batch. Tokens attend only to
+            tokens with the same ID.
+        varlen: Where the tokens of each sequence are in an unpadded batch. All fields are `None` in
+            other batches.
+        output_positions: int `(batch, slots)`, the positions for which the last encoder layer
+            computes outputs. `None` for all positions.
+        position_ids: int `(batch, length)`, the position of each token in its sequence. `None` for
             0, 1, 2, ... in every row.
-        relative: The output of `keras_bert.layers.RelativeEmbeddings`, with relative positions.
-        cos_sin: The cached results of `rope`, by `rope_name`.
-        masks: The cached results of `mask`, by the name of the pattern.
+        relative: The output of `keras_bert.layers.RelativeEmbeddings`, for relative positions.
+        cos_sin: Cached results of `rope`, by `rope_name`.
+        masks: Cached results of `mask`, by pattern name.
     """
 
     padding_mask: Tensor = None
@@ -50,7 +52,7 @@ class BatchLayout(NamedTuple):
 
     @property
     def is_unpadded(self) -> bool:
-        """Whether the tokens of all rows are concatenated to one row without padding."""
+        """Whether the tokens of all sequences are concatenated without padding."""
         return self.varlen.token_indices is not None
 
     @property
@@ -63,8 +65,8 @@ class BatchLayout(NamedTuple):
     def rope(self, x: Tensor, head_dim: int, base: float, scale: float = 1.0) -> Tensor:
         """Returns the cosines and sines of RoPE for queries and keys `(batch, length, ...)`.
 
-        They are float32 `(batch, length, 2, head_dim / 2)`, see `keras_bert.ops.cos_sin_of`.
-        Without `position_ids` all rows are alike, and `batch` is 1.
+        The result is float32 `(batch, length, 2, head_dim / 2)`, see `keras_bert.ops.cos_sin_of`.
+        Without `position_ids`, all rows have the same positions, and `batch` is 1.
         """
         name = rope_name(base, scale)
         if name in self.cos_sin:
@@ -77,10 +79,11 @@ class BatchLayout(NamedTuple):
     def mask(
         self, x: Tensor, pattern: AttentionPattern, dtype: str | None = None
     ) -> Sequence[Tensor]:
-        """Returns the masks of `x` `(batch, length, ...)`, see `keras_bert.ops.masks.kernel_mask`.
+        """Returns the attention masks of `x` `(batch, length, ...)`, see `kernel_mask`.
 
-        An unpadded batch has a mask for each of its groups, and `None` for a group without rows.
-        Other batches have one mask, the first. `dtype` is that of the scores, by default of `x`.
+        An unpadded batch has one mask per group, and `None` for each empty group. Other batches
+        have only one mask, which comes first. `dtype` is the dtype of the scores, by default that
+        of `x`.
         """
         if pattern.name in self.masks:
             return self.masks[pattern.name]
@@ -95,5 +98,5 @@ class BatchLayout(NamedTuple):
 
 
 def rope_name(base: float, scale: float) -> str:
-    """Returns the name of RoPE's frequencies, the key of their cos and sin in a layout."""
+    """Returns a name for RoPE's frequencies, the key of `BatchLayout.cos_sin`."""
     return f"base_{float(base)!r}_scale_{float(scale)!r}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Context variables with a value for a while."""
+"""Context variables that are set temporarily."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 @contextlib.contextmanager
 def set_variable(variable: contextvars.ContextVar[_T], value: _T) -> Iterator[None]:
-    """Gives a variable a value within the context, in this thread."""
+    """Sets a context variable within the block, in this thread only."""
     token = variable.set(value)
     try:
         yield

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Selection of faster implementations by backend and device."""
+"""Selects faster implementations by backend and device."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from keras_bert.ops.backend_steps import BackendSteps
 
 _Operation = TypeVar("_Operation", bound=Callable[..., Any])
 
-# With an accelerator, XLA compiles the whole training step and fuses operations itself. TensorFlow
-# Serving rejects graphs that require XLA, so inference does not use it.
+# With an accelerator, XLA compiles the whole training step and fuses operations itself. Inference
+# does not use XLA, because TensorFlow Serving rejects graphs that require it.
 CPU_TRAINING = "training on a CPU"
 ANY_DEVICE = "any device"
-# (backend, device) -> the module of its fused functions, each named like the operation it computes
+# (backend, device) -> the module with fused functions, named like the operations they compute
 FUSED = {
     ("tensorflow", CPU_TRAINING): "tensorflow_cpu",
     ("tensorflow", ANY_DEVICE): "tensorflow_plain",
@@ -32,9 +32,9 @@ FUSED = {
 def fused(reference: _Operation) -> _Operation:
     """Decorates an operation's reference implementation, so that fused functions replace it.
 
-    They have the same arguments, except for `training`, which callers pass by keyword. On a backend
-    without fused functions, the operation is its reference implementation, which `inspect.unwrap`
-    returns on all.
+    Fused functions have the same arguments except `training`, which callers must pass by keyword.
+    On a backend without fused functions, the operation is its reference implementation. On every
+    backend, `inspect.unwrap` returns the reference implementation.
     """
     backend = keras.backend.backend()
     if backend not in {backend for backend, _ in FUSED}:
@@ -63,9 +63,9 @@ def fused(reference: _Operation) -> _Operation:
 
 
 def tensorflow_int8() -> ModuleType | None:
-    """Returns the module of oneDNN's 8-bit products in TensorFlow, or `None` where there are none.
+    """Returns the module with TensorFlow's 8-bit matmuls by oneDNN, or `None` if not available.
 
-    There are none in builds for other processors, nor with an accelerator or XLA.
+    They are only available in TensorFlow's x86 CPU builds, without an accelerator and without XLA.
     """
     if not is_tensorflow_on_cpu():
         return None
@@ -101,13 +101,13 @@ def is_torch_graph() -> bool:
 
 
 def compiles_each_shape() -> bool:
-    """Returns whether each new shape of a batch is compiled, which takes seconds, as by JAX."""
+    """Returns whether the backend compiles each new batch shape, as JAX does. It takes seconds."""
     return bool(keras.backend.backend() == "jax")
 
 
 @functools.cache
 def backend_steps() -> BackendSteps:
-    """Returns what this backend changes in Keras' training loop."""
+    """Returns the changes that this backend makes to Keras' training loop."""
     backend = keras.backend.backend()
     if backend == "jax":
         from keras_bert.ops.jax_steps import JaxSteps
@@ -123,7 +123,7 @@ def backend_steps() -> BackendSteps:
 
 
 def local_shards(variable: keras.Variable) -> list[np.ndarray[Any, Any]]:
-    """Returns the shards of a variable that the devices of this process have."""
+    """Returns the shards of a variable on this process's devices."""
     if keras.backend.backend() == "jax":
         from keras_bert.ops import jax_steps
 
@@ -137,7 +137,7 @@ def is_jax_on_cpu() -> bool:
 
 
 def cuda_capability() -> tuple[int, ...] | None:
-    """Returns the compute capability of JAX's or PyTorch's GPU, or `None` without one of NVIDIA."""
+    """Returns the compute capability of an NVIDIA GPU on JAX or PyTorch, otherwise `None`."""
     backend = keras.backend.backend()
     if backend == "torch":
         return _torch_cuda_capability()
@@ -145,7 +145,7 @@ def cuda_capability() -> tuple[int, ...] | None:
 
 
 def on_cpu() -> contextlib.AbstractContextManager[object]:
-    """Computes on this process's CPU, such as values to read before the device has finished."""
+    """Computes on this process's CPU, for example values needed before the device has finished."""
     scope: contextlib.AbstractContextManager[object]
     if keras.backend.backend() == "jax":
         import jax
@@ -157,11 +157,11 @@ def on_cpu() -> contextlib.AbstractContextManager[object]:
 
 
 def device_of(x: Tensor) -> str:
-    """Returns the kind of device of a tensor: `"cpu"`, `"gpu"` or `"tpu"`."""
+    """Returns the device type of a tensor: `"cpu"`, `"gpu"` or `"tpu"`."""
     backend = keras.backend.backend()
     if backend == "jax":
         return _default_jax_backend()
-    # With a GPU, PyTorch may compute on a CPU too.
+    # Even with a GPU, PyTorch may also compute on a CPU.
     is_on_cpu = not x.is_cuda if backend == "torch" else tensorflow_without_accelerator()
     return "cpu" if is_on_cpu else "gpu"
 
@@ -193,7 +193,7 @@ def _torch_cuda_capability() -> tuple[int, ...] | None:
 def _jax_cuda_capability() -> tuple[int, ...] | None:
     import jax
 
-    # GPUs of AMD have names there
+    # AMD GPUs have names instead of numbers here.
     numbers = str(getattr(jax.devices()[0], "compute_capability", "")).split(".")
     return tuple(map(int, numbers)) if all(map(str.isdecimal, numbers)) else None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients with respect to inputs, outside of training, and computation without gradients."""
+"""Computes gradients with respect to inputs, outside of training, and values without gradients."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from keras_bert.ops.unpadding import forbid_unpadding
 def gradient_function(
     function: Callable[..., Tensor], model: keras.Model
 ) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
-    """A function that computes a function's values, and the gradient of their sum.
+    """Returns a function that computes another function's values and the gradient of their sum.
 
     Args:
-        function: From the model, a float tensor and further arguments to a float tensor;
-            differentiable with respect to the first tensor.
-        model: The model.
+        function: Function of the model, a float tensor and further arguments. Returns a float
+            tensor that is differentiable with respect to the first tensor.
+        model: The model that is passed to `function`.
 
     Returns:
-        A function of a float array and of further arguments, nested tensors. It returns the values
-        and the gradient in the shape of the first argument, NumPy arrays. On JAX it compiles once
-        for each shape; the weights may change between calls. It keeps no model alive. It raises
-        `ValueError` if the model has static int8 products, which have no gradient.
+        A function of a float array and further arguments, which may be nested. It returns the
+        values, and the gradient in the shape of the first argument, as NumPy arrays. On JAX, it
+        compiles once per shape, and the weights may change between calls. It does not keep the
+        model alive. It raises `ValueError` if the model has static int8 scales, because rounding
+        has no gradient.
     """
     reference = weakref.ref(model)
     compute = _with_gradient(function, reference)
@@ -38,11 +39,11 @@ def gradient_function(
         for layer in _alive(reference)._flatten_layers():
             if getattr(layer, "input_scale", None) is not None:
                 raise ValueError(
-                    f"{layer.path} has static int8 scales, and rounding has no gradient. Pass the "
-                    "model as it was before quantizing, or use a method without gradients, such as "
-                    "occlusion."
+                    "The model cannot have static int8 scales, because rounding has no gradient. "
+                    f"Received: {layer.path} with int8 scales. Pass the model before quantization, "
+                    "or use a method without gradients, such as occlusion."
                 )
-        # Rows of vectors and of gradients are padded.
+        # The inputs and gradients have padding, so the computation must have it as well.
         with forbid_unpadding():
             values, gradient = compute(keras.ops.convert_to_tensor(x), *rest)
         return keras.ops.convert_to_numpy(values), keras.ops.convert_to_numpy(gradient)
@@ -53,7 +54,7 @@ def gradient_function(
 def value_function(
     function: Callable[..., Tensor], model: keras.Model
 ) -> Callable[..., np.ndarray]:
-    """A function that computes a function's values, with the arguments of `gradient_function`."""
+    """Returns a function that computes values. The arguments are as in `gradient_function`."""
     reference = weakref.ref(model)
     if keras.backend.backend() == "jax":
         compute = _compiled(function, reference)
@@ -74,7 +75,7 @@ def value_function(
 def without_gradients() -> contextlib.AbstractContextManager[object]:
     """Keeps PyTorch from storing intermediate results for a backward pass.
 
-    The graphs of the other backends have none for outputs of `stop_gradient`.
+    The other backends do not store any for outputs of `stop_gradient`.
     """
     scope: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
     if keras.backend.backend() == "torch":
@@ -117,7 +118,7 @@ def _with_gradient(
 
 
 def _compiled(function: Callable[..., Any], model: weakref.ref[keras.Model]) -> Callable[..., Any]:
-    """Returns a function compiled by JAX as one, since each operation by itself takes longer."""
+    """Compiles a function as a whole with JAX, which is faster than operation by operation."""
     import jax
 
     def stateless(weights: list[Tensor], *arguments: Any) -> Any:
@@ -134,5 +135,5 @@ def _compiled(function: Callable[..., Any], model: weakref.ref[keras.Model]) -> 
 
 def _alive(model: weakref.ref[keras.Model]) -> keras.Model:
     alive = model()
-    assert alive is not None  # Whoever calls the function has it
+    assert alive is not None  # The caller holds a reference to the model.
     return alive

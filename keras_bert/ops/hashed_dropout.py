@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dropout that computes its mask by hashing a key and positions, and never stores the mask.
 
-XLA's random number generator is slow on CPUs, and a mask that is drawn separately has to be
-written to memory, kept for the backward pass and read again. A hash of the position costs a few
-integer operations in the fused loop, and the backward pass computes it again. It is used with XLA
-on TensorFlow and JAX.
+XLA's random number generator is slow on CPUs. A separately sampled mask must be written to memory,
+kept for the backward pass and read again. A hash of the position takes a few integer operations in
+the fused loop, and the backward pass recomputes it. It is used with XLA on TensorFlow and JAX.
 """
 
 from __future__ import annotations
@@ -19,14 +18,15 @@ _UINT32_VALUES = 2**32
 
 
 def make_key(rate: float, seed: Tensor) -> Tensor:
-    """Draws the next key, uint32 `(2,)`, from a `keras.random.SeedGenerator`; 0 if `rate` is 0."""
+    """Samples a key, uint32 `(2,)`, from a `keras.random.SeedGenerator`. It is 0 if `rate` is 0."""
     return ops.cast(seed.next(), "uint32") if rate else ops.zeros((2,), "uint32")
 
 
 def fold_in(key: Tensor, number: Tensor) -> Tensor:
-    """Derives the key of a part, such as a chunk, from a key and the number of the part.
+    """Derives a key from another key and the number of a part, such as a chunk.
 
-    By mixing: the keys of steps count up, so a sum would be the key of another step's part.
+    The key is hashed, not added to the number. Seeds of consecutive steps count up, so a sum would
+    equal the key of a part in another step.
     """
     number = _mix(ops.cast(number, "uint32") + _uint32(0x9E3779B9))
     first = _mix(key[0] + _mix(key[1] ^ number))
@@ -36,8 +36,8 @@ def fold_in(key: Tensor, number: Tensor) -> Tensor:
 def drop(x: Tensor, rate: float, key: Tensor, positions: Tensor | None = None) -> Tensor:
     """Sets a fraction `rate` of the elements to 0 and scales the rest by `1 / (1 - rate)`.
 
-    The same key, uint32 `(2,)`, drops the same positions. If `x` is a slice of a tensor,
-    `positions`, uint32 in the shape of `x`, are the flat indices of its elements in the tensor.
+    The same key, uint32 `(2,)`, drops the same positions. If `x` is a slice of a larger tensor,
+    pass `positions`, uint32 of the same shape, the flat indices of its elements in that tensor.
     """
     if not rate:
         return x
@@ -52,9 +52,9 @@ def _hashed_positions(positions: Tensor, key: Tensor) -> Tensor:
     """Computes a pseudo-random uint32 for every position.
 
     The two multiplications and three shifts are a published bijective 32-bit hash
-    (https://github.com/skeeto/hash-prospector). Two numbers are mixed from the key: one is XORed
-    with the positions before the hash and the other added in its middle, so that different keys do
-    not produce shifted copies of one sequence.
+    (https://github.com/skeeto/hash-prospector). Two numbers are derived from the key. The first is
+    XORed with the positions before the hash, and the second is added in the middle. So different
+    keys do not produce shifted copies of the same sequence.
     """
     first, second = _mix(key[0] + key[1] * _uint32(0x9E3779B9)), _mix(key[0] ^ ~key[1])
     return _mix(ops.cast(positions, "uint32") ^ first, second)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of 8-bit integers, with scales of the inputs that are known before the inputs are.
+"""8-bit integer matmuls with static input scales.
 
-Each value of an input is rounded by the scale of its channel alone. So the bits of a product's row
-depend neither on the other rows nor on their number.
+Each input value is rounded with a fixed scale for its channel. So the result for a token does not
+depend on the other tokens in the batch or on their number.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from keras_bert.ops.reference import bias_activation
 
 
 def int8_product(x: Tensor, weights: Int8Kernel, bias: Tensor | None = None) -> Tensor:
-    """Multiplies tokens `(..., in)` by a kernel of integers; `(..., out)` in the dtype of `x`.
+    """Multiplies tokens `(..., in)` by an integer kernel. Returns `(..., out)` in the dtype of `x`.
 
-    The bias is added in float32. Inputs beyond 127 integers are clipped.
+    The bias is added in float32. Inputs are clipped to integers in `[-127, 127]`.
 
     Reference:
         [SmoothQuant](https://arxiv.org/abs/2211.10438), section 3, for scales per input channel.
@@ -44,7 +44,7 @@ def int8_feed_forward(
 ) -> Tensor:
     """Computes `second(activation(first(x) + bias))` for tokens `(tokens, hidden)`.
 
-    `second` has one scale for all of its inputs.
+    `second` must have the same scale for all of its inputs.
     """
     kernels = dispatch.tensorflow_int8()
     if kernels is not None and activation in kernels.ACTIVATIONS:

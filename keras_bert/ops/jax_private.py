@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The private parts of JAX that this library uses; see `keras_private`."""
+"""The private parts of JAX that this library uses. See `keras_private`."""
 
 import ctypes
 import functools
@@ -11,22 +11,23 @@ from jax._src.lib import _jax
 
 
 def distributed_client() -> Any:
-    """Returns the client of `jax.distributed`, which has a store of keys and values."""
+    """Returns the client of `jax.distributed`, which has a key-value store."""
     return distributed.global_state.client
 
 
 def on_lost_process(end: Callable[[], None]) -> None:
-    """Has a function called where JAX's client would abort: another process was lost.
+    """Calls a function when another process is lost, where JAX's client would abort.
 
-    The client calls it with a value that it cannot convert to Python, a C++ exception that nothing
-    handles. So the function also becomes the handler of such exceptions, and must not return.
+    The client calls its callback with a value that it cannot convert to Python. This raises a C++
+    exception that is not caught. So the function is also installed as the handler of uncaught
+    exceptions, and it must not return.
     """
-    # The C++ library keeps the pointer.
+    # The C++ library keeps the pointer, so the handler must stay alive.
     handler = ctypes.CFUNCTYPE(None)(end)
     try:
         set_terminate = ctypes.CDLL("libstdc++.so.6")._ZSt13set_terminatePFvvE
     except (OSError, AttributeError):
-        return  # another C++ library, as on macOS
+        return  # For example, macOS has a different C++ library.
     set_terminate(handler)
     _jax.get_distributed_runtime_client = functools.partial(
         _jax.get_distributed_runtime_client, missed_heartbeat_callback=handler

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keras' steps on JAX, so that an interruption at any point leaves a model with its weights.
+"""Keras' steps on JAX, changed so that a model keeps its weights if a step is interrupted.
 
-Keras donates the variables of a model to each of its steps, training or not: their arrays are
-deleted, and the step's results replace them. If a KeyboardInterrupt is raised in between, the
-model has no weights any more.
+Keras donates the model's variables to each step, even outside of training. Their arrays are
+deleted, and the step's results replace them. If a KeyboardInterrupt is raised in between, the model
+loses its weights.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jax.experimental.multihost_utils import process_allgather
 
 from keras_bert.ops.backend_steps import BackendSteps
 
-# The variables that a training step takes and returns, by their names in a trainer
+# The variables that a training step accepts and returns, by their names in a trainer
 TRAINING = (
     *("trainable_variables", "non_trainable_variables"),
     *("optimizer_variables", "metrics_variables"),
@@ -30,7 +30,7 @@ Step = Callable[[State, Any], tuple[Any, State]]
 
 
 class JaxSteps(BackendSteps):
-    """Steps that store their results in the model immediately, or donate no variables."""
+    """Steps that store their results in the model immediately, or do not donate variables."""
 
     calls_move_variables = True
 
@@ -50,7 +50,7 @@ class JaxSteps(BackendSteps):
 
     @contextlib.contextmanager
     def put_variables_back(self, model: Any) -> Iterator[None]:
-        model.jax_state_sync()  # of the training that runs this callback
+        model.jax_state_sync()  # The training that runs this callback
         try:
             yield
         finally:
@@ -63,7 +63,7 @@ class JaxSteps(BackendSteps):
 def training_step(model: Any) -> Step:
     """Returns the compiled `model.train_step`, which stores its result in the model immediately.
 
-    The step donates the variables, since there may be no memory for a second copy of them.
+    The step donates the variables, since there may not be enough memory for a second copy.
     """
     compiled: Step | None = None
 
@@ -72,12 +72,12 @@ def training_step(model: Any) -> Step:
         compiled = compiled or _compiled_training_step(model, state)
         results: list[tuple[Any, State]] = []
         try:
-            # Python checks for interruptions after a call. Here `extend` makes the call, so that
-            # the result is in the list by then.
+            # Python checks for interruptions after a call. Here `extend` makes the call, so the
+            # result is already in the list when Python checks.
             results.extend(map(compiled, (state,), (data,)))
         finally:
             for _, new_state in results:
-                # Not by Keras' `__setattr__`, which would look at each array
+                # Keras' `__setattr__` would check each array, so it is bypassed.
                 object.__setattr__(model, "_jax_state", dict(zip(TRAINING, new_state, strict=True)))
                 _note_newer_state(model)
         return results[0]
@@ -86,9 +86,9 @@ def training_step(model: Any) -> Step:
 
 
 def _note_newer_state(model: Any) -> None:
-    """Notes that a step's state is newer than the variables.
+    """Records that the step's state is newer than the variables.
 
-    Keras notes it before it reads the batch of the step, whose source may call the model.
+    Keras does this before it reads the batch, but the data source may call the model.
     """
     object.__setattr__(model, "_jax_state_synced", False)
 
@@ -107,10 +107,10 @@ def _compiled_training_step(model: Any, state: State) -> Step:
 
 
 def step_without_donation(model: Any, step: Step) -> Step:
-    """Compiles `model.test_step` or `model.predict_step`, so that variables keep their arrays.
+    """Compiles `model.test_step` or `model.predict_step` so that variables keep their arrays.
 
-    Without donation, each output is a copy. So the compiled function returns only the arrays that
-    the step changes, such as those of metrics, and `None` for the others.
+    Without donation, each output is a copy. So the compiled function only returns the arrays that
+    the step changes, for example metrics, and `None` for the other arrays.
     """
     if not _is_compiled(model):
         return step
@@ -136,7 +136,7 @@ def step_without_donation(model: Any, step: Step) -> Step:
 
 
 def _map_arrays(function: Callable[..., Any], *states: State) -> State:
-    """Applies a function to the arrays at the same place of each state."""
+    """Applies a function to the corresponding arrays of several states."""
     return tuple(
         [function(*arrays) for arrays in zip(*groups, strict=True)]
         for groups in zip(*states, strict=True)
@@ -148,9 +148,10 @@ def _with_sharding(array: Any, sharding: Any) -> Any:
 
 
 def shard_over_devices(rows: Any) -> Any:
-    """Shards rows over the devices of Keras' distribution.
+    """Shards examples over the devices of Keras' distribution.
 
-    In any nesting, this process has arrays of its consecutive shard of the rows of all processes.
+    `rows` is an array or a nested structure of arrays with this process's examples. All processes'
+    examples are concatenated in order.
     """
     distribution = keras.distribution.distribution()
 
@@ -166,19 +167,22 @@ def sharded_map(
     num_rows: int,
     **must_match: int,
 ) -> np.ndarray[Any, Any]:
-    """Computes a function of rows, each process for its own shard of them, and returns all values.
+    """Computes a function of examples, divided among the processes, and returns all values.
 
-    All processes must call this at the same place among their computations on the devices. The
-    function returns the values `(rows, ...)` of indices `(rows,)`. In all processes, it is an error
-    if their number of rows, or another number of `must_match`, differs.
+    `function` maps example indices `(rows,)` to values `(rows, ...)`. All processes must call
+    `sharded_map` at the same point in their device computations.
+
+    Raises:
+        ValueError: In all processes, if `num_rows` or a number in `must_match` differs between
+            processes.
     """
     must_match["num_rows"] = num_rows
     values_by_process = process_allgather(np.array(list(must_match.values()), "int32"))
     for name, numbers in zip(must_match, values_by_process.T.tolist(), strict=True):
         if len(set(numbers)) > 1:
             raise ValueError(
-                f"{name} is {numbers} in the processes of the distribution, which share batches; "
-                "expected the same in each."
+                f"{name} must be the same in all processes of a distribution, because they share "
+                f"batches. Received: {numbers}"
             )
     shard_size = -(-num_rows // jax.process_count())
     first = jax.process_index() * shard_size
@@ -188,7 +192,7 @@ def sharded_map(
 
 
 def replicate_outputs(outputs: Any) -> Any:
-    """Has every process receive all rows of the outputs of a compiled step, in any nesting."""
+    """Gives every process all examples in the outputs of a compiled step, in any nesting."""
     distribution = keras.distribution.distribution()
     if distribution is None or distribution.num_processes == 1:
         return outputs
@@ -216,16 +220,16 @@ def _is_compiled(model: Any) -> bool:
 
 
 def local_shards(array: jax.Array) -> list[np.ndarray[Any, Any]]:
-    """Returns the shards of an array that the devices of this process have: one if it has all."""
+    """Returns the array's shards on this process's devices: one if they have the whole array."""
     if array.is_fully_addressable or array.is_fully_replicated:
         return [np.asarray(array)]
     return [np.asarray(shard.data) for shard in array.addressable_shards]
 
 
 def _shardings(state: State) -> State | None:
-    """Returns the sharding of each variable, for Keras' distribution; `None` without one.
+    """Returns the sharding of each variable in Keras' distribution, or `None` without distribution.
 
-    It comes from the first state, since a model has no metrics before its first batch.
+    The first state determines it, since a model has no metrics before its first batch.
     """
     if keras.distribution.distribution() is None:
         return None

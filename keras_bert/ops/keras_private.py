@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The private parts of Keras that this library uses, which has no public names for them.
+"""The private parts of Keras that this library uses because there are no public names.
 
-If a part is gone in a new version, `tests/ops/private_parts_test.py` says what uses it.
+If a new Keras version removes one, `tests/ops/private_parts_test.py` shows what uses it.
 """
 
 from keras.src.backend.common.stateless_scope import in_stateless_scope as in_stateless_scope

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keras' seeding and serialization on JAX and PyTorch, without an import of TensorFlow."""
+"""Keras' seeding and serialization on JAX and PyTorch, without importing TensorFlow."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from keras_bert.ops.keras_private import module_utils
 
 @contextlib.contextmanager
 def without_tensorflow_import() -> Iterator[None]:
-    """Keeps Keras from importing TensorFlow on another backend, as it does wherever it finds it.
+    """Keeps Keras from importing TensorFlow on another backend.
 
-    Keras imports it to seed it, and to ask whether an object is of one of its types. A library
-    that nothing has imported needs no seed, and no object has its types.
+    If TensorFlow is installed, Keras imports it to seed it, and to check whether an object has a
+    TensorFlow type. If TensorFlow is not imported yet, neither is necessary.
     """
     module = module_utils.tensorflow
-    # Whether it is installed, `None` until Keras looks; `False` within another such context too
+    # `None` until Keras has checked whether TensorFlow is installed, and `False` in a nested
+    # context.
     is_available = vars(module).get("_available", False)
     if "tensorflow" in sys.modules or is_available is False:
         yield
@@ -30,13 +31,13 @@ def without_tensorflow_import() -> Iterator[None]:
     try:
         yield
     finally:
-        module._available = None  # Keras will look for it again.
+        module._available = None  # Keras checks again later.
 
 
 def set_random_seed(seed: int) -> None:
     """Seeds Python, NumPy and the backend as `keras.utils.set_random_seed` does.
 
-    On JAX and PyTorch, TensorFlow is seeded only where it is already imported.
+    On JAX and PyTorch, TensorFlow is seeded only if it is already imported.
     """
     with without_tensorflow_import():
         keras.utils.set_random_seed(seed)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows cut into blocks for attention within a window, at a cost of length times window.
+"""Splits sequences into blocks for attention within a window, at a cost of length times window.
 
-A block of queries attends to its own tokens and to as many before and after them as the window
-reaches. So the blocks are rows of an ordinary attention, with fewer queries than keys, and every
-fast implementation of that serves them too. A row that would not be faster in several blocks is a
-single one. The number of blocks and their size are computed from the length, with the same few
-lines whether it is a number or, in a graph of TensorFlow, a tensor.
+A block of queries attends to its own tokens and to the tokens within the window before and after
+them. So a block is a sequence for ordinary attention, with fewer queries than keys, and every fast
+implementation can compute it. Sequences that would not be faster in multiple blocks form a single
+block. The number and size of blocks are computed from the length, which is an integer, or a tensor
+in a TensorFlow graph.
 
 Reference:
     [Longformer](https://arxiv.org/abs/2004.05150), section 3.1;
@@ -21,16 +21,16 @@ from keras import ops
 
 from keras_bert.ops.annotations import Tensor
 
-# Measured on CPUs: products of smaller blocks are slower, and so are two or three blocks than one,
-# for a block is copied with its neighbors.
+# Measured on CPUs, matmuls of smaller blocks are slower. Two or three blocks are slower than one,
+# because each block is copied with its neighbors.
 MIN_BLOCK_SIZE = 64
 MIN_BLOCKS = 4
 
 
 def is_in_sliding_window(distances: Tensor, window: int | None, causal: bool) -> Tensor:
-    """Returns where queries may attend to keys, by queries' positions minus keys'.
+    """Returns where queries may attend to keys, given query positions minus key positions.
 
-    Without `window` (only if `causal`) the distance has no limit.
+    If `window` is `None`, which requires `causal`, the distance is not limited.
     """
     if window is None:
         return distances >= 0
@@ -40,16 +40,16 @@ def is_in_sliding_window(distances: Tensor, window: int | None, causal: bool) ->
 
 @dataclasses.dataclass(frozen=True)
 class WindowBlocks:
-    """How rows of a length are cut; the sizes are integers, or scalar tensors if `length` is.
+    """How sequences of a length are split. Sizes are integers, or scalar tensors if `length` is.
 
     Attributes:
-        length: The number of tokens of a row.
-        number: The number of blocks of a row.
-        size: The number of queries of a block; the last block of a row may have fewer.
-        before: The number of tokens before its queries that a block attends to.
-        after: The number of tokens after them.
-        window: The largest distance of tokens that attend to each other.
-        causal: Whether tokens attend only to the tokens before them.
+        length: Sequence length.
+        number: Number of blocks per sequence.
+        size: Number of queries per block. The last block of a sequence may have fewer.
+        before: Number of tokens before its queries that a block attends to.
+        after: Number of tokens after its queries that a block attends to.
+        window: Maximum distance between tokens that attend to each other.
+        causal: Whether tokens attend only to themselves and to the tokens before them.
     """
 
     length: Tensor
@@ -62,10 +62,11 @@ class WindowBlocks:
 
     @classmethod
     def from_length(cls, length: Tensor, window: int, causal: bool = False) -> WindowBlocks:
-        """Cuts a row into as many blocks as have at least twice the size of the window.
+        """Splits a sequence into as many blocks of at least twice the window as possible.
 
-        A block of that size is computed with twice as many keys, and each query attends to half of
-        them. In blocks of once the window it would attend to two thirds, in smaller products.
+        A block of twice the window has twice as many keys as queries, and each query attends to
+        half of them. With blocks of one window, each query would attend to two thirds of the keys,
+        but the matmuls would be smaller.
         """
         number = length // max(2 * window, MIN_BLOCK_SIZE)
         if isinstance(length, int):
@@ -81,17 +82,17 @@ class WindowBlocks:
 
     @property
     def is_single_block(self) -> bool:
-        """Whether each row is known to be a single block."""
+        """Whether each sequence is known to be a single block."""
         return isinstance(self.number, int) and self.number == 1
 
     def split_into_blocks(self, x: Tensor) -> Tensor:
-        """Cuts `(batch, length, ...)` into `(batch * number, size, ...)`, with zeros at the end."""
+        """Splits `(batch, length, ...)` into `(batch * number, size, ...)`, padded with zeros."""
         return ops.reshape(self._pad(x), (-1, self.size, *x.shape[2:]))
 
     def cut_with_neighbors(self, x: Tensor) -> Tensor:
-        """Cuts `(batch, length, ...)` into `(batch * number, before + size + after, ...)`.
+        """Splits `(batch, length, ...)` into `(batch * number, before + size + after, ...)`.
 
-        Before and after the row are zeros.
+        There are zeros before and after the sequence.
         """
         if self.is_single_block:
             return x
@@ -118,7 +119,7 @@ class WindowBlocks:
     def window_mask(self) -> Tensor:
         """Returns a bool tensor `(size, before + size + after)`, True within the window.
 
-        It is `None` if all tokens of a block are within the window.
+        Returns `None` if all tokens in a block are within the window.
         """
         if isinstance(self.length, int) and self.length <= self.window + 1 and not self.causal:
             return None
@@ -127,7 +128,7 @@ class WindowBlocks:
         return is_in_sliding_window(distances, self.window, self.causal)
 
     def _pad(self, x: Tensor) -> Tensor:
-        """Extends `(batch, length, ...)` with zeros to all blocks."""
+        """Pads `(batch, length, ...)` with zeros to a multiple of the block size."""
         padding = self.number * self.size - self.length
         if _is_zero(padding):
             return x

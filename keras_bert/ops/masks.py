@@ -16,21 +16,22 @@ from keras_bert.ops.reference import length_of
 
 
 def masked_score(dtype: str) -> float:
-    """Returns the score of masked keys: far below all others, but finite.
+    """Returns the score of masked keys: far below all other scores, but finite.
 
-    A query with no other than masked keys then gets the average of their values, and not NaN.
+    If all keys of a query are masked, its output is then the average of their values instead of
+    NaN.
     """
     return -3e4 if dtype == "float16" else -1e9
 
 
 class AttentionPattern(NamedTuple):
-    """Which tokens attend to which, by their positions.
+    """Which tokens attend to each other, depending on their positions.
 
     Attributes:
         causal: Whether tokens attend only to themselves and to the tokens before them.
-        window: The largest distance of two tokens that attend to each other; `None` for no limit.
-        in_blocks: Whether the mask of a window has the blocks that the window cuts rows into, and
-            not all pairs of tokens.
+        window: Maximum distance between two tokens that attend to each other. `None` for no limit.
+        in_blocks: Whether the mask of a window covers only the blocks into which the window divides
+            sequences, instead of all token pairs.
     """
 
     causal: bool = False
@@ -39,7 +40,7 @@ class AttentionPattern(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The key of the pattern's masks in a `BatchLayout`."""
+        """The key of the pattern's masks in `BatchLayout.masks`."""
         names = ["causal"] * self.causal
         if self.window is not None:
             names.append(f"{'window' if self.in_blocks else 'near'}_{self.window}")
@@ -53,22 +54,22 @@ def kernel_mask(
     pattern: AttentionPattern,
     dtype: str,
 ) -> Tensor | None:
-    """Returns the mask of an attention pattern in the form that this backend's kernels accept.
+    """Returns the mask of an attention pattern in the form that this backend's kernels expect.
 
-    JAX's accept bool, True where a query may attend to a key. PyTorch's and TensorFlow's add the
-    mask to the scores: a bool mask would be NaN for a row without a single key in some kernels of
-    PyTorch, and would be converted in every layer.
+    JAX kernels expect bool, True if a query may attend to a key. PyTorch and TensorFlow kernels add
+    the mask to the scores. With a bool mask, some PyTorch kernels would return NaN for a sequence
+    without keys, and every layer would have to convert the mask.
 
     Args:
         x: The tokens, `(batch, length, ...)`.
         padding_mask: See `keras_bert.ops.BatchLayout`.
         sequence_ids: See `keras_bert.ops.BatchLayout`.
-        pattern: The pattern.
+        pattern: Which tokens attend to each other.
         dtype: The dtype of the scores.
 
     Returns:
-        A tensor that broadcasts to `(batch, 1, length, length)`, or, in blocks, to `(batch *
-        blocks, 1, queries, keys)`; `None` if all tokens attend to all.
+        A tensor that broadcasts to `(batch, 1, length, length)`, or in blocks, to `(batch * blocks,
+        1, queries, keys)`. `None` if all tokens attend to all tokens.
     """
     shape = ops.shape(x)[0], length_of(x)
     inputs = (shape, padding_mask, sequence_ids, pattern.causal)
@@ -80,7 +81,7 @@ def kernel_mask(
         return mask
     mask = ops.where(mask, ops.cast(0.0, dtype), ops.cast(masked_score(dtype), dtype))
     if keras.backend.backend() == "tensorflow" and mask.shape[0] == 1:
-        # The fused kernel of the product and the mask would broadcast it hundreds of times slower.
+        # Broadcasting in the fused kernel of matmul and mask is hundreds of times slower.
         mask = ops.tile(mask, (shape[0], 1, 1, 1))
     return mask
 
@@ -92,14 +93,14 @@ def _pairs_mask(
     causal: bool,
     window: int | None,
 ) -> Tensor | None:
-    """Returns the bool mask of all pairs of tokens of a row."""
+    """Returns the bool mask over all token pairs in a sequence."""
     masks = []
     if causal or window is not None:
         positions = ops.arange(shape[1])
         distances = positions[:, None] - positions
         masks.append(is_in_sliding_window(distances, window, causal)[None, None])
     if padding_mask is not None:
-        # (batch, length) -> (batch, 1, 1, length): only keys are masked
+        # (batch, length) -> (batch, 1, 1, length), which only masks keys.
         masks.append(ops.cast(padding_mask, "bool")[:, None, None, :])
     if sequence_ids is not None:
         masks.append(ops.equal(sequence_ids[:, None, :, None], sequence_ids[:, None, None, :]))
@@ -109,7 +110,7 @@ def _pairs_mask(
 def _blocks_mask(
     shape: Sequence[Tensor], padding_mask: Tensor, sequence_ids: Tensor, causal: bool, window: int
 ) -> Tensor | None:
-    """Returns the bool mask of the blocks into which a window cuts the rows."""
+    """Returns the bool mask over the blocks into which a window divides the sequences."""
     batch, length = shape
     blocks = WindowBlocks.from_length(length, window, causal)
     near = blocks.window_mask()
@@ -118,7 +119,7 @@ def _blocks_mask(
         is_token = blocks.cut_with_neighbors(ops.cast(padding_mask, "int32"))
         masks.append(ops.cast(is_token, "bool")[:, None, :])
     if sequence_ids is not None:
-        # No id is 0 then, as before and after the row
+        # IDs are positive then. The padding before and after the sequence is 0.
         ids = ops.cast(sequence_ids, "int32") + 1
         others = blocks.cut_with_neighbors(ids)
         masks.append(ops.equal(blocks.split_into_blocks(ids)[:, :, None], others[:, None, :]))
@@ -131,7 +132,7 @@ def _blocks_mask(
 
 
 def apply_mask(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Returns scores with a mask of bool, or of numbers to add."""
+    """Applies a bool mask to scores, or adds a float mask."""
     if mask is None:
         return scores
     dtype = keras.backend.standardize_dtype(scores.dtype)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of shared objects, such as layers, for a while and in one thread."""
+"""Temporary values for shared objects, such as layers, in one thread only."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from keras_bert.ops.dispatch import is_torch_graph
 
 
 class ObjectVariable:
-    """A value of an object for a while, in this thread only.
+    """A temporary value for an object, in this thread only.
 
-    Other threads may call the same layer or model meanwhile. `torch.compile` cannot trace context
-    variables, so its graphs have no value.
+    Other threads may call the same layer or model at the same time. `torch.compile` cannot trace
+    context variables, so in its graphs there is no value.
     """
 
     def __init__(self, name: str) -> None:
@@ -25,9 +25,9 @@ class ObjectVariable:
         self._values = contextvars.ContextVar(name, default=nothing)
 
     def set(self, owner: object, value: Any) -> contextlib.AbstractContextManager[None]:
-        """Gives an object a value within the context, in this thread."""
+        """Sets an object's value within the block, in this thread only."""
         return set_variable(self._values, {**self._values.get(), id(owner): value})
 
     def get(self, owner: object) -> Any:
-        """Returns the value of an object, or `None`."""
+        """Returns an object's value, or `None`."""
         return None if is_torch_graph() else self._values.get().get(id(owner))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The update rules of the optimizers in `keras.ops`, and their portable application to variables.
+"""The optimizers' update rules in `keras.ops`, and their reference implementation for variables.
 
-`optimizer_updates` has faster implementations per backend, which tests compare with this one.
+`optimizer_updates` has faster implementations for some backends. Tests compare them with this one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Coefficients(NamedTuple):
     """The scalars of an update.
 
     Attributes:
-        rate: Scalar, the learning rate.
-        decay: Scalar, the weight decay.
-        gradient_scale: Scalar factor of the gradient; `None` for 1.
-        step: Scalar, the index of this update, counted from 1, for the bias correction of the
-            moments; `None` for no bias correction.
+        rate: Scalar learning rate.
+        decay: Scalar weight decay.
+        gradient_scale: Scalar factor of the gradient. `None` for 1.
+        step: Scalar index of this step, counted from 1, for the bias correction of the moments.
+            `None` for no bias correction.
         beta_1: Decay rate of the first moment.
         beta_2: Decay rate of the second moment.
         epsilon: Added to the square root of the second moment.
@@ -40,7 +40,7 @@ class Coefficients(NamedTuple):
     epsilon: float
 
     def with_scalars(self, convert: Callable[[Any], Any]) -> Coefficients:
-        """Converts the values that may change from step to step."""
+        """Converts the values that may change between steps."""
         names = "rate", "decay", "gradient_scale", "step"
         values = {name: getattr(self, name) for name in names}
         return self._replace(**{k: convert(v) for k, v in values.items() if v is not None})
@@ -51,7 +51,7 @@ Rule = Callable[[Any, Any, Any, Any, Coefficients], tuple[Any, Any, Any]]
 
 
 class Update(NamedTuple):
-    """The update of a weight: its rule, gradient and coefficients, and three Keras variables.
+    """Update of one weight: its rule, gradient, coefficients and three Keras variables.
 
     The variables `weight`, `momentum` and `velocity` have the same shape.
     """
@@ -72,9 +72,10 @@ def adam_update(
         m ← m + (1 - β₁) (g - m)            v ← v + (1 - β₂) (g² - v)
         w ← w - rate · (m̂ / (√v̂ + ε) + decay · w)
 
-    where `g` is the scaled gradient, and m̂ = m / (1 - β₁ᵗ), v̂ = v / (1 - β₂ᵗ), or m and v
-    themselves if `coefficients.step` is `None`. All tensors have the shape of the weight; m and v
-    are float32 or wider. The new weight, m and v are returned in the dtype of the computation.
+    Here `g` is the scaled gradient, m̂ = m / (1 - β₁ᵗ) and v̂ = v / (1 - β₂ᵗ). If
+    `coefficients.step` is `None`, there is no bias correction, so m̂ = m and v̂ = v. All tensors
+    have the shape of the weight, and m and v are float32 or wider. The new weight, m and v are
+    returned in the dtype of the computation.
 
     Reference:
         [Decoupled weight decay](https://arxiv.org/abs/1711.05101), algorithm 2;
@@ -100,7 +101,7 @@ def lamb_update(
         w ← w - rate · ‖w‖ / ‖u‖ · u,    u = m̂ / (√v̂ + ε) + decay · w
 
     The trust ratio ‖w‖ / ‖u‖ is 1 if either norm is 0. The arguments and results are as in
-    `adam_update`, and `parts`: the number of equal parts of the weight's last axis, each with its
+    `adam_update`. `parts` is the number of equal parts of the weight's last axis. Each part has its
     own trust ratio.
 
     Reference:
@@ -133,8 +134,8 @@ def stable_adam_update(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """StableAdamW: `adam_update` with the learning rate of `stable_rate`.
 
-    The arguments and results are as in `adam_update`. The weight decay is multiplied by the divided
-    learning rate too, as in the paper.
+    The arguments and results are as in `adam_update`. The reduced learning rate also multiplies the
+    weight decay, as in the paper.
 
     Reference:
         [Stable and low-precision training](https://arxiv.org/abs/2304.13013), algorithm 2.
@@ -144,17 +145,17 @@ def stable_adam_update(
 
 
 def stable_rate(gradient: Tensor, velocity: Tensor, coefficients: Coefficients) -> Tensor:
-    """Divides the learning rate of a tensor by how far its gradient exceeds its second moment.
+    """Reduces the learning rate of a tensor if its gradient exceeds its second moment.
 
         rate / max(1, RMS)    with    RMS = √ mean(g² / max(v̂, ε²))
 
-    where `g` is the scaled gradient, and v̂ the second moment that the update computes from it. The
-    quotient is 1 if all gradients are as large as before. At the first update it is 1 at most,
-    since v̂ is g².
+    Here `g` is the scaled gradient, and v̂ is the second moment that the update computes from it.
+    The RMS is 1 if all gradients are as large as before. In the first step it is at most 1, since
+    v̂ is g².
     """
     gradient = _scale(gradient, velocity.dtype, coefficients)
     velocity = _moving_average(velocity, ops.square(gradient), coefficients.beta_2)
-    # The root comes first: the square of a small ε would be 0 in float32.
+    # Take the root first, because the square of a small ε would be 0 in float32.
     root = ops.sqrt(_correct_bias(velocity, coefficients.beta_2, coefficients.step))
     ratio = gradient / ops.maximum(root, coefficients.epsilon)
     rms = ops.sqrt(ops.mean(ops.square(ratio)))
@@ -184,29 +185,29 @@ def _scale(gradient: Tensor, dtype: Any, coefficients: Coefficients) -> Any:
 
 
 def _moving_average(moment: Tensor, value: Tensor, beta: float) -> Any:
-    """Returns the moving average after a further value."""
+    """Returns a moving average, updated with a new value."""
     return moment + (value - moment) * (1 - beta)
 
 
 def _correct_bias(moment: Tensor, beta: float, step: Tensor) -> Tensor:
     if step is None or not beta:
         return moment
-    # 1 - beta^step by expm1: in float32, 1 - 0.999 has a relative error of 1.3e-5.
+    # `expm1` computes 1 - beta^step. In float32, 1 - 0.999 has a relative error of 1.3e-5.
     return moment / -ops.expm1(ops.cast(step, moment.dtype) * math.log(beta))
 
 
 def upcast(tensor: Tensor) -> Tensor:
-    """Casts a tensor to float32, unless its dtype is wider."""
+    """Casts a tensor to float32 unless its dtype is wider."""
     return ops.cast(tensor, keras.backend.result_type(tensor.dtype, "float32"))
 
 
 def portable_global_norm(gradients: Sequence[Tensor]) -> Tensor:
-    """The portable definition of `global_norm`, with which tests compare faster versions."""
+    """Reference implementation of `global_norm`, with which tests compare faster versions."""
     return ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
 
 
 def portable_update_variables(updates: Iterable[Update]) -> None:
-    """The portable definition of `update_variables`, with which tests compare faster versions."""
+    """Reference implementation of `update_variables`, with which tests compare faster versions."""
     for update in updates:
         weight, momentum, velocity = update.rule(
             update.weight.value,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The application of the rules of `optimizer_rules` to variables, optimized for each backend.
+"""Applies the rules in `optimizer_rules` to variables, optimized for each backend.
 
-JAX executes the portable rules, TensorFlow on a CPU compiles them to one pass per variable, and
-PyTorch uses its fused AdamW where possible.
+JAX uses the reference implementation. TensorFlow on a CPU compiles it to one pass per variable.
+PyTorch uses its fused AdamW when possible.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from keras_bert.ops.optimizer_rules import (
 
 
 def not_compiled(function: Callable[..., None]) -> Callable[..., None]:
-    """Has `torch.compile` call a function of updates as it is: their kernels are fused already."""
+    """Excludes a function from `torch.compile`, because the update kernels are already fused."""
     if keras.backend.backend() != "torch":
         return function
     import torch
@@ -35,17 +35,17 @@ def not_compiled(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def global_norm(gradients: Sequence[Tensor]) -> Tensor:
-    """Computes the Euclidean norm of all gradients, a scalar, float32 or wider."""
+    """Computes the Euclidean norm of all gradients together, a scalar in float32 or wider."""
     gradients = [upcast(gradient) for gradient in gradients]
     kernels = _backend_kernels()
     return kernels.global_norm(gradients) if kernels else portable_global_norm(gradients)
 
 
 def sharded_layout(layout: Any, shape: Shape) -> Any:
-    """Shards a layout over the devices that share a batch too, along the first axis that fits.
+    """Shards a layout also over the data-parallel devices, along the first axis that fits.
 
-    It is the `keras.distribution.TensorLayout` of a variable of this shape, and is returned itself
-    if no axis is a multiple of the devices.
+    `layout` is the `keras.distribution.TensorLayout` of a variable of this shape. It is returned
+    unchanged if no axis is divisible by the number of devices.
     """
     distribution = keras.distribution.distribution()
     mesh = layout.device_mesh
@@ -61,7 +61,7 @@ def sharded_layout(layout: Any, shape: Shape) -> Any:
 
 
 def dense_gradient(gradient: Tensor) -> Tensor:
-    """Converts a sparse gradient to a dense tensor of its variable's shape, summing repeated rows.
+    """Converts a sparse gradient to a dense tensor of the variable's shape, summing repeated rows.
 
     Dense gradients are returned unchanged.
     """
@@ -70,19 +70,19 @@ def dense_gradient(gradient: Tensor) -> Tensor:
 
 
 def num_replicas() -> int:
-    """Returns the number of replicas of `tf.distribute`; 1 without it."""
+    """Returns the number of `tf.distribute` replicas, or 1 without a strategy."""
     kernels = _tensorflow_kernels()
     return 1 if kernels is None else kernels.num_replicas()
 
 
 def sum_over_replicas(gradients: Sequence[Tensor]) -> Sequence[Any]:
-    """Sums gradients over the replicas of `tf.distribute`; without it, returns `gradients`."""
+    """Sums gradients over `tf.distribute` replicas. Returns `gradients` without a strategy."""
     kernels = _tensorflow_kernels()
     return gradients if kernels is None else kernels.sum_over_replicas(gradients)
 
 
 def once_for_all_replicas(function: Callable[[], None]) -> None:
-    """Calls a function once for all replicas of `tf.distribute`; each replica calls this one."""
+    """Calls a function once for all `tf.distribute` replicas. Each replica must call this."""
     kernels: Any = _tensorflow_kernels()
     kernels.once_for_all_replicas(function)
 
@@ -100,8 +100,8 @@ def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> N
 def update_variables(updates: Sequence[Update]) -> None:
     """Applies updates: assigns the new values of each weight and its moments.
 
-    On PyTorch, a gradient that is the `.grad` of its variable may be scaled in place, as
-    `torch.nn.utils.clip_grad_norm_` does.
+    On PyTorch, this may scale a variable's `.grad` in place, as `torch.nn.utils.clip_grad_norm_`
+    does.
     """
     kernels = _backend_kernels()
     if kernels:
@@ -111,7 +111,7 @@ def update_variables(updates: Sequence[Update]) -> None:
 
 
 def outside_of_training_steps(optimizer: Any, function: Callable[[], None]) -> None:
-    """Calls a function that changes weights, as in a training step of `fit`, in each replica."""
+    """Calls a function that changes weights in each replica, as a training step in `fit` would."""
     kernels = _backend_kernels()
     if kernels:
         kernels.outside_of_training_steps(optimizer, function)
@@ -120,7 +120,7 @@ def outside_of_training_steps(optimizer: Any, function: Callable[[], None]) -> N
 
 
 def _tensorflow_kernels() -> ModuleType | None:
-    # (PyTorch cannot trace the cache of the other function.)
+    # PyTorch cannot trace the cache of `_backend_kernels`.
     return _backend_kernels() if keras.backend.backend() == "tensorflow" else None
 
 

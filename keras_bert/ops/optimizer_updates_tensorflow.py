@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimizer updates on TensorFlow: under `tf.distribute`, and compiled to one pass on a CPU."""
+"""Optimizer updates on TensorFlow, for `tf.distribute`, and compiled to one pass on a CPU."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from keras_bert.ops.optimizer_rules import Coefficients, Rule, Update
 
 def global_norm(gradients: Sequence[Tensor]) -> Tensor:
     """Computes the norm in one pass over each gradient, without storing its squares."""
-    # Heads compute in float32 under any policy.
+    # Heads compute in float32 under any dtype policy.
     half_squares = [tf.cast(tf.nn.l2_loss(gradient), "float32") for gradient in gradients]
     return tf.sqrt(2 * tf.add_n(half_squares))
 
 
 def dense_gradient(gradient: Tensor) -> Tensor:
-    """Sums the rows of an embedding table's gradient, `tf.IndexedSlices` with repeated indices."""
+    """Converts an embedding gradient, `tf.IndexedSlices` with repeated indices, to a dense one."""
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
     num_rows = gradient.dense_shape[0]
@@ -29,12 +29,12 @@ def dense_gradient(gradient: Tensor) -> Tensor:
 
 
 def num_replicas() -> int:
-    """Returns the number of replicas; 1 outside `tf.distribute`."""
+    """Returns the number of replicas, or 1 outside of `tf.distribute`."""
     return int(tf.distribute.get_strategy().num_replicas_in_sync)
 
 
 def sum_over_replicas(gradients: Sequence[Tensor]) -> Sequence[Any]:
-    """Sums gradients before clipping, by the norm of the sum; Keras would sum after clipping."""
+    """Sums gradients before clipping, so that the sum's norm is clipped. Keras sums afterwards."""
     replica = tf.distribute.get_replica_context()
     if replica is None or not tf.distribute.has_strategy():
         return gradients
@@ -43,7 +43,7 @@ def sum_over_replicas(gradients: Sequence[Tensor]) -> Sequence[Any]:
 
 
 def once_for_all_replicas(function: Callable[[], None]) -> None:
-    """Calls a function in the context of all replicas, where variables are read as their sums."""
+    """Calls a function in the cross-replica context, where reading a variable returns the sum."""
 
     @tf.autograph.experimental.do_not_convert
     def call(_: Any) -> None:
@@ -53,7 +53,7 @@ def once_for_all_replicas(function: Callable[[], None]) -> None:
 
 
 def outside_of_training_steps(optimizer: Any, function: Callable[[], None]) -> None:
-    """Calls a function in each replica of the strategy in which an optimizer was made."""
+    """Calls a function in each replica of the optimizer's strategy."""
     strategy = optimizer._distribution_strategy
     if strategy.num_replicas_in_sync == 1:
         function()
@@ -62,14 +62,14 @@ def outside_of_training_steps(optimizer: Any, function: Callable[[], None]) -> N
 
 
 def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
-    """Adds in place; under `tf.distribute`, to the value of this replica."""
+    """Adds in place. Under `tf.distribute`, it adds to this replica's value."""
     for accumulator, gradient in zip(accumulators, gradients, strict=True):
         accumulator.value.assign_add(tf.cast(gradient, accumulator.dtype))
 
 
 def update_variables(updates: Sequence[Update]) -> None:
     """Updates every replica's copy of each variable."""
-    # As tensors, the scalars are arguments of the compiled code, which all steps and layers share.
+    # Scalars are passed as tensors, so that all steps and layers share the compiled code.
     constant = functools.cache(functools.partial(tf.cast, dtype="float32"))
 
     def as_tensor(scalar: Any) -> Tensor:
@@ -122,7 +122,8 @@ def _update_copy(
         (weight.dtype, momentum.dtype, velocity.dtype),
         compiled=_runs_on_cpu_alone(),
     )
-    # Handles, not variables: a trace that captures a variable cannot outlive it.
+    # Pass handles instead of variables, because a trace that captures a variable fails once the
+    # variable is deleted.
     handles = (weight.handle, momentum.handle, velocity.handle)
     update(handles, gradient, coefficients)
 
@@ -136,11 +137,11 @@ def _runs_on_cpu_alone() -> bool:
 def _update_function(
     rule: Rule, shape: tuple[int, ...], dtypes: tuple[Any, ...], *, compiled: bool
 ) -> Any:
-    """Returns a function that applies a rule to three variables, given by their handles.
+    """Returns a function that applies a rule to three variables, given as handles.
 
-    If `compiled`, it is one loop that updates the variables in place, and variables of the same
-    shape share the code. With an accelerator it is not compiled separately, since Keras compiles
-    the whole training step there.
+    If `compiled`, the function is one loop that updates the variables in place, and variables of
+    the same shape share it. With an accelerator, it is not compiled separately, since Keras
+    compiles the whole training step.
     """
 
     def update(handles: Sequence[Any], gradient: Tensor, coefficients: Coefficients) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimizer updates on PyTorch: its fused AdamW, in one call for all variables."""
+"""Optimizer updates on PyTorch with its fused AdamW, in one call for all variables."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def global_norm(gradients: Sequence[Tensor]) -> Tensor:
 
 
 def outside_of_training_steps(optimizer: Any, function: Callable[[], None]) -> None:
-    """Calls a function without recording gradients of its operations."""
+    """Calls a function with gradients disabled."""
     with torch.no_grad():
         function()
 
 
 def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
-    """Adds in place; Keras' `assign_add` allocates two tensors, which costs more than the sum."""
+    """Adds in place. Keras' `assign_add` allocates two tensors, which costs more than the sum."""
     if in_stateless_scope():
         for accumulator, gradient in zip(accumulators, gradients, strict=True):
             accumulator.assign(accumulator + gradient)
@@ -48,7 +48,7 @@ def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> N
 
 
 def update_variables(updates: Sequence[Update]) -> None:
-    """Updates by PyTorch's fused AdamW where it is applicable, otherwise by the portable rule."""
+    """Updates variables with PyTorch's fused AdamW if possible, or else with Keras operations."""
     others: list[Update] = []
     groups: dict[Any, list[Update]] = {}
     with torch.no_grad():
@@ -65,7 +65,7 @@ def update_variables(updates: Sequence[Update]) -> None:
 
 
 def _fits_fused_adamw(update: Update) -> bool:
-    """Returns whether fused AdamW can apply an update: it needs equal dtypes and memory layouts."""
+    """Returns whether fused AdamW supports an update, which requires equal dtypes and layouts."""
     weight = update.weight.value
     state = (update.momentum.value, update.velocity.value)
     return (
@@ -77,7 +77,7 @@ def _fits_fused_adamw(update: Update) -> bool:
 
 
 def _as_adam(update: Update) -> Update:
-    """Returns an update by `adam_update` alone, for StableAdamW with its own learning rate."""
+    """Converts a StableAdamW update to an `adam_update` with an adapted learning rate."""
     if update.rule is adam_update:
         return update
     rate = stable_rate(update.gradient, update.velocity.value, update.coefficients)
@@ -85,17 +85,17 @@ def _as_adam(update: Update) -> Update:
 
 
 def _fused_adamw(updates: Sequence[Update]) -> None:
-    """Applies `adam_update` to variables of the same rate and decay, in one pass over memory."""
+    """Applies `adam_update` to variables with the same rate and decay, in one pass over memory."""
     weights = [update.weight.value for update in updates]
     gradients = [update.gradient.contiguous() for update in updates]
     coefficients = updates[0].coefficients
     divisor = None
     if coefficients.gradient_scale is not None:
         if all(g is weight.grad for g, weight in zip(gradients, weights, strict=True)):
-            divisor = torch.reciprocal(coefficients.gradient_scale)  # scales the gradient in place
+            divisor = torch.reciprocal(coefficients.gradient_scale)  # scales gradients in place
         else:
             gradients = list(foreach_mul(gradients, coefficients.gradient_scale))
-    # The kernel always corrects the bias; with an infinite step, the correction is 1.
+    # The kernel always corrects the bias. With an infinite step, the correction is 1.
     step = math.inf if coefficients.step is None else coefficients.step
     step = torch.as_tensor(step, dtype=torch.float32, device=weights[0].device)
     fused_adamw_(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operations of an encoder except attention, as they are defined.
+"""Reference implementations of an encoder's operations except attention.
 
-They are the reference implementations. Where a backend has a faster function of the same name, in a
-module of `dispatch.FUSED`, the decorator `dispatch.fused` calls that function.
+If a module in `dispatch.FUSED` has a faster function of the same name for the backend, the
+decorator `dispatch.fused` calls that function instead.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from keras_bert.ops.annotations import Tensor
 def length_of(inputs: Tensor) -> Tensor:
     """Returns the length of inputs `(batch, length, ...)`, a tensor if it is not static.
 
-    On TensorFlow, `ops.shape` adds operations to the graph for every dimension that is not static.
-    Each layer needs only the length.
+    On TensorFlow, `ops.shape` adds graph operations for every dimension that is not static. Layers
+    only need the length.
     """
     return ops.shape(inputs)[1]
 
 
 @dispatch.fused
 def tokens_at(x: Tensor, positions: Tensor, *, training: bool = False) -> Tensor:
-    """Gathers the vectors at positions `(batch, slots)` of each row: `(batch, slots, dim)`."""
+    """Gathers the vectors at positions `(batch, slots)`. Returns `(batch, slots, dim)`."""
     return ops.take_along_axis(x, ops.cast(positions, "int32")[:, :, None], axis=1)
 
 
 @dispatch.fused
 def take(table: Tensor, indices: Tensor, *, training: bool = False) -> Tensor:
-    """Looks up rows of a table `(rows, dim)`: `(*indices.shape, dim)`."""
+    """Looks up rows of a table `(rows, dim)`. Returns `(*indices.shape, dim)`."""
     return ops.take(table, indices, axis=0)
 
 
 @dispatch.fused
 def take_of_few(table: Tensor, indices: Tensor, *, training: bool = False) -> Tensor:
-    """Looks up rows of a table of a few rows, as `take` does.
+    """Looks up rows of a small table, with the same result as `take`.
 
-    In training, the gradient is a product with one-hot vectors, while the gradient of `take` adds
-    up all vectors of the upstream gradient in a few rows, one after the other.
+    In training, the gradient is a matmul with one-hot vectors. The gradient of `take` would add up
+    the many upstream gradients for each of the few rows, one after the other.
     """
     if not training:
         return take(table, indices)
@@ -58,16 +58,16 @@ def take_of_few(table: Tensor, indices: Tensor, *, training: bool = False) -> Te
 def take_once(
     x: Tensor, indices: Tensor, inverse_indices: Tensor, *, training: bool = False
 ) -> Tensor:
-    """Takes rows of `(rows, dim)`, of which only the results at `inverse_indices` have gradients.
+    """Gathers rows of `(rows, dim)`. Only the results at `inverse_indices` have gradients.
 
-    There, the results are the rows in their original order.
+    Gathering the results at `inverse_indices` gives the rows in their original order.
     """
     return take(x, indices)
 
 
 @dispatch.fused
 def token_logits(x: Tensor, table: Tensor) -> Tensor:
-    """Multiplies vectors by a transposed embedding table: `(batch, slots, vocabulary)`."""
+    """Multiplies vectors by a transposed embedding table. Returns `(batch, slots, vocabulary)`."""
     return ops.matmul(x, ops.transpose(table))
 
 
@@ -77,8 +77,8 @@ def token_logits(x: Tensor, table: Tensor) -> Tensor:
 def cos_sin_of(positions: Tensor, dim: int, base: float, scale: float = 1.0) -> Tensor:
     """Computes the cosines and sines of the angles `scale * position * base^(-2i / dim)`.
 
-    Of positions `(rows, length)` they are float32 `(rows, length, 2, dim / 2)`; `i` counts from 0
-    to `dim / 2 - 1`.
+    Here `i` counts from 0 to `dim / 2 - 1`. For positions `(rows, length)`, the result is float32
+    `(rows, length, 2, dim / 2)`.
 
     Reference:
         [RoFormer](https://arxiv.org/abs/2104.09864), section 3.2.2.
@@ -93,7 +93,8 @@ def cos_sin_of(positions: Tensor, dim: int, base: float, scale: float = 1.0) -> 
 def rotate(x: Tensor, cos_sin: Tensor, *, training: bool = False) -> Tensor:
     """Rotates each pair of elements `(i, i + dim / 2)` by its angle, in float32 or wider.
 
-    `x` is `(batch, length, heads, dim)`; `cos_sin_of` has one row or as many. It has no gradient.
+    `x` is `(batch, length, heads, dim)`. `cos_sin` is the result of `cos_sin_of` for one row or for
+    `batch` rows. It has no gradient.
     """
     dtype = keras.backend.standardize_dtype(x.dtype)
     upcast = ops.cast(x, dtype if dtype == "float64" else "float32")
@@ -108,16 +109,16 @@ def rotate(x: Tensor, cos_sin: Tensor, *, training: bool = False) -> Tensor:
 
 
 def gelu_erf(x: Tensor) -> Tensor:
-    """The exact GELU, `x * P(Z <= x)` ([arXiv 1606.08415](https://arxiv.org/abs/1606.08415))."""
+    """Computes exact GELU, `x * P(Z <= x)`, see [GELU](https://arxiv.org/abs/1606.08415)."""
     if keras.backend.backend() == "torch":
         return ops.gelu(x, approximate=False)
-    # Written with erf: on the other backends Keras emits erfc, which ONNX Runtime lacks.
+    # Use erf, because Keras emits erfc on the other backends, which ONNX Runtime does not support.
     half = ops.cast(0.5, x.dtype)
     return half * x * (1 + ops.erf(x * ops.cast(math.sqrt(0.5), x.dtype)))
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """The tanh approximation of GELU, as in BERT's released TF1 code."""
+    """Computes the tanh approximation of GELU, as in the original BERT code."""
     return ops.gelu(x, approximate=True)
 
 
@@ -131,7 +132,7 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def activation_function(name: str) -> Callable[[Any], Any]:
-    """Returns the activation function of a name that `BertConfig.activation` allows."""
+    """Returns an activation function by its name in `BertConfig.activation`."""
     return _ACTIVATIONS[name]
 
 
@@ -175,7 +176,7 @@ def dropout(x: Tensor, rate: float, *, seed: Tensor, training: bool = False) -> 
 
 
 def portable_dropout(x: Tensor, rate: float, *, seed: Tensor) -> Tensor:
-    """Dropout by operations that every device supports; returns `x` if `rate` is 0."""
+    """Applies dropout with operations that every device supports. Returns `x` if `rate` is 0."""
     if not rate:
         return x
     if keras.backend.backend() == "jax":  # keras.random would be compiled at every step
@@ -188,7 +189,7 @@ def portable_dropout(x: Tensor, rate: float, *, seed: Tensor) -> Tensor:
 
 @dispatch.fused
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor | None, epsilon: float) -> Tensor:
-    """Computes LayerNorm over the last axis, in float32 or wider; `gamma` and `beta` are `(dim,)`.
+    """Computes LayerNorm over the last axis, in float32 or wider. Weights have shape `(dim,)`.
 
     Reference:
         [Layer Normalization](https://arxiv.org/abs/1607.06450), equation 4.
@@ -197,7 +198,7 @@ def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor | None, epsilon: float) ->
 
 
 def rms_norm(x: Tensor, gamma: Tensor, epsilon: float) -> Tensor:
-    """Divides by the root mean square over the last axis, computed in float32 or wider.
+    """Computes RMSNorm over the last axis, in float32 or wider.
 
     Reference:
         [RMSNorm](https://arxiv.org/abs/1910.07467), equation 4.
@@ -218,7 +219,7 @@ def norm(
     epsilon: float,
     training: bool = False,
 ) -> Tensor:
-    """Computes `layer_norm` or `rms_norm`, which has no `beta`, by the name in `kind`."""
+    """Computes `layer_norm`, or `rms_norm`, which does not use `beta`, depending on `kind`."""
     if kind == "rms_norm":
         return rms_norm(x, gamma, epsilon)
     return layer_norm(x, gamma, beta, epsilon)
@@ -227,7 +228,7 @@ def norm(
 # === The end of a sublayer ===
 
 
-# In functions that have an argument `dropout`
+# An alias for functions with an argument called `dropout`
 _apply_dropout = dropout
 
 
@@ -242,12 +243,12 @@ def bias_dropout_residual(
 ) -> Tensor:
     """Computes `residual + dropout(x + bias)`, the end of a sublayer in pre-norm.
 
-    `x` and `residual` are `(..., dim)`, the bias `(dim,)` or `None`.
+    `x` and `residual` are `(..., dim)`, and the bias is `(dim,)` or `None`.
     """
     if bias is not None:
         x = bias_add(x, bias, training=training)
     x = _apply_dropout(x, dropout, seed=seed, training=training)
-    # Not by Keras' `add`, which takes a tensor without rows for a bias.
+    # Do not use Keras' `add`, which treats a tensor without rows as a bias.
     return x + ops.cast(residual, x.dtype)
 
 
@@ -267,7 +268,7 @@ def bias_dropout_residual_norm(
 ) -> Tensor:
     """Computes `norm(residual + dropout(x + bias))`, the end of a sublayer in post-norm.
 
-    The arguments are those of `bias_dropout_residual` and `norm`.
+    The arguments are as in `bias_dropout_residual` and `norm`.
     """
     x = bias_dropout_residual(x, residual, bias, dropout=dropout, seed=seed, training=training)
     return norm(x, gamma, beta, kind=kind, epsilon=epsilon, training=training)

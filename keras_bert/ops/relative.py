@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Relative positions: the bucket of a distance, and scores of pairs from scores of distances."""
+"""Relative positions: maps distances to buckets, and scores of distances to scores of pairs."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
 def bucket_of_distances(distances: Array, num_buckets: int, max_distance: int) -> Array:
-    """Returns T5's bucket of each distance: half of them for each sign, the larger the wider.
+    """Returns T5's bucket for each distance. Buckets of larger distances are wider.
 
-    Distances are positions of keys minus positions of queries; from `max_distance` on, all are in
-    the last bucket of their sign.
+    Distances are key positions minus query positions. Half of the buckets are for each sign.
+    Distances of `max_distance` or more are in the last bucket of their sign.
 
     Reference:
-        [T5](https://arxiv.org/abs/1910.10683), section 2.1, and its released code.
+        [T5](https://arxiv.org/abs/1910.10683), section 2.1, and the original T5 code.
     """
     half = num_buckets // 2
     exact = half // 2
     sizes = np.abs(distances)
-    # In float32, as the released code, since the borders of buckets depend on its rounding
+    # Compute in float32 like the original code, since bucket boundaries depend on the rounding.
     ratio = np.log(np.maximum(sizes, 1).astype("float32") / np.float32(exact))
     logarithmic = exact + (
         ratio / np.float32(math.log(max_distance / exact)) * (half - exact)
@@ -36,13 +36,13 @@ def bucket_of_distances(distances: Array, num_buckets: int, max_distance: int) -
 
 
 def row_of_distances(distances: Array, num_buckets: int, max_distance: int) -> Array:
-    """Returns the row of DeBERTa's table for each distance: small ones have rows of their own.
+    """Returns the row in DeBERTa's table for each distance. Small distances have separate rows.
 
-    Distances are positions of queries minus positions of keys; there are `2 * num_buckets` rows.
+    Distances are query positions minus key positions. The table has `2 * num_buckets` rows.
 
     Reference:
-        [DeBERTa](https://arxiv.org/abs/2006.03654), equation 3, and the released code of its second
-        version, with logarithmic buckets.
+        [DeBERTa](https://arxiv.org/abs/2006.03654), equation 3, and the original DeBERTa-v2 code
+        for the logarithmic buckets.
     """
     exact = num_buckets // 2
     sizes = np.maximum(np.abs(distances), exact).astype("float32")
@@ -54,9 +54,9 @@ def row_of_distances(distances: Array, num_buckets: int, max_distance: int) -> A
 
 
 def table_rows_in_range(reach: int, kind: str, num_buckets: int, max_distance: int) -> Array:
-    """Returns the row of the table for the distances from `-reach` to `reach`, keys minus queries.
+    """Returns the table row for each distance from `-reach` to `reach`.
 
-    `kind` is `"bucketed"` or `"disentangled"`.
+    Distances are key positions minus query positions. `kind` is `"bucketed"` or `"disentangled"`.
     """
     distances = np.arange(-reach, reach + 1)
     if kind == "bucketed":
@@ -65,21 +65,22 @@ def table_rows_in_range(reach: int, kind: str, num_buckets: int, max_distance: i
 
 
 def scores_of_pairs(scores: Tensor, length: Tensor) -> Tensor:
-    """Returns the scores of pairs of tokens from the scores of each token and each distance.
+    """Converts scores of tokens and distances to scores of token pairs.
 
     Args:
-        scores: `(..., length, 2 * length - 1)`, of the token at i and the distances from
-            `1 - length` to `length - 1`.
-        length: The number of tokens.
+        scores: `(..., length, 2 * length - 1)`, the score of token i and each distance from `1 -
+            length` to `length - 1`.
+        length: Sequence length.
 
     Returns:
-        `(..., length, length)`: at `(i, j)` the score of i and of the distance `j - i`.
+        `(..., length, length)`. The element at `(i, j)` is the score of token i and distance `j -
+        i`.
 
     Reference:
         [Transformer-XL](https://arxiv.org/abs/1901.02860), appendix B.
     """
     batch = tuple(ops.shape(scores))[:-2]
-    # One element more in each row, and rows begin one element earlier each
+    # With one more element per row, each row starts one element earlier in the flat tensor.
     flat = ops.reshape(
         ops.concatenate([scores, ops.zeros_like(scores[..., :1])], axis=-1),
         (*batch, 2 * length * length),
@@ -89,7 +90,7 @@ def scores_of_pairs(scores: Tensor, length: Tensor) -> Tensor:
 
 
 def crop_distances(distances: Tensor, length: Tensor) -> Tensor:
-    """Cuts the distances of longer rows down to rows of a length, along the last axis."""
+    """Crops the last axis, distances of longer sequences, to the distances within a length."""
     middle = ops.shape(distances)[-1] // 2
     return distances[..., middle - (length - 1) : middle + length]
 
@@ -97,18 +98,18 @@ def crop_distances(distances: Tensor, length: Tensor) -> Tensor:
 def disentangled_bias(
     query: Tensor, key: Tensor, key_positions: Tensor, query_positions: Tensor
 ) -> Tensor:
-    """Returns the scores of contents with positions, which are added to the contents' own scores.
+    """Returns the content-position scores, which are added to the content-content scores.
 
-    They are `(batch, heads, length, length)`, for queries and keys `(batch, heads, length,
-    head_dim)`. The distances from `1 - n` to `n - 1`, for a number n of at least the length, are
-    projected to keys and to queries, `(heads, head_dim, 2 * n - 1)` each.
+    They have shape `(batch, heads, length, length)`. `query` and `key` are `(batch, heads, length,
+    head_dim)`. The other two tensors are the distances from `1 - n` to `n - 1`, projected to keys
+    and to queries, `(heads, head_dim, 2 * n - 1)` each. n must be at least `length`.
 
     Reference:
         [DeBERTa](https://arxiv.org/abs/2006.03654), equation 4.
     """
     length, scale = ops.shape(query)[2], query.shape[-1] ** -0.5
     to_positions = ops.matmul(query * scale, crop_distances(key_positions, length))
-    # Seen from the keys, distances have the other sign.
+    # From the key's perspective, distances have the opposite sign.
     from_positions = ops.flip(crop_distances(query_positions, length), axis=-1)
     position_scores = ops.matmul(key * scale, from_positions)
     return scores_of_pairs(to_positions, length) + ops.swapaxes(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rematerialization: the backward pass computes intermediate results again, so none is stored."""
+"""Rematerialization: recomputes intermediate results in the backward pass to save memory."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def rematerialize(
 ) -> Tensor:
     """Computes `function(*inputs)` in training, and again in the backward pass.
 
-    Only the inputs are stored until then.
+    Only the inputs are stored in between.
 
     Args:
-        function: A function of tensors. It may read variables, which have gradients, and other
-            tensors that need none.
+        function: Function of tensors. It may read variables, which get gradients, and other tensors
+            that do not need gradients.
         inputs: Float tensors.
-        seed_generators: The seed generators that the function draws from, at most once each. Their
-            seeds are drawn here, so that both passes drop the same elements.
+        seed_generators: Seed generators that the function calls, at most once each. Their seeds are
+            sampled here, so that both passes drop the same elements.
 
     Returns:
         `function(*inputs)`.
@@ -51,11 +51,11 @@ def rematerialize(
 
 
 def _with_jax_on_a_cpu(function: Callable[..., Any], inputs: Sequence[Tensor]) -> Any:
-    """Computes `function(*inputs)`, and again in the backward pass when the gradient is there.
+    """Computes `function(*inputs)`, and again in the backward pass once the gradient is available.
 
-    XLA's CPU compiler undoes `jax.checkpoint`: it removes the barriers that keep a second
-    computation apart from the first, and shares the results of the first after all. It does not
-    look into the branches of a condition, nor into the body of a loop.
+    XLA's CPU compiler undoes `jax.checkpoint`. It removes the barriers that separate the second
+    computation from the first, and reuses the first one's results. It does not do this inside the
+    branches of a condition or the body of a loop.
     """
     import jax
     import jax.numpy as jnp
@@ -76,7 +76,7 @@ def _with_jax_on_a_cpu(function: Callable[..., Any], inputs: Sequence[Tensor]) -
         def zeros() -> Any:
             return jax.tree.map(jnp.zeros_like, tensors)
 
-        # Always true, also of NaN, which only the running program knows
+        # This condition always holds, even for NaN, but only the running program can find out.
         (first, *_) = jax.tree.leaves(upstream)
         always = jnp.logical_not(jnp.tanh(first.ravel()[0].astype("float32")) > 2)
         return jax.lax.cond(always, gradients, zeros)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeds of random operations in layers, which differ between replicas, and uniform numbers."""
+"""Seeds for random operations in layers, which differ between replicas, and uniform sampling."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _drawn_seed = ObjectVariable("_drawn_seed")
 
 
 class SeedGenerator(keras.random.SeedGenerator):
-    """A `keras.random.SeedGenerator` with another seed on each replica of `tf.distribute`.
+    """A `keras.random.SeedGenerator` with a different seed on each `tf.distribute` replica.
 
-    Keras' own has a copy of its state on every replica, so that all of them would drop the same
-    positions of their rows. The first replica has the seeds of Keras' generator, as without a
-    strategy. (On JAX, a batch on several devices is one array with one mask.)
+    Keras' seed generator has a copy of its state on every replica, so all replicas would drop the
+    same positions. The first replica has the same seeds as Keras' generator without a strategy. On
+    JAX, a batch on several devices is a single array with a single mask, so it needs no such seeds.
     """
 
     def replay_seed(self, seed: Tensor) -> contextlib.AbstractContextManager[None]:
-        """Has `next` return a seed that was drawn before, where a computation is repeated."""
+        """Makes `next` return an earlier seed within the block, to repeat a computation."""
         return _drawn_seed.set(self, seed)
 
     def next(self, ordered: bool = True) -> Tensor:
@@ -45,10 +45,10 @@ class SeedGenerator(keras.random.SeedGenerator):
 
 
 def uniform_like(x: Tensor, seed: SeedGenerator) -> Tensor:
-    """Draws float32 numbers in `[0, 1)`, of the shape of `x`."""
+    """Samples float32 numbers in `[0, 1)` with the shape of `x`."""
     if dispatch.is_torch_graph() and seed._initial_seed is None:
-        # `torch.compile` cannot trace Keras' generators. As in its dropout, one without a seed of
-        # its own leaves the numbers to PyTorch's.
+        # `torch.compile` cannot trace Keras' seed generators. As in Keras' dropout, a seed
+        # generator without an explicit seed uses PyTorch's generator instead.
         import torch
 
         return torch.rand(x.shape, dtype=torch.float32, device=x.device)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training kernels for TensorFlow on a CPU, with hand-written forward and backward passes.
 
-Matrix products are left to oneDNN, which is the fastest at them. Between them are chains of
-elementwise operations. TensorFlow executes each operation as a pass over memory; here every chain
+oneDNN computes the matmuls, because it is the fastest at them. Between the matmuls are chains of
+elementwise operations. TensorFlow executes each operation as a pass over memory. Here, each chain
 is a small function that XLA compiles to one or two passes, computed in float32. The backward pass
-uses tensors that exist anyway, and recomputes the rest.
+uses tensors that exist anyway and recomputes the others.
 
-Every tensor is an argument of its function: `tf.custom_gradient` does not differentiate with
-respect to captured tensors. And each function is traced once for all models, since TensorFlow keeps
-the arguments of `tf.custom_gradient`, with the graph that it is called in, until the process ends.
+Every tensor is an argument of its function, because `tf.custom_gradient` does not differentiate
+with respect to captured tensors. Each function is traced once for all models, because TensorFlow
+keeps the arguments of `tf.custom_gradient` and the calling graph until the process exits.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from keras_bert.ops.tensorflow_graphs import trace_once
 
 
 def xla_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiles a function of tensors with XLA, at the first call with each shape."""
+    """Compiles a function of tensors with XLA, in the first call with each shape."""
     return trace_once(function, spec=open_spec, jit_compile=True)
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Traces a function of tensors to a graph that is inlined into the graphs that call it."""
+    """Traces a function of tensors as a graph that is inlined into the graphs calling it."""
     return trace_once(function, spec=open_spec, inline=True)
 
 
 def open_spec(tensor: Tensor) -> Any:
-    """Returns a spec with open lengths, so that batches of all lengths share a trace.
+    """Returns a spec with unknown lengths, so that batches of all lengths share a trace.
 
-    It has the dtype and the rank of the tensor and, up to rank 2, its width.
+    It has the dtype and rank of the tensor and, up to rank 2, also its width.
     """
     rank = tensor.shape.rank
-    # The last dimension of attention's tensors may be a length too
+    # The last dimension of attention tensors may be a length.
     width = tensor.shape[-1:] if rank <= 2 else [None]
     return tf.TensorSpec([None] * (rank - 1) + list(width), tensor.dtype)
 
@@ -67,7 +67,7 @@ def _bias_activation(activation: str) -> Callable[..., Any]:
 
 
 def bias_add(x: Tensor, bias: Tensor) -> Tensor:
-    """`keras_bert.ops.bias_add` in training; the gradient of the bias is summed in float32."""
+    """`keras_bert.ops.bias_add` in training. The bias' gradient is summed in float32."""
     y = _bias_add(_as_rows(x), tf.convert_to_tensor(bias))
     return tf.reshape(y, tf.shape(x))
 
@@ -98,7 +98,7 @@ def _gated_activation(activation: str) -> Callable[..., Any]:
 
 
 def rotate(x: Tensor, cos_sin: Tensor) -> Tensor:
-    """`keras_bert.ops.rotate` in training; `cos_sin` has no gradient."""
+    """`keras_bert.ops.rotate` in training. `cos_sin` has no gradient."""
     return tf.ensure_shape(_rotate(x, cos_sin), x.shape)
 
 
@@ -136,12 +136,12 @@ def bias_dropout_residual_norm(
 
 
 class _Normalization(NamedTuple):
-    """A norm, and the dropout before it.
+    """A norm and the dropout before it.
 
     Attributes:
         kind: `"layer_norm"` or `"rms_norm"`.
         epsilon: Added to the variance or to the mean square.
-        dropout: The rate.
+        dropout: Dropout rate.
     """
 
     kind: str
@@ -150,7 +150,7 @@ class _Normalization(NamedTuple):
 
 
 def _normalize(tensors: dict[str, Tensor | None], options: _Normalization) -> Tensor:
-    """Computes the norm from the tensors that are not `None`; a key must be the last."""
+    """Computes the norm from the tensors that are not `None`. A dropout key must come last."""
     shape = tf.shape(tensors["x"])
     present = {
         name: _as_rows(x) if name in ("x", "residual") else tf.convert_to_tensor(x)
@@ -204,7 +204,7 @@ def take_once(
 ) -> tuple[Any, Callable[[Any], Any]]:
     """`keras_bert.ops.reference.take_once` in training.
 
-    The gradient is a gather too, while the gradient of `tf.gather` adds rows up one by one.
+    The gradient is also a gather, while the gradient of `tf.gather` adds up rows one by one.
     """
 
     def gradient(upstream: Tensor) -> tuple[Any, None, None]:
@@ -214,7 +214,7 @@ def take_once(
 
 
 def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
-    """`keras_bert.ops.tokens_at` in training; TensorFlow's own gradient has 120 operations."""
+    """`keras_bert.ops.tokens_at` in training. TensorFlow's gradient would take 120 operations."""
     batch, length, _ = tf.unstack(tf.shape(x))
     starts = tf.range(0, batch * length, length)
     return take(_as_rows(x), tf.cast(positions, tf.int32) + tf.expand_dims(starts, 1))
@@ -325,7 +325,7 @@ def _activation_gradient(name: str) -> Callable[..., Any]:
 
 
 def _sum_rows(x: Tensor) -> Tensor:
-    # XLA takes twice as long, and would recompute `x` if it fused the sum with its computation.
+    # XLA takes twice as long. It would also recompute `x` if it fused the sum with its computation.
     return tf.raw_ops.BiasAddGrad(out_backprop=upcast(x))
 
 
@@ -370,7 +370,7 @@ def _rotate_halves(direction: float) -> Callable[..., Any]:
 
 @functools.cache
 def _norm(options: _Normalization, names: tuple[str, ...]) -> Callable[..., Any]:
-    """Returns a function of the tensors that computes the norm, and statistics of each row."""
+    """Returns a function of the tensors that computes the norm and each token's statistics."""
 
     @xla_function
     def norm(*values: Tensor) -> tuple[Tensor, ...]:
@@ -391,7 +391,7 @@ def _norm(options: _Normalization, names: tuple[str, ...]) -> Callable[..., Any]
 
 
 def _total(options: _Normalization, tensors: dict[str, Tensor]) -> Tensor:
-    """Computes the sum to normalize, in float32."""
+    """Computes the sum that is normalized, in float32."""
     x = (
         upcast(tensors["x"]) + upcast(tensors["bias"])
         if "bias" in tensors
@@ -404,7 +404,7 @@ def _total(options: _Normalization, tensors: dict[str, Tensor]) -> Tensor:
 
 @functools.cache
 def _norm_gradient(options: _Normalization, names: tuple[str, ...]) -> Callable[..., Any]:
-    """Returns a function that computes the gradients of all tensors but the key."""
+    """Returns a function that computes the gradients of all tensors except the key."""
 
     @xla_function
     def norm_gradient(upstream: Tensor, scale: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
@@ -437,7 +437,7 @@ def _norm_gradient(options: _Normalization, names: tuple[str, ...]) -> Callable[
 
 @functools.cache
 def dropout_function(rate: float) -> Callable[..., Any]:
-    """Returns a function of a tensor of any shape, and a key, that drops elements."""
+    """Returns a function of a tensor of any shape and a key that applies dropout."""
 
     @xla_function
     def apply_dropout(x: Tensor, key: Tensor) -> Tensor:
@@ -452,5 +452,5 @@ def _as_rows(x: Tensor) -> Tensor:
 
 
 def upcast(x: Tensor) -> Tensor:
-    """Casts to float32, unless the dtype is float64."""
+    """Casts to float32 unless the dtype is float64."""
     return x if x.dtype == tf.float64 else tf.cast(x, tf.float32)

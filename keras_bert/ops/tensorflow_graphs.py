@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions on TensorFlow that have one graph for all calls."""
+"""TensorFlow functions that are traced once for all calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keras_bert.ops.tensorflow_plain import is_compiled_as_a_whole
 
 
 def _known_spec(x: Any) -> Any:
-    """Returns the dtype of a tensor and its shape, as far as the graph that is traced knows it."""
+    """Returns a tensor's dtype and shape, as far as it is known while tracing."""
     return None if x is None else tf.TensorSpec(x.shape, x.dtype)
 
 
@@ -24,15 +24,17 @@ def trace_once(
     jit_compile: bool = False,
     inline: bool = False,
 ) -> Callable[..., Any]:
-    """Makes one graph of a function, which all graphs call that are traced with it.
+    """Wraps a function so that all graphs calling it share a single trace.
 
     Args:
-        function: A function of tensors, or `None`, in any nesting. It is traced once for each
-            structure, for the specs of its arguments, and for graphs that XLA compiles as a whole.
+        function: Function of tensors or `None`, in any nesting. It is traced once per combination
+            of nesting structure and specs. Graphs that XLA compiles as a whole use a separate
+            trace.
         spec: Returns the `tf.TensorSpec` of an argument.
-        jit_compile: Whether XLA compiles the function, at the first call with each shape.
-        inline: Whether TensorFlow replaces the calls by the operations before it optimizes a graph.
-            Without, a graph with many calls is optimized in a fraction of the time.
+        jit_compile: Whether XLA compiles the function, in the first call with each shape.
+        inline: Whether TensorFlow replaces calls by the function's operations before it optimizes a
+            graph. Without inlining, optimizing a graph with many calls takes a fraction of the
+            time.
     """
     new_graph = functools.partial(
         tf.function,
@@ -41,14 +43,14 @@ def trace_once(
         autograph=False,
         experimental_attributes=None if inline or jit_compile else {"_noinline": True},
     )
-    # One for all would not know the dimensions in which calls differ.
+    # A single `tf.function` would generalize the dimensions in which calls differ.
     graphs: dict[str, Any] = {}
 
     def call(*arguments: Any) -> Any:
         specs = tf.nest.map_structure(spec, arguments)
         kind = f"{specs} {is_compiled_as_a_whole()}"
         if kind not in graphs:
-            graphs.setdefault(kind, new_graph())  # another thread may have been faster
+            graphs.setdefault(kind, new_graph())  # Another thread may have added it.
         return graphs[kind].get_concrete_function(*specs)(*arguments)
 
     return call

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of 8-bit integers by oneDNN, which TensorFlow has in its CPU builds for x86.
+"""8-bit integer matmuls with oneDNN, available in TensorFlow's x86 CPU builds.
 
-The operation `_QuantizedMatMul` is what TensorFlow's own graph optimizer makes of quantized models.
-It has no Python function, and no gradient.
+TensorFlow's graph optimizer replaces the operations of quantized models by `_QuantizedMatMul`. This
+operation has no Python function and no gradient.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from keras_bert.ops.annotations import LARGEST, Int8Kernel, Tensor
 from keras_bert.ops.context_variables import set_variable
 from keras_bert.ops.tensorflow_private import apply_op, get_registered_kernels_for_op
 
-# By the names of `BertConfig.activation`
+# By the names in `BertConfig.activation`
 ACTIVATIONS = {"gelu_erf": "GeluExact", "gelu_tanh": "GeluApproximate", "relu": "Relu"}
 _OPERATION = "_QuantizedMatMul"
 _kernels_are_constant = contextvars.ContextVar("_kernels_are_constant", default=False)
@@ -27,20 +27,20 @@ _kernels_are_constant = contextvars.ContextVar("_kernels_are_constant", default=
 
 @functools.cache
 def has_kernel() -> bool:
-    """Returns whether this build of TensorFlow has the operation for a CPU."""
+    """Returns whether this TensorFlow build has the operation for CPUs."""
     return bool(get_registered_kernels_for_op(_OPERATION).kernel)
 
 
 def constant_kernels() -> contextlib.AbstractContextManager[None]:
-    """Has the graphs that are traced keep oneDNN's own copy of each kernel from their first call.
+    """Makes traced graphs keep oneDNN's copy of each kernel from their first call.
 
-    They then save its reordering, but miss what is assigned to the variable later.
+    They do not have to reorder the kernel in every call, but they do not see later changes to it.
     """
     return set_variable(_kernels_are_constant, True)
 
 
 def _in_graph(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Makes a function one of graphs, since the operation cannot be executed outside of them."""
+    """Wraps a function in a graph, since the operation cannot be executed eagerly."""
     graph = tf.function(function, autograph=False)
 
     @functools.wraps(function)
@@ -67,7 +67,7 @@ def product(x: Tensor, weights: Int8Kernel, bias: Tensor | None) -> Tensor:
 def feed_forward(
     x: Tensor, first: Int8Kernel, bias: Tensor, activation: str, second: Int8Kernel
 ) -> Tensor:
-    """`keras_bert.ops.int8.int8_feed_forward`; between the products there are integers alone."""
+    """`keras_bert.ops.int8.int8_feed_forward`, with integers only between the matmuls."""
     largest = LARGEST / second.input_scale[0]
     steps = [ACTIVATIONS[activation], "Requantize"]
     inner = _product(_rounded(x, first), first, bias, steps, tf.qint8, largest)
@@ -90,14 +90,15 @@ def _product(
     dtype: Any,
     largest_output: Any = 1.0,
 ) -> Tensor:
-    """Multiplies integers, qint8 `(tokens, in)`, adds the bias `(out,)` and does the steps.
+    """Multiplies integers, qint8 `(tokens, in)`, adds the bias `(out,)` and applies the steps.
 
-    The steps have oneDNN's names in TensorFlow. The output is of a float dtype, or qint8, in which
-    the integer 127 is the largest output.
+    The steps have oneDNN's names in TensorFlow. The output is float, or qint8, where the integer
+    127 represents `largest_output`.
     """
-    # What the integer 127 stands for in inputs, kernel and outputs; twice, since the operation
-    # takes the larger absolute value of two limits. It finds the primitive of an earlier call by
-    # the address of the kernel's limits, so that these must be the variable itself.
+    # The values that the integer 127 represents in inputs, kernel and outputs. Each one is passed
+    # twice, since the operation uses the larger absolute value of a lower and an upper limit. The
+    # operation finds the primitive of an earlier call by the address of the kernel's limits, so
+    # they must be the variable itself.
     ranges = (float(LARGEST), weights.kernel_range, largest_output)
     limits = [tf.cast(largest, tf.float32) for largest in ranges for _ in range(2)]
     kernel = tf.bitcast(tf.convert_to_tensor(weights.kernel), tf.qint8)

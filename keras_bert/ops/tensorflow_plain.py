@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain TensorFlow operations, in the order that its CPU kernels and graph optimizer execute best.
+"""TensorFlow operations in the order that suits its CPU kernels and graph optimizer best.
 
 Exported graphs contain them, so they do not require XLA.
 """
@@ -13,12 +13,12 @@ from keras_bert.ops.tensorflow_private import GraphOrParentsInXlaContext
 
 
 def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
-    """`keras_bert.ops.tokens_at`, which gathers vectors; `take_along_axis` gathers elements."""
+    """`keras_bert.ops.tokens_at` for whole vectors. `take_along_axis` gathers single elements."""
     return tf.gather(x, tf.cast(positions, tf.int32), batch_dims=1)
 
 
 def take(table: Tensor, indices: Tensor) -> Tensor:
-    """Returns the rows at indices from 0 on; Keras' `take` has five times the operations."""
+    """`keras_bert.ops.take` for indices >= 0. Keras' `take` uses five times the operations."""
     return tf.gather(tf.convert_to_tensor(table), indices)
 
 
@@ -33,14 +33,14 @@ def is_compiled_as_a_whole() -> bool:
 
 
 def token_logits(x: Tensor, table: Tensor) -> Tensor:
-    """`keras_bert.ops.token_logits`, with a gradient in the layout of the table."""
+    """`keras_bert.ops.token_logits`, with a gradient in the table's layout."""
     rows = tf.reshape(x, (-1, x.shape[-1]))
     logits = tf.matmul(rows, table, transpose_b=True)
     return tf.reshape(logits, tf.concat([tf.shape(x)[:-1], tf.shape(logits)[-1:]], 0))
 
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor | None, epsilon: float) -> Tensor:
-    """`keras_bert.ops.layer_norm`, in fewer passes over the data than Keras' operation."""
+    """`keras_bert.ops.layer_norm` in fewer passes over the data than Keras' operation."""
     dtype = tf.float64 if x.dtype == tf.float64 else tf.float32
     centered = tf.cast(x, dtype)
     centered -= tf.reduce_mean(centered, -1, keepdims=True)

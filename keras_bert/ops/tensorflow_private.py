@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The private parts of TensorFlow that this library uses; see `keras_private`."""
+"""The private parts of TensorFlow that this library uses. See `keras_private`."""
 
 from tensorflow.python.framework.kernels import (
     get_registered_kernels_for_op as get_registered_kernels_for_op,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keras' steps on TensorFlow: a graph of prediction for batches of any size."""
+"""Keras' steps on TensorFlow, with a prediction graph for batches of any shape."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from keras_bert.ops.backend_steps import BackendSteps
 
 
 class TensorFlowSteps(BackendSteps):
-    """Traces prediction once for batches of any size."""
+    """Traces prediction once for batches of any shape."""
 
     def predict_function(self, model: Any) -> Any:
-        """Returns the function for `model.predict_function`: one graph for batches of any size.
+        """Returns the function for `model.predict_function`, one graph for batches of any shape.
 
-        Keras' function would be traced again for a second size, which takes as long as dozens of
-        batches, and from the fifth time on, in all models together, TensorFlow would log warnings
-        about it. The shapes of the inputs of a `TokenModel` tell which dimensions have any size. It
-        checks the shape of each input, which is unknown in the graph.
+        Keras' function would be traced again for a second shape, which takes as long as dozens of
+        batches. After five traces in all models together, TensorFlow would log warnings. The input
+        shapes of a `TokenModel` define which dimensions are unknown in the graph. Since the graph
+        cannot check them, the shape of each input is checked before the call.
         """
         keras.Model.make_predict_function(model, force=True)
         function = model.predict_function
-        if not hasattr(function, "get_concrete_function"):  # it runs eagerly
+        if not hasattr(function, "get_concrete_function"):  # It runs eagerly.
             return function
 
         def spec(structure: Any, name: str = "token_ids") -> Any:
@@ -41,7 +41,7 @@ class TensorFlowSteps(BackendSteps):
         def call(batches: Any) -> Any:
             arrays = tf.nest.flatten(batches)
             if not all(isinstance(array, (np.ndarray, tf.Tensor)) for array in arrays):
-                return function(batches)  # values of several replicas
+                return function(batches)  # Values of multiple replicas
             return function.get_concrete_function(spec(batches))(batches)
 
         return call

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The private parts of PyTorch that this library uses; see `keras_private`."""
+"""The private parts of PyTorch that this library uses. See `keras_private`."""
 
 import torch
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keras' training step on PyTorch, compiled in one piece from the inputs to the loss.
+"""Keras' training step on PyTorch, compiled as a whole from the inputs to the loss.
 
-With `jit_compile=True` Keras passes its whole step to `torch.compile`, which cannot trace
-`loss.backward()`: it traces all that is before it twice, and all of it again at the second step,
-when weights have gradients. For BERT-base that is minutes. The backward pass is compiled with the
-forward pass anyway, and the optimizer's kernels are fused already.
+With `jit_compile=True`, Keras passes its whole step to `torch.compile`, which cannot trace
+`loss.backward()`. So it traces everything before the backward pass twice, and traces it again in
+the second step, when weights have gradients. For BERT-base, this takes minutes. The backward pass
+is compiled with the forward pass anyway, and the optimizer's kernels are already fused.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ class TorchSteps(BackendSteps):
     """Compiles the training step from the inputs to the loss."""
 
     def train_function(self, model: Any) -> Any:
-        """Returns the function for `model.train_function`; `None` for Keras' own.
+        """Returns the function for `model.train_function`, or `None` to use Keras'.
 
-        Keras makes the function of a model that is not to be compiled by PyTorch, has a
-        `train_step` of its own, or nothing to train.
+        Keras' function is used if the model is not compiled by PyTorch, overrides `train_step`, or
+        has nothing to train.
         """
         has_own_step = type(model).train_step is not keras.Model.train_step
         if not model.jit_compile or has_own_step or not model.trainable_weights:
             return None
         if model.steps_per_execution > 1:
-            return None  # which Keras refuses
-        # PyTorch traces a call by a dozen calls of its own, and there may be models in a model.
+            return None  # Keras raises an error.
+        # PyTorch makes a dozen nested calls to trace a call, and models may contain models.
         sys.setrecursionlimit(max(sys.getrecursionlimit(), 4000))
 
         @torch.compile
@@ -45,7 +45,7 @@ class TorchSteps(BackendSteps):
             return loss, outputs
 
         def step(data: Any) -> dict[str, Any]:
-            """Does the same as `TorchTrainer.train_step`."""
+            """Trains on a batch, as `TorchTrainer.train_step` does."""
             # `train_on_batch` passes arrays, and PyTorch cannot trace their checks.
             x, y, sample_weight = keras.tree.map_structure(
                 lambda value: None if value is None else keras.ops.convert_to_tensor(value),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which batches are computed without their padding."""
+"""Decides which batches are computed without padding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from keras_bert.ops.context_variables import set_variable
 # padded. With 24,576, Python took longer to launch the operations than the GPU to compute them.
 MIN_POSITIONS_ON_GPU = 65_536
 
-# What a context asks for: "allow", "forbid", or nothing
+# Set by a context: "allow", "forbid", or "" for neither
 _request = contextvars.ContextVar("_request", default="")
 
 
@@ -30,30 +30,32 @@ def should_unpad(
 ) -> bool:
     """Returns whether a batch is computed without its padding.
 
-    The first row that applies decides. Outputs are the same in both forms; the rows after
-    `unpadded=True` are about speed.
+    The first row that applies decides. Outputs are the same either way. The rows below
+    `unpadded=True` only concern speed.
 
     | case | unpadded |
     |---|---|
     | `unpadded=False` | no |
-    | JAX: its shapes are static, and only the mask has the number of tokens | no |
-    | no `padding_mask`: there is no padding | no |
+    | JAX, because its shapes are static but the number of tokens depends on the mask | no |
+    | no `padding_mask`, so there is no padding | no |
     | packed rows, whose sequences already follow one another | no |
-    | hidden states or attention scores are returned, which have the shape of padded rows | no |
-    | no rows; or PyTorch's meta tensors, whose mask has no values | no |
+    | hidden states or attention scores are returned, in the shape of padded rows | no |
+    | empty batches, and PyTorch's meta tensors, whose mask has no values | no |
     | `torch.compile` traces the model | no |
-    | in `forbid_unpadding()` | no |
+    | within `forbid_unpadding()` | no |
     | `unpadded=True` | yes |
-    | training: XLA would compile kernels for each new number of tokens, longer than a step | no |
-    | PyTorch, if its varlen kernel computes attention, for 65,536 positions or more | yes |
-    | TensorFlow on a CPU in `allow_unpadding()`, unless XLA compiles the graph | yes |
-    | all others | no |
+    | training, because XLA would compile kernels for each new number of tokens | no |
+    | PyTorch, if the varlen kernel computes attention and there are 65,536 positions or more | yes
+    |
+    | TensorFlow on a CPU within `allow_unpadding()`, unless XLA compiles the graph | yes |
+    | all other cases | no |
 
     Args:
-        unpadded: The option of `Backbone`, which is `False` for `True` with `rematerialize`.
+        unpadded: The `unpadded` option of `Backbone`. With `rematerialize`, `True` counts as
+            `False`.
         token_ids: int `(batch, length)`.
         layout: The layout of the padded batch.
-        case: The attention that the unpadded batch would have.
+        case: The attention case of the unpadded batch.
         returns_all_layers: Whether the model returns hidden states or attention scores.
     """
     if unpadded is False or case.backend == "jax":
@@ -62,7 +64,7 @@ def should_unpad(
         return False
     if token_ids.shape[0] == 0 or getattr(token_ids, "is_meta", False):
         return False
-    # First, since `torch.compile` cannot trace context variables.
+    # Check for `torch.compile` first, since it cannot trace context variables.
     if dispatch.is_torch_graph() or _request.get() == "forbid":
         return False
     if unpadded or case.training:
@@ -73,18 +75,18 @@ def should_unpad(
 
 
 def forbid_unpadding() -> contextlib.AbstractContextManager[None]:
-    """Has all encoders compute padding, whatever they are set to.
+    """Makes all encoders compute padding, whatever their options are.
 
-    For graphs that other runtimes execute, and for batches that have almost no padding.
+    It is used for graphs that other runtimes execute, and for batches with almost no padding.
     """
     return set_variable(_request, "forbid")
 
 
 def allow_unpadding() -> contextlib.AbstractContextManager[None]:
-    """Lets encoders with `unpadded=None` skip padding where that is faster, in inference.
+    """Lets encoders with `unpadded=None` skip padding in inference if it is faster.
 
-    It is not the default, since exported graphs may be converted for runtimes that lack its
-    operations. It has no effect in `forbid_unpadding()`.
+    It is not the default, since exported graphs may be converted for runtimes that do not support
+    its operations. It has no effect within `forbid_unpadding()`.
     """
     if not dispatch.is_tensorflow_on_cpu():
         return contextlib.nullcontext()  # `torch.compile` cannot trace context variables.

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The varlen layout: where the rows are in an unpadded batch, `(1, tokens, ...)`.
+"""The varlen layout: where sequences are in an unpadded batch, `(1, tokens, ...)`.
 
-The tokens of all rows are concatenated. Matrix products, norms and all other operations on single
-tokens then spend no time on padding. Attention needs the rows: either a GPU kernel reads where each
-starts (`cu_seqlens`), or queries, keys and values are gathered into a few groups of rows of similar
-lengths, each padded to its longest row, and the results are gathered back.
+The tokens of all sequences are concatenated, so matmuls, norms and all other operations on single
+tokens spend no time on padding. Attention needs to know the sequences. There are two ways. A GPU
+kernel reads where each sequence starts (`cu_seqlens`). Otherwise, queries, keys and values are
+gathered into a few groups of sequences of similar lengths, each padded to its longest sequence, and
+the results are gathered back.
 
-Which batches are unpadded: see `keras_bert.ops.unpadding`.
+`keras_bert.ops.unpadding` decides which batches are unpadded.
 """
 
 from __future__ import annotations
@@ -24,35 +25,35 @@ from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.reference import take, take_once
 
-# Rows of a batch are divided by length into this many groups, and attention is computed in each.
-# Measured on CPUs: more groups save less than the additional calls cost.
+# Sequences are divided by length into this many groups, and attention is computed per group.
+# Measured on CPUs, more groups save less than the additional calls cost.
 NUM_GROUPS = 4
-# TensorFlow's inference rounds sizes up to a multiple of this: oneDNN makes a kernel for each
-# shape, which takes up to a millisecond, and TensorFlow caches the last thousand of them.
+# Inference on TensorFlow rounds sizes up to a multiple of this. oneDNN creates a kernel for each
+# shape, which takes up to a millisecond, and TensorFlow caches the last thousand kernels.
 SIZE_STEP = 8
 
 
 class Varlen(NamedTuple):
-    """Where the tokens of the rows are in an unpadded batch.
+    """Where the tokens of each sequence are in an unpadded batch.
 
-    A row keeps its tokens up to the last one that is not padding, so positions do not change. A row
-    that is all padding keeps its first token, so no row is empty. In TensorFlow's inference, the
-    last token is repeated until the number of tokens is a multiple of `SIZE_STEP`; no token attends
-    to the copies.
+    Tokens after a sequence's last non-padding token are dropped, so positions do not change. If a
+    sequence is all padding, its first token is kept, so no sequence is empty. In inference on
+    TensorFlow, the last token is repeated until the number of tokens is a multiple of `SIZE_STEP`.
+    No token attends to the copies.
 
     Attributes:
         token_indices: int32 `(tokens,)`, the index of each token in the flattened batch.
-        row_ids: int32 `(tokens,)`, the row of each token.
-        position_ids: int32 `(tokens,)`, the position of each token in its row.
-        cu_seqlens: int32 `(batch + 1,)`, the number of tokens before each row, and of all rows.
-        lengths: int32 `(batch,)`, the number of tokens of each row.
-        is_key: bool `(tokens,)`, whether other tokens of the row attend to each token.
+        row_ids: int32 `(tokens,)`, the index of each token's sequence in the batch.
+        position_ids: int32 `(tokens,)`, the position of each token in its sequence.
+        cu_seqlens: int32 `(batch + 1,)`, the number of tokens before each sequence, and in total.
+        lengths: int32 `(batch,)`, the number of tokens in each sequence.
+        is_key: bool `(tokens,)`, whether other tokens in the sequence attend to each token.
         key_indices: int32 `(keys,)`, the indices of the tokens that are attended to.
-        group_gather: int32, the token at each place of the groups, one group after another; at
-            padding, the last token of the row.
+        group_gather: int32, the token at each place in the groups, one group after another. Padding
+            repeats the sequence's last token.
         group_scatter: int32 `(tokens,)`, the place of each token in the groups.
-        key_masks: For each group a bool `(rows, length)` of the group's shape: True at tokens that
-            are attended to. `None` for a group that is known to have no rows.
+        key_masks: A bool mask `(rows, length)` for each group, True at tokens that are attended to.
+            `None` for a group that is known to be empty.
     """
 
     token_indices: Tensor = None
@@ -70,8 +71,8 @@ class Varlen(NamedTuple):
 def varlen_of(padding_mask: Tensor, training: bool = False) -> Varlen:
     """Finds the tokens of a batch to compute, and where attention reads them.
 
-    The mask is bool or int `(batch, length)`, 0 at padding. `training` says whether gradients will
-    be computed.
+    The mask is bool or int `(batch, length)`, 0 at padding. `training` is whether gradients will be
+    computed.
     """
     step = 1 if training or keras.backend.backend() != "tensorflow" else SIZE_STEP
     if dispatch.is_tensorflow_graph():
@@ -81,20 +82,20 @@ def varlen_of(padding_mask: Tensor, training: bool = False) -> Varlen:
 
 @functools.cache
 def _shared_graph(step: int) -> Callable[[Tensor], Varlen]:
-    """Returns `_varlen` as one graph for all models: it has as many operations as two layers."""
+    """Returns `_varlen` as one graph for all models. It has as many operations as two layers."""
     from keras_bert.ops.tensorflow_graphs import trace_once
 
     return trace_once(functools.partial(_varlen, step=step), inline=True)
 
 
 def _varlen(padding_mask: Tensor, step: int) -> Varlen:
-    """Implements `varlen_of`, with sizes that are multiples of a step."""
+    """Implements `varlen_of` with sizes that are multiples of a step."""
     mask = ops.cast(padding_mask, "bool")
     batch, length = ops.shape(mask)[0], ops.shape(mask)[1]
     positions = ops.arange(length, dtype="int32")
     ends = ops.amax(ops.where(mask, positions + 1, 0), axis=1)
     lengths = ops.maximum(ends, 1)
-    # A row that is all padding attends to its first token, and so to no other row's.
+    # A sequence that is all padding attends to its first token, not to other sequences.
     mask = ops.logical_or(mask, ops.logical_and(ends[:, None] == 0, positions == 0))
     tokens = _true_indices(ops.reshape(positions < lengths[:, None], (-1,)))
     token_ends = ops.cumsum(lengths)
@@ -108,11 +109,11 @@ def _varlen(padding_mask: Tensor, step: int) -> Varlen:
         tokens = take(tokens, indices)
         is_key = ops.logical_and(take(is_key, indices), slots == indices)
 
-    # In ascending order of length, the rows of a group are consecutive, the longest last.
+    # In ascending order of length, the sequences of a group are consecutive.
     order = ops.cast(ops.argsort(lengths), "int32")
     ascending = take(lengths, order)
     bounds = [batch * group // NUM_GROUPS for group in range(NUM_GROUPS + 1)]
-    longest = ops.concatenate([ops.zeros((1,), "int32"), ascending])  # of the first n rows
+    longest = ops.concatenate([ops.zeros((1,), "int32"), ascending])  # in the first n sequences
     shapes = [
         (end - begin, round_up(_as_size(longest[end]), step))
         for begin, end in itertools.pairwise(bounds)
@@ -120,7 +121,7 @@ def _varlen(padding_mask: Tensor, step: int) -> Varlen:
     widths = ops.concatenate([ops.full((size,), width, "int32") for size, width in shapes])
     place_ends = ops.cumsum(widths)
     places = ops.arange(sum(size * width for size, width in shapes), dtype="int32")
-    # The row of each place, in ascending order of length. At padding, a row repeats its last token.
+    # The sequence of each place, in ascending order of length. Padding repeats the last token.
     row = ops.cast(ops.searchsorted(place_ends, places, side="right"), "int32")
     first_places = place_ends - widths
     first_tokens = take(starts, order)
@@ -128,7 +129,7 @@ def _varlen(padding_mask: Tensor, step: int) -> Varlen:
     last_tokens = take(first_tokens + ascending - 1, row)
     group_tokens = ops.minimum(unclamped, last_tokens)
     are_keys = ops.logical_and(unclamped <= last_tokens, take(is_key, group_tokens))
-    # Back to the order of the rows in the batch
+    # Back to the order of sequences in the batch
     first_places = take(first_places, ops.argsort(order))
     row_ids = tokens // length
     return Varlen(
@@ -148,14 +149,14 @@ def _varlen(padding_mask: Tensor, step: int) -> Varlen:
 
 
 def unpad(x: Tensor, varlen: Varlen) -> Tensor:
-    """Returns the tokens of a batch, `(batch, length, ...)`, as one row, `(1, tokens, ...)`."""
+    """Converts a batch `(batch, length, ...)` to a single row of tokens, `(1, tokens, ...)`."""
     return take(ops.reshape(x, (-1, *x.shape[2:])), varlen.token_indices)[None]
 
 
 def pad(x: Tensor, varlen: Varlen, shape: Tensor) -> Tensor:
-    """Returns tokens `(1, tokens, dim)` as a batch `(*shape, dim)`, with zeros at padding."""
+    """Converts tokens `(1, tokens, dim)` to a batch `(*shape, dim)`, with zeros at padding."""
     batch, length = shape
-    # (`ops.scatter` adds one token after the other on PyTorch.)
+    # On PyTorch, `ops.scatter` adds one token after the other.
     zeros = ops.zeros((batch * length, x.shape[-1]), x.dtype)
     flat = ops.scatter_update(zeros, varlen.token_indices[:, None], x[0])
     return ops.reshape(flat, (batch, length, x.shape[-1]))
@@ -164,15 +165,15 @@ def pad(x: Tensor, varlen: Varlen, shape: Tensor) -> Tensor:
 def index_of_tokens(positions: Tensor, varlen: Varlen) -> Tensor:
     """Returns the indices of positions in an unpadded batch, int32 `(1, batch * slots)`.
 
-    Positions are int `(batch, slots)`, in the rows. Past the end of a row, the index is that of its
-    last token.
+    Positions are int `(batch, slots)`, counted within each sequence. A position after the end of
+    its sequence gets the index of the sequence's last token.
     """
     positions = ops.minimum(ops.cast(positions, "int32"), varlen.lengths[:, None] - 1)
     return ops.reshape(varlen.cu_seqlens[:-1, None] + positions, (1, -1))
 
 
 def gather_groups(x: Tensor, varlen: Varlen, training: bool = False) -> list[Tensor]:
-    """Gathers tokens `(1, tokens, ...)` into a tensor `(rows, length, ...)` for each group."""
+    """Gathers tokens `(1, tokens, ...)` into one tensor `(rows, length, ...)` per group."""
     dims = x.shape[2:]
     flat = ops.reshape(x, (-1, math.prod(dims)))
     flat = take_once(flat, varlen.group_gather, varlen.group_scatter, training=training)
@@ -181,14 +182,14 @@ def gather_groups(x: Tensor, varlen: Varlen, training: bool = False) -> list[Ten
 
 
 def scatter_groups(groups: list[Tensor], varlen: Varlen) -> Tensor:
-    """Gathers the results of groups, `(rows, length, ...)` each, back to `(1, tokens, ...)`."""
+    """Gathers the results of all groups, `(rows, length, ...)` each, to `(1, tokens, ...)`."""
     dims = groups[0].shape[2:]
     flat = ops.concatenate([ops.reshape(group, (-1, math.prod(dims))) for group in groups])
     return ops.reshape(take(flat, varlen.group_scatter), (1, -1, *dims))
 
 
 def _gather_in_groups(flat: Tensor, shapes: list[Any], dims: Sequence[int] = ()) -> list[Tensor]:
-    """Splits the places of all groups into `(rows, length, *dims)` for each group."""
+    """Splits the places of all groups into one tensor `(rows, length, *dims)` per group."""
     chunks = _split(flat, [size * length for size, length in shapes])
     return [
         ops.reshape(chunk, (*shape, *dims)) for chunk, shape in zip(chunks, shapes, strict=True)
@@ -196,11 +197,11 @@ def _gather_in_groups(flat: Tensor, shapes: list[Any], dims: Sequence[int] = ())
 
 
 def _split(x: Tensor, sizes: list[Tensor]) -> Sequence[Tensor]:
-    """Splits the first axis into chunks, by the backend's own function.
+    """Splits the first axis into chunks with the backend's own function.
 
-    `ops.split` needs a static length on TensorFlow, and on PyTorch copies the sizes to the device
-    and back. Slices would do, but their gradients are padded and added up, while the gradient of a
-    split is a concatenation.
+    On TensorFlow, `ops.split` requires a static length. On PyTorch, it copies the sizes to the
+    device and back. Slices would also work, but their gradients are padded and added up, while the
+    gradient of a split is a concatenation.
     """
     chunks: Sequence[Tensor]
     if keras.backend.backend() == "torch":
@@ -213,15 +214,15 @@ def _split(x: Tensor, sizes: list[Tensor]) -> Sequence[Tensor]:
 
 
 def _true_indices(mask: Tensor) -> Tensor:
-    """Returns the indices of True in `(number,)`, int32."""
+    """Returns the indices of True values in `(number,)`, int32."""
     return ops.cast(ops.nonzero(mask)[0], "int32")
 
 
 def _as_size(length: Tensor) -> Tensor:
-    """Returns a scalar that a shape can contain, on PyTorch an int."""
+    """Returns a scalar that can be used in a shape, an int on PyTorch."""
     return int(length) if keras.backend.backend() == "torch" else length
 
 
 def round_up(size: Tensor, step: int = SIZE_STEP) -> Tensor:
-    """Returns the smallest multiple of a step that is not below a size."""
+    """Rounds a size up to a multiple of `step`."""
     return -(-size // step) * step

@@ -300,7 +300,7 @@ class Folder:
             except ValueError as error:
                 # Of rows that are longer than the positions of the file, and of names of classes,
                 # for which `from_preset` raises the former
-                if "tokens long" not in str(error) and "class" not in str(error):
+                if "must have at most" not in str(error) and "class" not in str(error):
                     return TRACEBACK, repr(error)
                 ours, said = None, str(error)
             except Exception as error:

@@ -57,7 +57,7 @@ def test_attention_dropout_falls_on_the_probabilities():
     ("arguments", "message"),
     [
         ({"norm_placement": "middle"}, "norm_placement must be post or pre"),
-        ({"attention_norm": None}, "attention_norm is None"),
+        ({"attention_norm": None}, "attention_norm is required"),
     ],
 )
 def test_a_block_needs_its_parts(arguments, message):

@@ -44,7 +44,7 @@ def test_positions_count_the_tokens_that_are_no_padding():
 def test_a_row_longer_than_the_positions_is_an_error():
     backbone = Backbone(config_of("positions behind padding"))
     length = backbone.config.max_sequence_length + 1
-    with pytest.raises(ValueError, match=f"{length} tokens long"):
+    with pytest.raises(ValueError, match=f"Received: {length} tokens"):
         backbone({"token_ids": np.full((1, length), 5)})
 
 

@@ -106,7 +106,7 @@ def test_datasets(backbone, expected, form):
 
 
 def test_too_long_an_input_to_predict():
-    with pytest.raises(ValueError, match="13 tokens long"):
+    with pytest.raises(ValueError, match="Received: 13 tokens"):
         Backbone(WITHOUT_DROPOUT).predict(np.zeros((2, 13), "int32"), verbose=0)
 
 

@@ -140,11 +140,11 @@ def test_static_int8_is_near_and_is_loaded(tmp_path):
     backbone.save(tmp_path / "int8.keras")
     again = keras.saving.load_model(tmp_path / "int8.keras")
     np.testing.assert_array_equal(sequence_output(again), after)
-    with pytest.raises(ValueError, match="enable LoRA before quantizing"):
+    with pytest.raises(ValueError, match="Enable LoRA before quantization"):
         again.enable_lora(2)
-    with pytest.raises(ValueError, match="train before quantizing"):
+    with pytest.raises(ValueError, match="Train before quantization"):
         again(features(), training=True)
-    with pytest.raises(ValueError, match="is quantized; calibrate the model as it was before"):
+    with pytest.raises(ValueError, match="which is quantized"):
         again.quantize("int8", calibration=features())
 
 
@@ -163,10 +163,10 @@ def test_calibration_of_a_distributed_model():
 
 @pytest.mark.on_tensorflow
 def test_calibration_is_refused_where_it_does_not_apply():
-    with pytest.raises(ValueError, match="calibration is for mode='int8'"):
+    with pytest.raises(ValueError, match="calibration requires mode='int8'"):
         Backbone(SMALL).quantize("int4", calibration=features())
     gated = dataclasses.replace(SMALL, feed_forward="gated")
-    with pytest.raises(ValueError, match="is a GatedFeedForward"):
+    with pytest.raises(ValueError, match="a GatedFeedForward"):
         static_backbone(gated)
     with pytest.raises(ValueError, match="has a LoRA update"):
         backbone_with_lora().quantize("int8", calibration=features())

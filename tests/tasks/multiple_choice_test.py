@@ -99,7 +99,7 @@ def test_choices_are_ranked(task):
         ((["a"], [["b"], ["c"]]), [0], "1 texts and 2 lists of choices"),
         ({"choices": [["b"]]}, [0], "`text` is missing"),
         ({"text": ["a"]}, [0], "takes a list of .*received dict of text in another"),
-        (np.array([[[99]]]), [0], "token_ids holds 99"),
+        (np.array([[[99]]]), [0], "token_ids must be .* Received: 99"),
     ],
 )
 def test_misuse_is_explained(task, x, y, message):

@@ -151,7 +151,7 @@ def one(**changes):
         ),
         (lambda q: q.fit({"question": ["?"], "context": []}), "differ in length"),
         (lambda q: q.answer(["?", "?"], ["a"]), "2 questions and 1 contexts"),
-        (lambda q: q.fit(np.array([[99]]), {}), "token_ids holds 99"),
+        (lambda q: q.fit(np.array([[99]]), {}), "token_ids must be .* Received: 99"),
     ],
 )
 def test_misuse_is_explained(trained, call, message):

@@ -151,7 +151,7 @@ def test_words_may_come_as_tensors_or_arrays(trained):
             lambda t: t.fit([[["a"], ["a"]]], [[["O"], []]]),
             "Sentence 1 of document 0 has 1 words and labels or weights for 0",
         ),
-        (lambda t: t.predict(np.array([[99]])), "token_ids holds 99"),
+        (lambda t: t.predict(np.array([[99]])), "token_ids must be .* Received: 99"),
         (lambda t: t.tag(np.array([[4]])), "Received ndarray; expected a text, a list of texts"),
         (
             lambda t: t.fit(tf.data.Dataset.from_tensor_slices(["a"])),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention: its definition, its kernels, and the table that chooses one."""
+"""Attention: the reference implementation, faster kernels, and the table that selects a kernel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Bias", "QueryKeyValue", "attention", "attention_with_scores"]
 
 @dataclasses.dataclass(frozen=True)
 class _Options:
-    """The options of `attention`; `dropout` is 0 unless training."""
+    """Options of `attention`. `dropout` is 0 outside of training."""
 
     causal: bool = False
     window: int | None = None
@@ -56,31 +56,32 @@ def attention(
 ) -> Tensor:
     """Computes `softmax(Q K^T / sqrt(d) + bias) V`, with dropout on the probabilities in training.
 
-    The kernel is chosen by the table of `keras_bert.ops.attention.kernels`. With a window, time and
-    memory grow with `length * window`, in the backward pass too.
+    The table in `keras_bert.ops.attention.kernels` selects the kernel. With a window, time and
+    memory grow with `length * window`, also in the backward pass.
 
     Args:
-        query_key_value: See `attention_with_scores`; an unpadded layout has one row,
-            `(1, tokens, ...)`.
-        layout: How the tokens are arranged, and which are padding; `None` for a batch without
+        query_key_value: See `attention_with_scores`. An unpadded layout has a batch size of 1, `(1,
+            tokens, ...)`.
+        layout: How the tokens are arranged, and which are padding. `None` for a batch without
             padding.
         causal: Whether tokens attend only to themselves and to the tokens before them.
-        window: The largest distance of two tokens that attend to each other; `None` for no limit.
-        bias: See `attention_with_scores`; not with a window. In an unpadded layout it is called
-            with the queries and keys of a group of rows.
-        dropout: Dropout rate, in `[0, 1)`; applied only if `training`.
+        window: Maximum distance between two tokens that attend to each other. `None` for no limit.
+        bias: See `attention_with_scores`. Not supported with a window. For an unpadded layout, it
+            is called with the queries and keys of one group of sequences at a time.
+        dropout: Dropout rate, in `[0, 1)`. Only applied if `training`.
         seed: A `keras.random.SeedGenerator`, required if dropout is active.
         training: Whether dropout is active and gradients will be computed.
-        max_length: The longest row to expect; `None` for any. If TensorFlow trains on a CPU by a
-            graph that does not know the length, the graph has a branch that computes rows of 2,048
-            tokens and more in less memory, unless all rows are expected to be shorter.
+        max_length: Maximum sequence length to expect. `None` for no limit. It only matters when
+            TensorFlow trains on a CPU with a graph of unknown length. The graph then contains a
+            branch that computes sequences of 2,048 tokens or more in less memory, unless
+            `max_length` is below 2,048.
 
     Returns:
-        A tensor of shape `(batch, length, heads, head_dim)` in the dtype of the input. At padding
-        that has no token to attend to, it is finite but has no meaning.
+        A tensor of shape `(batch, length, heads, head_dim)` in the dtype of the input. A padding
+        token without any token to attend to has a finite but meaningless output.
 
     Raises:
-        ValueError: If `window` is not an integer above 0, or there is a bias too.
+        ValueError: If `window` is not an integer above 0, or if both `window` and `bias` are given.
 
     Reference:
         [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.2.1;
@@ -90,11 +91,11 @@ def attention(
     if window is not None and (not isinstance(window, int) or window < 1):
         raise ValueError(f"window must be an integer above 0. Received: {window!r}")
     if window is not None and bias is not None:
-        raise ValueError("A window and a bias were passed; expected at most one of them.")
+        raise ValueError("window and bias cannot be combined. Received both")
     layout = layout or BatchLayout()
     rate = dropout if training else 0.0
     seed = seed if rate else None
-    # Packed rows may be longer than any sequence.
+    # Packed sequences may be longer than `max_length` together.
     max_length = max_length if layout.sequence_ids is None else None
     options = _Options(causal, window, bias, rate, seed, training, max_length)
     x = query_key_value[0] if isinstance(query_key_value, tuple) else query_key_value
@@ -105,7 +106,7 @@ def attention(
 def _compute(
     query_key_value: QueryKeyValue, layout: BatchLayout, masks: Sequence[Tensor], options: _Options
 ) -> Tensor:
-    """Computes attention by the kernel that the table has for it."""
+    """Computes attention with the kernel that the table selects."""
     case = case_of(
         query_key_value,
         form=layout.form,
@@ -131,10 +132,11 @@ def _compute(
 
 
 def _mask_kind(layout: BatchLayout, mask: Tensor | None, window: int | None) -> str:
-    """Returns the kind of mask that a kernel must accept; see `Case.mask`."""
+    """Returns the mask type that a kernel must support, see `AttentionCase.mask`."""
     if window is None:
         return mask_kind(mask)
-    # The tensor has the window's blocks. Kernels for windows need to know what else is masked.
+    # The tensor only covers the window's blocks. Kernels for windows need to know what else is
+    # masked.
     is_masked = layout.padding_mask is not None or layout.sequence_ids is not None
     return "pairs" if is_masked else "none"
 
@@ -146,7 +148,7 @@ def _compute_tokens_first(
     mask: Tensor | None,
     options: _Options,
 ) -> Tensor:
-    """Computes attention by a GPU kernel that expects `(batch, length, heads, head_dim)`."""
+    """Computes attention with a GPU kernel that expects `(batch, length, heads, head_dim)`."""
     query, key, value = query_key_value_parts(query_key_value)
     if kernel == "cudnn":
         from keras_bert.ops.attention.jax import cudnn
@@ -164,7 +166,7 @@ def _compute_tokens_first(
 def _compute_heads_first(
     kernel: str, query_key_value: QueryKeyValue, mask: Tensor | None, options: _Options
 ) -> Tensor:
-    """Computes attention by a kernel that expects `(batch, heads, length, head_dim)`."""
+    """Computes attention with a kernel that expects `(batch, heads, length, head_dim)`."""
     rate, seed = options.dropout, options.seed
     if kernel == "portable":
         return attention_with_scores(
@@ -197,7 +199,7 @@ def _compute_heads_first(
 def _attention_per_group(
     query_key_value: QueryKeyValue, varlen: Varlen, masks: Sequence[Tensor], options: _Options
 ) -> Tensor:
-    """Computes attention of the tokens of an unpadded batch, one group of rows at a time."""
+    """Computes attention in an unpadded batch, one group of sequences at a time."""
     training = options.training
     if isinstance(query_key_value, tuple):
         parts = (gather_groups(tensor, varlen, training) for tensor in query_key_value)
@@ -216,7 +218,7 @@ def _attention_per_group(
 def _windowed_attention(
     query_key_value: QueryKeyValue, mask: Tensor | None, options: _Options
 ) -> Tensor:
-    """Computes attention within a window, with the mask of the blocks of all rows."""
+    """Computes attention within a window. The mask covers the blocks of all sequences."""
     query, key, value = query_key_value_parts(query_key_value)
     assert options.window is not None
     blocks = WindowBlocks.from_length(length_of(query), options.window, options.causal)
@@ -232,9 +234,9 @@ def _windowed_attention(
 def _bind_in_shared_graph(
     function: Callable[..., Tensor], options: _Options, is_worth_it: bool
 ) -> Callable[..., Tensor]:
-    """Binds options to a function, in TensorFlow's graphs as one traced graph for all layers.
+    """Binds options to a function. In a TensorFlow graph, all layers share one traced function.
 
-    Tracing it in each layer took most of the time to trace a deep encoder.
+    Tracing the function in each layer took most of the time needed to trace a deep encoder.
     """
     is_pure = options.bias is None and options.seed is None
     if is_pure and is_worth_it and dispatch.is_tensorflow_graph():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of JAX, which store no scores: by cuDNN, and of a chunk of queries at a time."""
+"""JAX attention kernels that do not store all scores: cuDNN, and chunks of queries."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _fused = functools.partial(jax.nn.dot_product_attention, implementation="cudnn")
 
 
 def cudnn(query: Any, key: Any, value: Any, mask: Any = None, window: int | None = None) -> Any:
-    """Attention by cuDNN, without dropout.
+    """Computes attention with cuDNN, without dropout.
 
-    cuDNN takes the number of keys of each row. A mask may have masked keys between others, or
-    before them: they are moved behind the others, since the order of keys does not matter. A mask
-    of pairs of tokens is added to the scores, and so takes memory for each pair, but not for each
+    cuDNN only accepts the number of keys per sequence. If masked keys come before or between other
+    keys, they are moved to the end, since attention does not depend on the order of keys. A mask
+    over pairs of tokens is added to the scores. It takes memory for each pair, but not for each
     head.
 
-    Queries are float16 or bfloat16 `(batch, length, heads, head_dim)`; keys and values may have
-    fewer heads. The mask is bool, and broadcasts to `(batch, heads, length, length)`. With a
-    window, the largest distance of a key before its query, there is no mask, and keys after the
-    query are not attended to.
+    Queries are float16 or bfloat16 `(batch, length, heads, head_dim)`. Keys and values may have
+    fewer heads. The mask is bool and broadcasts to `(batch, heads, length, length)`. `window` is
+    the maximum distance from a query back to a key. With a window, attention is causal and there is
+    no mask.
 
     Reference:
         [FlashAttention](https://arxiv.org/abs/2205.14135), section 3.1.
@@ -39,10 +39,10 @@ def cudnn(query: Any, key: Any, value: Any, mask: Any = None, window: int | None
         is_key = jnp.broadcast_to(mask[:, 0, 0], key.shape[:2])
         order = jnp.argsort(~is_key, axis=1, stable=True)
         key, value = _in_order(key, order), _in_order(value, order)
-        # A row without a key attends to its first one, and so stays finite.
+        # A sequence without keys attends to its first token, so its output is finite.
         lengths = jnp.maximum(is_key.sum(axis=1, dtype="int32"), 1)
         options["key_value_seq_lengths"] = lengths
-        # All queries, by an operation that shares lengths among devices as the batch is shared
+        # Every query is used. The maximum makes this tensor sharded over devices like the batch.
         options["query_seq_lengths"] = jnp.maximum(lengths, query.shape[1])
     elif mask is not None:
         options["mask"] = jnp.broadcast_to(mask, (*mask.shape[:2], query.shape[1], key.shape[1]))
@@ -51,7 +51,7 @@ def cudnn(query: Any, key: Any, value: Any, mask: Any = None, window: int | None
 
 @jax.vmap
 def _in_order(x: Any, order: Any) -> Any:
-    # Each index is once in the order. So the gradient is written, and not added up.
+    # Each index occurs once in the order, so the gradient can be written instead of summed.
     return x.at[order].get(mode="promise_in_bounds", unique_indices=True)
 
 
@@ -64,13 +64,13 @@ def chunked(
     dropout: float = 0.0,
     seed: Any = None,
 ) -> Any:
-    """Attention whose memory is proportional to the length.
+    """Computes attention with memory proportional to the length.
 
-    The scores of a chunk of queries are computed at a time, and again in the backward pass.
-    Dropout drops what it does in all scores at once.
+    It computes the scores for one chunk of queries at a time, and again in the backward pass.
+    Dropout drops the same elements as without chunks.
 
-    Queries, keys and values are `(batch, heads, length, head_dim)`. The mask, bool or float to add
-    to the scores, broadcasts to `(batch, heads, length, length)`.
+    Queries, keys and values are `(batch, heads, length, head_dim)`. The mask broadcasts to `(batch,
+    heads, length, length)`. It is bool, or float to be added to the scores.
 
     Reference:
         [Self-attention does not need O(n²) memory](https://arxiv.org/abs/2112.05682), section 3.
@@ -88,7 +88,7 @@ def chunked(
     @jax.checkpoint
     def attended(chunk: tuple[Any, ...]) -> Any:
         first, queries, *masks = chunk
-        # In float16, the products of queries that are not scaled yet could overflow.
+        # In float16, the matmul could overflow if the queries were not scaled first.
         scores = jnp.matmul(queries * query.shape[-1] ** -0.5, key.swapaxes(-1, -2))
         scores = scores.astype("float32")
         if mask is not None:
@@ -108,10 +108,10 @@ def chunked(
 
 
 def _positions(shape: tuple[int, ...], first: Any, length: int) -> Any:
-    """Returns the position of each score of a chunk among all scores, uint32.
+    """Returns the flat index of each score of a chunk among all scores, uint32.
 
-    The shape is `(batch, heads, queries, keys)`; `first` is the index of the first query, uint32,
-    and `length` the number of queries of a row.
+    The shape is `(batch, heads, queries, keys)`. `first` is the uint32 index of the chunk's first
+    query, and `length` is the number of queries per sequence.
     """
     batch, heads, queries, keys = (jax.lax.broadcasted_iota("uint32", shape, i) for i in range(4))
     return ((batch * shape[1] + heads) * length + first + queries) * shape[3] + keys

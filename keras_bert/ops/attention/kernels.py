@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which kernel computes attention: one table, whose first row that accepts a case is chosen.
+"""Selects the attention kernel: the first row of `TABLE` that supports a case.
 
-| kernel | is |
+| kernel | description |
 |---|---|
-| `portable` | the definition, of Keras' operations |
-| `per_group` | each group of an unpadded batch as a padded batch, by another kernel of the table |
-| `windowed` | the blocks of a window as separate rows, by another kernel of the table |
+| `portable` | reference implementation with Keras operations |
+| `per_group` | each group of an unpadded batch as a padded batch, with another kernel |
+| `windowed` | the blocks of a window as separate sequences, with another kernel |
 | `varlen` | PyTorch's `varlen_attn` |
 | `flex` | PyTorch's `flex_attention`, for windows |
-| `sdpa` | PyTorch's `scaled_dot_product_attention`, which chooses a kernel by itself |
-| `cudnn` | JAX's `dot_product_attention` by cuDNN |
-| `chunked` | JAX's operations for a chunk of queries at a time, for long rows |
-| `fused_step` | training on TensorFlow and a CPU, with a backward pass of its own |
-| `plain` | TensorFlow's operations, as its graph optimizer fuses them |
+| `sdpa` | PyTorch's `scaled_dot_product_attention`, which selects a kernel itself |
+| `cudnn` | JAX's `dot_product_attention` with cuDNN |
+| `chunked` | JAX operations on one chunk of queries at a time, for long sequences |
+| `fused_step` | training on a CPU with TensorFlow, with a custom backward pass |
+| `plain` | TensorFlow operations that its graph optimizer can fuse |
 
-`varlen`, `flex`, `sdpa` and `cudnn` store no scores. cuDNN has dropout too, by a private function
-of JAX. But its seed is a constant of the compiled program, which counts the draws: a resumed run
-would drop other positions, and all devices would drop the same ones. So JAX computes attention with
-dropout by its own operations.
+`varlen`, `flex`, `sdpa` and `cudnn` do not store scores. cuDNN also supports dropout, through a
+private JAX function. However, its seed is a constant in the compiled program, and cuDNN counts the
+calls itself. A resumed run would drop different elements, and all devices would drop the same
+elements. So on JAX, attention with dropout uses JAX operations instead.
 
 On TensorFlow with a GPU or TPU, XLA compiles the operations, and scores are stored. JAX has static
-shapes, and so no unpadded batches.
+shapes, so it does not support unpadded batches.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention.portable import QueryKeyValue
 
-# Queries in a chunk: their scores with 8,192 keys take 16 MiB for each head.
+# Queries per chunk. Their scores for 8,192 keys take 16 MiB per head.
 CHUNK_SIZE = 512
-# Rows of fewer tokens are not cut into chunks: they need less memory than the rest of a step.
+# Shorter sequences are not split, since their scores take less memory than the rest of a step.
 MIN_CHUNKED_LENGTH = 2048
 
 
@@ -51,13 +51,15 @@ class AttentionCase:
         cuda_capability: The compute capability of an NVIDIA GPU, such as `(8, 0)`, or `None`.
         dtype: The dtype of the queries.
         head_dim: The dimension of a head.
-        lengths: The number of queries and of keys of a row; `None` if a graph does not know them.
+        lengths: The number of queries and keys per sequence. `None` if unknown while tracing a
+            graph.
         form: `"padded"`, `"packed"` or `"unpadded"`, see `keras_bert.ops.BatchLayout`.
         window: Whether tokens attend only to tokens within a window.
         causal: Whether tokens attend only to themselves and to the tokens before them.
-        mask: `"none"`; `"keys"`, `(batch, 1, 1, length)`; or `"pairs"`, all others. With a window,
-            `"pairs"` if anything but the window masks tokens, and otherwise `"none"`.
-        bias: Whether something is added to the scores.
+        mask: `"none"`, `"keys"` for a mask of shape `(batch, 1, 1, length)`, or `"pairs"` for other
+            masks. With a window, it is `"pairs"` if anything besides the window masks tokens, and
+            otherwise `"none"`.
+        bias: Whether a bias is added to the scores.
         dropout: Whether dropout applies to the probabilities.
         training: Whether gradients will be computed.
     """
@@ -83,11 +85,11 @@ class AttentionCase:
 
     @property
     def is_fusible(self) -> bool:
-        """Whether GPU kernels that take neither a bias nor dropout can compute it."""
+        """Whether GPU kernels that support neither bias nor dropout can compute it."""
         return not self.bias and not self.dropout and self.has_capability(8, 0)
 
     def has_capability(self, *capability: int) -> bool:
-        """Whether there is an NVIDIA GPU of this compute capability or higher."""
+        """Whether there is an NVIDIA GPU with at least this compute capability."""
         return self.cuda_capability is not None and self.cuda_capability >= capability
 
 
@@ -107,7 +109,7 @@ def _takes_cudnn(case: AttentionCase) -> bool:
         return False
     if case.window:
         return case.causal and case.mask == "none"
-    # cuDNN has the gradient with a mask of pairs for even lengths only.
+    # With a mask over pairs, cuDNN only supports gradients for even lengths.
     return case.mask != "pairs" or not any(n is None or n % 2 for n in case.lengths)
 
 
@@ -122,7 +124,7 @@ def _takes_fused_step(case: AttentionCase) -> bool:
 
 
 class KernelRule(NamedTuple):
-    """A row of the table: a kernel, its backend (`None` for all), and the cases that it takes."""
+    """A table row: a kernel, its backend (`None` for all backends), and the cases it supports."""
 
     kernel: str
     backend: str | None
@@ -152,14 +154,14 @@ def kernel_of(case: AttentionCase) -> str:
 
 
 def mask_kind(mask: Tensor | None) -> str:
-    """Returns the kind of a mask that broadcasts to `(batch, heads, queries, keys)`."""
+    """Returns the type of a mask that broadcasts to `(batch, heads, queries, keys)`."""
     if mask is None:
         return "none"
     return "keys" if tuple(mask.shape[1:3]) == (1, 1) else "pairs"
 
 
 def case_on_device_of(x: Tensor, **attributes: Any) -> AttentionCase:
-    """Returns a `AttentionCase` on this backend and the device of a tensor."""
+    """Returns an `AttentionCase` for this backend and a tensor's device."""
     device = dispatch.device_of(x)
     return AttentionCase(
         backend=keras.backend.backend(),
@@ -180,7 +182,7 @@ def case_of(
     dropout: float = 0.0,
     training: bool = False,
 ) -> AttentionCase:
-    """Returns the `AttentionCase` of tensors on their device; `dropout` is the rate."""
+    """Returns the `AttentionCase` of tensors on their device. `dropout` is the rate."""
     query: Tensor
     key: Tensor
     if isinstance(query_key_value, tuple):
@@ -191,7 +193,7 @@ def case_of(
         query,
         dtype=keras.backend.standardize_dtype(query.dtype),
         head_dim=query.shape[-1],
-        # (A symbolic dimension of JAX is not an integer, and cannot be compared.)
+        # A symbolic JAX dimension is not an integer and cannot be compared.
         lengths=(_known(query.shape[1]), _known(key.shape[1])),
         form=form,
         window=window,

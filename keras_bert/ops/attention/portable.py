@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scaled dot-product attention as it is defined, with which tests compare every kernel."""
+"""Reference implementation of scaled dot-product attention, for tests and as a fallback."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.masks import apply_mask
 from keras_bert.ops.reference import portable_dropout
 
-# The packed result of one product, `(batch, length, 3, heads, head_dim)`; or three tensors `(batch,
-# length, heads, head_dim)`, of which keys and values may have fewer heads. Packed, all three are
-# transposed, or gathered to groups, by one operation.
+# Either the result of one matmul, `(batch, length, 3, heads, head_dim)`, or three tensors `(batch,
+# length, heads, head_dim)`. In three tensors, keys and values may have fewer heads. One tensor can
+# be transposed, or gathered into groups, in one operation.
 QueryKeyValue: TypeAlias = "Tensor | tuple[Tensor, Tensor, Tensor]"
-# From queries and keys, each `(batch, heads, length, head_dim)`, to what is added to their scores
+# Function of queries and keys, each `(batch, heads, length, head_dim)`. Returns what is added to
+# the scores.
 Bias: TypeAlias = "Callable[[Tensor, Tensor], Tensor]"
 
 
@@ -29,36 +30,35 @@ def attention_with_scores(
     dropout: float = 0.0,
     seed: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Computes `softmax(Q K^T / sqrt(d) + bias) V`, and returns the attention probabilities too.
+    """Computes `softmax(Q K^T / sqrt(d) + bias) V` and returns it with the attention probabilities.
 
     Args:
         query_key_value: Float tensor of shape `(batch, length, 3, heads, head_dim)`, the result of
-            one matrix product; or a tuple of the queries `(batch, length, heads, head_dim)` and of
-            the keys and values `(batch, length, key_value_heads, head_dim)`, whose number of heads
-            divides the number of heads of the queries: consecutive heads share a key and a value.
-        mask: Broadcastable to `(batch, heads, length, length)`: bool, True where a query may attend
-            to a key; or float, which is added to the scores. `None` for no mask.
-        bias: Returns what is added to the scores, broadcastable to `(batch, heads, length,
-            length)`, of the queries and keys `(batch, heads, length, head_dim)`.
-        dropout: Dropout rate on the probabilities, in `[0, 1)`; always applied.
+            one matmul. Alternatively, a tuple of queries `(batch, length, heads, head_dim)`, keys
+            and values `(batch, length, key_value_heads, head_dim)`. `key_value_heads` must divide
+            `heads`, and consecutive query heads share a key and a value head.
+        mask: Broadcastable to `(batch, heads, length, length)`. Either bool, True if a query may
+            attend to a key, or float to be added to the scores. `None` for no mask.
+        bias: Function of queries and keys, each `(batch, heads, length, head_dim)`. Returns a
+            tensor to be added to the scores, broadcastable to `(batch, heads, length, length)`.
+        dropout: Dropout rate on the probabilities, in `[0, 1)`. Always applied.
         seed: A `keras.random.SeedGenerator`, required if dropout is active.
-
     Returns:
-        A tuple of the output `(batch, length, heads, head_dim)` and the probabilities before
-        dropout `(batch, heads, length, length)`, in the dtype of the input.
+            A tuple of the output `(batch, length, heads, head_dim)` and the probabilities before
+            dropout `(batch, heads, length, length)`, in the dtype of the input.
 
     Reference:
         [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.2.1;
         [GQA](https://arxiv.org/abs/2305.13245), section 2.2.
     """
     query, key, value = to_heads_first(query_key_value)
-    # In float16, the products of queries that are not scaled yet could overflow.
+    # In float16, the matmul could overflow if the queries were not scaled first.
     scores = ops.matmul(query * (1 / math.sqrt(query.shape[-1])), ops.swapaxes(key, -1, -2))
     scores = ops.cast(scores, "float32")
     if bias is not None:
         scores = scores + ops.cast(bias(query, key), "float32")
     scores = apply_mask(scores, mask)
-    # Keras warns about a softmax over one element, as in a row of one token.
+    # Keras warns about a softmax over a single element, which occurs if the length is 1.
     alone = scores.shape[-1] == 1
     probabilities = ops.ones_like(scores) if alone else ops.softmax(scores, axis=-1)
     probabilities = ops.cast(probabilities, query.dtype)
@@ -77,7 +77,7 @@ def query_key_value_parts(query_key_value: QueryKeyValue) -> tuple[Tensor, Tenso
 def to_heads_first(query_key_value: QueryKeyValue) -> list[Tensor]:
     """Returns queries, keys and values, each of shape `(batch, heads, length, head_dim)`."""
     if not isinstance(query_key_value, tuple):
-        # One transposition for all three
+        # One transpose for all three tensors.
         three: list[Tensor] = ops.unstack(ops.transpose(query_key_value, (2, 0, 3, 1, 4)), 3)
         return three
     num_heads = query_key_value[0].shape[2]
@@ -91,6 +91,6 @@ def to_tokens_first(context: Tensor) -> Tensor:
 
 
 def repeated_heads(x: Tensor, num_heads: int) -> Tensor:
-    """Repeats each head of `(batch, length, heads, head_dim)` until there are `num_heads`."""
+    """Repeats each head of `(batch, length, heads, head_dim)` to get `num_heads` heads."""
     heads = x.shape[2]
     return x if heads == num_heads else ops.repeat(x, num_heads // heads, axis=2)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention on TensorFlow: operations that its graph optimizer fuses, and training on a CPU.
+"""TensorFlow attention: operations that its graph optimizer fuses, and training on a CPU.
 
-In training on a CPU, the probabilities are stored for the backward pass. In long rows they would
-take more memory than anything else: their scores are computed for a chunk of queries at a time, and
-again in the backward pass. Memory then grows with the length, and not with its square.
+Training on a CPU stores the probabilities for the backward pass. In long sequences, they would take
+more memory than anything else. So the scores of long sequences are computed for one chunk of
+queries at a time, and again in the backward pass. Memory then grows linearly with the length
+instead of quadratically.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from keras_bert.ops.tensorflow_plain import is_compiled_as_a_whole
 
 
 def plain(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """Attention of `(batch, heads, length, head_dim)` without dropout, by matrix products.
+    """Computes attention on `(batch, heads, length, head_dim)` with matmuls, without dropout.
 
-    It is part of exported graphs, and so does not require XLA.
+    Exported graphs contain it, so it does not require XLA.
     """
     return tf.matmul(_probabilities(query, key, mask), value)
 
@@ -34,10 +35,10 @@ def plain(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Ten
 def _probabilities(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
     """Computes the softmax of scaled and masked scores, `(batch, heads, length, length)`."""
     scale = tf.constant(1 / math.sqrt(query.shape[-1]), query.dtype)
-    if query.dtype == tf.float16:  # The products of queries that are not scaled yet could overflow.
+    if query.dtype == tf.float16:  # The matmul could overflow if the queries were not scaled first.
         scores = tf.matmul(query * scale, key, transpose_b=True)
     else:
-        # In this order, the graph optimizer fuses the product, the scale and the mask.
+        # In this order, the graph optimizer fuses the matmul, the scale and the mask.
         scores = tf.matmul(query, key, transpose_b=True) * scale
     return tf.nn.softmax(scores if mask is None else scores + tf.cast(mask, scores.dtype))
 
@@ -46,14 +47,14 @@ def _probabilities(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
 
 
 class _Inputs(NamedTuple):
-    """The inputs of attention.
+    """Inputs of attention.
 
     Attributes:
         queries: `(batch, heads, queries, head_dim)`.
         keys: `(batch, heads, keys, head_dim)`.
-        values: Of the shape of the keys.
-        seed: The key of the dropout, uint32 `(2,)`.
-        mask: Float `(batch, 1, queries or 1, keys)`, to add to the scores, or `None`.
+        values: `(batch, heads, keys, head_dim)`.
+        seed: The dropout key, uint32 `(2,)`.
+        mask: Float `(batch, 1, queries or 1, keys)` to be added to the scores, or `None`.
     """
 
     queries: Tensor
@@ -73,9 +74,9 @@ def fused_step(
     seed: Tensor,
     max_length: int | None = None,
 ) -> Tensor:
-    """Attention of `(batch, heads, length, head_dim)` in training.
+    """Computes attention on `(batch, heads, length, head_dim)` in training.
 
-    The mask, float `(batch, 1, length or 1, length)`, is added to the scores, and has no gradient.
+    The mask, float `(batch, 1, length or 1, length)`, is added to the scores. It has no gradient.
     """
     head_dim, length = query.shape[-1], query.shape[2]
     masks_queries = mask is not None and mask.shape[2] != 1
@@ -83,13 +84,13 @@ def fused_step(
     is_long = None if length is None else length >= MIN_CHUNKED_LENGTH
     if is_long is None and max_length is not None and max_length < MIN_CHUNKED_LENGTH:
         is_long = False
-    # XLA compiles both branches of a `cond`, and requires that the tensors that they store for the
-    # backward pass have the same shapes.
+    # XLA compiles both branches of a `cond`. It requires that both store tensors of the same shapes
+    # for the backward pass.
     if is_compiled_as_a_whole():
         is_long = bool(is_long)
     compute = _attention(dropout, head_dim, masks_queries, is_long)
     context = compute(query, key, value, make_key(dropout, seed), *masks)
-    # The chunks' shape is not known to the graph.
+    # The graph does not infer the shape of the chunks.
     return tf.ensure_shape(context, query.shape)
 
 
@@ -97,12 +98,12 @@ def fused_step(
 def _attention(
     dropout: float, head_dim: int, masks_queries: bool, is_long: bool | None
 ) -> Callable[..., Any]:
-    """Returns the function of the inputs, which is traced once for all layers of all models.
+    """Returns the attention function, traced once for all layers of all models.
 
-    The function and its gradient contain the choice between the two ways to compute them: with the
-    choice in each layer, it would take half of the time before the first step of training.
-    `masks_queries` says whether a mask has a row for each query. `is_long` says whether to compute
-    chunks of queries; it is `None` if the number of queries is only known from the batch.
+    The function and its gradient contain the choice between the two implementations. If each layer
+    made the choice, it would take half of the time before the first training step. `masks_queries`
+    is whether the mask differs between queries. `is_long` is whether to compute chunks of queries,
+    or `None` if the number of queries is only known from the batch.
     """
 
     @functools.partial(trace_once, spec=open_spec)
@@ -136,9 +137,10 @@ def _attention(
 
 
 def _attend(dropout: float, inputs: _Inputs) -> tuple[Tensor, Tensor, Tensor]:
-    """Computes the context, in the shape of the queries, and the probabilities for `_gradients`.
+    """Computes the context and the probabilities that `_gradients` needs.
 
-    The probabilities, `(batch, heads, queries, keys)`, are returned before and after dropout.
+    The context has the shape of the queries. The probabilities, `(batch, heads, queries, keys)`,
+    are returned before and after dropout.
     """
     probabilities = _probabilities(inputs.queries, inputs.keys, inputs.mask)
     weights = dropout_function(dropout)(probabilities, inputs.seed) if dropout else probabilities
@@ -148,7 +150,7 @@ def _attend(dropout: float, inputs: _Inputs) -> tuple[Tensor, Tensor, Tensor]:
 def _gradients(
     dropout: float, inputs: _Inputs, upstream: Tensor, probabilities: Tensor, weights: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Computes the gradients of queries, keys and values from the gradient of the context."""
+    """Computes the gradients of queries, keys and values from the context's gradient."""
     along_weights = tf.matmul(upstream, inputs.values, transpose_b=True)
     scale = 1 / math.sqrt(inputs.queries.shape[-1])
     along_scores = _softmax_gradient(dropout, scale)(probabilities, along_weights, inputs.seed)
@@ -164,7 +166,7 @@ def _gradients(
 
 
 def _attend_in_chunks(dropout: float, inputs: _Inputs, masks_queries: bool) -> Tensor:
-    """Computes the context chunk by chunk, and stores nothing for the gradients."""
+    """Computes the context chunk by chunk. Nothing is stored for the gradients."""
     number, chunk = _chunks(inputs, masks_queries)
 
     def attend(index: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:
@@ -178,7 +180,7 @@ def _attend_in_chunks(dropout: float, inputs: _Inputs, masks_queries: bool) -> T
 def _gradients_in_chunks(
     dropout: float, inputs: _Inputs, masks_queries: bool, upstream: Tensor
 ) -> tuple[Tensor, ...]:
-    """Computes the gradients chunk by chunk, and the probabilities of each chunk again."""
+    """Computes the gradients chunk by chunk, recomputing the probabilities."""
     number, chunk = _chunks(inputs, masks_queries)
     upstream_chunks = _cut(upstream, number)
 
@@ -193,7 +195,7 @@ def _gradients_in_chunks(
         )
         return index + 1, _with_chunk(query_grads, index, chunk_grads), key_grads, value_grads
 
-    # Sums of many chunks, in float32 or wider
+    # Sums over many chunks are computed in float32 or wider.
     zeros = (tf.zeros_like(upcast(tensor)) for tensor in (inputs.keys, inputs.values))
     query_grads, *totals = _for_each(number, add_gradients, tf.zeros_like(upstream_chunks), *zeros)
     others = (tf.cast(total, inputs.keys.dtype) for total in totals)
@@ -201,7 +203,7 @@ def _gradients_in_chunks(
 
 
 def _chunks(inputs: _Inputs, masks_queries: bool) -> tuple[Tensor, Callable[[Tensor], _Inputs]]:
-    """Returns the number of chunks, and a function that returns the inputs of a chunk by index."""
+    """Returns the number of chunks, and a function from a chunk's index to its inputs."""
     queries, keys, values, seed, mask = inputs
     number = (tf.shape(queries)[2] + CHUNK_SIZE - 1) // CHUNK_SIZE
     query_chunks = _cut(queries, number)
@@ -215,14 +217,14 @@ def _chunks(inputs: _Inputs, masks_queries: bool) -> tuple[Tensor, Callable[[Ten
 
 
 def _for_each(number: Tensor, body: Callable[..., Any], *state: Tensor) -> tuple[Tensor, ...]:
-    """Calls `body` for one chunk after another, with the chunk's index and the state."""
+    """Calls `body` for each chunk in order, with the chunk's index and the state."""
     start = (tf.constant(0), *state)
     _, *state = tf.while_loop(lambda index, *_: index < number, body, start, parallel_iterations=1)
     return tuple(state)
 
 
 def _cut(x: Tensor, number: Tensor) -> Tensor:
-    """Cuts `(batch, heads, length, width)` into `(number, batch, heads, size, width)`."""
+    """Splits `(batch, heads, length, width)` into `(number, batch, heads, size, width)`."""
     batch, heads, length, width = tf.unstack(tf.shape(x))
     size = (length + number - 1) // number
     x = tf.pad(x, [(0, 0), (0, 0), (0, number * size - length), (0, 0)])
@@ -230,7 +232,7 @@ def _cut(x: Tensor, number: Tensor) -> Tensor:
 
 
 def _joined(chunks: Tensor, length: Tensor) -> Tensor:
-    """Joins the chunks of `_cut`, without the padding at their end."""
+    """Joins the chunks from `_cut` and removes the padding at the end."""
     number, batch, heads, size, width = tf.unstack(tf.shape(chunks))
     x = tf.reshape(tf.transpose(chunks, (1, 2, 0, 3, 4)), (batch, heads, number * size, width))
     return x[:, :, :length]
