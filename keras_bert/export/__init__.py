@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models for serving: text in, answers out, without Keras or Python."""
+"""Exports models for serving without Keras or Python."""
 
 from keras_bert.lazy import lazy_imports
 
-# Imported on first use, so that the formats are known before Keras is imported.
+# Imported on first use, because commands list the formats before they import Keras.
 with lazy_imports(globals()):
     from keras_bert.export.deployment import deploy as deploy
     from keras_bert.export.exporting import export_task as export_task

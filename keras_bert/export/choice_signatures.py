@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The signatures of served multiple-choice tasks."""
+"""Serving signatures of multiple-choice tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from keras_bert.export.signatures import (
 
 COUNTED_CHOICES_SIGNATURE = "serve_counted_choices"
 
-# How texts with choices are sent to the signatures below
+# How examples are sent to the signatures below
 CHOICE_REQUESTS = (
     RowRequest(
         COUNTED_CHOICES_SIGNATURE,
@@ -38,23 +38,26 @@ CHOICE_REQUESTS = (
 
 
 def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
-    """Returns the functions of the SavedModel of a multiple-choice task.
+    """Returns the signature functions of a multiple-choice task's SavedModel.
 
-    - `serve_counted_choices`: `text`, string `(batch,)`; `choices`, string `(batch, choices)`; and
-      `num_choices`, int32 `(batch,)`, the number of choices of each row; the rest is padding.
-      Returns `choice`, the index of the best choice, int32 `(batch,)`; `score`, its probability,
-      float32 `(batch,)`; `probabilities`, float32 `(batch, choices)`, in the order of the choices;
-      in descending order of probability `ranking`, the indices, int32, `ranked_choices`, string,
-      and `ranked_scores`, float32, all `(batch, choices)`; and `error`, string `(batch,)`. Padding
-      has probability 0.
-    - `serving_default`: `text` and `choices` only; a row ends with its last choice that is not
-      empty, and has at least one. Returns the same except `error`. In an export for servers that
-      pad, it is the signature above.
-    - `serve_ids`: `token_ids` and `segment_ids`, int32 `(batch, choices, length)`; padding is
-      recognized by its id, and a choice without tokens has probability 0. Returns the same except
-      `ranked_choices`, and `logits`, float32 `(batch, choices)`, and `error`.
-    - `count_tokens`: the inputs of `serving_default`. Returns the counts of the text with each
-      choice, `(batch, choices)`, of padding 0; see `token_counts`.
+    - `serve_counted_choices` accepts `text`, string `(batch,)`, `choices`, string `(batch,
+      choices)`, and `num_choices`, int32 `(batch,)`. All choices after the first `num_choices` are
+      padding. It returns:
+        - `choice`: Index of the best choice, int32 `(batch,)`.
+        - `score`: Probability of the best choice, float32 `(batch,)`.
+        - `probabilities`: Probability of each choice, float32 `(batch, choices)`, 0 for padding.
+        - `ranking`, `ranked_choices`, `ranked_scores`: Indices (int32), texts (string) and
+          probabilities (float32) of the choices in descending order of probability, each `(batch,
+          choices)`.
+        - `error`: Error message of each example, string `(batch,)`.
+    - `serving_default` only accepts `text` and `choices`. An example's last choice is its last
+      non-empty string, and every example has at least one choice. It returns the same outputs
+      except `error`. In exports for servers that pad, it is the same as `serve_counted_choices`.
+    - `serve_ids` accepts `token_ids` and `segment_ids`, int32 `(batch, choices, length)`. Padding
+      is recognized by its id, and a choice without tokens has probability 0. It returns `logits`,
+      float32 `(batch, choices)`, and the outputs above except `ranked_choices`.
+    - `count_tokens` accepts the inputs of `serving_default`. It returns the token counts of the
+      text with each choice, `(batch, choices)`, 0 for padding. See `token_counts`.
     """
     outputs = ServedOutputs(task, options)
 
@@ -83,7 +86,7 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
     def checked(text: tf.Tensor, choices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         text, choices = tf.ensure_shape(text, [None]), tf.ensure_shape(choices, [None, None])
         same = tf.debugging.assert_equal(
-            tf.size(text), tf.shape(choices)[0], "text and choices differ in their rows"
+            tf.size(text), tf.shape(choices)[0], "text and choices must have equal batch sizes"
         )
         with tf.control_dependencies([same, *not_empty("choices", choices)]):
             return tf.identity(text), tf.identity(choices)
@@ -114,11 +117,11 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
     def serve_ids(token_ids: tf.Tensor, segment_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         ids = {"token_ids": token_ids, "segment_ids": segment_ids}
         features, error = features_of_ids(ids, task, options)
-        # A row of one token is not a choice.
+        # A sequence of one token is not a choice.
         is_choice = tf.reduce_any(features["padding_mask"][:, :, 1:], axis=-1, keepdims=True)
         features["padding_mask"] &= is_choice
         has_choices = tf.reduce_any(is_choice, axis=[1, 2])
-        no_choice = tf.where(has_choices, "", "token_ids: no choice of the row has tokens")
+        no_choice = tf.where(has_choices, "", "token_ids must have tokens in one choice at least")
         logits = outputs.compute_single_output(features)
         error = tf.where(error == "", no_choice, error)
         return add_row_errors({**answers(logits), "logits": logits}, error)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deployment of an export as the next version of a model in a running TensorFlow Serving."""
+"""Deploys an export as the next model version in a running TensorFlow Serving."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ _WHOLE_EXPORT = ("saved_model.pb", "variables/variables.index")
 
 
 def deploy(export: str | os.PathLike[str], base_path: str | os.PathLike[str]) -> Path:
-    """Deploys a SavedModel as the next version of a model, atomically.
+    """Deploys a SavedModel atomically as the next version of a served model.
 
-    TensorFlow Serving loads a version as soon as its folder contains `saved_model.pb`, even if the
-    weights are still missing, and unloads the previous version. Therefore the files are copied to a
-    hidden folder, which the server ignores, and the folder is renamed. A process that is killed
-    leaves its hidden folder, `.deploying.*.partial`, which the next call on the same machine
-    removes. Another machine's folder on a shared disk stays: the machine may be writing to it.
+    TensorFlow Serving loads a version as soon as its directory contains `saved_model.pb`, even if
+    the weights are still missing, and then unloads the previous version. The files are therefore
+    copied to a hidden directory, which the server ignores, and the directory is then renamed.
+
+    If the process is killed, its hidden directory `.deploying.*.partial` remains. The next call on
+    the same machine removes it. Hidden directories from other machines on a shared disk are kept,
+    because these machines may still be writing to them.
 
     Args:
-        export: A folder written by `export`.
-        base_path: The folder of the model, the server's `--model_base_path`, which contains a
-            folder for each version, named by its number. It is created if it does not exist.
+        export: Directory written by `export`.
+        base_path: The model's directory, which the server gets as `--model_base_path`. It contains
+            one numbered directory per version. It is created if it does not exist.
 
     Returns:
-        The folder of the new version.
+        The directory of the new version.
 
     Raises:
         ValueError: If `export` is not a complete SavedModel.
@@ -43,9 +45,12 @@ def deploy(export: str | os.PathLike[str], base_path: str | os.PathLike[str]) ->
     source, base = Path(export), Path(base_path)
     absent_files = [name for name in _WHOLE_EXPORT if not (source / name).is_file()]
     if absent_files:
-        raise ValueError(f"{source} is not an exported SavedModel: it has no {absent_files[0]}.")
+        raise ValueError(
+            f"export must be a complete SavedModel. Received: {source}, which has no "
+            f"{absent_files[0]}"
+        )
     make_directory(base)
-    # On the same disk, so that it can be renamed
+    # The copy is on the same disk, so that it can be renamed.
     with scratch_directory(base, "deploying") as scratch:
         copy = scratch / "version"
         shutil.copytree(source, copy)
@@ -53,7 +58,7 @@ def deploy(export: str | os.PathLike[str], base_path: str | os.PathLike[str]) ->
             version = base / str(max(_versions(base), default=0) + 1)
             try:
                 os.rename(copy, version)
-            except OSError as error:  # another process has just created it
+            except OSError as error:  # Another process has just created this version.
                 if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                     raise
             else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The description in an export: its task, the fields of a row, and how rows are sent to it."""
+"""Describes an export: its task, its input fields, and how to send examples to it."""
 
 from __future__ import annotations
 
@@ -10,27 +10,25 @@ from typing import Any, Self
 
 from keras_bert.export.options import ExportOptions, Servable
 
-# In the folder of a SavedModel, and in a LiteRT model
+# Path in a SavedModel's directory, and in a LiteRT model's zip archive
 DESCRIPTION_FILE, PACKED_FILE = "assets.extra/task.json", "task.json"
-# The config of its tokenizer, in the folder of a SavedModel
+# Path of the tokenizer config in a SavedModel's directory
 TOKENIZER_FILE = "assets.extra/tokenizer.json"
-# The name in the metadata of ONNX and OpenVINO models
+# Metadata name in ONNX and OpenVINO models
 METADATA_NAME = "keras_bert"
 
 
 @dataclasses.dataclass(frozen=True)
 class RowRequest:
-    """How rows are sent to a signature of a SavedModel, and how its outputs are read as answers.
+    """Specifies how to send examples to a SavedModel signature and how to read its predictions.
 
     Args:
-        signature: The name of the signature.
-        inputs: The field with the values of an input, by the name of the input. Other inputs
-            have the values of the field of their own name, and `num_words` the number of `words` of
-            each row.
-        items: If the answer is a list of dicts, the output that each key is an element of, by the
-            key; an output that there is not is an input. Empty if the answer is a dict of the
-            outputs.
-        count: The output or input that has the number of elements of each row.
+        signature: Name of the signature.
+        inputs: Maps an input to the field with its values. By default, an input gets the field with
+            its own name, and `num_words` is the number of `words` in each example.
+        items: If a prediction is a list of dicts, maps each key to the output with its values. A
+            name that is not an output is an input. Empty if a prediction is a dict of the outputs.
+        count: Output or input with the number of elements in each example.
     """
 
     signature: str = "serving_default"
@@ -41,24 +39,23 @@ class RowRequest:
 
 @dataclasses.dataclass(frozen=True)
 class ExportDescription:
-    """The description of an export, as JSON.
+    """Describes an export. The description is stored as JSON in the exported model.
 
-    A SavedModel has it in `assets.extra/task.json`, an ONNX model in the metadata property
-    `keras_bert`, an OpenVINO model in the runtime information of that name, and a LiteRT model in
-    `task.json`, packed into it as metadata of LiteRT are (as a zip archive).
+    The JSON is in `assets.extra/task.json` (SavedModel), in the metadata property `keras_bert`
+    (ONNX), in the runtime information `keras_bert` (OpenVINO), or in `task.json` in the appended
+    zip archive (LiteRT).
 
     Args:
-        task: The name of the class of the task.
-        predict_method: The method of the task that answers as the export does, such as `classify`.
-        fields: The names of the fields of a row of text.
-        list_fields: The fields that are, or may be, lists of strings.
-        requests: How rows are sent to a SavedModel, in the order in which they are tried.
-        class_names: The labels in the order of their ids; empty without classes.
-        sequence_length: Maximum length of a row in tokens, including the special tokens, of a
-            SavedModel.
-        max_text_bytes: The number of bytes read of each text; `None` for no limit.
-        dtype: The precision of the encoder's weights and products.
-        pooling: How an embedder combines the vectors of the tokens; empty for other tasks.
+        task: Class name of the task.
+        predict_method: The task's prediction method with the same results, for example `classify`.
+        fields: Names of an example's text fields.
+        list_fields: Fields with lists of strings, or with either a string or a list.
+        requests: Ways to send examples to a SavedModel, in the order in which they are tried.
+        class_names: Labels in the order of the class ids. Empty for tasks without classes.
+        sequence_length: A SavedModel's maximum sequence length in tokens, including special tokens.
+        max_text_bytes: Number of bytes read from each text. `None` for no limit.
+        dtype: Precision of the encoder's weights and matmuls.
+        pooling: How an embedder pools token embeddings. Empty for other tasks.
     """
 
     task: str
@@ -74,7 +71,7 @@ class ExportDescription:
 
     @classmethod
     def from_task(cls, task: Servable, options: ExportOptions) -> Self:
-        """Returns the description of an export of a task."""
+        """Creates the description of a task's export."""
         is_saved_model = options.format == "tf_saved_model"
         return cls(
             type(task).__name__,
@@ -95,7 +92,7 @@ class ExportDescription:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Creates a description from the value of `to_json`."""
+        """Creates a description from the output of `to_json`."""
         values: dict[str, Any] = json.loads(text)
         requests = tuple(RowRequest(**request) for request in values.pop("requests"))
         lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`export_task`: exports any task, on any backend, to any format."""
+"""Exports any task from any backend to any format."""
 
 from __future__ import annotations
 
@@ -42,65 +42,65 @@ def export_task(
 ) -> None:
     """Exports a task for serving, on any backend.
 
-    - `tf_saved_model`: a folder that TensorFlow Serving loads, or `tf.saved_model.load` after
-      `import tensorflow_text`. It includes the vocabulary and the weights, and pads rows to the
-      longest of their chunk. Its signatures depend on the task, see `keras_bert.export.signatures`,
-      `question_signatures` and `tagging_signatures`: `serving_default` takes text, `serve_ids`
-      takes token ids. The folder also contains `batching_params.pbtxt` and, if the package
-      `tensorflow-serving-api` is installed, warm-up requests.
-    - `onnx`, `openvino`, `litert`: the network without the tokenizer, in float32 or int8. Its
-      inputs are `token_ids`, `segment_ids` and `padding_mask`, int32 `(batch, length)`, or
-      `(batch, choices, length)` for multiple choice. It has the outputs of the task; a single
-      output is named `logits`, or `embedding`.
-    - `openvino` with `text=True`: a classifier, a regression or an embedder with its tokenizer, see
-      `keras_bert.export.openvino_text`. It requires the packages `openvino` and
+    - `tf_saved_model`: A directory that TensorFlow Serving loads, or `tf.saved_model.load` after
+      `import tensorflow_text`. It contains the vocabulary and the weights. The signature
+      `serving_default` accepts text, and `serve_ids` accepts token ids. The signatures of each task
+      are documented in `keras_bert.export.signatures`, `question_signatures`, `tagging_signatures`
+      and `choice_signatures`. The directory also contains `batching_params.pbtxt` and, if the
+      package `tensorflow-serving-api` is installed, warm-up requests.
+    - `onnx`, `openvino`, `litert`: The network without the tokenizer, in float32 or int8. Its
+      inputs are `token_ids`, `segment_ids` and `padding_mask`, int32 `(batch, length)`, or `(batch,
+      choices, length)` for multiple choice. It has the task's outputs. A single output is called
+      `logits`, or `embedding` for an embedder.
+    - `openvino` with `text=True`: A classifier, regression or embedder with its tokenizer. See
+      `keras_bert.export.openvino_text`. To run it, you need the packages `openvino` and
       `openvino_tokenizers`, or OpenVINO Model Server, but not TensorFlow.
 
     Args:
         task: A classifier, question answerer, tagger, multiple-choice task or embedder.
-        filepath: The path to write to. For TensorFlow Serving, the last folder is the version of
-            the model, a number: `export/sst2/1`. The other formats are files that end in `.onnx`,
-            `.xml` (a `.bin` is written beside it) and `.tflite`.
+        filepath: Path to write to. For TensorFlow Serving, the last directory is the model's
+            version, a number, for example `export/sst2/1`. In the other formats, it is a file that
+            ends in `.onnx`, `.xml` (a `.bin` file is written next to it) or `.tflite`.
         format: `"tf_saved_model"`, `"onnx"`, `"openvino"` or `"litert"`.
-        class_names: The labels of a classifier or tagger, in the order of the class ids. Defaults
-            to the task's, or to the ids if it has none.
-        dtype: `"float32"`. A SavedModel may also be `"bfloat16"`, which halves the size of weights
-            and computes matrix products in bfloat16, but LayerNorm, the head and the outputs in
-            float32. `"int8"` has 8-bit products: in a SavedModel those of `quantize` with
-            `calibration`, for TensorFlow Serving 2.18 or later on x86 CPUs; in the other formats
-            quantized by NNCF (`openvino`), ONNX Runtime or TensorFlow (`onnx`, `litert`: weights
-            statically, activations dynamically). An int8 model answers differently: evaluate it
-            before serving.
-        calibration: About 300 texts like those that will be served; pairs of texts for a classifier
-            of pairs, and of a question and its passage for a question answerer. Required for
-            a SavedModel and for `openvino` in int8, which are calibrated with their activations;
-            the other formats take none.
-        pair: Whether a classifier takes two texts.
-        text: Whether an OpenVINO model takes text instead of ids. A SavedModel always does; ONNX
-            and LiteRT cannot.
-        max_batch_size: The largest batch that a server forms of waiting requests.
-        warm_up: Whether to add requests that a server runs before it serves others. By default
-            they are added where `tensorflow-serving-api` is installed, which writes them.
-        sequence_length: The only length, in tokens, that a LiteRT model takes. Defaults to the
-            longest possible. The other formats take any length.
-        max_text_bytes: The number of bytes of UTF-8 that a SavedModel reads of each text; longer
-            texts are truncated at the last whole character. By default, texts of any length are
-            read, in windows if the task has windows.
-        chunk_tokens: The number of tokens, padding included, that a SavedModel computes at a time.
-            The rows of a batch are computed in chunks of similar lengths, in parallel. The default
-            is for CPUs; for a GPU, some 16,384 or more.
-        padded_batches: Whether a SavedModel is for servers that pad requests of unequal lengths, so
-            that they can share a batch. Its `batching_params.pbtxt` tells the server to do so, and
-            its signatures that take words or choices require their number, since padding looks like
-            them. Text does not need it.
-        overwrite: Whether to replace an existing export, atomically. What is no export, or has
-            files that no export has, is not replaced.
+        class_names: Labels of a classifier or tagger, in the order of the class ids. Defaults to
+            the task's class names, or to the ids if it has none.
+        dtype: `"float32"`, `"bfloat16"` (SavedModel only) or `"int8"`. `"bfloat16"` halves the size
+            of the weights and computes matmuls in bfloat16. LayerNorm, the head and the outputs
+            stay in float32. `"int8"` computes 8-bit matmuls. A SavedModel is quantized by
+            `quantize` with `calibration`, for TensorFlow Serving 2.18 or later on x86 CPUs. An
+            OpenVINO model is quantized by NNCF. ONNX and LiteRT models are quantized by ONNX
+            Runtime and TensorFlow, with static weights and dynamic activations. Evaluate an int8
+            model before serving, because its predictions differ.
+        calibration: About 300 texts like the texts that will be served. For a classifier of text
+            pairs, pass pairs of texts. For a question answerer, pass pairs of a question and its
+            passage. Required for an int8 SavedModel or OpenVINO model. Not supported by the other
+            formats.
+        pair: Whether a classifier accepts text pairs.
+        text: Whether an OpenVINO model accepts text instead of ids. A SavedModel always accepts
+            text. ONNX and LiteRT models cannot.
+        max_batch_size: Largest batch that a server forms from waiting requests.
+        warm_up: Whether to add warm-up requests, which a server runs before all other requests. By
+            default, they are added if `tensorflow-serving-api`, which writes them, is installed.
+        sequence_length: Fixed sequence length in tokens, for LiteRT models. Defaults to the model's
+            maximum. The other formats accept any length.
+        max_text_bytes: Number of UTF-8 bytes that a SavedModel reads from each text. Longer texts
+            are truncated after the last whole character. By default, texts of any length are read,
+            and split into windows if the task has windows.
+        chunk_tokens: Number of tokens, including padding, that a SavedModel computes at a time. The
+            examples in a batch are computed in parallel, in chunks of similar lengths. The default
+            is for CPUs. We recommend 16,384 or more for a GPU.
+        padded_batches: Whether a SavedModel is for servers that pad requests of different lengths,
+            so that they can share a batch. Its `batching_params.pbtxt` then enables padding.
+            Signatures that accept words or choices then require their number, because padding looks
+            like them. Text does not need this option.
+        overwrite: Whether to replace an existing export atomically. Files and directories that are
+            not an export, or that contain files that no export writes, are never replaced.
 
     Raises:
         ValueError: If an argument is invalid, or the task has no preprocessor.
-        FileExistsError: If `filepath` exists and `overwrite` is `False`, or it is no export.
-        ExportError: If the graph has an operation that the oldest supported server lacks, a
-            package is missing, or the child process that exports fails.
+        FileExistsError: If `filepath` exists and `overwrite` is `False`, or if it is not an export.
+        ExportError: If the graph has an operation that the oldest supported server lacks, a package
+            is missing, or the child process that exports fails.
     """
     checks.POSITIVE_INT.check(max_batch_size=max_batch_size, chunk_tokens=chunk_tokens)
     checks.POSITIVE_INT.check_optional(
@@ -113,7 +113,8 @@ def export_task(
     for name, value in (("max_text_bytes", max_text_bytes), ("padded_batches", padded_batches)):
         if value and format != "tf_saved_model":
             raise ValueError(
-                f"{name} is {value}; it is for format='tf_saved_model', received format={format!r}."
+                f"{name} is only supported with format='tf_saved_model'. Received: "
+                f"{name}={value}, format={format!r}"
             )
     rows = _calibration_rows(task, format, dtype, calibration)
     _check_exportable(task, format, dtype, pair, text)
@@ -142,18 +143,19 @@ def export_task(
             run_job_in_child_process(folder)
     if format == "tf_saved_model" and not paths[0].name.isdecimal():
         warnings.warn(
-            f"TensorFlow Serving looks for folders that are version numbers; {paths[0].name!r} "
-            f"is none. Export to {paths[0] / '1'} to serve it.",
+            "TensorFlow Serving only loads directories whose names are version numbers. Received: "
+            f"{paths[0].name!r}. Export to {paths[0] / '1'} to serve the model.",
             stacklevel=3,
         )
 
 
 def _labels(task: Any, class_names: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Returns the labels of a task with classes, `None` for other tasks."""
+    """Returns the labels of a task with classes, or `None` for other tasks."""
     if not hasattr(task, "num_classes") or getattr(task, "is_regression", False):
         if class_names is not None:
             raise ValueError(
-                f"class_names is {class_names!r}; this {type(task).__name__} has no classes."
+                f"class_names must be None for a {type(task).__name__} without classes. Received: "
+                f"{class_names!r}"
             )
         return None
     num_classes = task.num_classes
@@ -162,7 +164,9 @@ def _labels(task: Any, class_names: Sequence[str] | None) -> tuple[str, ...] | N
         return tuple(str(index) for index in range(num_classes))
     checks.check_names("class_names", names)
     if len(names) != num_classes:
-        raise ValueError(f"class_names has {len(names)} names; the task has {num_classes} classes.")
+        raise ValueError(
+            f"class_names must have {num_classes} names, one per class. Received: {len(names)}"
+        )
     return tuple(names)
 
 
@@ -171,10 +175,12 @@ def _paths(filepath: str | os.PathLike[str], format: str) -> list[Path]:
     if "://" in name:
         raise ValueError(f"filepath must be local. Received: {name!r}. Copy the export from there.")
     if not name.endswith(suffixes[0]):
-        raise ValueError(f"filepath is {name!r}; for format={format!r} it ends in {suffixes[0]}.")
+        raise ValueError(
+            f"filepath must end in {suffixes[0]} for format={format!r}. Received: {name!r}"
+        )
     path = Path(name).absolute()
     if path.is_symlink():
-        path = path.resolve()  # The link stays.
+        path = path.resolve()  # The link itself is kept.
     return [path, *(path.with_suffix(suffix) for suffix in suffixes[1:])]
 
 
@@ -190,54 +196,61 @@ def _check_exportable(task: Any, format: str, dtype: str, pair: bool, text: bool
     )
     for package in packages:
         if importlib.util.find_spec(package) is None:
-            # (Its project publishes no wheels for Windows.)
+            # TensorFlow Text has no Windows wheels.
             is_missing_there = package == "tensorflow_text" and sys.platform == "win32"
             advice = (
-                "which Windows does not have: export on Linux, WSL or macOS"
+                "It does not support Windows: export on Linux, WSL or macOS"
                 if is_missing_there
-                else f"`pip install {package}`"
+                else f"Run `pip install {package}`"
             )
-            raise ExportError(f"format={format!r} needs the package {package}: {advice}.")
+            raise ExportError(f"format={format!r} requires the package {package}. {advice}.")
     if needs.has_fixed_length and len(task.input["token_ids"].shape) > 2:
         raise ValueError(
-            f"format is {format!r}, which needs one shape for all inputs; multiple choice has "
-            "tf_saved_model, onnx and openvino."
+            "format must be 'tf_saved_model', 'onnx' or 'openvino' for multiple choice. Received: "
+            f"{format!r}, which requires a fixed input shape"
         )
     if pair and "text_pair" not in task.optional_fields:
-        raise ValueError(f"pair is {pair}; a {type(task).__name__} does not classify two texts.")
+        raise ValueError(
+            f"pair must be False for a {type(task).__name__}, which does not classify text pairs. "
+            f"Received: {pair}"
+        )
     if format == "tf_saved_model" or text:
-        _ = task.preprocessor  # Raises where there is none
+        _ = task.preprocessor  # Raises ValueError if the task has none
     elif pair:
-        raise ValueError(f"pair is {pair}; format={format!r} takes ids.")
+        raise ValueError(
+            f"pair must be False for format={format!r}, which accepts token ids. Received: {pair}"
+        )
     for layer in task._flatten_layers(include_self=False):
         if layer.quantization_mode is not None:
             raise ExportError(
-                f"{layer.path} is quantized ({layer.quantization_mode}), which an export does not "
-                "keep. Export the model as it was before, with dtype='bfloat16' for a smaller one."
+                "A quantized model cannot be exported. Received: "
+                f"{layer.path} ({layer.quantization_mode}). Export the model before it is "
+                "quantized. Pass dtype='bfloat16' for a smaller model."
             )
 
 
 def _calibration_rows(
     task: Any, format: str, dtype: str, calibration: Any
 ) -> tuple[tuple[str, ...], ...]:
-    """Returns the texts of each calibration row; an empty tuple if they are not used."""
+    """Returns the texts of each calibration example, or an empty tuple if they are not used."""
     if dtype != "int8" or not FORMATS[format].is_calibrated:
         if calibration is not None:
             raise ValueError(
-                "calibration is for dtype='int8' of 'tf_saved_model' and 'openvino'; received it "
-                f"with format={format!r} and dtype={dtype!r}."
+                "calibration is only supported with dtype='int8' and format='tf_saved_model' or "
+                f"'openvino'. Received: dtype={dtype!r}, format={format!r}"
             )
         return ()
     if not (task.is_sequence_level or "question" in task.fields):
         raise ExportError(
-            f"format={format!r} with dtype='int8' is for classifiers, regressions, embedders and "
-            f"question answerers; for a {type(task).__name__} there is 'onnx' with dtype='int8'."
+            f"format={format!r} with dtype='int8' is only supported for classifiers, regressions, "
+            f"embedders and question answerers. Received: a {type(task).__name__}. Pass "
+            "format='onnx' for int8."
         )
-    _ = task.preprocessor  # Raises where there is none
+    _ = task.preprocessor  # Raises ValueError if the task has none
     if calibration is None or isinstance(calibration, str) or not len(calibration):
         raise ValueError(
-            f"format={format!r} with dtype='int8' needs calibration: a list of texts, or of pairs, "
-            f"like those that will be served, some 300 of them; received {calibration!r}."
+            f"format={format!r} with dtype='int8' requires calibration: about 300 texts, or text "
+            f"pairs, like those that will be served. Received: {calibration!r}"
         )
     rows = tuple((row,) if isinstance(row, str) else tuple(row) for row in calibration)
     for index, row in enumerate(rows):
@@ -254,38 +267,37 @@ def _calibration_rows(
 
 
 def _check_takes_text(task: Any, format: str) -> None:
-    """Raises an error if the export of a task cannot take text in a format."""
+    """Raises an error if a task's export to a format cannot accept text."""
     if FORMATS[format].text_packages is None:
         raise ExportError(
-            f"format={format!r} takes token ids: it has no tokenizer that reads a batch of texts. "
-            "Text in, answers out without TensorFlow is format='openvino' with text=True; with "
-            "TensorFlow it is 'tf_saved_model'."
+            f"text=True is not supported with format={format!r}, which accepts token ids. Pass "
+            "format='openvino' for a model that accepts text without TensorFlow, or "
+            "format='tf_saved_model'."
         )
     if format == "openvino" and not task.is_sequence_level:
         raise ExportError(
-            f"text=True with format='openvino' is for classifiers, regressions and embedders. A "
-            f"{type(task).__name__} needs more than the ids of one text or pair, such as the "
-            "offsets of tokens in it, which OpenVINO's tokenizers do not give. Export a "
-            "'tf_saved_model', which takes text, or leave out text=True for a model of ids."
+            "text=True with format='openvino' is only supported for classifiers, regressions and "
+            f"embedders. Received: a {type(task).__name__}, which also needs values that "
+            "OpenVINO's tokenizers do not return, such as token offsets. Pass "
+            "format='tf_saved_model' for a model that accepts text, or omit text=True for a model "
+            "that accepts ids."
         )
 
 
 def _is_warmed_up(warm_up: bool | None) -> bool:
     is_possible = importlib.util.find_spec("tensorflow_serving") is not None
     if warm_up and not is_possible:
-        raise ExportError(
-            f"warm_up is {warm_up}, which needs `pip install tensorflow-serving-api`."
-        )
+        raise ExportError(f"warm_up={warm_up} requires `pip install tensorflow-serving-api`.")
     return is_possible and warm_up is not False
 
 
 @contextlib.contextmanager
 def atomic_destination(paths: Sequence[Path]) -> Iterator[Path]:
-    """Creates a working folder; files in its folder `new` replace `paths` at the end.
+    """Creates a scratch directory. At the end, the files in its directory `new` replace `paths`.
 
-    The paths are in the same folder. The working folder is on the same disk, and is removed
-    afterwards. Each path is replaced in one step, but not the two files of OpenVINO together: they
-    are in a folder of the user, whose other files must stay.
+    All paths are in the same directory. The scratch directory is on the same disk and is removed
+    afterwards. Each path is replaced atomically. The two files of an OpenVINO model are not
+    replaced together, because they are in the user's directory, whose other files must be kept.
     """
     existing = [path for path in paths if os.path.lexists(path)]
     parent = paths[0].absolute().parent

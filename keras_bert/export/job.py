@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An export as a job: a task and its options in a folder, from which TensorFlow exports it.
+"""Runs an export from a directory that contains the task and its options.
 
-On the TensorFlow backend the job runs in the same process, otherwise in a child process: `python -m
-keras_bert.export.job FOLDER`. In both cases the task is created again from its files, in the
-precision of the export.
+On the TensorFlow backend, the job runs in the same process. On other backends, it runs in a child
+process: `python -m keras_bert.export.job FOLDER`. In both cases, the task is created again from its
+files, in the precision of the export.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from keras_bert.export.formats import FORMATS
 from keras_bert.export.options import ExportError, ExportOptions
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
 
-# In the working folder: the finished export, and the error of the child process
+# Names in the scratch directory: the finished export, and the child process's error message
 NEW_FOLDER, ERROR_FILE = "new", "error.txt"
 
 
 def write_job(task: Any, options: ExportOptions, folder: Path) -> None:
-    """Writes the input of `run_job`: JSON, and the weights in their own precision."""
+    """Writes the input for `run_job`: a JSON file, and the weights in their own dtype."""
     config = serialize_keras_object(task)
-    config.pop("compile_config", None)  # The export is not trained
-    # The task and its encoder, or the tasks in an ensemble and theirs
+    config.pop("compile_config", None)  # An export is not trained.
+    # The task and its encoder. In an ensemble, all members and their encoders.
     models = [layer for layer in task._flatten_layers() if isinstance(layer, keras.Model)]
     modules = sorted({type(model).__module__ for model in models})
     job = {"modules": modules, "task": config, "options": dataclasses.asdict(options)}
@@ -40,7 +40,7 @@ def write_job(task: Any, options: ExportOptions, folder: Path) -> None:
 
 
 def read_job(folder: Path) -> tuple[Any, ExportOptions]:
-    """Returns the task of `write_job`, in the precision of the export, and the options."""
+    """Loads the task that `write_job` saved, in the precision of the export, and the options."""
     job = json.loads((folder / "job.json").read_text())
     names = job["options"].pop("class_names")
     options = ExportOptions(class_names=None if names is None else tuple(names), **job["options"])
@@ -49,7 +49,7 @@ def read_job(folder: Path) -> tuple[Any, ExportOptions]:
     config = job["task"]
     for member in config["config"].get("members", [config]):
         member["config"]["backbone"]["config"]["dtype"] = (
-            # Quantized afterwards by the library of the format
+            # The format's library quantizes the model afterwards.
             "float32" if options.dtype == "int8" else options.dtype
         )
     task = keras.saving.deserialize_keras_object(config)
@@ -58,7 +58,7 @@ def read_job(folder: Path) -> tuple[Any, ExportOptions]:
 
 
 def run_job(folder: Path) -> None:
-    """Exports the task of `write_job` to the folder `new` in its folder; requires TensorFlow."""
+    """Exports the task that `write_job` saved to the subdirectory `new`. Requires TensorFlow."""
     task, options = read_job(folder)
     FORMATS[options.format].write(task, folder / NEW_FOLDER / options.name, options)
 
@@ -66,7 +66,7 @@ def run_job(folder: Path) -> None:
 def run_job_in_child_process(folder: Path) -> None:
     """Runs `run_job` in a child process with the TensorFlow backend.
 
-    If it fails, the message of the `ExportError` is the child process'.
+    If it fails, the `ExportError` contains the child process's error message.
     """
     process = subprocess.run(
         [sys.executable, "-m", "keras_bert.export.job", str(folder)],
@@ -84,8 +84,8 @@ def run_job_in_child_process(folder: Path) -> None:
     else:
         reason = f"exit status {process.returncode}: {process.stderr.strip()[-2000:]}"
     raise ExportError(
-        "A SavedModel is written by a child process with the TensorFlow backend, and that failed: "
-        # The folder is a temporary one.
+        "The export failed in its child process, which uses the TensorFlow backend: "
+        # The scratch directory is removed, so show its parent.
         + reason.replace(str(folder), f"{folder.parent}")
     )
 
@@ -97,13 +97,13 @@ def _environment() -> dict[str, str]:
         "CUDA_VISIBLE_DEVICES": "-1",
         "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),
     }
-    # TensorFlow aborts at flags that only the XLA of another backend knows.
+    # TensorFlow aborts if XLA_FLAGS has flags that only another backend's XLA supports.
     environment.pop("XLA_FLAGS", None)
     return environment
 
 
 def main() -> None:
-    """Runs the job of the folder in the first argument."""
+    """Runs the job in the directory that is the first argument."""
     folder = Path(sys.argv[1])
     try:
         run_job(folder)

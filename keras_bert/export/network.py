@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A task's network as a TensorFlow function of ids, for converters."""
+"""Converts a task's network to a TensorFlow function of token ids, for converters."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from keras_bert.ops.unpadding import forbid_unpadding
 def network_function(
     task: Servable, length: int | None = None, rejects_negative_ids: bool = False
 ) -> tuple[Any, list[tf.TensorSpec]]:
-    """Returns a function of `token_ids`, `segment_ids` and `padding_mask`, and their specs.
+    """Returns a function of `token_ids`, `segment_ids` and `padding_mask`, and its input specs.
 
     Args:
-        task: The task, on the TensorFlow backend, in float32.
-        length: The only length of the rows; `None` for any.
+        task: Task on the TensorFlow backend, in float32.
+        length: Fixed sequence length. `None` for any length.
         rejects_negative_ids: Whether the runtime raises an error for negative ids.
     """
     # (batch, length), or (batch, choices, length)
@@ -30,11 +30,11 @@ def network_function(
         features = dict(zip(INPUT_NAMES, inputs, strict=True))
         features["padding_mask"] = tf.cast(features["padding_mask"], tf.bool)
         if not rejects_negative_ids:
-            # ONNX Runtime and LiteRT refuse ids beyond the vocabulary, but count negative ones from
-            # its end.
+            # ONNX Runtime and LiteRT raise an error for ids beyond the vocabulary, but count
+            # negative ids from its end.
             ids = features["token_ids"]
             features["token_ids"] = tf.where(ids < 0, tf.int32.max, ids)
-        with forbid_unpadding():  # Not all runtimes have the operations of unpadded batches.
+        with forbid_unpadding():  # Not all runtimes support the unpadded operations.
             outputs = task(features, training=False)
         return dict(outputs) if isinstance(outputs, dict) else {task.output_name: outputs}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX models with 8-bit products, by ONNX Runtime's dynamic quantization."""
+"""Quantizes ONNX models to int8 with ONNX Runtime's dynamic quantization."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ import onnxruntime
 from onnx import numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
-# A channel is scaled down to this many times the median of its layer.
+# Outlier channels are scaled down to this multiple of their layer's median.
 _LARGEST_OF_MEDIAN = 2
-# The second products of feed-forward networks, by the names of their layers, which may have numbers
+# Matches the second matmul in a feed-forward network. Layer names may end in a number.
 _FEED_FORWARD_OUTPUT = re.compile(r"/feed_forward(_\d+)?/output_projection")
-# Random ids that outlier channels are looked for in
+# Number and length of the random sequences that are used to find outlier channels
 _ROWS, _LENGTH = 8, 64
 
 
 def write_int8(model: Any, path: Path, tokenizer: Any, max_sequence_length: int) -> None:
-    """Writes an `onnx.ModelProto`, which is modified, with its constant matrices in int8.
+    """Writes an `onnx.ModelProto` with its constant matrices in int8. The model is modified.
 
-    Weights have a scale per channel. Activations are quantized as they come, with one scale for
-    each tensor.
+    Weights have one scale per channel. Activations are quantized at run time, with one scale per
+    tensor.
     """
     features = _random_features(model, tokenizer, min(_LENGTH, max_sequence_length))
     scale_outlier_channels(model, features)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         floats = Path(folder) / path.name
         floats.write_bytes(model.SerializeToString())
-        # Weights of 7 bits, since 8 saturate without VNNI, see `LARGEST_IN_KERNEL`
+        # 7-bit weights, because 8 bits saturate on CPUs without VNNI. See `LARGEST_IN_KERNEL`.
         options = {"per_channel": True, "reduce_range": True, "weight_type": QuantType.QInt8}
         quantize_dynamic(floats, path, **options)
 
@@ -53,13 +53,16 @@ def _random_features(model: Any, tokenizer: Any, length: int) -> dict[str, np.nd
 
 
 def scale_outlier_channels(model: Any, features: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Divides outlier channels between the feed-forward products, and multiplies their weights.
+    """Scales outlier channels in feed-forward networks down, and the next matmul's weights up.
 
     In some layers of pretrained encoders, one channel of the first token is several times larger
-    than all others, whatever the text ("Massive Activations in Large Language Models", Sun et al.,
-    2024). With one scale for the tensor, it would leave the others few of the 256 levels. The
-    product stays the same, as in SmoothQuant (Xiao et al., 2023, equation 3). The `onnx.ModelProto`
-    is modified; outliers are looked for in the features.
+    than all other channels, for any text (Sun et al., 2024, "Massive Activations in Large Language
+    Models"). With one scale per tensor, the other channels would only use a few of the 256 levels.
+    The matmul's result does not change, as in SmoothQuant (Xiao et al., 2023, equation 3).
+
+    Args:
+        model: The `onnx.ModelProto`, which is modified.
+        features: Inputs for which outlier channels are detected.
     """
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
     products = [
@@ -71,7 +74,7 @@ def scale_outlier_channels(model: Any, features: Mapping[str, np.ndarray[Any, An
     ]
     if not products:
         return
-    # Of each weight, as layers may share one: (intermediate,)
+    # Maxima by weight, because layers may share a weight: (intermediate,)
     largest: dict[str, np.ndarray[Any, Any]] = {}
     inputs = _values(model, [node.input[0] for node in products], features)
     for node, values in zip(products, inputs, strict=True):
@@ -96,7 +99,7 @@ def scale_outlier_channels(model: Any, features: Mapping[str, np.ndarray[Any, An
 def _values(
     model: Any, names: Sequence[str], features: Mapping[str, np.ndarray[Any, Any]]
 ) -> list[np.ndarray[Any, Any]]:
-    """Returns the values of tensors inside a model."""
+    """Returns the values of a model's intermediate tensors for the given features."""
     probe = onnx.ModelProto()
     probe.CopyFrom(model)
     for name in dict.fromkeys(names):

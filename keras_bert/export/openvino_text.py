@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text in, answers out, in one OpenVINO model: tokenizer, network and answers.
+"""Builds one OpenVINO model from a tokenizer, a network and its predictions.
 
-The model is made of the operations of the package `openvino_tokenizers` and of OpenVINO's own. To
-run it takes `openvino` and `import openvino_tokenizers`, which registers the operations, and
-neither TensorFlow nor Keras. It does not use OpenVINO's copy of Unicode: the task's tokenizer maps
-every character, and the model stores the map.
+The model only contains operations from OpenVINO and from the package `openvino_tokenizers`. To run
+it, you need `openvino` and `import openvino_tokenizers`, which registers the operations, but
+neither TensorFlow nor Keras. The model does not use OpenVINO's version of Unicode: the task's
+tokenizer maps every character, and the model stores the map.
 """
 
 from __future__ import annotations
@@ -36,21 +36,28 @@ from keras_bert.text.special_tokens import longest_of
 from keras_bert.vocabularies.byte_pair_files import token_bytes
 from keras_bert.vocabularies.sentence_piece_model import read_characters_map
 
-# Strings as OpenVINO's steps take them: where each begins and ends, and the bytes of all
+# Strings in OpenVINO's steps: the start and end of each string, and the bytes of all strings
 Strings = list[Any]
-# Ids as they return them: where each text's begin and end, and the ids of all
+# Ids in OpenVINO's steps: the start and end of each text, and the ids of all texts
 Ids = list[Any]
 
 
 def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
-    """An `openvino.Model` that takes text, of one that takes the features of a task.
+    """Connects a tokenizer to a network of token ids and returns an `openvino.Model`.
 
-    Inputs `text`, string `(batch,)`, and with `pair` also `text_pair`. The outputs are as in
-    the task's `serving_default`: `label`, string `(batch,)`, `score` and `probabilities` of a
-    classifier, `score` of a regression, `embedding` of an embedder. A classifier with `multi_label`
-    has the outputs `probabilities` and `applies`, bool, `(batch, classes)`: whether each label
-    reaches its threshold. A request without texts, or with a different number of second texts, is
-    an error. If OpenVINO's steps cannot do the tokenizer's work, it is an `ExportError`.
+    The inputs are `text`, string `(batch,)`, and, with `pair`, `text_pair`. The outputs match the
+    task's `serving_default`:
+
+    - A classifier has `label`, string `(batch,)`, `score` and `probabilities`.
+    - A classifier with `multi_label` has `probabilities` and `applies`, bool `(batch, classes)`,
+      true for labels that reach their threshold.
+    - A regression has `score`.
+    - An embedder has `embedding`.
+
+    A request without texts, or with different numbers of `text` and `text_pair`, is an error.
+
+    Raises:
+        ExportError: If OpenVINO's steps do not support the tokenizer.
     """
     packer = text_model(task.preprocessor, pair=options.pair)
     connected = openvino_tokenizers.connect_models(
@@ -66,9 +73,9 @@ def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
 
 
 def text_model(preprocessor: TextClassifierPreprocessor, *, pair: bool) -> Any:
-    """An `openvino.Model` that does the work of a preprocessor.
+    """Returns an `openvino.Model` that is equivalent to a preprocessor.
 
-    Inputs `text` and with `pair` also `text_pair`, string `(batch,)`. The outputs are
+    The inputs are `text` and, with `pair`, `text_pair`, string `(batch,)`. The outputs are
     `token_ids`, `segment_ids` and `padding_mask`, int32 `(batch, length)`.
     """
     names = ("text", "text_pair") if pair else ("text",)
@@ -82,7 +89,7 @@ def text_model(preprocessor: TextClassifierPreprocessor, *, pair: bool) -> Any:
 def answers_of_logits(
     logits: Any, class_names: Sequence[str] | None, thresholds: Sequence[float] | None = None
 ) -> dict[str, Any]:
-    """The answers of a classifier, or of a regression without names, from logits `(batch, _)`."""
+    """Computes predictions from logits `(batch, _)`. A regression has no `class_names`."""
     if class_names is None:
         return {"score": ops.squeeze(logits, _integer(1)).output(0)}
     if thresholds is not None:
@@ -101,9 +108,9 @@ def answers_of_logits(
 
 
 def _labels(classes: Any, class_names: Sequence[str]) -> Any:
-    """The names, string `(batch,)`, of class ids `(batch,)`."""
-    # `StringTensorPack` requires offsets that ascend, so each row has its own copy of its name: a
-    # class id is handled as the only id of a text, and replaced by the bytes of its name.
+    """Returns the names, string `(batch,)`, of class ids `(batch,)`."""
+    # `StringTensorPack` requires ascending offsets, so each example has its own copy of its name. A
+    # class id is handled as a text with one id, and replaced by the bytes of its name.
     number = ops.squeeze(ops.shape_of(classes, openvino.Type.i32))
     begins = ops.range(_integer(0), number, _integer(1), openvino.Type.i32)
     names = [name.encode("utf-8") for name in class_names]
@@ -118,10 +125,10 @@ def _model(outputs: Mapping[str, Any], inputs: Sequence[Any]) -> Any:
 
 
 def _check(texts: Sequence[Any]) -> list[Strings]:
-    """The strings of inputs; a request is refused if it has none, or not as many of each input.
+    """Unpacks the input strings, and raises an error unless their numbers are equal and above 0.
 
-    Without, OpenVINO 2026.4 answers a request without strings as the request before, and
-    one with more texts than second texts ends the process.
+    Without this check, OpenVINO 2026.4 returns the previous response for a request without strings,
+    and exits if `text` has more strings than `text_pair`.
     """
     numbers = [ops.squeeze(ops.shape_of(text, openvino.Type.i32)) for text in texts]
     is_right = ops.greater(numbers[0], _integer(0))
@@ -129,7 +136,8 @@ def _check(texts: Sequence[Any]) -> list[Strings]:
     for other in numbers[1:]:
         is_right = ops.logical_and(is_right, ops.equal(numbers[0], other))
         number = ops.minimum(number, other)
-    # OpenVINO has no assertion: three numbers plus two are an error, 0 and 1 plus 0 and -1 are 0.
+    # OpenVINO has no assertions. Three numbers plus two numbers are an error, and [0, 1] + [0, -1]
+    # is 0.
     size = ops.select(is_right, _integer(2), _integer(3))
     numbers_to_add = ops.range(_integer(0), size, _integer(1), openvino.Type.i32)
     zero = ops.reduce_sum(ops.add(numbers_to_add, _integers([0, -1])), _integer(0))
@@ -144,11 +152,11 @@ def _check(texts: Sequence[Any]) -> list[Strings]:
     return checked_texts
 
 
-# === Rows ===
+# === Packing ===
 
 
 def _pack(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
-    """Features `(batch, length)` of the ids of one text or two, as the preprocessor packs them."""
+    """Packs ids of one or two texts into features `(batch, length)`, as the preprocessor does."""
     tokenizer = preprocessor.tokenizer
     max_tokens = preprocessor.sequence_length - num_special_tokens(tokenizer, len(texts))
     start = steps.AddToken(_token_id=tokenizer.cls_token_id, token_type_id=0)
@@ -172,13 +180,13 @@ def _pack(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
     )
     padding = steps.PaddingStep(_token_id=tokenizer.pad_token_id)
     token_ids, _, mask = padding.get_ov_subgraph(ragged)
-    # Padding is segment 0 whatever the padding's id is
+    # Padding is in segment 0, whatever the padding id is.
     segments = steps.PaddingStep(_token_id=0).get_ov_subgraph([*ragged[3:5], ragged[5]])
     return dict(zip(INPUT_NAMES, (token_ids, segments[0], mask), strict=True))
 
 
 def _truncate(texts: Sequence[Ids], max_tokens: int, side: str) -> list[Ids]:
-    """Truncated ids; see `keras_bert.data.packing.truncate`."""
+    """Truncates ids. See `keras_bert.data.packing.truncate`."""
     lengths = [ops.subtract(ends, begins) for begins, ends, _ in texts]
     if len(texts) == 1:
         limits = [_integer(max_tokens)]
@@ -219,7 +227,7 @@ def _wordpiece(tokenizer: WordPieceTokenizer) -> Callable[[Strings], Ids]:
             strings = _replace(strings, pattern, mark.replace(r"\1", "$1"))
         strings = _replace(strings, *sigma) if sigma else strings
         strings = _map(strings, characters)
-        # The unknown token is no word of a text: its brackets would be words of their own.
+        # No word in a text can equal the unknown token, because its brackets are split off.
         strings = _replace(strings, f"[^ ]{{{tokenizer.max_word_length + 1},}}", unknown)
         words = steps.RegexSplitStep(" +").get_ov_subgraph(_as_rows(strings))
         return list(
@@ -232,13 +240,13 @@ def _wordpiece(tokenizer: WordPieceTokenizer) -> Callable[[Strings], Ids]:
 
 
 def _word_characters(rules: Normalization) -> dict[str, str]:
-    """The replacement of each character that does not stay: words with spaces between them."""
+    """Returns the replacements of characters that change, with spaces where words are split."""
     letters = _letters()
     replacements = [
         text.decode("utf-8") for text in normalize(tf.constant(letters), rules)[0].numpy()
     ]
     characters = sorted(set("".join(replacements)))
-    # "a", the character, "a": the number of words tells the kind of character.
+    # The number of words in "a", the character and "a" shows how the character is handled.
     find = PieceFinder(["[UNK]", "a", "##a"], 0, max_word_length=200)
     pieces = find(
         tf.constant([f"a{character}a" for character in characters]), tf.constant(False)
@@ -259,15 +267,15 @@ def _word_characters(rules: Normalization) -> dict[str, str]:
 
 @functools.cache
 def _letters() -> tuple[str, ...]:
-    """The characters of Unicode, without private use and unassigned planes."""
+    """Returns the characters in Unicode, without private use and unassigned planes."""
     points = (*range(1, 0xD800), *range(0xE000, 0x32400), *range(0xE0000, 0xE0200))
     return tuple(map(chr, points))
 
 
 def _final_sigma(lower: Callable[[tf.Tensor], tf.Tensor]) -> tuple[str, str]:
-    """A pattern for a capital sigma that becomes a final one, and its replacement.
+    """Returns a pattern for capital sigmas that become final sigmas, and the replacement.
 
-    It depends on the letters around it whether it does: on one before, and none after.
+    A capital sigma becomes a final sigma if a letter precedes it and no letter follows.
     """
     letters = [letter for letter in _letters() if unicodedata.category(letter) not in _NO_CASE]
 
@@ -285,7 +293,7 @@ def _final_sigma(lower: Callable[[tf.Tensor], tf.Tensor]) -> tuple[str, str]:
     )
 
 
-# Letters without case, numbers, symbols, white space
+# Categories without case: letters without case, digits, separators, controls and unassigned
 _NO_CASE = ("Lo", "Nd", "Zs", "Zl", "Zp", "Co", "Cn", "Cc")
 
 
@@ -295,15 +303,15 @@ _NO_CASE = ("Lo", "Nd", "Zs", "Zl", "Zp", "Co", "Cn", "Cc")
 def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
     _check_options(tokenizer)
     if tokenizer.byte_fallback:
-        raise _no_steps(tokenizer, "merges characters, across words (byte_fallback=True)")
+        raise _no_steps(tokenizer, "merges characters across words (byte_fallback=True)")
     pattern = word_expression(tokenizer.word_pattern)
     added_tokens = {
         tokenizer.token_to_id(token): token.encode() for token in tokenizer.added_tokens
     }
     never = {*tokenizer.special_token_ids, *tokenizer.unmerged_token_ids, *added_tokens}
     if tokenizer.ignore_merges and tokenizer.unmerged_token_ids:
-        # OpenVINO would find them inside words too.
-        raise _no_steps(tokenizer, "has words that no merges lead to (ignore_merges=True)")
+        # OpenVINO would also find them inside words.
+        raise _no_steps(tokenizer, "has words that no merge produces (ignore_merges=True)")
     vocabulary = [
         b"" if index in never else token_bytes(token) or b""
         for index, token in enumerate(tokenizer.vocabulary)
@@ -311,8 +319,8 @@ def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
     pieces = set(vocabulary)
     for index, token in added_tokens.items():
         if token in pieces:
-            raise _no_steps(tokenizer, f"has the added token {token.decode()!r} also as a word")
-        # No merge leads to it, so that it is found before bytes are merged.
+            raise _no_steps(tokenizer, f"has a word equal to the added token {token.decode()!r}")
+        # No merge produces this token, so OpenVINO finds it before it merges bytes.
         vocabulary[index] = token
     merges = [tuple(map(token_bytes, merge.split(" "))) for merge in tokenizer.merges]
     pipeline = steps.TokenizerPipeline()
@@ -333,7 +341,7 @@ def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
 
 
 def _split_at_tokens(rows: Sequence[Any], tokens: Sequence[str]) -> list[Any]:
-    """Rows of strings in which each token is one, and is not split further."""
+    """Splits strings at tokens. The tokens themselves are not split further."""
     inputs = [*rows, *create_string_constant_node(f"({longest_of(tokens)})")]
     return list(openvino_tokenizers._get_factory().create("SpecialTokensSplit", inputs).outputs())
 
@@ -386,7 +394,7 @@ def _sentence_piece(tokenizer: SentencePieceTokenizer) -> Callable[[Strings], Id
 
 
 def _expand(texts: Ids, parts: Sequence[Sequence[int]]) -> Ids:
-    """Ids with `parts[id]` in place of each id."""
+    """Replaces each id with `parts[id]`."""
     begins, ends, ids = texts
     widths = np.asarray([len(row) for row in parts], np.int32)
     table = np.full((len(parts), max(widths.max(), 1)), -1, np.int32)
@@ -403,7 +411,7 @@ def _expand(texts: Ids, parts: Sequence[Sequence[int]]) -> Ids:
 
 
 def _changes(letters: Sequence[str], function: Callable[[tf.Tensor], tf.Tensor]) -> dict[str, str]:
-    """The result of a function of strings for each character."""
+    """Returns the result of a string function for each character."""
     results = function(tf.constant(letters)).numpy()
     return {letter: new.decode("utf-8") for letter, new in zip(letters, results, strict=True)}
 
@@ -418,18 +426,18 @@ _STEPS: dict[str, Callable[[Any], Callable[[Strings], Ids]]] = {
 
 
 def _check_options(tokenizer: Any) -> None:
-    """Checks that texts are neither split at special tokens nor composed."""
+    """Checks that the tokenizer neither finds special tokens in texts nor composes characters."""
     if tokenizer.special_tokens_in_text:
         raise _no_steps(tokenizer, "finds special tokens in texts (special_tokens_in_text=True)")
     if tokenizer.compose:
-        # OpenVINO composes neighboring characters only, and does not sort combining marks.
+        # OpenVINO only composes neighboring characters, and does not sort combining marks.
         raise _no_steps(tokenizer, "composes characters (NFC)")
 
 
 def _no_steps(tokenizer: Any, problem: str) -> ExportError:
     return ExportError(
-        f"The {type(tokenizer).__name__} {problem}, which text=True cannot do for it. Export a "
-        "tf_saved_model, which takes text too."
+        f"text=True is not supported for this {type(tokenizer).__name__}, which {problem}. Pass "
+        "format='tf_saved_model' for a model that accepts text."
     )
 
 
@@ -442,14 +450,14 @@ def _integers(values: Sequence[int] | np.ndarray) -> Any:
 
 
 def _as_rows(strings: Strings) -> list[Any]:
-    """Strings as texts of one string each."""
+    """Converts strings to texts of one string each."""
     return list(steps.TokenizerPipeline.add_ragged_dimension(strings))
 
 
 def _valid(strings: Strings) -> Strings:
-    """Strings without bytes that are no UTF-8."""
-    # OpenVINO's `UTF8Validate` lets surrogates and overlong forms through. A map of characters
-    # makes U+FFFD of invalid bytes; one that is in the text is put aside meanwhile.
+    """Drops bytes that are not valid UTF-8."""
+    # OpenVINO's `UTF8Validate` accepts surrogates and overlong forms. A character map replaces
+    # invalid bytes with U+FFFD, so a U+FFFD in the text is first replaced by another character.
     aside = "\U0010fffe"
     strings = _map(strings, _characters_map({"\ufffd": aside}))
     strings = _replace(strings, r"\x{fffd}", "")
@@ -459,19 +467,19 @@ def _valid(strings: Strings) -> Strings:
 def _replace(
     strings: Strings, pattern: str, replacement: str, *, everywhere: bool = True
 ) -> Strings:
-    """Strings with a replacement of each match of a regular expression."""
+    """Replaces each match of a regular expression."""
     step = steps.RegexNormalizationStep(pattern, replacement, everywhere)
     return list(step.get_ov_subgraph(list(strings)))
 
 
 def _map(strings: Strings, characters: bytes) -> Strings:
-    """Strings with other characters, by a map of `_characters_map`."""
+    """Replaces characters by a map from `_characters_map`."""
     step = steps.CharsmapStep(characters, remove_extra_whitespaces=False)
     return list(step.get_ov_subgraph(list(strings)))
 
 
 def _characters_map(characters: dict[str, str]) -> bytes:
-    """A map from characters to strings, in the form of SentencePiece."""
+    """Returns a map from characters to strings in SentencePiece's format."""
     import sentencepiece
 
     changes = [(old, new) for old, new in characters.items() if old != new]
@@ -480,7 +488,8 @@ def _characters_map(characters: dict[str, str]) -> bytes:
 
 
 def _character_class(letters: Sequence[str]) -> str:
-    """Characters as they stand between the brackets of a regular expression, as ranges."""
+    """Returns characters as the ranges in a regular expression's brackets."""
+
     ranges: list[list[int]] = []
     for point in map(ord, letters):
         if ranges and ranges[-1][1] == point - 1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of an export, what a format declares, and the interface required of a task."""
+"""Export options, format declarations, and the interface of a task that can be exported."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ class ExportError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class ExportFormat:
-    """A format of exports.
+    """Declares an export format.
 
     Args:
-        write: Writes a task, which is on the TensorFlow backend, to a path.
-        is_export: Returns whether a file, which is not empty, has the description of an export.
-        suffixes: The suffixes of its files, first the given path's; `""` for a folder.
-        dtypes: The precisions that it can be exported in.
-        packages: The packages that it needs besides TensorFlow.
-        int8_packages: Further packages for int8.
-        text_packages: Further packages for an export with text; `None` if it takes ids alone.
-        is_calibrated: Whether int8 takes calibration rows.
-        has_fixed_length: Whether all rows have the same length.
+        write: Writes a task on the TensorFlow backend to a path.
+        is_export: Returns whether a non-empty file contains an export's description.
+        suffixes: File suffixes, beginning with the given path's. `""` for a directory.
+        dtypes: Supported precisions.
+        packages: Required packages in addition to TensorFlow.
+        int8_packages: Additional packages for int8.
+        text_packages: Additional packages for models that accept text. `None` if the format only
+            supports ids.
+        is_calibrated: Whether int8 quantization uses calibration examples.
+        has_fixed_length: Whether all sequences must have the same length.
     """
 
     write: Callable[[Servable, Path, ExportOptions], None]
@@ -64,23 +65,23 @@ class Servable(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class ExportOptions:
-    """The options of an export; see `export_task`.
+    """Export options. See `export_task`.
 
     Args:
-        name: The name of the file or folder.
+        name: File or directory name.
         format: A name in `FORMATS`.
-        class_names: The labels; `None` for a regression, and for tasks without classes.
-        dtype: The precision of the encoder's weights and products: `float32`, `bfloat16`, `int8`.
-        pair: Whether the signatures take two texts.
-        max_batch_size: The largest batch that a server forms.
-        warm_up: Whether to add requests that a server runs before it serves others.
-        sequence_length: The only length, in tokens, that a LiteRT model takes.
-        text: Whether an OpenVINO model takes text.
-        max_text_bytes: The number of bytes read of each text; `None` for no limit.
-        chunk_tokens: The number of tokens that a SavedModel computes at a time, padding included.
-        calibration: The calibration rows, of one or two texts each, of an int8 SavedModel or
-            OpenVINO model.
-        padded_batches: Whether servers may pad the rows of several requests to one length.
+        class_names: Class labels. `None` for regressions and for tasks without classes.
+        dtype: Precision of the encoder's weights and matmuls: `float32`, `bfloat16` or `int8`.
+        pair: Whether the signatures accept text pairs.
+        max_batch_size: Largest batch that a server may form.
+        warm_up: Whether to add warm-up requests, which a server runs before all other requests.
+        sequence_length: Fixed sequence length in tokens, for LiteRT models.
+        text: Whether an OpenVINO model accepts text.
+        max_text_bytes: Number of bytes read from each text. `None` for no limit.
+        chunk_tokens: Number of tokens that a SavedModel computes at a time, including padding.
+        calibration: Calibration examples for an int8 SavedModel or OpenVINO model. Each example has
+            one or two texts.
+        padded_batches: Whether servers may pad multiple requests to the same length.
     """
 
     name: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files an export wrote: only these are replaced."""
+"""Recognizes the files that an export wrote, because only these files may be replaced."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from keras_bert.atomic import check_replaceable
 from keras_bert.export.description import DESCRIPTION_FILE, TOKENIZER_FILE
 from keras_bert.export.formats import FORMATS
 
-# The files and folders of an exported SavedModel, and itself
+# The files and directories in an exported SavedModel, and the SavedModel itself (".")
 _NAMES = re.compile(
     r"\.|(saved_model|fingerprint)\.pb|batching_params\.pbtxt|assets|assets\.extra|"
     rf"{re.escape(DESCRIPTION_FILE)}|{re.escape(TOKENIZER_FILE)}|"
@@ -20,9 +20,9 @@ _NAMES = re.compile(
 
 
 def check_exports(paths: Sequence[Path], format: str, advice: str = "") -> None:
-    """Checks that an export may replace what is at its paths, see `check_replaceable`.
+    """Checks that an export may replace the files at its paths. See `check_replaceable`.
 
-    It may replace an earlier export, but no folder with a file that no export has.
+    An earlier export may be replaced, unless its directory has a file that no export writes.
     """
     main = paths[0]
     if main.is_dir():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The signatures of served question answerers: windows and search are in the graph."""
+"""Serving signatures of question answerers. The graph contains windows and the span search."""
 
 from __future__ import annotations
 
@@ -20,32 +20,36 @@ from keras_bert.export.signatures import (
 )
 from keras_bert.text.graph.normalization import drop_invalid
 
-# Number of candidate start and end tokens of each window, as in `QuestionAnswerer.answer`
+# Number of candidate start and end tokens per window, as in `QuestionAnswerer.answer`
 N_BEST = 20
-# The score of spans that cannot be answers; finite, since segment maxima do not preserve infinity
+# Score of spans that cannot be answers. It is finite, because segment maxima do not preserve
+# infinity.
 NO_SPAN = -1e6
 
 
 class ServableAnswerer(Servable, Protocol):
-    """The interface that the search for spans requires in addition."""
+    """The additional interface that the span search requires."""
 
     max_answer_length: int
     null_threshold: float | None
 
 
 def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[str, Any]:
-    """Returns the functions of the SavedModel of a question answerer.
+    """Returns the signature functions of a question answerer's SavedModel.
 
-    - `serving_default`: `question` and `context`, strings `(batch,)`. Returns, `(batch,)` each,
-      `answer`, a span of the context, string; `start` and `end`, its offsets in characters (Unicode
-      code points), int32; and `score`, its probability, float32. Long contexts are processed in
-      windows. If the task has a `null_threshold`, an answer may be empty, with both offsets 0.
-      Invalid UTF-8 is dropped before characters are counted.
-    - `serve_ids`: `token_ids` and `segment_ids`, int32 `(batch, length)`; padding is recognized by
-      its id. Returns `start_logits` and `end_logits`, float32 `(batch, positions)`, for all
-      positions of the model, -1e6 at padding: a server can split large requests only if the outputs
-      have a fixed width; and `error`, string `(batch,)`.
-    - `count_tokens`: `question` and `context`. Returns the counts of the question; see
+    - `serving_default` accepts `question` and `context`, strings `(batch,)`. Long contexts are
+      split into windows. Invalid UTF-8 is dropped before characters are counted. It returns:
+        - `answer`: Span of the context, string `(batch,)`. If the task has a `null_threshold`, the
+          answer may be empty, and both offsets are then 0.
+        - `start`, `end`: Offsets of the answer in characters (Unicode code points), int32
+          `(batch,)`.
+        - `score`: Probability of the answer, float32 `(batch,)`.
+    - `serve_ids` accepts `token_ids` and `segment_ids`, int32 `(batch, length)`. Padding is
+      recognized by its id. It returns `start_logits` and `end_logits`, float32 `(batch,
+      positions)`, and `error`, string `(batch,)`. The logits cover all positions of the model and
+      are -1e6 at padding, because a server can only split large requests if the outputs have a
+      fixed width.
+    - `count_tokens` accepts `question` and `context`. It returns the question's token counts. See
       `keras_bert.export.served_inputs.token_counts`.
     """
     outputs = ServedOutputs(task, options)
@@ -63,7 +67,7 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
         return {"answer": answer, "start": start, "end": end, "score": score}
 
     def count_tokens(question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
-        # Contexts are read in windows, up to `max_text_bytes`.
+        # Contexts are split into windows, so only `max_text_bytes` truncates them.
         _, limited_context = validate_texts((question, context), "question and context", options)
         max_tokens = task.preprocessor.max_query_length
         counts = token_counts((question,), "question", max_tokens, task, options)
@@ -99,17 +103,18 @@ def best_spans(
     num_questions: tf.Tensor,
     task: ServableAnswerer,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The best answer of each question, as `QuestionAnswerer.answer` finds it.
+    """Finds the best answer to each question, as `QuestionAnswerer.answer` does.
 
     Args:
         logits: `start_logits` and `end_logits`, float32 `(windows, length)`.
-        mask: True at real tokens, boolean `(windows, length)`.
+        mask: True at non-padding tokens, boolean `(windows, length)`.
 
     Returns:
-        The first character, one past the last, and the probability, `(questions,)` each.
+        Each answer's first character, the character after its last, and its probability, each
+        `(questions,)`.
     """
     question = tf.cast(windows.question_index, tf.int32)
-    # As dense as the logits, False and 0 at padding
+    # Dense tensors with the shape of the logits, False and 0 at padding
     is_max_context, char_starts, char_ends = (
         TENSORFLOW.to_dense(rows, tf.shape(mask)[1], 0)
         for rows in (windows.is_max_context, windows.char_starts, windows.char_ends)
@@ -148,7 +153,7 @@ def best_spans(
         best = tf.where(is_null, null, best)
     score = tf.math.divide_no_nan(tf.exp(best - largest), total)
 
-    # The first window that holds the best pair, and that pair's number in it
+    # The first window that contains the best pair, and the pair's index in it
     number = tf.range(tf.size(question))
     window = tf.math.unsorted_segment_min(
         tf.where(window_best == question_best, number, number.dtype.max), question, num_questions

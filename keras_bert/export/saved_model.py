@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SavedModels that take text, of operations that servers support."""
+"""Writes SavedModels that accept text and only use operations that servers support."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from keras_bert.ops.tensorflow_int8 import constant_kernels
 
 OLDEST_SERVING = "TensorFlow Serving 2.12 (with TensorFlow Text 2.12.1, as up to 2.19)"
 
-# Operations of TensorFlow 2.12.0 and TensorFlow Text 2.12.1 that a text model may contain:
-# arithmetic, reductions and products; arrays, ragged and sparse tensors; strings; control flow,
-# variables and tables; saving and restoring; TensorFlow Text
+# Operations in TensorFlow 2.12.0 and TensorFlow Text 2.12.1 that a text model may contain. The
+# groups are: arithmetic, reductions and matmuls; arrays, ragged and sparse tensors; strings;
+# control flow, variables and tables; saving and restoring; TensorFlow Text
 _SERVING_OPS = """
     Abs AccumulateNV2 Acos Acosh Add AddN AddV2 Asin Asinh Atan Atan2 Atanh BitwiseAnd BitwiseOr
     BitwiseXor Ceil ClipByValue Cos Cosh Cumprod Cumsum CumulativeLogsumexp Digamma Div DivNoNan
@@ -83,7 +83,7 @@ _SERVING_OPS = """
     UnicodeScriptTokenizeWithOffsets WhitespaceTokenizeWithOffsets WordpieceTokenizeWithOffsets
 """
 SERVING_OPS = frozenset(_SERVING_OPS.split())
-# Operations of int8 exports, which TensorFlow 2.18 runs and 2.15 does not know
+# Operations in int8 exports. TensorFlow 2.18 supports them, and 2.15 does not.
 INT8_OPS = frozenset({"_QuantizedMatMul"})
 
 # Servers built without XLA reject functions with these attributes ("XLA compilation disabled").
@@ -91,9 +91,9 @@ _COMPILED = ("_XlaMustCompile", "_XlaCompile")
 
 
 def write_saved_model(task: Servable, folder: Path, options: ExportOptions) -> None:
-    """Writes a SavedModel with its signatures and weights, and the files for the server.
+    """Writes a SavedModel with its signatures, its weights and the server's files.
 
-    The task has a preprocessor, and is on the TensorFlow backend.
+    The task must have a preprocessor and be on the TensorFlow backend.
     """
     functions = task.serving_signatures(options)
     with constant_kernels():
@@ -118,9 +118,9 @@ def write_saved_model(task: Servable, folder: Path, options: ExportOptions) -> N
 def save_signatures(
     signatures: dict[str, Any], folder: Path, resources: Sequence[Any] = ()
 ) -> None:
-    """Writes concrete functions by name, and the variables and tables that they use."""
-    # Tracking the model itself would store each weight twice, and the states of its random
-    # generators.
+    """Writes concrete functions by name, with the variables and tables that they use."""
+    # Tracking the model itself would also store the states of its random generators, and each
+    # weight twice.
     variables = {id(v): v for function in signatures.values() for v in function.variables}
     root = tf.Module()
     root.weights = list(variables.values())
@@ -129,9 +129,9 @@ def save_signatures(
 
 
 def check_serving_ops(folder: Path, newer_ops: Set[str] = frozenset()) -> None:
-    """Checks that the oldest supported server can run the graphs of a SavedModel.
+    """Checks that the oldest supported server can run a SavedModel's graphs.
 
-    Operations in `newer_ops` are known to newer servers only.
+    Operations in `newer_ops` are allowed, although only newer servers support them.
     """
     from tensorflow.core.protobuf import saved_model_pb2
 
@@ -142,21 +142,22 @@ def check_serving_ops(folder: Path, newer_ops: Set[str] = frozenset()) -> None:
 
 
 def check_graph(graph_def: Any, newer_ops: Set[str] = frozenset()) -> None:
-    """Applies `check_serving_ops` to a `tf.compat.v1.GraphDef`."""
+    """Checks a `tf.compat.v1.GraphDef`. See `check_serving_ops`."""
     functions = {function.signature.name for function in graph_def.library.function}
     nodes = list(_nodes(graph_def))
     unknown = sorted({node.op for node in nodes} - SERVING_OPS - newer_ops - functions)
     if unknown:
         raise ExportError(
-            f"The graph holds operations that {OLDEST_SERVING} may not know: "
-            f"{', '.join(unknown)}. An older server would refuse to load it."
+            f"A SavedModel must only contain operations that {OLDEST_SERVING} supports. Received: "
+            f"{', '.join(unknown)}"
         )
     holders: Iterable[Any] = (*nodes, *graph_def.library.function)
     for holder in holders:
         if any(holder.attr[name].b for name in _COMPILED if name in holder.attr):
             name = getattr(holder, "name", "") or holder.signature.name
             raise ExportError(
-                f"{name!r} asks to be compiled by XLA (jit_compile=True), which servers refuse."
+                "Functions must not be compiled by XLA, because servers may not support it. "
+                f"Received: {name!r} with jit_compile=True"
             )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validates the inputs of signatures, and finds the faults of single rows."""
+"""Validates the inputs of serving signatures, and finds errors in single examples."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from keras_bert.export.options import ExportOptions, Servable
 
 
 def truncate_to_max_bytes(text: tf.Tensor, options: ExportOptions) -> tf.Tensor:
-    """Truncates texts to at most `max_text_bytes`, at the end of a character."""
+    """Truncates texts to `max_text_bytes` at a character boundary."""
     limit = options.max_text_bytes
     if limit is None:
         return text
     prefix = tf.strings.substr(text, 0, limit)
-    # The rest of a character that was split is invalid UTF-8, and dropped.
+    # A character that was split is invalid UTF-8 and is dropped.
     whole = tf.strings.unicode_transcode(prefix, "UTF-8", "UTF-8", errors="ignore")
     return tf.where(tf.strings.length(text) > limit, whole, text)
 
@@ -25,13 +25,13 @@ def truncate_to_max_bytes(text: tf.Tensor, options: ExportOptions) -> tf.Tensor:
 def validate_texts(
     texts: Sequence[tf.Tensor], names: str, options: ExportOptions
 ) -> list[tf.Tensor]:
-    """Validates strings `(batch,)`, the same number for each of `names`, and truncates them."""
-    # Servers pass scalars, which would crash the process without this check.
+    """Checks that strings `(batch,)` have the same batch size, and truncates them."""
+    # Servers may pass scalars, which would crash the process without this check.
     texts = [truncate_to_max_bytes(tf.ensure_shape(text, [None]), options) for text in texts]
     if len(texts) == 1:
         return texts
     same = tf.debugging.assert_equal(
-        tf.size(texts[0]), tf.size(texts[1]), f"{names} differ in number"
+        tf.size(texts[0]), tf.size(texts[1]), f"{names} must have equal batch sizes"
     )
     with tf.control_dependencies([same]):
         return [tf.identity(text) for text in texts]
@@ -40,12 +40,21 @@ def validate_texts(
 def token_counts(
     texts: Sequence[tf.Tensor], names: str, max_tokens: int, task: Servable, options: ExportOptions
 ) -> dict[str, tf.Tensor]:
-    """Counts the tokens of texts, and marks the texts that the model truncates.
+    """Counts the tokens in texts, and marks texts that the model truncates.
 
-    This is a signature of its own, so that answers have the outputs of the task alone. The texts
-    `(batch,)` with these `names` share a row, which has space for `max_tokens`. The outputs,
-    `(batch,)`, are `num_tokens`, int32, of all texts without special tokens, up to `max_text_bytes`
-    of each; `max_tokens`, int32; and `truncated`, bool.
+    This is a separate signature, so that predictions only have the task's outputs.
+
+    Args:
+        texts: Strings `(batch,)` that share a sequence, for example a text and its `text_pair`.
+        names: Names of the texts for error messages.
+        max_tokens: Number of tokens that fit in a sequence without special tokens.
+        task: The task, with its preprocessor.
+        options: Export options. Only `max_text_bytes` is used.
+
+    Returns:
+        A dict with values `(batch,)`: `num_tokens`, int32, the number of tokens in all texts
+        without special tokens, up to `max_text_bytes` per text; `max_tokens`, int32; and
+        `truncated`, bool.
     """
     limited_texts = validate_texts(texts, names, options)
     counts = [task.preprocessor.tokenizer.graph(text).row_lengths() for text in limited_texts]
@@ -64,39 +73,47 @@ def token_counts(
 def validate_counts(
     name: str, counts: tf.Tensor, values: tf.Tensor, *, lowest: int = 0
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Validates the number of elements of each row of `values`, int32 `(batch,)`.
+    """Validates the number of elements in each example of `values`, int32 `(batch,)`.
 
-    Returns the counts, clipped to the possible range, and the error of each row, string `(batch,)`,
-    empty if its count was in range.
+    Returns:
+        The counts, clipped to the valid range, and an error message for each example, string
+        `(batch,)`, empty if its count was valid.
     """
     counts = tf.ensure_shape(counts, [None])
     rows, width = tf.unstack(tf.shape(values))
-    same = tf.debugging.assert_equal(tf.size(counts), rows, f"{name}: expected one for each row")
+    same = tf.debugging.assert_equal(tf.size(counts), rows, f"{name} must have one per example")
     with tf.control_dependencies([same]):
         counts = tf.identity(counts)
     error = row_errors(
         (counts < lowest, f"{name} must be at least {lowest}"),
-        (counts > width, f"{name}: more than the row has elements"),
+        (counts > width, f"{name} must not exceed the number of elements"),
     )
     return tf.clip_by_value(counts, tf.minimum(lowest, width), width), error
 
 
 def counts_without_padding(values: tf.Tensor) -> tf.Tensor:
-    """Counts the strings of each row, `(batch, width)`, up to the last that is not empty."""
+    """Counts the strings in each example, `(batch, width)`, up to the last non-empty string."""
     numbers = tf.range(1, tf.shape(values)[1] + 1)
-    # The maximum over no columns is the lowest integer.
+    # The maximum over zero columns is the lowest integer.
     return tf.maximum(0, tf.reduce_max(tf.where(values == "", 0, numbers), axis=1))
 
 
 def features_of_ids(
     ids: dict[str, tf.Tensor], task: Servable, options: ExportOptions
 ) -> tuple[dict[str, Any], tf.Tensor]:
-    """Validates ids, and returns the features with the padding mask that they imply.
+    """Validates ids and returns the features, with a padding mask that is inferred from the ids.
 
-    The ids are `token_ids` and, for pairs, `segment_ids`, int32 `(batch, length)`, or for multiple
-    choice `(batch, choices, length)`. Segment ids are ignored if the encoder has no segments. The
-    features have at most as many columns as the model has positions, and padding in rows with an
-    error. The second result is the error of each row, string `(batch,)`, empty if there is none.
+    Args:
+        ids: `token_ids` and, for pairs, `segment_ids`, int32 `(batch, length)` or, for multiple
+            choice, `(batch, choices, length)`. Segment ids are ignored if the encoder has no
+            segments.
+        task: The task, with its preprocessor.
+        options: Export options. Only `padded_batches` is used.
+
+    Returns:
+        The features and an error message for each example, string `(batch,)`, empty if it is valid.
+        The features are truncated to the model's maximum sequence length, and invalid examples are
+        replaced by padding.
     """
     tokenizer, config = task.preprocessor.tokenizer, task.config
     limits = {"token_ids": config.vocabulary_size, "segment_ids": config.num_segments}
@@ -105,7 +122,7 @@ def features_of_ids(
     token_ids = ids["token_ids"]
     same_shapes = [
         tf.debugging.assert_equal(
-            tf.shape(value), tf.shape(token_ids), f"{name} and token_ids differ in shape"
+            tf.shape(value), tf.shape(token_ids), f"{name} and token_ids must have equal shapes"
         )
         for name, value in ids.items()
         if name != "token_ids"
@@ -117,7 +134,7 @@ def features_of_ids(
     def any_of_row(values: tf.Tensor) -> tf.Tensor:
         return tf.reduce_any(values, axis=list(range(1, rank)))
 
-    # A server pads with the first element, so that [CLS] after the first column is padding too.
+    # A server pads with the first element, so [CLS] after the first column is also padding.
     is_first = tf.range(tf.shape(token_ids)[-1]) == 0
     is_padding = (token_ids == tokenizer.pad_token_id) | (token_ids == tokenizer.cls_token_id)
     is_token = is_first | ~is_padding
@@ -133,7 +150,7 @@ def features_of_ids(
     checks.append(
         (
             any_of_row(is_token[..., length:]),
-            f"token_ids are longer than the {length} positions of the model",
+            f"token_ids must not be longer than the model's {length} positions",
         )
     )
     if options.padded_batches:
@@ -141,9 +158,8 @@ def features_of_ids(
         checks.append(
             (
                 may_have_padding(token_ids) & ends_in_token,
-                "token_ids: the row ends in the id that it or a row before it begins with, as a "
-                "server pads shorter requests; rows must begin with the id of [CLS], "
-                f"{tokenizer.cls_token_id}",
+                f"token_ids must start with the [CLS] id, {tokenizer.cls_token_id}: this row ends "
+                "in the first id of this or an earlier row, which a server appends as padding",
             )
         )
     error = row_errors(*checks)
@@ -160,7 +176,7 @@ def features_of_ids(
 
 
 def row_errors(*checks: tuple[tf.Tensor, str]) -> tf.Tensor:
-    """Returns the message of the first check that each row fails, or an empty string."""
+    """Returns the message of each example's first failed check, or an empty string."""
     error = tf.fill(tf.shape(checks[0][0]), "")
     for fails, message in reversed(checks):
         error = tf.where(fails, message, error)
@@ -168,26 +184,26 @@ def row_errors(*checks: tuple[tf.Tensor, str]) -> tf.Tensor:
 
 
 def not_empty(name: str, values: tf.Tensor) -> list[tf.Operation]:
-    """Returns a check that no row is empty."""
+    """Returns a check that every example has at least one element."""
     shape = tf.shape(values)
     has_elements = (shape[0] == 0) | (tf.reduce_prod(shape[1:]) > 0)
-    message = f"{name}: a row is empty; each needs one element at least"
+    message = f"{name} must have at least one element per example"
     return [tf.debugging.assert_equal(has_elements, True, message)]
 
 
 def may_have_padding(values: tf.Tensor) -> tf.Tensor:
-    """Returns which rows of values `(batch, elements)` a server may have padded, bool `(batch,)`.
+    """Returns which examples a server may have padded, bool `(batch,)`.
 
-    A server pads the rows of a request with the first element of its first row. A row may be padded
-    if its last element, and the last elements of all rows from some row up to it, equal the first
-    element of that row. Rows of one element are not padded, nor is a batch of a single row.
+    A server pads all rows of a request with the first element of its first row. So row i may be
+    padded if there is a row j ≤ i such that rows j to i all end in the first element of row j. Rows
+    with one element are not padded, and neither is a batch with a single row.
     """
     values = _flat_rows(values)
     first, last = values[:, :1], values[:, -1:]
-    # (batch, 1) or, where rows are empty, (batch, 0) -> (batch,)
+    # (batch, 1), or (batch, 0) if rows are empty -> (batch,)
     may_begin = tf.reduce_any(first == last, axis=1)
-    # In a run, all rows end in the same element. A row may be padded if it, or a row before it in
-    # its run, begins with that element.
+    # All rows in a run end in the same element. A row may be padded if it, or an earlier row in its
+    # run, starts with this element.
     changes = tf.concat([[False], tf.reduce_any(last[1:] != last[:-1], axis=1)], axis=0)
     run = tf.cumsum(tf.cast(changes[: tf.shape(values)[0]], tf.int32))
     count = tf.cumsum(tf.cast(may_begin, tf.int32))
@@ -199,6 +215,6 @@ def may_have_padding(values: tf.Tensor) -> tf.Tensor:
 
 
 def _flat_rows(values: tf.Tensor) -> tf.Tensor:
-    """Reshapes `(batch, …)` to `(batch, elements)`; there may be no elements."""
+    """Reshapes `(batch, …)` to `(batch, elements)`. Rows may be empty."""
     shape = tf.shape(values)
     return tf.reshape(values, [shape[0], tf.reduce_prod(shape[1:])])

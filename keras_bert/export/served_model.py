@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A SavedModel that answers rows as its task does."""
+"""Runs an exported SavedModel with the inputs and predictions of its task."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Row = Mapping[str, Any]
 
 
 class ServedModel:
-    """A SavedModel in this process, with the fields and the answers of its task.
+    """A SavedModel in this process, with the input fields and predictions of its task.
 
     Args:
-        filepath: The folder that `export` wrote.
+        filepath: Directory written by `export`.
 
     Raises:
-        OSError: If the folder has no SavedModel.
-        ValueError: If its SavedModel is not one that `export` wrote.
+        OSError: If the directory has no SavedModel.
+        ValueError: If the SavedModel was not written by `export`.
 
     Example:
 
@@ -53,55 +53,58 @@ class ServedModel:
         self._signatures = tf.saved_model.load(os.fspath(filepath)).signatures
         if "serving_default" not in self._signatures:
             raise ValueError(
-                f"{os.fspath(filepath)} has the signatures {sorted(self._signatures)}; expected "
-                "serving_default, as in a folder that `export` wrote."
+                "A SavedModel must have the signature serving_default, as written by `export`. "
+                f"Received: {sorted(self._signatures)} ({os.fspath(filepath)})"
             )
         self._folder = Path(filepath)
         path = self._folder / DESCRIPTION_FILE
         if not path.is_file():
-            raise ValueError(f"{path} is missing; expected it in a folder that `export` wrote.")
+            raise ValueError(
+                f"filepath must be a directory written by `export`: {path} is missing."
+            )
         try:
             self.description = ExportDescription.from_json(path.read_text(encoding="utf-8"))
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is malformed: {error!r}") from error
+            raise ValueError(f"{path} is invalid: {error!r}") from error
 
     @property
     def signatures(self) -> Mapping[str, Any]:
-        """The signatures of the SavedModel by name, functions of TensorFlow's tensors."""
+        """The SavedModel's signatures by name, as functions of TensorFlow tensors."""
         return dict(self._signatures)
 
     @property
     def predict_method(self) -> str:
-        """The method of the task that answers as the model does."""
+        """The task's prediction method with the same results, for example `classify`."""
         return self.description.predict_method
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The names of the fields of a row."""
+        """The names of an example's fields."""
         return self.description.fields
 
     @property
     def list_fields(self) -> tuple[str, ...]:
-        """The fields that are, or may be, lists of strings."""
+        """The fields with lists of strings, or with either a string or a list."""
         return self.description.list_fields
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the model, in Python."""
+        """The model's tokenizer, in Python."""
         config = (self._folder / TOKENIZER_FILE).read_text(encoding="utf-8")
         return tokenizer_from_config(json.loads(config))
 
     def predict_rows(self, rows: Sequence[Row]) -> list[Any]:
-        """Answers rows of the `fields`, as `predict_rows` of the task does.
+        """Predicts outputs for examples, as the task's `predict_rows` does.
 
         Args:
-            rows: The rows, each a dict of the `fields`. Other entries are ignored.
+            rows: Examples, each a dict with the `fields`. Other entries are ignored.
 
         Returns:
-            A dict of the outputs of each row in the order of their names, or a list of dicts.
+            For each example, a dict of outputs sorted by name, or a list of dicts.
 
         Raises:
-            ValueError: If a row lacks a field, or has a list where there is a string in others.
+            ValueError: If an example lacks a field, or has a list where the task expects a string,
+                or the reverse.
         """
         columns_of_rows(rows, self.fields)
         answers: list[Any] = [None] * len(rows)
@@ -116,8 +119,8 @@ class ServedModel:
         if remaining:
             row = rows[remaining[0]]
             raise ValueError(
-                f"Row {remaining[0]} is {row!r}; the model takes the fields "
-                f"{', '.join(self.fields)}, each a string or a list of strings as in its task."
+                f"Each of {', '.join(self.fields)} must be a string or a list of strings, as in "
+                f"the model's task. Received: {row!r} (row {remaining[0]})"
             )
         return answers
 
@@ -127,13 +130,12 @@ class ServedModel:
         """Computes the outputs of a signature.
 
         Args:
-            inputs: The values of each input by its name, one for each row; lists of a row have the
-                same length in all rows.
-            signature: The name of the signature.
+            inputs: Values of each input by name, one per example. Lists must have the same length
+                in all examples.
+            signature: Name of the signature.
 
         Returns:
-            The values of each output in the order of their names, one for each row, as numbers,
-            strings and lists.
+            Values of each output, sorted by name, one per example, as numbers, strings and lists.
         """
         import tensorflow as tf
 
@@ -171,7 +173,7 @@ class ServedModel:
 
 
 def _fits(request: RowRequest, inputs: Mapping[str, Any], row: Row) -> bool:
-    """Returns whether the fields of a row are lists where the inputs of a request are."""
+    """Returns whether an example has lists exactly where a request's inputs are lists."""
     return all(
         isinstance(row[request.inputs.get(name, name)], list) == (spec.shape.rank == 2)
         for name, spec in inputs.items()
@@ -180,7 +182,7 @@ def _fits(request: RowRequest, inputs: Mapping[str, Any], row: Row) -> bool:
 
 
 def _padded(values: list[Any]) -> list[Any]:
-    """Pads lists of strings with empty strings; returns anything else unchanged."""
+    """Pads lists of strings with empty strings. Returns anything else unchanged."""
     if not any(isinstance(value, list) for value in values):
         return values
     longest = max(len(value) for value in values)

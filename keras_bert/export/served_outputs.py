@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Computes the outputs of served tasks in chunks, and marks the rows with errors."""
+"""Computes the outputs of served tasks in chunks, and marks invalid examples."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from keras_bert.ops.tensorflow_graphs import trace_once
 from keras_bert.ops.unpadding import forbid_unpadding
 from keras_bert.ops.varlen import round_up
 
-# The name of the output with the error of each row, empty if there is none
+# The output with each example's error message, empty if the example is valid
 ERROR = "error"
-# Stands for the numbers of a row with an error: finite, since JSON has no NaN
+# Replaces the numbers of an invalid example. It is finite, because JSON has no NaN.
 NO_VALUE = -1e6
 
-# Number of chunks of a batch that may be in memory at a time
+# Maximum number of chunks in memory at a time
 _PARALLEL_CHUNKS = 32
 
 
 class ServedOutputs:
-    """Computes the outputs of a task, for all signatures by one graph.
+    """Computes a task's outputs with one graph that all signatures share.
 
-    With a graph for each signature, a SavedModel would be that many times larger, and slower to
-    write and to load.
+    A separate graph for each signature would make the SavedModel several times larger, and slower
+    to write and load.
     """
 
     def __init__(self, task: Servable, options: ExportOptions) -> None:
@@ -40,16 +40,16 @@ class ServedOutputs:
         self._graph_in_chunks = trace_once(self._compute_chunks, inline=True)
 
     def compute(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
-        """Computes the outputs of rows by name, padding included."""
+        """Computes all outputs by name, including outputs at padding."""
         return dict(self._graph(_with_segments(features)))
 
     def compute_in_chunks(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
-        """Computes the outputs in chunks of rows of similar lengths.
+        """Computes the outputs in chunks of examples with similar lengths.
 
-        On a CPU, a batch of a few hundred tokens is as fast per token as one of thousands. Chunks
-        of that size have hardly any padding, whatever rows a server batches, memory is bounded, and
-        several cores compute a chunk each. A chunk has at most `chunk_tokens` tokens, padding
-        included, or is a single row.
+        On a CPU, a batch with a few hundred tokens is as fast per token as a batch with thousands.
+        Chunks of this size have almost no padding for any mix of examples, limit the memory, and
+        run in parallel on multiple cores. A chunk has at most `chunk_tokens` tokens, including
+        padding, or is a single example.
         """
         return dict(self._graph_in_chunks(_with_segments(features)))
 
@@ -59,18 +59,18 @@ class ServedOutputs:
         ends = _ends_of_rows(mask)
         order = tf.argsort(ends, direction="DESCENDING", stable=True)
         ends = tf.gather(ends, order)
-        # Lengths of chunks are rounded up, and may exceed the length of the batch.
+        # Chunk lengths are rounded up, and may exceed the length of the batch.
         extra_columns = self._rounded_up(length) - length
         features = {
             name: _append_zeros(tf.gather(x, order), extra_columns, axis=-1)
             for name, x in features.items()
         }
-        # The number of choices of multiple choice; without rows, it may be 0
+        # Number of choices in multiple choice. Without examples, it may be 0.
         num_sequences = tf.maximum(1, tf.reduce_prod(tf.shape(mask)[1:-1]))
 
         def bounds(start: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            """Returns the length of a chunk, and the first row after it."""
-            # Without rows, the outputs get their shape from an empty chunk.
+            """Returns the length of a chunk, and the first example after it."""
+            # Without examples, the outputs get their shape from an empty chunk.
             longest = tf.reduce_max(tf.concat([[1], ends[start : start + 1]], axis=0))
             longest = self._rounded_up(longest)
             return longest, start + tf.maximum(1, self._chunk_tokens // (longest * num_sequences))
@@ -82,7 +82,7 @@ class ServedOutputs:
             has_rows, lambda start, index: (bounds(start)[1], index + 1), (0, 0)
         )
         shapes = {name: x.shape[1:] for name, x in self._outputs_as_dict(self._task.output).items()}
-        # Outputs of tokens are as long as their chunk. (With choices, there are none.)
+        # Token outputs are as long as their chunk. Tasks with choices have no token outputs.
         token_outputs = [
             name for name in shapes if len(mask.shape) == 2 and shapes[name][0] is None
         ]
@@ -106,18 +106,18 @@ class ServedOutputs:
         _, _, arrays = tf.while_loop(
             has_rows, compute, (0, 0, arrays), parallel_iterations=_PARALLEL_CHUNKS
         )
-        # (chunks, rows of a chunk, …) -> (rows, …)
+        # (chunks, examples in a chunk, …) -> (examples, …)
         position = tf.math.invert_permutation(order)
         return {name: tf.gather(array.concat(), position) for name, array in arrays.items()}
 
     def _rounded_up(self, length: tf.Tensor) -> tf.Tensor:
-        """Rounds a length up as `round_up`, where the model has that many positions."""
+        """Rounds a length up with `round_up`, within the model's maximum sequence length."""
         longer = round_up(length)
         limit = self._task.config.max_sequence_length
         return tf.maximum(length, tf.minimum(longer, limit))
 
     def compute_single_output(self, features: dict[str, Any]) -> tf.Tensor:
-        """Computes the only output of the task in chunks; see `compute_in_chunks`."""
+        """Computes the task's only output in chunks. See `compute_in_chunks`."""
         (output,) = self.compute_in_chunks(features).values()
         return output
 
@@ -126,13 +126,13 @@ class ServedOutputs:
 
 
 def _with_segments(features: dict[str, Any]) -> dict[str, tf.Tensor]:
-    """Drops features that are `None`, and adds segment ids: the same for all signatures."""
+    """Drops features that are `None` and adds segment ids, so that all signatures share a graph."""
     present = {name: x for name, x in features.items() if x is not None}
     return {"segment_ids": tf.zeros_like(present["token_ids"]), **present}
 
 
 def _ends_of_rows(mask: tf.Tensor) -> tf.Tensor:
-    """Returns the length of each row up to its last token, of `(rows, [choices,] length)`."""
+    """Returns each example's length up to its last token, for `(rows, [choices,] length)`."""
     numbers = tf.range(1, tf.shape(mask)[-1] + 1)
     return tf.reduce_max(tf.where(mask, numbers, 0), axis=list(range(1, len(mask.shape))))
 
@@ -144,7 +144,7 @@ def _append_zeros(x: tf.Tensor, count: tf.Tensor, axis: int) -> tf.Tensor:
 
 
 def add_row_errors(outputs: dict[str, tf.Tensor], error: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Adds the errors of rows `(batch,)` to the outputs, and removes those rows' answers."""
+    """Adds error messages `(batch,)` to the outputs, and clears invalid examples' outputs."""
     marked = {ERROR: error}
     for name, value in outputs.items():
         is_valid = tf.reshape(error == "", [-1, *[1] * (len(value.shape) - 1)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that TensorFlow Serving reads beside a SavedModel: batching, and warm-up requests."""
+"""Writes the files that TensorFlow Serving reads with a SavedModel: batching and warm-up."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from keras_bert.export.signatures import TEXT_SIGNATURE
 BATCHING_FILE = "batching_params.pbtxt"
 WARM_UP_FILE = "assets.extra/tf_serving_warmup_requests"
 
-# Rows of the largest request that a server splits
+# Number of examples in the largest request that a server splits
 LARGEST_REQUEST = 1024
-# Length in tokens of the second shortest warm-up text
+# Warm-up texts have 3 tokens, or at least this many.
 _SHORTEST = 16
 
 
 def batch_sizes(max_batch_size: int) -> tuple[int, ...]:
-    """Returns the powers of two below the largest size, and the largest size.
+    """Returns the powers of two below the maximum batch size, and the maximum batch size.
 
     Example:
 
@@ -34,10 +34,10 @@ def batch_sizes(max_batch_size: int) -> tuple[int, ...]:
 
 
 def have_fixed_widths(signatures: Mapping[str, Any]) -> bool:
-    """Returns whether all dimensions of the outputs except the batch are static.
+    """Returns whether all output dimensions except the batch are static.
 
-    Only then can a server split large requests: TensorFlow Serving crashes if the chunks of an
-    answer have different widths.
+    A server can only split large requests if they are, because TensorFlow Serving crashes if the
+    chunks of a response have different widths.
     """
     outputs = [out for function in signatures.values() for out in function.outputs]
     return all(out.shape[1:].is_fully_defined() for out in outputs)
@@ -46,15 +46,20 @@ def have_fixed_widths(signatures: Mapping[str, Any]) -> bool:
 def write_batching_parameters(
     folder: Path, max_batch_size: int, *, splits: bool, padded: bool = False
 ) -> None:
-    """Writes the file for the server's `--batching_parameters_file`.
+    """Writes the file for the server's `--batching_parameters_file` flag.
 
-    With `--enable_per_model_batching_parameters` the server looks for a file of this name only. A
-    server that `splits` takes requests of more rows than `max_batch_size`, up to `LARGEST_REQUEST`;
-    otherwise it rejects them. If `padded`, it pads the rows of several requests to one length.
+    With `--enable_per_model_batching_parameters`, the server only looks for this file name.
+
+    Args:
+        folder: The SavedModel's directory.
+        max_batch_size: Maximum number of examples in a batch.
+        splits: Whether the server splits requests with more than `max_batch_size` examples, up to
+            `LARGEST_REQUEST`. Otherwise it rejects them.
+        padded: Whether the server pads multiple requests to the same length.
     """
     if splits:
         largest = max(LARGEST_REQUEST, max_batch_size)
-        # The server requires max_batch_size as the last of allowed_batch_sizes.
+        # The server requires the last of allowed_batch_sizes to be max_batch_size.
         sizes = (
             f"max_batch_size {{ value: {largest} }}\n"
             f"max_execution_batch_size {{ value: {max_batch_size} }}\n"
@@ -66,11 +71,11 @@ def write_batching_parameters(
         )
     (folder / BATCHING_FILE).write_text(
         f"{sizes}"
-        # While all threads are busy, requests gather by themselves; to wait for more with an idle
-        # thread only delays the answer to a client that is alone.
+        # While all threads are busy, requests queue up without a timeout. If a thread is idle,
+        # waiting for more requests only delays the response.
         "batch_timeout_micros { value: 0 }\n"
         "max_enqueued_batches { value: 1000 }\n"
-        # A server that pads ends if one batch has requests of different ranks.
+        # A server that pads crashes if a batch has requests of different ranks.
         f"pad_variable_length_inputs: {str(padded).lower()}\n"
     )
 
@@ -80,8 +85,9 @@ def write_warm_up_requests(
 ) -> None:
     """Writes requests that the server runs before it reports the model as available.
 
-    For every signature, they are a row of each length, up to the longest that the model takes, and
-    short rows in the largest batch; for the text signature in every batch size.
+    For every signature, they are one example of each length up to the maximum sequence length, and
+    short examples in the largest batch. For the text signature, they are short examples in every
+    batch size.
     """
     from tensorflow_serving.apis import prediction_log_pb2
 
@@ -100,7 +106,7 @@ def write_warm_up_requests(
 
 
 def _shapes(signature: str, task: Servable, options: ExportOptions) -> Iterator[tuple[int, int]]:
-    """Yields the number of rows and of tokens of each request to a signature."""
+    """Yields the batch size and the sequence length of each request to a signature."""
     sizes = batch_sizes(options.max_batch_size)
     for rows in sizes if signature == TEXT_SIGNATURE else {1, sizes[-1]}:
         yield rows, 3
@@ -113,9 +119,9 @@ def _shapes(signature: str, task: Servable, options: ExportOptions) -> Iterator[
 def _values(
     spec: tf.TensorSpec, rows: int, length: int, task: Servable, options: ExportOptions
 ) -> list[Any]:
-    """Returns an input of a request with rows of about `length` tokens."""
+    """Returns an input of a request with about `length` tokens per example."""
     tokenizer = task.preprocessor.tokenizer
-    # The first and the last element differ, unlike in rows that a server has padded.
+    # The first and last elements differ, because they are equal in examples that a server padded.
     words = ["a", *["text"] * (length - 1)]
     text = " ".join(words)
     if spec.name == "token_ids":
@@ -139,7 +145,7 @@ def _values(
 
 
 def _example(features: Mapping[str, str]) -> bytes:
-    """Returns a serialized `tf.train.Example` of texts."""
+    """Serializes texts as a `tf.train.Example`."""
     example = tf.train.Example(
         features=tf.train.Features(
             feature={

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The signatures of served classifiers and embedders, and the rules of all signatures.
+"""Serving signatures of classifiers and embedders, and the rules for all signatures.
 
-`serving_default` takes text, strings `(batch,)`; `serve_ids` takes `token_ids`, int32 `(batch,
-length)`, in which padding is recognized by its id; `count_tokens` takes text and says whether all
-of it is read, see `token_counts`. Every function validates its inputs, and returns a dict of
-tensors. The task has a preprocessor, and is on the TensorFlow backend.
+`serving_default` accepts text, strings `(batch,)`. `serve_ids` accepts `token_ids`, int32 `(batch,
+length)`, and recognizes padding by its id. `count_tokens` accepts text and returns whether it would
+be truncated (see `token_counts`). Every function validates its inputs and returns a dict of
+tensors. The task must have a preprocessor and be on the TensorFlow backend.
 
-A server joins the requests of several clients to one batch, and an error in the graph fails all of
-them. Therefore a fault in a single row of ids, or in its count, marks that row alone: its `error`
-is the reason, its strings are empty, its integers -1 and its other numbers -1e6. Only a fault of a
-whole request, such as inputs that differ in their number of rows, is an error.
+A server combines requests from multiple clients into one batch, and an error in the graph fails all
+of them. Therefore invalid ids or counts in an example only mark this example: its `error` is the
+reason, its strings are empty, its integers are -1 and its floats are -1e6. Only an invalid request
+raises an error, for example if its inputs have different batch sizes.
 
-A server that is told to pad rows pads each request with the first element of its tensor. Strings
-`(batch,)` need no padding, and in ids, `[CLS]` after the first column counts as padding. In words
-and choices, padding looks like data, so an export for such servers (`padded_batches`) always takes
-the number of elements of each row.
+A server that pads appends the first element of a request's tensor. Strings `(batch,)` need no
+padding, and in ids, `[CLS]` after the first column counts as padding. In words and choices, padding
+looks like data, so exports for such servers (`padded_batches`) always require the number of
+elements in each example.
 """
 
 from __future__ import annotations
@@ -34,32 +34,37 @@ IDS_SIGNATURE = "serve_ids"
 EXAMPLES_SIGNATURE = "serve_examples"
 TOKENS_SIGNATURE = "count_tokens"
 
-# How to read the labels of a classifier with `multi_label`
+# How to read the labels of a multi-label classifier
 LABELS_REQUESTS = (RowRequest(items={"label": "labels", "score": "scores"}, count="num_labels"),)
 
 
 def signature(function: Any, **inputs: tuple[Any, int]) -> Any:
-    """Returns a `tf.function` with the dtype and rank of each input; all sizes are dynamic."""
+    """Returns a `tf.function` with the dtype and rank of each input. All sizes are dynamic."""
     specs = [tf.TensorSpec([None] * rank, dtype, name) for name, (dtype, rank) in inputs.items()]
     return tf.function(function, input_signature=specs, autograph=False)
 
 
 def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
-    """Returns the functions of the SavedModel of a classifier or a regression.
+    """Returns the signature functions of a SavedModel for classification or regression.
 
-    - `serving_default`: `text`, and with `pair` also `text_pair`. Returns `label`, string
-      `(batch,)`; `score`, the label's probability, float32 `(batch,)`; and `probabilities`, float32
-      `(batch, classes)`. A regression returns `score` only. With `multi_label`, it returns
-      `labels`, string, the ones that reach their thresholds, in descending order of probability;
-      `scores`, float32, their probabilities; both `(batch, classes)`, padded with empty strings and
-      0; `num_labels`, int32 `(batch,)`, their number; and `probabilities`.
-    - `serve_ids`: `token_ids`, and with `pair` also `segment_ids`. Returns the same, `logits`, and
-      `error`, string `(batch,)`.
-    - `serve_examples`, for the server's `:classify` and `:regress`: `inputs`, string `(batch,)`,
-      each a serialized `tf.train.Example` with the bytes feature `text`, and with `pair` also
-      `text_pair`. Returns `classes`, string, and `scores`, the probabilities, float32, both
-      `(batch, classes)`; for a regression `outputs`, float32 `(batch,)`. The scores of an example
-      that does not have one text of each name are -1e6: the server allows no further output.
+    - `serving_default` accepts `text` and, with `pair`, `text_pair`. A regression only returns
+      `score`. A classifier returns:
+        - `label`: Predicted label, string `(batch,)`.
+        - `score`: Probability of the label, float32 `(batch,)`.
+        - `probabilities`: Probability of each class, float32 `(batch, classes)`.
+    - With `multi_label`, `serving_default` returns `probabilities` and:
+        - `labels`: Labels that reach their thresholds, in descending order of probability, string
+          `(batch, classes)`, padded with empty strings.
+        - `scores`: Probabilities of these labels, float32 `(batch, classes)`, padded with 0.
+        - `num_labels`: Number of these labels, int32 `(batch,)`.
+    - `serve_ids` accepts `token_ids` and, with `pair`, `segment_ids`. It returns the same outputs,
+      `logits`, and `error`, string `(batch,)`.
+    - `serve_examples` is for the server's `:classify` and `:regress` endpoints. It accepts
+      `inputs`, string `(batch,)`, with serialized `tf.train.Example` messages. Their bytes features
+      are `text` and, with `pair`, `text_pair`. A classifier returns `classes`, string, and
+      `scores`, the probabilities, float32, both `(batch, classes)`. A regression returns `outputs`,
+      float32 `(batch,)`. If a message does not have exactly one text per feature, its scores are
+      -1e6, because these endpoints do not allow an `error` output.
     """
     outputs = ServedOutputs(task, options)
     names = ("text", "text_pair") if options.pair else ("text",)
@@ -93,7 +98,8 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
 
     def serve_examples(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         inputs = tf.ensure_shape(inputs, [None])
-        # Ragged, since an example without a text would otherwise be an error of the whole batch
+        # The features are ragged, because otherwise one example without a text would fail the whole
+        # batch.
         examples = tf.io.parse_example(inputs, dict.fromkeys(names, tf.io.RaggedFeature(tf.string)))
         texts = [examples[name] for name in names]
         is_valid = tf.reduce_all([text.row_lengths() == 1 for text in texts], axis=0)
@@ -122,7 +128,7 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
 def labels_that_apply(
     probabilities: tf.Tensor, class_names: Sequence[str], thresholds: Sequence[float]
 ) -> dict[str, tf.Tensor]:
-    """Returns the outputs of a classifier with `multi_label`; see `classifier_signatures`."""
+    """Returns the outputs of a multi-label classifier. See `classifier_signatures`."""
     applies = probabilities >= tf.constant(thresholds, tf.float32)
     scores_of_labels = tf.where(applies, probabilities, -1.0)
     order = tf.argsort(scores_of_labels, direction="DESCENDING", stable=True)
@@ -137,10 +143,10 @@ def labels_that_apply(
 
 
 def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
-    """Returns the functions of the SavedModel of an embedder.
+    """Returns the signature functions of an embedder's SavedModel.
 
-    - `serving_default`: `text`. Returns `embedding`, float32 `(batch, hidden)`.
-    - `serve_ids`: `token_ids`. Returns the same, and `error`, string `(batch,)`.
+    - `serving_default` accepts `text`. It returns `embedding`, float32 `(batch, hidden)`.
+    - `serve_ids` accepts `token_ids`. It returns `embedding` and `error`, string `(batch,)`.
     """
     outputs = ServedOutputs(task, options)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The signatures of served taggers: text is split into words and windows in the graph."""
+"""Serving signatures of taggers. The graph splits texts into words and windows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COUNTED_WORDS_SIGNATURE = "serve_counted_words"
 TAGS_SIGNATURE = "serve_tags"
 
 _TAG = {"word": "words", "label": "labels", "score": "scores"}
-# How texts, and lists of words, are sent to the signatures below
+# How texts or lists of words are sent to the signatures below
 TAGGING_REQUESTS = (
     RowRequest(TEXT_SIGNATURE, items={**_TAG, "start": "starts", "end": "ends"}, count="num_words"),
     RowRequest(COUNTED_WORDS_SIGNATURE, inputs={"words": "text"}, items=_TAG, count="num_words"),
@@ -34,31 +34,33 @@ TAGGING_REQUESTS = (
 
 
 def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
-    """Returns the functions of the SavedModel of a tagger.
+    """Returns the signature functions of a tagger's SavedModel.
 
-    - `serving_default`: `text`, string `(batch,)`. Returns `num_words`, int32 `(batch,)`, the
-      number of words of each text; and, padded to the longest text, each `(batch, words)`:
-      `words`, string, in UTF-8; `labels`, string; `scores`, the probabilities of the labels,
-      float32; `starts` and `ends`, the offsets of each word in characters (Unicode code points),
-      int32. Padding is empty or 0. Texts are split into words as in `TokenClassifier.tag`; long
-      texts are processed in windows. Invalid UTF-8 is dropped before characters are
-      counted.
-    - `serve_tags`: `text`. Returns `tags`, string `(batch,)`: for each text a JSON array with the
-      `label`, `score`, `start` and `end` of its words, without padding.
-    - `serve_counted_words`: `words`, string `(batch, words)`, and `num_words`, int32 `(batch,)`,
-      the number of words of each row; the rest is padding. For text that is already split.
-      Returns `labels` and `scores`, of the shape of `words`, and `error`, string `(batch,)`.
-    - `serve_words`: `words` only; a row ends with its last word that is not empty. Returns the
-      same except `error`. An export for servers that pad does not have it.
-    - `serve_ids`: `token_ids`, int32 `(batch, length)`; padding is recognized by its id. Returns
-      `labels`, `scores` and `logits` of every token, and `error`, string `(batch,)`.
+    - `serving_default` accepts `text`, string `(batch,)`. It splits texts into words as
+      `TokenClassifier.tag` does, and long texts into windows. Invalid UTF-8 is dropped before
+      characters are counted. Outputs are padded to the longest text with empty strings or 0:
+        - `num_words`: Number of words in each text, int32 `(batch,)`.
+        - `words`: Words in UTF-8, string `(batch, words)`.
+        - `labels`: Label of each word, string `(batch, words)`.
+        - `scores`: Probability of each label, float32 `(batch, words)`.
+        - `starts`, `ends`: Offsets of each word in characters (Unicode code points), int32 `(batch,
+          words)`.
+    - `serve_tags` accepts `text`. It returns `tags`, string `(batch,)`: for each text, a JSON array
+      with the `label`, `score`, `start` and `end` of its words, without padding.
+    - `serve_counted_words` is for texts that are already split. It accepts `words`, string `(batch,
+      words)`, and `num_words`, int32 `(batch,)`. All words after the first `num_words` are padding.
+      It returns `labels` and `scores` with the shape of `words`, and `error`, string `(batch,)`.
+    - `serve_words` only accepts `words`. An example's last word is its last non-empty string. It
+      returns the same outputs except `error`. Exports for servers that pad do not have it.
+    - `serve_ids` accepts `token_ids`, int32 `(batch, length)`. Padding is recognized by its id. It
+      returns the `labels`, `scores` and `logits` of every token, and `error`, string `(batch,)`.
     """
     outputs = ServedOutputs(task, options)
 
     def tagged(
         words: tf.RaggedTensor, class_names: Sequence[str] | None = options.class_names
     ) -> dict[str, tf.RaggedTensor]:
-        """Returns the label and the score of each word, ragged `(batch, None)`."""
+        """Predicts the label and score of each word, ragged `(batch, None)`."""
         preprocessor = task.preprocessor
         windows = preprocessor.windows(words)
         logits = outputs.compute_single_output(preprocessor.pad(windows))
@@ -109,7 +111,7 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
 
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features, error = features_of_ids({"token_ids": token_ids}, task, options)
-        # Not in chunks, so that padding too has outputs
+        # This is not computed in chunks, so that padding also has outputs.
         (logits,) = outputs.compute(features).values()
         answers = {**_answers(logits, options.class_names), "logits": logits}
         num_columns = tf.shape(token_ids)[1] - tf.shape(logits)[1]
@@ -138,7 +140,7 @@ def _pad(values: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
 
 
 def _answers(logits: tf.Tensor, class_names: Sequence[str] | None) -> dict[str, tf.Tensor]:
-    """From logits `(..., classes)` to the outputs of a signature, `(...,)`."""
+    """Converts logits `(..., classes)` to labels and their probabilities, `(...,)`."""
     probabilities = tf.nn.softmax(logits)
     return {
         "labels": tf.gather(tf.constant(class_names, tf.string), tf.argmax(probabilities, axis=-1)),

@@ -88,7 +88,7 @@ def test_ids_longer_than_the_model_are_an_error_of_their_row(served):
     wide["token_ids"][(0,) * (wide["token_ids"].ndim - 1) + (-1,)] = 7
     received = run_alone(served.signatures["serve_ids"], wide)
     error = received["error"][0].decode()
-    assert error == f"token_ids are longer than the {length} positions of the model"
+    assert error == f"token_ids must not be longer than the model's {length} positions"
     received, alone = (
         {key: value[1:] for key, value in both.items()} for both in (received, alone)
     )
@@ -224,15 +224,19 @@ def test_counted_choices_get_the_scores_of_the_task(served_chooser):
 
 
 def test_empty_rows_are_refused_by_name(served_chooser, served_tagger):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="choices: a row is empty"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="choices must have at least one element"
+    ):
         run_alone(
             served_chooser.signatures["serving_default"],
             {"text": strings(["a"]), "choices": np.zeros([1, 0], "S1")},
         )
-    with pytest.raises(tf.errors.InvalidArgumentError, match="token_ids: a row is empty"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="token_ids must have at least one element"
+    ):
         run_alone(served_tagger.signatures["serve_ids"], {"token_ids": np.zeros([1, 0], "int32")})
     pairs = {"text": strings(["a", "b"]), "text_pair": strings(["one"])}
-    with pytest.raises(tf.errors.InvalidArgumentError, match="differ in number"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must have equal batch sizes"):
         run_alone(make("pairs").signatures["serving_default"], pairs)
 
 
@@ -244,7 +248,7 @@ def test_ids_without_first_token_are_errors(served_tagger):
     signature = for_padded_batches(served_tagger).signatures["serve_ids"]
     received = run_scheduled(signature, [first, second, third], pads=True)
     for row in range(2):
-        assert b"rows must begin with the id of [CLS], 2" in received[0]["error"][row]
+        assert b"must start with the [CLS] id, 2" in received[0]["error"][row]
     for answer, request in zip(received[1:], (second, third), strict=True):
         check_same(answer, run_alone(signature, request))
     # Nothing is padded without padding.

@@ -22,9 +22,9 @@ def classifier():
     ("arguments", "message"),
     [
         ({"format": "pickle"}, "format must be one of tf_saved_model, onnx"),
-        ({"format": "onnx"}, r"for format='onnx' it ends in \.onnx"),
+        ({"format": "onnx"}, r"filepath must end in \.onnx for format='onnx'"),
         ({"dtype": "float16"}, "dtype must be one of float32, bfloat16"),
-        ({"class_names": ["one"]}, "class_names has 1 names; the task has 2 classes"),
+        ({"class_names": ["one"]}, "class_names must have 2 names, one per class"),
         ({"class_names": "no"}, "class_names must be a list or tuple of names"),
         ({"max_batch_size": 0}, "max_batch_size must .*0"),
         ({"chunk_tokens": 0}, "chunk_tokens must .*0"),
@@ -40,9 +40,9 @@ def test_other_formats_are_of_ids_in_float32(classifier, tmp_path):
     pytest.importorskip("openvino")
     with pytest.raises(ValueError, match="must be one of float32, int8"):
         classifier.export(tmp_path / "model.xml", "openvino", dtype="bfloat16")
-    with pytest.raises(ValueError, match="max_text_bytes is 9; it is for format"):
+    with pytest.raises(ValueError, match="max_text_bytes is only supported with format"):
         classifier.export(tmp_path / "model.xml", "openvino", text=True, max_text_bytes=9)
-    with pytest.raises(ValueError, match="pair is True; format='openvino' takes ids"):
+    with pytest.raises(ValueError, match="pair must be False for format='openvino'"):
         classifier.export(tmp_path / "model.xml", "openvino", pair=True)
 
 
@@ -67,7 +67,7 @@ def test_overwrites_and_warns_of_no_version_number(classifier, tmp_path, monkeyp
     monkeypatch.setitem(sys.modules, "tensorflow_serving", None)
     with pytest.raises(ExportError, match="pip install tensorflow-serving-api"):
         classifier.export(folder, overwrite=True, warm_up=True)
-    with pytest.warns(UserWarning, match="'model' is none") as warned:
+    with pytest.warns(UserWarning, match="Received: 'model'") as warned:
         classifier.export(folder, overwrite=True)
     assert not any("serving-api" in str(warning.message) for warning in warned)
     assert {path.name for path in folder.iterdir()} >= {"saved_model.pb", "variables"}

@@ -99,7 +99,7 @@ def test_a_suffix_that_no_format_has_is_refused(config, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.filterwarnings("ignore:TensorFlow Serving looks for folders that are version numbers")
+@pytest.mark.filterwarnings("ignore:TensorFlow Serving only loads directories")
 def test_a_folder_without_a_suffix_and_one_by_its_format(config, tmp_path):
     plain, dotted = tmp_path / "plain", tmp_path / "v1.5"
     assert "tf_saved_model" in export(dataclasses.replace(config, output=str(plain)))

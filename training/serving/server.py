@@ -275,9 +275,7 @@ class ModelServer:
             return await self.compute(request, model, DEFAULT_SIGNATURE, rows)
         columns = [list(map(as_text, row[CHOICES])) for row in rows]
         if not all(columns):
-            raise RejectedRequestError(
-                400, "choices: a row is empty; each needs one element at least"
-            )
+            raise RejectedRequestError(400, "choices must have at least one element per example")
         own = list(map(own_choices, columns))
         pairs = [
             {"text": row["text"], TEXT_PAIR: choice}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The formats of exports: one module each, with its `ExportFormat`."""
+"""Export formats. Each module defines one `ExportFormat`."""
 
 from keras_bert.export.formats.litert import LITERT
 from keras_bert.export.formats.onnx import ONNX
@@ -12,4 +12,4 @@ FORMATS = {
     "openvino": OPENVINO,
     "litert": LITERT,
 }
-"""The formats by their names."""
+"""The export formats by name."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LiteRT models, which take ids of rows of one length."""
+"""LiteRT models. They accept token ids of one fixed length."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _write(task: Servable, path: Path, options: ExportOptions) -> None:
         if options.dtype == "int8":
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
         path.write_bytes(converter.convert())
-    # Where LiteRT's metadata library packs files of a model: in a zip archive behind it
+    # LiteRT's metadata library also appends a model's files as a zip archive.
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr(PACKED_FILE, ExportDescription.from_task(task, options).to_json())
 

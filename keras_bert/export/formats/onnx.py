@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX models, which take ids."""
+"""ONNX models. They accept token ids."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from keras_bert.export.description import METADATA_NAME, ExportDescription
 from keras_bert.export.options import ExportFormat, ExportOptions, Servable
 
 _OPSET = 18
-# A property's key in ONNX' serialized form, and the tag of the value behind it
+# The key of a metadata property in a serialized ONNX model, followed by the tag of its value
 _KEY = b"\n" + bytes([len(METADATA_NAME)]) + METADATA_NAME.encode() + b"\x12"
-# The names of the axes of the inputs, by their number
+# The axis names of the inputs, by rank
 _AXES = {2: ("batch", "length"), 3: ("batch", "choices", "length")}
 
 
@@ -23,7 +23,7 @@ def _write(task: Servable, path: Path, options: ExportOptions) -> None:
 
     function, specs = network_function(task)
     model, _ = tf2onnx.convert.from_function(function, input_signature=specs, opset=_OPSET)
-    # Outputs have some of the inputs' axes, and then fixed ones.
+    # Outputs share their leading axes with the inputs. The remaining axes have fixed sizes.
     for tensor in (*model.graph.input, *model.graph.output):
         axes = tensor.type.tensor_type.shape.dim
         for axis, name in zip(axes, _AXES[len(specs[0].shape)], strict=False):

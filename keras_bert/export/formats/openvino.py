@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenVINO models, which take ids or, with their tokenizer, text."""
+"""OpenVINO models. They accept token ids or, if they include the tokenizer, text."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ def _write(task: Servable, path: Path, options: ExportOptions) -> None:
 
 
 def _quantize(model: Any, task: Servable, calibration: Sequence[Sequence[str]]) -> Any:
-    """Returns an `openvino.Model` with int8 matrix products in the encoder.
+    """Quantizes the encoder's matmuls to int8 with NNCF and returns the `openvino.Model`.
 
-    The pooler and the head stay in float32: they take no time, and int8 costs regressions accuracy.
+    The pooler and the head stay in float32. They take almost no time, and int8 would make
+    regressions less accurate.
     """
     import nncf
 
@@ -41,11 +42,11 @@ def _quantize(model: Any, task: Servable, calibration: Sequence[Sequence[str]]) 
     from keras_bert.models.inputs import INPUT_NAMES
 
     def features(numbered_row: tuple[int, Sequence[str]]) -> dict[str, Any]:
-        # Batches of one row have no padding, which would distort the calibration.
+        # A batch with one example has no padding, which would distort the calibration.
         number, row = numbered_row
         inputs = task.preprocessor(*([text] for text in row))
         if isinstance(inputs, QuestionWindows):
-            # The first passage's first window, the second's second, and so on
+            # Take a different window from each passage: the first, then the second, and so on.
             inputs = task.preprocessor.pad(inputs)
             window = number % len(inputs["token_ids"])
             real = inputs["padding_mask"][window]
@@ -59,11 +60,12 @@ def _quantize(model: Any, task: Servable, calibration: Sequence[Sequence[str]]) 
         nncf.Dataset(list(enumerate(calibration)), features),
         model_type=nncf.ModelType.TRANSFORMER,
         subset_size=len(calibration),
-        # Weights of 7 bits, since 8 saturate without VNNI, see `LARGEST_IN_KERNEL`
+        # 7-bit weights, because 8 bits saturate on CPUs without VNNI. See `LARGEST_IN_KERNEL`.
         advanced_parameters=nncf.AdvancedQuantizationParameters(
             overflow_fix=nncf.OverflowFix.ENABLE
         ),
-        # Names contain layers, such as .../pooler_1/dense_1/MatMul. Not all tasks have both.
+        # Node names contain layer names, for example .../pooler_1/dense_1/MatMul. Some tasks have
+        # no pooler, so `validate` is False.
         ignored_scope=nncf.IgnoredScope(
             patterns=[rf".*/{name}(_\d+)?/.*MatMul" for name in ("pooler", *heads)], validate=False
         ),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow's SavedModel, which takes text."""
+"""TensorFlow SavedModels. They accept text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _write(task: Any, path: Path, options: ExportOptions) -> None:
 
 TF_SAVED_MODEL = ExportFormat(
     write=_write,
-    is_export=lambda path: False,  # It is a folder.
+    is_export=lambda path: False,  # A SavedModel is a directory, not a file.
     suffixes=("",),
     dtypes=("float32", "bfloat16", "int8"),
     packages=("tensorflow_text",),
