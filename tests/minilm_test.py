@@ -30,7 +30,9 @@ def test_missing_package_shows_install_command(monkeypatch):
 def test_local_directory_precedes_with_warning(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     small_backbone().save_to_preset("minilm")
-    with pytest.warns(CheckpointWarning, match=r"is the folder /.*/minilm here, .*Write '\./minil"):
+    with pytest.warns(
+        CheckpointWarning, match=r"is the directory /.*/minilm here, .*Write '\./minil"
+    ):
         assert Backbone.from_preset("minilm").config.hidden_dim == 8
     assert Backbone.from_preset("./minilm").config.hidden_dim == 8  # warnings are errors
     assert minilm.resolve("minilm") == "minilm"

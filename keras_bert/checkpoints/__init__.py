@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loading and saving of checkpoints: presets, Hugging Face, TF1 releases and (loading) KerasHub."""
+"""Loads and saves checkpoints: presets, Hugging Face, TF1 releases and KerasHub (loading only)."""
 
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError, CheckpointWarning

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An opened checkpoint: its configuration, with weights and a tokenizer that are read lazily."""
+"""An opened checkpoint. Its weights and its tokenizer are read lazily."""
 
 from __future__ import annotations
 
@@ -25,40 +25,40 @@ EncoderT = TypeVar("EncoderT", bound=Encoder)
 
 
 def registered_backbone(config: BertConfig, **arguments: Any) -> Any:
-    """Creates a `keras_bert.Backbone`; its class comes from Keras' registry."""
+    """Creates a `keras_bert.Backbone`. The class comes from Keras' registry."""
     cls = keras.saving.get_registered_object("keras_bert>Backbone")
     if cls is None:
-        raise TypeError("Pass the class of the encoder: cls=keras_bert.Backbone.")
+        raise TypeError("cls must be given. Pass cls=keras_bert.Backbone.")
     return cls(config, **arguments)
 
 
-# The maximum number of tensors that an error message lists
+# Maximum number of tensors listed in an error message
 _NAMES_SHOWN = 10
 
 
 @dataclasses.dataclass(eq=False)
 class Checkpoint:
-    """A checkpoint folder in any of the formats, as returned by `open_checkpoint`.
+    """A checkpoint directory in any format, as returned by `open_checkpoint`.
 
     Opening a checkpoint only reads its configuration. The vocabulary and each tensor are read when
     they are needed.
 
     Args:
         format: `"keras_bert"`, `"hugging_face"`, `"google_tf1"` or `"keras_hub"`.
-        folder: The folder of the files.
-        config: The architecture.
-        backbone_layout: How the weights of the encoder are stored.
-        head_layouts: For each head that the format supports, how its weights are stored.
-        open_tensors: A function that opens the tensors.
-        open_tokenizer: A function that reads the config of the tokenizer; it returns `None` if the
-            folder has none.
-        unsupported_heads: Error messages for heads that the tasks of this package do not support.
-        num_tokens: The number of tokens when the tokenizer was saved; `None` if it is unknown.
-        class_names: The names of the classes of a classifier, in the order of its outputs; `None`
-            if no file names them.
-        task: The settings of a task in a preset of this package; `None` in other formats.
-        decoder_is_tied: Whether the token embeddings are the decoder of a masked LM if none is
-            stored.
+        folder: Directory with the files.
+        config: Architecture of the encoder.
+        backbone_layout: How the encoder's weights are stored.
+        head_layouts: How each head's weights are stored, for the heads that the format supports.
+        open_tensors: Function that opens the tensors.
+        open_tokenizer: Function that reads the tokenizer config. It returns `None` if the directory
+            has no tokenizer.
+        unsupported_heads: Error messages for heads that no task in this package supports.
+        num_tokens: Number of tokens when the tokenizer was saved, or `None` if it is unknown.
+        class_names: A classifier's class names in the order of its outputs, or `None` if no file
+            contains them.
+        task: Task settings, or `None` if no file contains them.
+        decoder_is_tied: Whether a masked LM without a stored decoder uses the token embeddings as
+            its decoder.
 
     Example:
 
@@ -68,8 +68,8 @@ class Checkpoint:
     checkpoint.load_into(backbone)
     head = ClassificationHead(2)
     head.build((None, checkpoint.config.hidden_dim))
-    checkpoint.load_head("classifier", head)    # warns: there is none
-    checkpoint.warn_unused()                    # names the tensors of the masked LM head
+    checkpoint.load_head("classifier", head)    # warns: the checkpoint has no classifier
+    checkpoint.warn_unused()                    # lists the tensors of the masked LM head
     ```
     """
 
@@ -95,7 +95,7 @@ class Checkpoint:
 
     @functools.cached_property
     def tokenizer(self) -> dict[str, Any] | None:
-        """The config of the tokenizer; `None` if the folder has none."""
+        """The tokenizer config, or `None` if the directory has no tokenizer."""
         with checkpoint_errors():
             tokenizer = self.open_tokenizer()
         if tokenizer is None:
@@ -103,50 +103,50 @@ class Checkpoint:
         size = self._check_size(tokenizer)
         if self.num_tokens is not None and size != self.num_tokens:
             raise CheckpointError(
-                f"{self.folder}: the vocabulary has {size} tokens; it was saved with "
-                f"{self.num_tokens}."
+                f"{self.folder}: the vocabulary must have {self.num_tokens} tokens, as when it was "
+                f"saved. Received: {size}"
             )
         if self.num_tokens is None and size < self.config.vocabulary_size:
             self._warn(
-                f"has a vocabulary of {size} tokens for {self.config.vocabulary_size} embeddings "
-                "(vocabulary_size): either the table is padded, or the file of the vocabulary is "
-                "truncated."
+                f"has {size} tokens in its vocabulary but {self.config.vocabulary_size} embeddings "
+                "(vocabulary_size). Either the embedding table is padded, or the vocabulary file "
+                "is truncated."
             )
         return tokenizer
 
     def _check_size(self, tokenizer: Mapping[str, Any]) -> int:
-        """Returns the number of tokens, which must not be larger than the number of embeddings."""
+        """Returns the number of tokens. It must not exceed the number of embeddings."""
         size = len(list_tokens(tokenizer))
         if size > self.config.vocabulary_size:
             raise CheckpointError(
-                f"{self.folder}: the vocabulary has {size} tokens; the model has embeddings for "
-                f"{self.config.vocabulary_size} (vocabulary_size)."
+                f"{self.folder}: the vocabulary must have at most {self.config.vocabulary_size} "
+                f"tokens, the number of embeddings (vocabulary_size). Received: {size}"
             )
         return size
 
     @property
     def vocabulary(self) -> list[str] | None:
-        """The tokens in the order of their ids; `None` if the folder has no tokenizer."""
+        """The tokens in the order of their ids, or `None` if the directory has no tokenizer."""
         return list_tokens(self.tokenizer) if self.tokenizer else None
 
     def require_tokenizer(self) -> dict[str, Any]:
-        """Returns the config of the tokenizer.
+        """Returns the tokenizer config.
 
         Raises:
-            CheckpointError: If the folder has no tokenizer.
+            CheckpointError: If the directory has no tokenizer.
         """
         if self.tokenizer is None:
             raise CheckpointError(
-                f"{self.folder} has no vocabulary: looked for vocab.txt, spiece.model, "
-                "vocab.json with merges.txt, and tokenizer.json (in a KerasHub preset, for "
-                "vocabulary.txt, vocabulary.spm, and vocabulary.json with merges.txt in "
-                "assets/tokenizer)."
+                f"{self.folder} has no vocabulary. It must contain vocab.txt, spiece.model, "
+                "vocab.json with merges.txt, or tokenizer.json. A KerasHub preset must contain "
+                "vocabulary.txt, vocabulary.spm, or vocabulary.json with merges.txt in "
+                "assets/tokenizer."
             )
         return self.tokenizer
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """The names of the heads that the checkpoint has weights for."""
+        """The names of the heads for which the checkpoint has weights."""
         names = self._tensors.names()
         return tuple(
             head
@@ -155,7 +155,7 @@ class Checkpoint:
         )
 
     def num_classes(self, head: str = "classifier") -> int | None:
-        """Returns the number of outputs of a head; `None` if the checkpoint does not have it."""
+        """Returns a head's number of outputs, or `None` if the checkpoint lacks the head."""
         if head not in self.heads:
             return None
         stored = self._resolve(self.head_layouts[head])["kernel"]
@@ -164,9 +164,10 @@ class Checkpoint:
         return stored.second_of_two + (shape[0] if stored.transposed else shape[-1])
 
     def as_regression(self) -> Checkpoint:
-        """Returns the checkpoint for a regression, with the logit of a sigmoid as the score.
+        """Returns the checkpoint for a regression that predicts the classifier's logit.
 
-        Otherwise, a classifier with a single output and a sigmoid is read as two classes.
+        Otherwise, a classifier with a single output and a sigmoid is loaded as a classifier with
+        two classes.
         """
         head_layouts = {
             head: {
@@ -185,14 +186,14 @@ class Checkpoint:
         weights_fit: bool = True,
         **arguments: Any,
     ) -> EncoderT:
-        """Creates an encoder of this architecture, with randomly initialized weights.
+        """Creates a randomly initialized encoder with this architecture.
 
         Args:
-            config: An architecture that differs from the checkpoint's only in fields that do not
-                affect weights. Defaults to the checkpoint's.
-            cls: The class of the encoder. Defaults to `keras_bert.Backbone`.
-            weights_fit: Whether to check, before memory is allocated, that the shapes of the stored
-                tensors match the configuration; `False` if weights will not be loaded.
+            config: Architecture. It may differ from the checkpoint's in fields that do not affect
+                weights. Defaults to the checkpoint's architecture.
+            cls: Encoder class. Defaults to `keras_bert.Backbone`.
+            weights_fit: Whether to check that the stored tensors have the right shapes, before
+                memory is allocated. Pass `False` if you do not load the weights.
             **arguments: Other arguments of `cls`.
 
         Returns:
@@ -206,7 +207,7 @@ class Checkpoint:
         return cls(config or self.config, **arguments)
 
     def check_encoder(self) -> None:
-        """Checks that the encoder's tensors match the configuration; the pooler is optional.
+        """Checks that the encoder's tensors match the architecture. The pooler is optional.
 
         Raises:
             CheckpointError: If tensors are missing or have the wrong shapes.
@@ -222,18 +223,19 @@ class Checkpoint:
         return pooler.isdisjoint(self._tensors.names())
 
     def load_into(self, backbone: Encoder, *, pooler_is_used: bool = True) -> None:
-        """Loads the weights of an encoder.
+        """Loads an encoder's weights.
 
-        If the checkpoint has no pooler, such as a model that was trained on tokens only, the
-        encoder's pooler is not changed, with a warning.
+        If the checkpoint has no pooler, for example because the model was only trained on token
+        labels, the encoder's pooler is not changed. This method then warns about it.
 
         Args:
-            backbone: The encoder.
-            pooler_is_used: Whether to warn about a missing pooler; `False` for tasks on tokens.
+            backbone: Encoder to load the weights into.
+            pooler_is_used: Whether to warn about a missing pooler. Pass `False` for token-level
+                tasks.
 
         Raises:
-            CheckpointError: If weights are missing or have the wrong shapes, in which case no
-                weight is changed, or if a tensor cannot be read.
+            CheckpointError: If weights are missing or have the wrong shapes, or if a tensor cannot
+                be read. Missing weights and wrong shapes are found before any weight is changed.
         """
         targets = weights.backbone_weights(backbone)
         layout = self._resolve(self.backbone_layout)
@@ -246,21 +248,21 @@ class Checkpoint:
         self._load(targets, layout, "encoder")
 
     def load_head(self, name: str, head: Head, outputs: Sequence[int] | None = None) -> bool:
-        """Loads the weights of a head; warns if the checkpoint does not have the head.
+        """Loads a head's weights. Warns if the checkpoint does not have the head.
 
         Args:
-            name: The name of the head: `"classifier"`, `"masked_lm"`, `"next_sentence"`, … (see
-                `heads`).
-            head: The layer or the layers of the head, built; see `head_weights`.
-            outputs: For each output of a classifier, the index of the stored output to load;
-                `None` keeps the stored order.
+            name: Name of the head, for example `"classifier"`, `"masked_lm"` or `"next_sentence"`.
+                See `heads`.
+            head: Layer or layers of the head, built. See `head_weights`.
+            outputs: For each output of a classifier, the index of the stored output to load. `None`
+                keeps the stored order.
 
         Returns:
-            Whether the weights were loaded; also `True` if the head has no weights.
+            Whether the weights were loaded. `True` if the head has no weights.
 
         Raises:
-            CheckpointError: If the checkpoint has only a part of the head, weights have the wrong
-                shapes, or no task of this package supports the head.
+            CheckpointError: If the checkpoint only has a part of the head, weights have the wrong
+                shapes, or no task in this package supports the head.
         """
         targets = weights.head_weights(head)
         if not targets:
@@ -282,17 +284,17 @@ class Checkpoint:
         tokenizer: Mapping[str, Any] | None,
         class_names: Sequence[str] | None = None,
     ) -> None:
-        """Checks that files which were just written are read as what was written.
+        """Checks that files that were just written are read as what was saved.
 
         Args:
-            config: The architecture.
-            heads: The heads, built.
-            tokenizer: The config of the tokenizer; its writer has compared the files.
-            class_names: The names of the classes of a classifier.
+            config: Saved architecture.
+            heads: Saved heads, built.
+            tokenizer: Saved tokenizer config. Its writer has already compared the files.
+            class_names: Saved class names of a classifier.
 
         Raises:
-            CheckpointError: If a field of the architecture that has an effect differs, or tensors
-                are missing, superfluous or have the wrong shapes.
+            CheckpointError: If an architecture field that affects the outputs differs, or if
+                tensors are missing, superfluous or have the wrong shapes.
         """
         for name, value in differing_fields(config, self.config, "masked_lm" in heads).items():
             check_same(f"{name} of the architecture", getattr(config, name), value)
@@ -311,16 +313,16 @@ class Checkpoint:
         check_same("the tensors", [], sorted(set(self._tensors.names()) - expected))
 
     def ignore_head(self, name: str) -> None:
-        """Excludes a head that is intentionally not loaded from `unused`."""
+        """Excludes an intentionally ignored head from `unused`."""
         self._used_names |= _names(self._resolve(self.head_layouts[name]))
 
     def unused(self) -> list[str]:
-        """Returns the names in the files of tensors that have not been used so far."""
+        """Returns the unused tensors, with their names in the files."""
         rest = set(self._tensors.names()) - self._used_names
         return sorted(self._tensors.label(name) for name in rest)
 
     def warn_unused(self) -> None:
-        """Warns about the tensors that have not been used, if there are any."""
+        """Warns about unused tensors, if there are any."""
         unused = self.unused()
         if unused:
             self._warn(f"has weights that were not used: {', '.join(unused)}.")
@@ -345,9 +347,9 @@ class Checkpoint:
             else "tie_word_embeddings is false"
         )
         raise CheckpointError(
-            f"{self.folder}: {difference}, so that the decoder of the masked LM has weights of its "
-            "own, which is not supported; expected the token embeddings. "
-            "`MaskedLM(Backbone.from_preset(folder))` has a new head, with them as its decoder."
+            f"{self.folder}: the decoder of a masked LM must be the token embeddings. Received: a "
+            f"separate decoder ({difference}). `MaskedLM(Backbone.from_preset(folder))` creates a "
+            "new head that uses the token embeddings."
         )
 
     def _resolve(self, layout: Layout) -> Layout:
@@ -374,18 +376,18 @@ class Checkpoint:
             self._used_names.update(stored.names, copies)
 
     def _check_targets(self, targets: Mapping[str, Any], layout: Layout, owner: str) -> None:
-        """Checks that all weights are stored, with the shapes of variables."""
+        """Checks that all weights are stored with the shapes of the variables."""
         unknown = sorted(set(targets) - set(layout))
         if unknown:
             raise CheckpointError(
-                f"{self.folder}: the {owner} does not have {', '.join(unknown)}; "
-                f"its weights are {', '.join(layout) or 'none'}."
+                f"{self.folder}: the {owner} does not have {', '.join(unknown)}. Its weights are: "
+                f"{', '.join(layout) or 'none'}."
             )
         shapes = {ours: tuple(targets[ours].shape) for ours in targets}
         self._check({ours: layout[ours] for ours in targets}, shapes, owner)
 
     def _check(self, layout: Layout, shapes: Mapping[str, tuple[int, ...]], owner: str) -> None:
-        """Checks that all weights are stored, with the right shapes."""
+        """Checks that all weights are stored with the right shapes."""
         self._reject_missing(layout, owner)
         for ours, stored in layout.items():
             layouts.check_shape(stored, shapes[ours], self._tensors)
@@ -397,8 +399,8 @@ class Checkpoint:
         if absent_names:
             rest = len(absent_names) - _NAMES_SHOWN
             raise CheckpointError(
-                f"{self.folder} lacks {len(absent_names)} of the {len(required)} tensors of the "
-                f"{owner}: {', '.join(absent_names[:_NAMES_SHOWN])}"
+                f"{self.folder} lacks {len(absent_names)} of the {len(required)} {owner} tensors: "
+                f"{', '.join(absent_names[:_NAMES_SHOWN])}"
                 + (f" and {rest} more." if rest > 0 else ".")
             )
 
@@ -407,5 +409,5 @@ class Checkpoint:
 
 
 def _names(layout: Layout) -> set[str]:
-    """Returns the names of all tensors of a layout, including copies."""
+    """Returns the names of all tensors in a layout, including copies."""
     return {name for stored in layout.values() for name in stored.all_names}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and writes the configuration files of released models by the families' records."""
+"""Reads and writes configuration files of released models, based on the families' records."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from keras_bert.families import FAMILIES
 from keras_bert.families.records import ConfigFields, Family
 from keras_bert.families.shared import ACTIVATIONS, map_value, word_of
 
-# Fields that do not change outputs: of training, of tokenization, and which outputs are returned.
-# `causal` is a field of few families, and is checked with them.
+# Fields that do not change outputs, because they only affect training, tokenization, or which
+# outputs are returned. Only some families have `causal`, so it is checked separately.
 _WITHOUT_EFFECT = (
     "causal",
     "dropout",
@@ -32,7 +32,7 @@ _WITHOUT_EFFECT = (
     "output_hidden_states",
     "output_attention_scores",
 )
-# Number of segment embeddings, all 0, in the file of an encoder that has none
+# Number of segment embeddings, all 0, in the files of an encoder without segments
 ZERO_SEGMENTS = 2
 
 NEEDED: dict[str, tuple[Any, ...]] = {
@@ -45,25 +45,25 @@ NEEDED: dict[str, tuple[Any, ...]] = {
     "quantization_config": (),
     "transformers_weights": (),
 }
-"""Fields of the files of all families that change the computation, or the file that is read, and
-their allowed values; an absent field, or null, is always allowed."""
+"""Fields in all families' files that change the computation, or the file that is read, and their
+allowed values. An absent field, or null, is always allowed."""
 
 
 def check_needed(fields: Mapping[str, Any], needed: Mapping[str, tuple[Any, ...]]) -> None:
-    """Checks that fields of a file have allowed values, or are absent or null."""
+    """Checks that fields in a file have allowed values, or are absent or null."""
     for name, allowed_values in needed.items():
-        # Some files have null for an absent value.
+        # Some files contain null for an absent value.
         if fields.get(name) not in (None, *allowed_values):
             choices = " or ".join([*map(repr, allowed_values), "absent"])
             raise ValueError(f"{name} must be {choices}. Received: {fields[name]!r}")
 
 
 def effects(config: BertConfig, masked_lm: bool = True) -> dict[str, Any]:
-    """Returns what an architecture computes, by field: equal values compute equal outputs.
+    """Returns what an architecture computes, as a dict. Equal dicts compute equal outputs.
 
     Args:
         config: The architecture.
-        masked_lm: Whether it has the masked LM head, whose fields are left out otherwise.
+        masked_lm: Whether it has the masked LM head. Otherwise the head's fields are excluded.
     """
     owners = config.attention_owners, config.feed_forward_owners
     windows = config.attention_windows
@@ -94,13 +94,14 @@ def effects(config: BertConfig, masked_lm: bool = True) -> dict[str, Any]:
 def differing_fields(
     config: BertConfig, other: BertConfig, masked_lm: bool = True
 ) -> dict[str, Any]:
-    """Returns the fields by which two architectures compute other outputs, with `other`'s values.
+    """Returns `other`'s values for the fields that make two architectures' outputs differ.
 
     See `effects` for the arguments.
     """
     ours, theirs = effects(config, masked_lm), effects(other, masked_lm)
     names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
-    # Of several fields with one effect, such as a window and its interval, those that differ
+    # Multiple fields can have one effect, such as a window and its interval. Keep the fields that
+    # differ.
     return {
         name: getattr(other, name)
         for name in names
@@ -111,16 +112,16 @@ def differing_fields(
 def read_config(
     record: ConfigFields, fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]
 ) -> BertConfig:
-    """Converts the fields of a file to a `BertConfig`.
+    """Converts the fields in a file to a `BertConfig`.
 
     Args:
-        record: The fields of the family's files.
-        fields: The fields of the file.
-        path: The file, which errors name.
-        activations: The name in `BertConfig` of each activation that a file may have.
+        record: Fields of the family's files.
+        fields: Fields in the file.
+        path: Path of the file, for error messages.
+        activations: `BertConfig` name of each activation that a file may contain.
 
     Raises:
-        CheckpointError: If a field is missing or has a value that is not supported.
+        CheckpointError: If a field is missing or has an unsupported value.
     """
     with checkpoint_errors(path):
         return _read(record, fields, activations)
@@ -143,12 +144,12 @@ def _read(
     values |= record.defaults
     values |= {ours: value for ours, value in optional_values.items() if value is not None}
     config = BertConfig(**values, **record.fixed, activation=activation)
-    # Redundant values are `None`, so that equal architectures have equal configs.
+    # Redundant values become `None`, so that equal architectures have equal configs.
     changes: dict[str, Any] = {}
     if config.masked_lm_activation == config.activation:
         changes["masked_lm_activation"] = None
     if "pooler_dropout" in record.fixed:
-        # Both dropouts of these classifiers have one rate.
+        # These classifiers use the same rate for both dropouts.
         changes["pooler_dropout"] = config.effective_classifier_dropout
     if config.embedding_dim == config.hidden_dim and not record.always_projects:
         changes["embedding_dim"] = None
@@ -162,14 +163,14 @@ def _read(
 def write_config(
     record: ConfigFields, config: BertConfig, activations: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Converts a `BertConfig` to fields, the inverse of `read_config`."""
+    """Converts a `BertConfig` to the fields in a file. The inverse of `read_config`."""
     names = {**record.required, **record.optional}
     config = with_zero_segments(record, config)
     fields = {theirs: getattr(config, ours) for ours, theirs in names.items()}
     if "embedding_dim" in names:
         fields[names["embedding_dim"]] = config.embedding_width
     for rate in {"classifier_dropout", "embedding_dropout"}.intersection(record.defaults):
-        # In these families it is a number.
+        # In these families, the rate must be a number.
         fields[names[rate]] = getattr(config, f"effective_{rate}")
     fields[names["max_sequence_length"]] += config.position_offset
     fields[record.activation] = word_of(config.activation, "activation", activations)
@@ -177,12 +178,12 @@ def write_config(
 
 
 def needs_zero_segments(record: ConfigFields, config: BertConfig) -> bool:
-    """Returns whether files need segment embeddings, all 0, which the encoder does not have."""
+    """Returns whether files need zero segment embeddings because the encoder has none."""
     return "num_segments" in record.required and not config.num_segments
 
 
 def with_zero_segments(record: ConfigFields, config: BertConfig) -> BertConfig:
-    """Returns the architecture with the segment embeddings that files must have."""
+    """Returns the architecture, with the segment embeddings that files require."""
     is_needed = needs_zero_segments(record, config)
     return config.replace(num_segments=ZERO_SEGMENTS) if is_needed else config
 
@@ -193,10 +194,10 @@ def unsupported_fields(
     activations: Mapping[str, str],
     masked_lm: bool = True,
 ) -> str:
-    """Returns what the file cannot represent of an architecture; empty if it is read again.
+    """Returns which parts of an architecture a file cannot represent, or an empty string.
 
-    It is the fields with the values that they would need to have, or why the file that would be
-    written cannot be read.
+    The result is a list of fields with the values that the file would require, or the reason why
+    the written file could not be read.
     """
     needs = []
     if config.activation not in activations.values():
@@ -213,7 +214,7 @@ def unsupported_fields(
 
 
 def compatible_families(config: BertConfig, masked_lm: bool = True) -> list[Family]:
-    """Returns the families that can represent an architecture, those with its tokenizer first."""
+    """Returns the families that can represent an architecture, sorted by matching tokenizer."""
     fitting = [
         family
         for family in FAMILIES.values()

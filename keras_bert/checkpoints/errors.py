@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The error and the warning class of checkpoints."""
+"""Error and warning classes for checkpoints."""
 
 from keras_bert import checks
 
 
 class CheckpointError(ValueError):
-    """Raised if a checkpoint is missing, malformed, unsupported, or does not match the model.
+    """Raised if a checkpoint is missing, invalid, unsupported, or does not match the model.
 
-    The message names the file, and the tensor or field if there is one.
+    The message contains the file and, if applicable, the tensor or field.
     """
 
 
@@ -16,10 +16,10 @@ class CheckpointWarning(UserWarning):
 
 
 def check_same(name: str, saved: object, read: object) -> None:
-    """Checks that a value which was written is read again from the files.
+    """Checks that a saved value is read back from the files unchanged.
 
     Raises:
-        CheckpointError: If it is not; the message has both values.
+        CheckpointError: If the values differ. The message contains both values.
     """
     if saved != read:
         raise CheckpointError(
@@ -29,5 +29,5 @@ def check_same(name: str, saved: object, read: object) -> None:
 
 
 def warn(message: str) -> None:
-    """Issues a `CheckpointWarning` that shows the line of code outside this package."""
+    """Issues a `CheckpointWarning` that points to the caller's line outside this package."""
     checks.warn(message, CheckpointWarning)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading and writing of the files of checkpoint folders."""
+"""Reads and writes the files in checkpoint directories."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from keras_bert.vocabularies import files
 
 @contextlib.contextmanager
 def checkpoint_errors(path: Path | None = None) -> Iterator[None]:
-    """Context manager that converts errors of reading and writing files to `CheckpointError`.
+    """Context manager that converts errors in reading and writing files to `CheckpointError`.
 
-    With a `path`, messages start with it.
+    If `path` is given, messages start with it.
     """
     try:
         yield
@@ -38,12 +38,12 @@ def read_json(path: Path) -> dict[str, Any]:
 def replaced_files(
     folder: str | os.PathLike[str], owned: Collection[str] = (), last: str = "config.json"
 ) -> Iterator[Path]:
-    """Context manager that yields a temporary folder; its files then replace the ones in `folder`.
+    """Context manager that yields a temporary directory. Its files then replace `folder`'s files.
 
-    If the block raises an error, the files of `folder` are not changed, and it is not created. A
-    file that may be written (`owned`, relative to the folder), but is left from an earlier time,
-    is removed. The file `last` is moved last: the format of a folder is
-    detected by it, so that a new folder is not considered complete before its weights are there.
+    If the block raises an error, `folder` is neither changed nor created. Files that may be written
+    (`owned`, relative to `folder`), but were not written this time, are removed. The file `last` is
+    moved last, because it determines the format. A new directory is therefore not recognized before
+    its weights are complete.
     """
     target = Path(folder)
     if not target.exists():
@@ -53,7 +53,7 @@ def replaced_files(
             yield temporary
         return
     make_directory(target)
-    # Inside the target, so that moving a file is a rename in the same file system.
+    # The scratch directory is inside the target, so that moving a file is a rename on one disk.
     with scratch_directory(target, target.name) as scratch:
         temporary = scratch / "files"
         temporary.mkdir()
@@ -66,5 +66,5 @@ def replaced_files(
         for name in set(owned) - set(names):
             (target / name).unlink(missing_ok=True)
             if "/" in name:
-                with contextlib.suppress(OSError):  # not empty, or missing
+                with contextlib.suppress(OSError):  # It is missing or not empty.
                     (target / name).parent.rmdir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Downloads from and uploads to the Hugging Face Hub, by addresses `hf://organization/model`."""
+"""Downloads from and uploads to the Hugging Face Hub, by Hub ID (`hf://organization/model`)."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from keras_bert.checkpoints.errors import CheckpointError
 
 SCHEME = "hf://"
 
-# Never "*.bin": those are pickles. The last two are files of KerasHub presets.
+# "*.bin" is not included, because these files are pickles. The .h5 files are in KerasHub presets.
 _SMALL_FILES = ("*.json", "*.txt", "*.model", "assets/tokenizer/*")
 _WEIGHT_FILES = ("*.safetensors", "model.weights.h5", "task.weights.h5")
-# Folders with copies in other formats.
+# Directories with copies in other formats
 _IGNORED = ("onnx/*", "openvino/*", "coreml/*")
 
 
 def download(uri: str, *, weights: bool = True) -> Path:
-    """Downloads the files of a model to Hugging Face's cache, unless they are there already.
+    """Downloads a model's files to Hugging Face's cache, unless they are already there.
 
-    The address is `hf://organization/model`, or `hf://organization/model@revision`.
+    The Hub ID is `hf://organization/model`, or `hf://organization/model@revision`.
     """
     try:
         import huggingface_hub
         from huggingface_hub.errors import HfHubHTTPError
     except ImportError as error:
         raise CheckpointError(
-            f"{uri} is downloaded by huggingface_hub, which cannot be imported: {error}."
+            f"Downloading {uri} requires huggingface_hub, which cannot be imported: {error}."
         ) from error
     model, _, revision = uri.removeprefix(SCHEME).partition("@")
     patterns = [*_SMALL_FILES, *(_WEIGHT_FILES if weights else ())]
@@ -37,11 +37,11 @@ def download(uri: str, *, weights: bool = True) -> Path:
             allow_patterns=patterns,
             ignore_patterns=list(_IGNORED),
         )
-    # OSError: no connection and not in the cache. ValueError: a malformed name. HfHubHTTPError: no
-    # such model, or no access to it.
+    # OSError: there is no connection, and the model is not cached. ValueError: the name is invalid.
+    # HfHubHTTPError: the model does not exist, or access is denied.
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())
-        # Not `from error`: the client's traceback is hundreds of lines.
+        # `from error` would show the client's traceback, which has hundreds of lines.
         raise CheckpointError(f"{uri} could not be downloaded: {reason}") from None
     return Path(folder)
 
@@ -49,10 +49,10 @@ def download(uri: str, *, weights: bool = True) -> Path:
 def upload(
     folder: Path, uri: str, *, private: bool = False, message: str = "Upload a model"
 ) -> str:
-    """Uploads the files of a folder to a model on the Hub, which is created if it does not exist.
+    """Uploads the files in a directory to a model on the Hub. A new model is created if needed.
 
-    The account is the one of `hf auth login`, or of the environment variable `HF_TOKEN`. Returns
-    the web address of the commit.
+    The account is taken from `hf auth login` or from the environment variable `HF_TOKEN`. Returns
+    the commit's URL.
     """
     import huggingface_hub
     from huggingface_hub.errors import HfHubHTTPError
@@ -63,9 +63,9 @@ def upload(
         commit = huggingface_hub.upload_folder(
             repo_id=model, folder_path=folder, commit_message=message
         )
-    # OSError: no connection. ValueError: a malformed name, or no account.
+    # OSError: there is no connection. ValueError: the name is invalid, or there is no account.
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())
-        # (The folder may be a temporary one.)
+        # The message does not contain the directory, because it may be a temporary directory.
         raise CheckpointError(f"The model could not be uploaded to {model}: {reason}") from None
     return str(commit)

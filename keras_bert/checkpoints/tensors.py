@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading of named tensors, one at a time, and writing of safetensors files."""
+"""Reads named tensors one at a time, and writes safetensors files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 from keras_bert.checkpoints.errors import CheckpointError
 
 ALL_ROWS = slice(None)
-# The dtypes of safetensors that can be read; quantized models have others.
+# The supported dtypes of safetensors. Quantized models have other dtypes.
 _DTYPES = (
     "F64",
     "F32",
@@ -34,12 +34,12 @@ _DTYPES = (
     "U8",
     "BOOL",
 )
-# The number of values that are compared at a time, so that large tables are never in memory twice
+# Number of values compared at a time, so that a large table is never in memory twice
 _VALUES_COMPARED = 1 << 22
 
 
 class TensorSource(Protocol):
-    """Interface of files of named tensors, which are read lazily."""
+    """Interface of files with named tensors that are read lazily."""
 
     def names(self) -> Collection[str]:
         """Returns the names of all tensors, without optimizer state and buffers."""
@@ -48,7 +48,7 @@ class TensorSource(Protocol):
         """Returns the shape of a tensor, without reading it."""
 
     def read(self, name: str, rows: slice = ALL_ROWS) -> np.ndarray[Any, Any]:
-        """Reads a tensor, or some of its rows, in the dtype of the file."""
+        """Reads a tensor, or some of its rows, in the file's dtype."""
 
     def label(self, name: str) -> str:
         """Returns the name of a tensor in its file."""
@@ -59,16 +59,17 @@ class TensorSource(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Location:
-    """The file of a tensor, and its name in the file."""
+    """The file of a tensor, and the tensor's name in the file."""
 
     path: Path
     name: str
 
 
 class SafetensorsFiles:
-    """Tensors in one or several safetensors files, a format that contains data and no code.
+    """Tensors in one or more safetensors files. The format contains data and no code.
 
-    `locations` has the location of each tensor by its name.
+    Args:
+        locations: Location of each tensor by name.
     """
 
     def __init__(self, locations: Mapping[str, Location]) -> None:
@@ -96,10 +97,10 @@ class SafetensorsFiles:
                 tensor_slice = file.get_slice(location.name)
                 if tensor_slice.get_dtype() not in _DTYPES:
                     raise CheckpointError(
-                        f"{where} has dtype {tensor_slice.get_dtype()}; expected one of "
-                        f"{', '.join(_DTYPES)}. Quantized models are not supported."
+                        f"{where} must have one of the dtypes {', '.join(_DTYPES)}. Received: "
+                        f"{tensor_slice.get_dtype()}. Quantized models are not supported."
                     )
-                whole = rows == ALL_ROWS  # a scalar cannot be sliced
+                whole = rows == ALL_ROWS  # A scalar cannot be sliced.
                 tensor: np.ndarray[Any, Any] = (
                     file.get_tensor(location.name) if whole else tensor_slice[rows]
                 )
@@ -123,7 +124,7 @@ def open_safetensors(path: Path) -> Any:
 
 
 def are_equal(first: str, second: str, source: TensorSource) -> bool:
-    """Returns whether two tensors have the same shape and values, which are read in chunks."""
+    """Compares two tensors' shapes and values. The values are read in chunks."""
     shape = source.shape(first)
     if shape != source.shape(second):
         return False
@@ -137,7 +138,7 @@ def are_equal(first: str, second: str, source: TensorSource) -> bool:
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Writes tensors to a safetensors file, with the format `"pt"`, which `transformers` needs.
+    """Writes tensors to a safetensors file with the format `"pt"`, which `transformers` requires.
 
     An `OSError` has the system's error number.
     """
@@ -145,7 +146,7 @@ def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray[Any, Any]]) -
         path.touch()
         mode = path.stat().st_mode
         save_file(dict(tensors), path, metadata={"format": "pt"})
-        path.chmod(mode)  # safetensors leaves a file that its owner alone may read.
+        path.chmod(mode)  # Only the owner may read a file that safetensors writes.
     except SafetensorError as error:
         match = re.search(r"\(os error (\d+)\)", str(error))
         if not match:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weights of encoders and heads by name, independent of the paths of Keras variables.
+"""Names the weights of encoders and heads, independently of Keras' variable paths.
 
-A name is the path of attributes that leads to the weight, so that layers can be renamed, wrapped or
-reordered in the graph without a change of the checkpoint format.
+A name is the attribute path that leads to the weight. So layers can be renamed, wrapped or
+reordered in the graph without changing the checkpoint format.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.config import BertConfig
 
-# The layer of a head, or its layers.
+# The layer or layers of a head
 Head: TypeAlias = "keras.layers.Layer | Sequence[keras.layers.Layer]"
 
 
 @runtime_checkable
 class Encoder(Protocol):
-    """The attributes of an encoder that checkpoints need; `keras_bert.Backbone` has them."""
+    """The attributes of an encoder that checkpoints require. `keras_bert.Backbone` has them."""
 
     @property
     def config(self) -> BertConfig: ...
@@ -39,8 +39,8 @@ class Encoder(Protocol):
 PROJECTION_WEIGHTS = ("embedding_projection.kernel", "embedding_projection.bias")
 POOLER_WEIGHTS = ("pooler.dense.kernel", "pooler.dense.bias")
 
-# For each layer class of heads, by its name in Keras' registry: the names of its weights, and the
-# attributes that lead to them, which are `None` for weights that it does not have.
+# For each registered layer class in heads, the names of its weights and their attribute paths.
+# The attribute is `None` if a layer does not have the weight.
 _HEAD_WEIGHTS = {
     "keras_bert>ClassificationHead": {"kernel": "dense.kernel", "bias": "dense.bias"},
     "keras_bert>Pooler": {
@@ -73,9 +73,9 @@ _HEAD_WEIGHTS = {
 
 
 def backbone_weight_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of an encoder's weights by name, without creating an encoder.
+    """Returns the shapes of an encoder's weights by name, without creating the encoder.
 
-    Weights that blocks share are named after the first of these blocks.
+    Weights that layers share are named after the first of these layers.
     """
     width, hidden = config.embedding_width, config.hidden_dim
     shapes: dict[str, tuple[int, ...]] = {
@@ -115,7 +115,7 @@ def backbone_weight_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
 
 
 def attention_weight_shapes(config: BertConfig, index: int) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of the weights of a block's attention and its norm by name."""
+    """Returns the weight shapes of a layer's attention and its norm by name."""
     hidden, heads = config.hidden_dim, config.effective_heads_by_layer[index]
     key_value_heads = config.num_key_value_heads or heads
     projected = (heads + 2 * key_value_heads) * config.head_dim
@@ -132,7 +132,7 @@ def attention_weight_shapes(config: BertConfig, index: int) -> dict[str, tuple[i
 
 
 def feed_forward_weight_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of the weights of a feed-forward network and its norm by name."""
+    """Returns the weight shapes of a feed-forward network and its norm by name."""
     hidden, inner = config.hidden_dim, config.intermediate_dim
     width = 2 * inner if config.feed_forward == "gated" else inner
     shapes: dict[str, tuple[int, ...]] = {
@@ -153,20 +153,21 @@ def _norm_shapes(config: BertConfig, name: str, dim: int) -> dict[str, tuple[int
 
 
 def check_file_size(config: BertConfig, num_bytes: int, file: object) -> None:
-    """Checks that a file can contain the weights of an encoder, before memory is allocated.
+    """Checks that a file is large enough for an encoder's weights, before memory is allocated.
 
-    The least is half a byte for each parameter, the size of int4.
+    The minimum is half a byte per parameter, the size of int4.
     """
     count = sum(map(math.prod, backbone_weight_shapes(config).values()))
     if count > 2 * num_bytes:
         raise CheckpointError(
-            f"{file} has {num_bytes:,} bytes, which cannot contain the {count:,} parameters of the "
-            "architecture: the file is truncated, or the configuration of another model."
+            f"{file} must contain the architecture's {count:,} parameters. Received: "
+            f"{num_bytes:,} bytes. Either the file is truncated, or the configuration belongs to "
+            "another model."
         )
 
 
 def backbone_weights(backbone: Encoder) -> dict[str, Any]:
-    """Returns the weights of an encoder by name; a kernel with LoRA includes the update."""
+    """Returns an encoder's weights by name. A kernel with LoRA includes the update."""
     _reject_quantized(backbone._flatten_layers(include_self=False))  # type: ignore[attr-defined]
     return {
         name: backbone_weight(backbone, name) for name in backbone_weight_shapes(backbone.config)
@@ -174,13 +175,13 @@ def backbone_weights(backbone: Encoder) -> dict[str, Any]:
 
 
 def backbone_weight(backbone: Encoder, name: str) -> Any:
-    """Returns a weight of an encoder by its name; blocks may share it."""
+    """Returns an encoder's weight by name. Multiple layers may share it."""
     index, rest = split_block(name)
     return attrgetter(rest)(backbone if index is None else backbone.blocks[index])
 
 
 def split_block(name: str) -> tuple[int | None, str]:
-    """Returns the index of a weight's block, or `None`, and the weight's name inside the block."""
+    """Splits a weight's name into the index of its layer, or `None`, and the rest of the name."""
     if not name.startswith("blocks."):
         return None, name
     _, index, rest = name.split(".", 2)
@@ -195,8 +196,8 @@ def head_weights(head: Head) -> dict[str, Any]:
         if names is None:
             raise TypeError(
                 "The layers of a head must be "
-                f"{', '.join(name.split('>')[-1] for name in _HEAD_WEIGHTS)}; "
-                f"received {type(layer).__name__}."
+                f"{', '.join(name.split('>')[-1] for name in _HEAD_WEIGHTS)}. "
+                f"Received: {type(layer).__name__}"
             )
         layer_weights = {name: _attribute(layer, path) for name, path in names.items()}
         weights |= {name: weight for name, weight in layer_weights.items() if weight is not None}
@@ -204,14 +205,14 @@ def head_weights(head: Head) -> dict[str, Any]:
 
 
 def _attribute(layer: Any, path: str) -> Any:
-    """Returns the attribute at the end of a path; `None` if one on the way is `None`."""
+    """Returns the attribute at the end of a path. An intermediate `None` gives `None`."""
     for name in path.split("."):
         layer = None if layer is None else getattr(layer, name)
     return layer
 
 
 def all_head_weights(heads: Mapping[str, Head] | None) -> dict[str, dict[str, Any]]:
-    """Returns the `head_weights` of each head, by its name."""
+    """Returns the `head_weights` of each head by its name."""
     for head in (heads or {}).values():
         for layer in head if isinstance(head, Sequence) else (head,):
             _reject_quantized(layer._flatten_layers())
@@ -224,15 +225,15 @@ def split_model(
     tokenizer: Mapping[str, Any] | None,
     class_names: Sequence[str] | None = None,
 ) -> tuple[Encoder, Mapping[str, Head], Mapping[str, Any] | None, Sequence[str] | None]:
-    """Returns an encoder or a task to save: its encoder, heads, tokenizer and class names.
+    """Splits an encoder or a task to save into its encoder, heads, tokenizer and class names.
 
-    Of a distiller, it is the student. What is not `None` replaces the task's.
+    A distiller is replaced by its student. Values other than `None` override the task's values.
     """
     if isinstance(model, Encoder):
         return model, heads or {}, tokenizer, class_names
     task = getattr(model, "student_task", model)
     if not isinstance(getattr(task, "backbone", None), Encoder):
-        raise TypeError(f"Expected a Backbone or a task, received {type(model).__name__}.")
+        raise TypeError(f"model must be a Backbone or a task. Received: {type(model).__name__}")
     return (
         task.backbone,
         getattr(task, "heads", {}) if heads is None else heads,
@@ -249,17 +250,17 @@ def to_numpy(weight: Any) -> np.ndarray[Any, Any]:
 
 
 def assign(name: str, weight: Any, value: np.ndarray[Any, Any]) -> None:
-    """Assigns the value of a weight, cast to its dtype; each device gets its shard alone.
+    """Assigns a weight's value, cast to its dtype. Each device only receives its own shard.
 
-    A weight that is computed, as kernels with LoRA are, is an error.
+    A computed weight, such as a kernel with LoRA, raises an error.
     """
     if not isinstance(weight, keras.Variable):
         raise CheckpointError(
-            f"The weight {name} is not a variable; load the checkpoint before `enable_lora`."
+            f"The weight {name} must be a variable. Load the checkpoint before `enable_lora`."
         )
     distribution = keras.distribution.distribution()
     if distribution is not None:
-        # Keras would copy the whole array to the first device before it divides it.
+        # Keras would copy the whole array to the first device before it splits the array.
         layout = distribution.get_variable_layout(weight)
         value = keras.distribution.distribute_tensor(np.asarray(value, weight.dtype), layout)
     weight.assign(value)
@@ -269,6 +270,6 @@ def _reject_quantized(layers: Iterable[Any]) -> None:
     quantized = [layer.path for layer in layers if getattr(layer, "quantization_mode", None)]
     if quantized:
         raise CheckpointError(
-            "Checkpoints have floating-point weights; these layers are quantized: "
-            f"{', '.join(quantized)}. Save before quantizing."
+            "Checkpoints must have floating-point weights. Received: quantized layers "
+            f"{', '.join(quantized)}. Save the model before quantizing it."
         )

@@ -109,7 +109,7 @@ def test_an_unknown_name_says_what_was_looked_for():
             Backbone.from_preset(name)
         message = str(raised.value)
         assert f"no checkpoint {name!r}" in message
-        assert "neither a folder" in message
+        assert "neither a directory" in message
         assert "hf://organization/model" in message
         assert message.endswith(f" Did you mean {meant}?")
         assert len(message) < 300
@@ -123,13 +123,13 @@ def test_hub_name_without_scheme_suggests_hf(name):
 
 def test_file_instead_of_directory_raises(tmp_path):
     small_backbone().save_to_preset(tmp_path)
-    with pytest.raises(CheckpointError, match="is a file; expected its folder"):
+    with pytest.raises(CheckpointError, match=r"Received: the file .*Pass its directory"):
         Backbone.from_preset(tmp_path / "config.json")
 
 
 def test_a_folder_without_a_checkpoint_says_what_it_holds(tmp_path):
     (tmp_path / "notes.txt").write_text("nothing")
-    with pytest.raises(CheckpointError, match=r"looked for config\.json .* found notes\.txt"):
+    with pytest.raises(CheckpointError, match=r"must contain config\.json .* Received: notes\.txt"):
         Backbone.from_preset(tmp_path)
 
 

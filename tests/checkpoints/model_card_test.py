@@ -76,7 +76,7 @@ def test_a_card_says_what_is_unknown_and_what_is_not_better():
     card = model_card("m", head="masked_lm", family="bert", parameters=10**6)
     assert "pipeline_tag: fill-mask" in card
     assert "This model has not been scored." in card
-    assert "the settings of the training are unknown" in card
+    assert "The training data and settings are unknown" in card
     assert "Cost" not in card
     baselines = {"dev": {"bag_of_words": {"accuracy": 91.25}}}
     card = model_card(
@@ -86,4 +86,4 @@ def test_a_card_says_what_is_unknown_and_what_is_not_better():
         parameters=10**6,
         results={**RESULTS, "baselines": baselines},
     )
-    assert "**Its accuracy is not above the best baseline's (91.25):**" in card
+    assert "**Its accuracy is not above the best baseline (91.25).**" in card

@@ -23,9 +23,9 @@ def test_a_dtype_of_quantized_models_is_an_error_that_names_it(rows, tmp_path):
     with pytest.raises(CheckpointError) as raised:
         source.read("kernel", rows)
     assert str(raised.value) == (
-        f"{tmp_path}/model.safetensors: tensor 'kernel' has dtype F8_E4M3; expected one of F64, "
-        "F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL. Quantized models are not "
-        "supported."
+        f"{tmp_path}/model.safetensors: tensor 'kernel' must have one of the dtypes F64, F32, F16, "
+        "BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL. Received: F8_E4M3. Quantized models are "
+        "not supported."
     )
 
 

@@ -200,7 +200,9 @@ def test_a_quantized_task_is_right_and_is_loaded(tmp_path):
     assert case.accuracy(case.answers(task)) >= 0.95
     check_saved(task, case, tmp_path)
     # A preset holds floating-point weights.
-    with pytest.raises(keras_bert.checkpoints.CheckpointError, match="Save before quantizing"):
+    with pytest.raises(
+        keras_bert.checkpoints.CheckpointError, match="Save the model before quantizing"
+    ):
         task.save_to_preset(tmp_path / "preset")
 
 

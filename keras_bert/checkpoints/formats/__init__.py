@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checkpoint formats: one module each, which loads it and, except KerasHub's, saves it."""
+"""Checkpoint formats. Each module loads one format and, except for KerasHub, saves it."""

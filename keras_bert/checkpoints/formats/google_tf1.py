@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The format of the TF1 releases: bert_config.json, bert_model.ckpt.*, vocab.txt.
+"""The TF1 release format: bert_config.json, bert_model.ckpt.*, vocab.txt.
 
-ALBERT's release has `albert_config.json` and a SentencePiece model; ELECTRA's has only variables
-and a vocabulary.
+ALBERT has `albert_config.json` and a SentencePiece model. ELECTRA only has variables and a
+vocabulary.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from keras_bert.vocabularies.tokenizer_settings import RELEASED_MODEL_FILE, VOCA
 from keras_bert.vocabularies.tokenizer_writer import check_same_tokenizer
 from keras_bert.vocabularies.vocab_txt import save_vocabulary
 
-# A constant in the released code, which the files do not contain.
+# A constant in the original BERT code that the files do not contain
 LAYER_NORM_EPSILON = 1e-12
 _ELECTRA_LAYER = re.compile(r"electra/encoder/layer_(\d+)/intermediate/dense/kernel")
 _OPTIMIZER_STATE = re.compile(r"(^|/)(adam_[mv]|lamb_[mv]|Adam(_1)?|global_step|beta[12]_power)$")
 
-_OTHER_CONFIG_FILE = "config.json"  # of all other formats
+_OTHER_CONFIG_FILE = "config.json"  # All other formats have this file.
 _CONFIG_FILES = tuple(release.config_file for release in TF1_RELEASES if release.config_file)
 _ELECTRA_RELEASE = next(release for release in TF1_RELEASES if release.config_file is None)
 _TOKENIZER_FILES = (VOCABULARY_FILE, RELEASED_MODEL_FILE)
 
-# The fields of a tokenizer that are flags or constants of the released code
-_OF_CODE = (
+# Tokenizer fields that are flags or constants in the original BERT code
+_CODE_FIELDS = (
     *("lowercase", "strip_accents", "max_word_length"),
     *("special_tokens_in_text", "truncation_side"),
 )
@@ -62,7 +62,7 @@ _UNKNOWN_TO_TF1 = (
 
 
 def detect_release(folder: Path) -> TF1Release | None:
-    """Detects the release that a folder contains by its files; returns `None` if there is none."""
+    """Detects the release in a directory by its files. Returns `None` if it has no release."""
     for release in TF1_RELEASES:
         if release.config_file and (folder / release.config_file).exists():
             return release
@@ -70,7 +70,7 @@ def detect_release(folder: Path) -> TF1Release | None:
 
 
 def open_folder(folder: Path, release: TF1Release) -> Checkpoint:
-    """Opens a checkpoint in the format of a release, with any prefix of its files."""
+    """Opens a checkpoint in a release's format. The prefix of its files may differ."""
     if release.config_file is None:
         config = _electra_config(TensorFlowCheckpoint(_find_prefix(folder, release)), folder)
     else:
@@ -95,7 +95,7 @@ def _open_tensors(prefix: Path, config: BertConfig) -> TensorFlowCheckpoint:
 
 
 def _electra_config(variables: TensorFlowCheckpoint, folder: Path) -> BertConfig:
-    """Infers the architecture of a discriminator from the shapes of its variables."""
+    """Infers a discriminator's architecture from the shapes of its variables."""
     layers = [match for name in variables.names() if (match := _ELECTRA_LAYER.fullmatch(name))]
     if not layers:
         raise CheckpointError(
@@ -125,8 +125,8 @@ def _find_prefix(folder: Path, release: TF1Release) -> Path:
     if len(prefixes) != 1:
         names = ", ".join(prefix.name for prefix in prefixes) or "none"
         raise CheckpointError(
-            f"{folder} must have {release.prefix}.index, or exactly one checkpoint of another "
-            f"name; found {names}."
+            f"{folder} must contain {release.prefix}.index, or exactly one checkpoint with a "
+            f"different name. Received: {names}"
         )
     return prefixes[0]
 
@@ -138,27 +138,28 @@ def save_google_tf1(
     heads: Mapping[str, weights.Head] | None = None,
     tokenizer: Mapping[str, Any] | None = None,
 ) -> None:
-    """Saves a model in the format of the TF1 release of BERT, ALBERT or ELECTRA.
+    """Saves a model in the TF1 release format of BERT, ALBERT or ELECTRA.
 
-    The released code can then load it. The format cannot represent whether the tokenizer
-    lowercases text; ELECTRA's has no configuration file, only the shapes of the variables.
+    The original code of these models can then load it. The format cannot represent whether the
+    tokenizer lowercases text. ELECTRA has no configuration file, so its architecture is inferred
+    from the shapes of the variables.
 
     Args:
-        model: The encoder, or a task with its heads and tokenizer. Weights are saved in float32.
-        preset_dir: The folder to write to; existing files are replaced.
-        heads: A dict of the layer, or layers, of each head: `"masked_lm"`, `"next_sentence"`,
+        model: Encoder, or task with its heads and its tokenizer. Weights are saved in float32.
+        preset_dir: Directory to write to. Existing files are replaced.
+        heads: Layer or layers of each head by name: `"masked_lm"`, `"next_sentence"`,
             `"classifier"`, `"question_answerer"`, or ELECTRA's `"replaced_token"`. Defaults to the
-            heads of the task.
-        tokenizer: The config of the tokenizer. A WordPiece vocabulary is saved as `vocab.txt`, a
-            SentencePiece model as `30k-clean.model`. Defaults to the task's tokenizer.
+            task's heads.
+        tokenizer: Tokenizer config. A WordPiece vocabulary is saved as `vocab.txt`, a SentencePiece
+            model as `30k-clean.model`. Defaults to the task's tokenizer.
 
     Raises:
         TypeError: If the model is neither an encoder nor a task.
-        CheckpointError: If TensorFlow cannot be imported; if the released code does not support the
-            model: it has one form of GELU (the tanh approximation, ELECTRA the exact one), an
-            epsilon of 1e-12, and no causal attention; if it does not support the heads or the
-            tokenizer; or if the folder contains a checkpoint of another format, or the release
-            of another family.
+        CheckpointError: If TensorFlow cannot be imported, or the original code does not support the
+            model, its heads or its tokenizer. The original code only has one form of GELU (the tanh
+            approximation, or the exact GELU in ELECTRA), an epsilon of 1e-12, and no causal
+            attention. Also raised if the directory contains a checkpoint in another format or from
+            another family.
     """
     tf = import_tensorflow()
     backbone, heads, tokenizer, _ = weights.split_model(model, heads, tokenizer)
@@ -168,8 +169,8 @@ def save_google_tf1(
     kind = None if tokenizer is None else tokenizer.get("kind", WORDPIECE)
     if kind not in (None, WORDPIECE, SENTENCE_PIECE):
         raise CheckpointError(
-            f"kind of the tokenizer is {kind!r}; the TF1 releases support {WORDPIECE} and "
-            f"{SENTENCE_PIECE}."
+            f"kind of the tokenizer must be {WORDPIECE} or {SENTENCE_PIECE} in a TF1 release. "
+            f"Received: {kind!r}"
         )
     _check_no_other(Path(preset_dir), release)
     prefix, config_file = release.prefix, release.config_file
@@ -195,7 +196,7 @@ def save_google_tf1(
         written.check_written(architecture, heads or {}, tokenizer)
         if tokenizer is not None:
             with checkpoint_errors():
-                check_same_tokenizer(tokenizer, written.require_tokenizer(), _OF_CODE)
+                check_same_tokenizer(tokenizer, written.require_tokenizer(), _CODE_FIELDS)
 
 
 def _matching_release(config: BertConfig, masked_lm: bool) -> TF1Release:
@@ -207,7 +208,7 @@ def _matching_release(config: BertConfig, masked_lm: bool) -> TF1Release:
         if not fields:
             return release
     requirements = "; ".join(
-        f"{release.config_file or release.prefix} needs {fields}"
+        f"{release.config_file or release.prefix} requires {fields}"
         for release, fields in zip(TF1_RELEASES, needs, strict=True)
     )
     raise CheckpointError(f"No TF1 release can represent this architecture: {requirements}.")
@@ -216,11 +217,10 @@ def _matching_release(config: BertConfig, masked_lm: bool) -> TF1Release:
 def _check_no_other(folder: Path, release: TF1Release) -> None:
     for name in (*_CONFIG_FILES, _OTHER_CONFIG_FILE):
         if name != release.config_file and (folder / name).exists():
-            kind = (
-                "another format" if name == _OTHER_CONFIG_FILE else "the release of another family"
-            )
+            kind = "another format" if name == _OTHER_CONFIG_FILE else "another family's release"
             raise CheckpointError(
-                f"{folder} has {name} of {kind}, by which it would be read; choose another folder."
+                f"preset_dir must not contain {name} of {kind}, which would be loaded instead. "
+                f"Received: {folder}. Choose another directory."
             )
 
 
@@ -230,8 +230,8 @@ def _collect_tensors(
     unknown = sorted(set(heads or {}) - set(release.heads))
     if unknown:
         raise CheckpointError(
-            f"The TF1 release has no head named {', '.join(unknown)}; "
-            f"it has {', '.join(release.heads)}."
+            f"Heads in this TF1 release must be among {', '.join(release.heads)}. Received: "
+            f"{', '.join(unknown)}"
         )
     layouts: list[tuple[Layout, dict[str, Any]]] = [
         (backbone_layout(release, backbone.config), weights.backbone_weights(backbone))
@@ -251,20 +251,21 @@ def _collect_tensors(
 
 
 def _electra_heads(hidden_dim: int) -> int:
-    """Returns the number of ELECTRA's heads, which no file contains: their dimension is 64."""
+    """Returns ELECTRA's number of attention heads, which no file contains. Their width is 64."""
     return max(1, hidden_dim // 64)
 
 
 class TensorFlowCheckpoint:
-    """The variables of a TensorFlow checkpoint, without the optimizer's.
+    """The variables in a TensorFlow checkpoint, without optimizer variables.
 
-    `prefix` is the path of the `.index` file without its suffix.
+    Args:
+        prefix: Path of the `.index` file without its suffix.
     """
 
     def __init__(self, prefix: Path) -> None:
         tf = import_tensorflow()
         self._prefix = prefix
-        # TensorFlow's reader raises different errors for different defects of the files.
+        # TensorFlow's reader raises different errors for different defects.
         self._errors: tuple[type[Exception], ...] = (
             tf.errors.OpError,
             IndexError,
@@ -274,7 +275,7 @@ class TensorFlowCheckpoint:
         try:
             self._reader = tf.train.load_checkpoint(str(prefix))
         except self._errors as error:
-            raise CheckpointError(f"{prefix}.index: unreadable checkpoint: {error}.") from error
+            raise CheckpointError(f"{prefix}.index cannot be read: {error}.") from error
         self._shapes = {
             name: tuple(shape)
             for name, shape in self._reader.get_variable_to_shape_map().items()
@@ -304,12 +305,12 @@ class TensorFlowCheckpoint:
 
 
 def import_tensorflow() -> Any:
-    """Imports TensorFlow; a `CheckpointError` if it cannot be imported."""
+    """Imports TensorFlow. Raises `CheckpointError` if it cannot be imported."""
     try:
         import tensorflow as tf
     except ImportError as error:
         raise CheckpointError(
-            "TF1 checkpoints are read and written by TensorFlow, which cannot be imported "
-            f"({error}). Install it, or convert the checkpoint where it is installed."
+            f"TF1 checkpoints require TensorFlow, which cannot be imported ({error}). Install it, "
+            "or convert the checkpoint on a machine that has it."
         ) from error
     return tf

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Hugging Face format: config.json, model.safetensors (also sharded), and tokenizer files."""
+"""The Hugging Face format: config.json, model.safetensors or its shards, and tokenizer files."""
 
 from __future__ import annotations
 
@@ -50,27 +50,27 @@ CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 
-# Heads on the pooled output. `transformers` pools the first token, which in a causal model attends
-# to no other token, so the pooler of this package takes the last one.
+# Heads on the pooled output. `transformers` pools the first token. In a causal model, the first
+# token attends to no other token, so this package pools the last token.
 _ON_POOLED_OUTPUT = ("next_sentence", "classifier", "multiple_choice")
-# The pooler of causal models has names that no file has, so that a stored one is never loaded and
-# is reported as unused.
+# The pooler of causal models has names that no file contains. So a stored pooler is never loaded,
+# and is reported as unused.
 _POOLER = {name: StoredTensor((f"{name} (of the last token)",)) for name in POOLER_WEIGHTS}
 _SINGLE_LABEL, _MULTI_LABEL = "single_label_classification", "multi_label_classification"
-# A field of config.json that only this package reads
+# A field in config.json that only this package reads
 _OWN_FIELD = "keras_bert"
 # Without these fields, the pipeline and the cross-encoder apply a sigmoid to a single output.
 _REGRESSION = {
     "problem_type": "regression",
     "sentence_transformers": {sentence_transformers.ACTIVATION: "torch.nn.modules.linear.Identity"},
 }
-# The names in WordPiece and SentencePiece vocabularies, and in byte-level BPE
+# Names in WordPiece and SentencePiece vocabularies, and in byte-level BPE vocabularies
 _SPECIAL_TOKENS = {
     "cls": ("[CLS]", "<s>"),
     "sep": ("[SEP]", "</s>"),
     "mask": ("[MASK]", "<mask>"),
 }
-# Classes without a pooler, by the suffix of their names
+# Suffixes of the classes without a pooler
 _WITHOUT_POOLER = (
     "ForMaskedLM",
     "LMHeadModel",
@@ -97,7 +97,7 @@ def open_folder(folder: Path) -> Checkpoint:
     is_multi_label &= activation == "Sigmoid"
     is_second_class = num_outputs == 1 and activation == "Sigmoid" and not is_multi_label
     if is_second_class and "classifier" in head_layouts:
-        class_names = None  # The file names the second class alone.
+        class_names = None  # The file only has a name for the second class.
         head_layouts["classifier"] = {
             ours: dataclasses.replace(stored, second_of_two=True)
             for ours, stored in head_layouts["classifier"].items()
@@ -134,10 +134,10 @@ def _family(fields: Mapping[str, Any], path: Path) -> Family:
 def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> dict[str, Layout]:
     architectures = fields.get("architectures")
     names = map(str, architectures) if isinstance(architectures, list) else ()
-    # Only the suffixes of class names count: the prefix may come from the released code.
+    # Only the suffixes of class names matter, because the prefix may come from the original code.
     suffixes = sorted(filter(family.classes.get, family.classes), key=len, reverse=True)
     ending = next((each for name in names for each in suffixes if name.endswith(each)), "")
-    # The head of several classes is named "classifier".
+    # Multiple classes call their head "classifier".
     layouts = family.hugging_face.heads
     classifiers = {name for name in layouts if layouts[name] == layouts.get("token_classifier")}
     classifiers |= set(CLASSIFIERS)
@@ -148,7 +148,7 @@ def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> di
         absent |= set(_ON_POOLED_OUTPUT)
     heads = {name: layout for name, layout in layouts.items() if name not in absent}
     if "pooler" in heads and ending in family.poolers:
-        # Names are read without the scope of the encoder.
+        # Tensor names are read without the encoder's scope.
         heads["pooler"] = hf_dense(family.poolers[ending].removeprefix(family.scope))
     return heads
 
@@ -156,17 +156,17 @@ def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> di
 def _activation(fields: Mapping[str, Any], num_outputs: Any, folder: Path) -> tuple[str, str]:
     """Returns the PyTorch activation for a classifier's outputs, and an error message.
 
-    It is the activation that the files name for sentence-transformers, or else the default of the
-    pipeline of `transformers`. The message is empty if a task supports the activation.
+    The activation is specified by the files for sentence-transformers, and otherwise is the default
+    of the `transformers` pipeline. The message is empty if a task supports the activation.
     """
     problem = fields.get("problem_type")
     if problem not in (None, "regression", _SINGLE_LABEL, _MULTI_LABEL) or (
         problem == _SINGLE_LABEL and num_outputs == 1
     ):
         raise CheckpointError(
-            f"{folder / CONFIG_FILE}: problem_type must be 'regression', {_SINGLE_LABEL!r} (of 2 "
-            f"or more), {_MULTI_LABEL!r} or absent. Received: {problem!r} for {num_outputs} "
-            "outputs"
+            f"{folder / CONFIG_FILE}: problem_type must be 'regression', {_SINGLE_LABEL!r} (for 2 "
+            f"outputs or more), {_MULTI_LABEL!r} or absent. Received: {problem!r} for "
+            f"{num_outputs} outputs"
         )
     activation = sentence_transformers.output_activation(folder, fields)
     if num_outputs == 1:
@@ -179,16 +179,16 @@ def _activation(fields: Mapping[str, Any], num_outputs: Any, folder: Path) -> tu
             problem in (None, _SINGLE_LABEL) and activation in ("Identity", "Softmax")
         )
     message = (
-        f"{CONFIG_FILE} has problem_type {problem!r}, {num_outputs} outputs and the activation "
-        f"{activation}, while those of a TextClassifier are mutually exclusive (a softmax), "
-        "independent of each other (a sigmoid), or a single score. A different number of classes "
-        "gives a TextClassifier with a new head."
+        "The outputs of a TextClassifier must be mutually exclusive classes (softmax), independent "
+        f"classes (sigmoid), or a single score. Received: {CONFIG_FILE} with problem_type "
+        f"{problem!r}, {num_outputs} outputs and the activation {activation}. Pass a different "
+        "number of classes for a TextClassifier with a new head."
     )
     return activation, "" if is_supported else message
 
 
 def _multi_label_options(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Returns the options of a task with `multi_label`."""
+    """Returns the options of a multi-label task."""
     own = fields.get(_OWN_FIELD) or {}
     thresholds = own.get("thresholds") if isinstance(own, dict) else own
     if thresholds is not None and not (
@@ -214,12 +214,12 @@ def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | Non
 
 
 def _placeholders(num_classes: int) -> tuple[str, ...]:
-    """Returns the names that the transformers library gives to classes without names."""
+    """Returns the names that the transformers library gives to unnamed classes."""
     return tuple(f"LABEL_{index}" for index in range(num_classes))
 
 
 def _locations(folder: Path, scopes: Sequence[str]) -> dict[str, Location]:
-    """Locates the tensors by name, without the scope and with the current LayerNorm names."""
+    """Locates the tensors by name, without scopes and with the current LayerNorm names."""
     locations: dict[str, Location] = {}
     for path, expected_names in _weight_files(folder).items():
         with open_safetensors(path) as file:
@@ -227,8 +227,8 @@ def _locations(folder: Path, scopes: Sequence[str]) -> dict[str, Location]:
         absent = sorted(expected_names - set(stored_names))
         if absent:
             raise CheckpointError(
-                f"{folder / INDEX_FILE}: weight_map has the tensor {absent[0]!r} in {path.name}, "
-                "which does not contain it"
+                f"{folder / INDEX_FILE}: weight_map assigns the tensor {absent[0]!r} to "
+                f"{path.name}, which does not contain it"
                 + (f" (nor {len(absent) - 1} others)." if absent[1:] else ".")
             )
         for stored_name in stored_names:
@@ -238,17 +238,17 @@ def _locations(folder: Path, scopes: Sequence[str]) -> dict[str, Location]:
             name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
             if name in locations:
                 raise CheckpointError(
-                    f"{path}: tensor {stored_name!r} is the same weight as "
-                    f"{locations[name].name!r} in {locations[name].path}; expected one of them."
+                    f"{path}: each weight must be stored once. Received: {stored_name!r}, and "
+                    f"{locations[name].name!r} in {locations[name].path}"
                 )
-            # position_ids is not a weight but a buffer of 0, 1, 2 …
+            # position_ids is a buffer with 0, 1, 2 …, not a weight.
             if name != "embeddings.position_ids":
                 locations[name] = Location(path, stored_name)
     return locations
 
 
 def _weight_files(folder: Path) -> dict[Path, set[str]]:
-    """Finds the weight files, each with the tensors that an index assigns to it."""
+    """Finds the weight files and, for each file, the tensors that an index assigns to it."""
     if (folder / WEIGHTS_FILE).exists():
         return {folder / WEIGHTS_FILE: set()}
     if not (folder / INDEX_FILE).exists():
@@ -263,8 +263,8 @@ def _weight_files(folder: Path) -> dict[Path, set[str]]:
     for name in sorted(tensors):
         if name != os.path.basename(name) or not name.endswith(".safetensors"):
             raise CheckpointError(
-                f"{index}: weight_map names the file {name!r}; it must be the plain name of a "
-                ".safetensors file in the same folder."
+                f"{index}: weight_map must only contain names of .safetensors files in the same "
+                f"directory. Received: {name!r}"
             )
     return {folder / name: tensors[name] for name in sorted(tensors)}
 
@@ -278,8 +278,8 @@ def _no_weights(folder: Path) -> str:
     )
     hint = f" Found {', '.join(others)}." if others else ""
     return (
-        f"{message}{hint} Only safetensors are loaded: PyTorch's pickles can execute code when "
-        "they are loaded. Convert a model that you trust with the transformers library: "
+        f"{message}{hint} Only safetensors files are loaded, because PyTorch's pickles can execute "
+        "code. If you trust the model, convert it with the transformers library: "
         "`AutoModel.from_pretrained(...).save_pretrained(folder)`."
     )
 
@@ -295,32 +295,35 @@ def save_hugging_face(
 ) -> None:
     """Saves a model in the Hugging Face format, which the `transformers` library can load.
 
-    The family is the first one of `FAMILIES` that can represent the architecture and has its kind
-    of tokenizer. The heads determine the class: a BERT without heads is saved as `BertModel`, with
-    `masked_lm` and `next_sentence` as `BertForPreTraining`, with `classifier` as
-    `BertForSequenceClassification`. As in `transformers`, the classes for masked LM and for tokens
-    have no pooler. A causal encoder is saved with `is_decoder` and without a pooler, since
-    `transformers` would pool a different token; with `masked_lm`, it is a `BertLMHeadModel`. An
-    encoder without segment embeddings is saved with two that are 0 if its family requires them,
-    such as BERT's. A `TextEmbedder` is saved with the files that tell `sentence-transformers` how
-    to pool embeddings and whether to normalize them.
+    The model is saved as the first family in `FAMILIES` that can represent its architecture and has
+    its type of tokenizer. The heads determine the class. For example, BERT is saved as:
+
+    - `BertModel` without heads
+    - `BertForPreTraining` with `masked_lm` and `next_sentence`
+    - `BertForSequenceClassification` with `classifier`
+    - `BertLMHeadModel` with `masked_lm`, if it is causal
+
+    As in `transformers`, the classes for masked LM and for token-level tasks have no pooler. A
+    causal encoder is saved with `is_decoder` and without a pooler, because `transformers` would
+    pool a different token. If a family requires segment embeddings, as BERT does, an encoder
+    without segments is saved with two zero embeddings. A `TextEmbedder` is saved with the pooling
+    mode and normalization for `sentence-transformers`.
 
     Args:
-        model: The encoder, or a task with its heads, tokenizer and class names. A distiller saves
-            its student. Weights are saved in their dtype.
-        preset_dir: The folder to write to; existing files are replaced.
-        heads: A dict from the name of each head to its layer or layers. Defaults to the heads of
-            the task.
-        tokenizer: The config of the tokenizer. Defaults to the task's.
-        class_names: The names of the classes of a classifier, in the order of its outputs. Defaults
-            to the task's.
+        model: Encoder, or task with its heads, tokenizer and class names. For a distiller, the
+            student is saved. Weights are saved in their own dtype.
+        preset_dir: Directory to write to. Existing files are replaced.
+        heads: Layer or layers of each head by name. Defaults to the task's heads.
+        tokenizer: Tokenizer config. Defaults to the task's tokenizer.
+        class_names: Class names of a classifier in the order of its outputs. Defaults to the task's
+            class names.
         card: Arguments of `model_card`. Defaults to no model card.
 
     Raises:
         TypeError: If the model is neither an encoder nor a task.
         CheckpointError: If no family can represent the architecture, no class has these heads, a
-            head is on the pooled output of a causal encoder, or the files would be read as
-            something else. The message names the field, and no file is replaced.
+            head is on a causal encoder's pooled output, or the files would be read as something
+            else. The message contains the field, and no file is replaced.
     """
     backbone, heads, tokenizer, class_names = weights.split_model(
         model, heads, tokenizer, class_names
@@ -374,7 +377,7 @@ def save_hugging_face(
 
 
 def _token_ids(family: Family, tokenizer: Mapping[str, Any] | None) -> dict[str, int | None]:
-    """Returns the ids of special tokens, which otherwise would be the defaults of the class."""
+    """Returns the ids of special tokens, because the class would otherwise use its defaults."""
     tokens = list_tokens(tokenizer) if tokenizer else []
     custom_tokens = (tokenizer or {}).get("special_tokens") or {}
     ids: dict[str, int | None] = {}
@@ -382,7 +385,7 @@ def _token_ids(family: Family, tokenizer: Mapping[str, Any] | None) -> dict[str,
         names = [
             name for name in (custom_tokens.get(role), *_SPECIAL_TOKENS[role]) if name in tokens
         ]
-        if names or role != "mask":  # its id must be an integer
+        if names or role != "mask":  # The mask token's id must be an integer.
             ids[field] = tokens.index(names[0]) if names else None
     return ids
 
@@ -392,32 +395,32 @@ def _matching_family(config: BertConfig, masked_lm: bool) -> Family:
     if fitting:
         return fitting[0]
     requirements = "; ".join(
-        f"{name} needs "
+        f"{name} requires "
         f"{unsupported_fields(family.config, config, ACTIVATIONS, masked_lm) or 'causal=False'}"
         for name, family in FAMILIES.items()
     )
     raise CheckpointError(
-        f"No family of the transformers library has this architecture: {requirements}. Save it "
-        "with `save_preset`."
+        f"No family in the transformers library can represent this architecture: {requirements}. "
+        "Save it with `save_preset`."
     )
 
 
 def _architecture_name(family: Family, heads: Mapping[str, Any], causal: bool) -> str:
     if causal and set(heads) & set(_ON_POOLED_OUTPUT):
         raise CheckpointError(
-            f"The heads are {', '.join(heads)} and the encoder is causal: its pooled output is "
-            "computed from the last token, but in the transformers library from the first. Save "
-            "it with `save_preset`."
+            "A causal encoder cannot be saved with heads on its pooled output, because the "
+            "transformers library pools the first token instead of the last. Received: "
+            f"{', '.join(heads)}. Save it with `save_preset`."
         )
     head_names = set(heads) - {"pooler"}
     endings = [ending for ending, names in family.classes.items() if set(names) == head_names]
     if not endings:
         choices = "; ".join(", ".join(names) for names in family.classes.values() if names)
         raise CheckpointError(
-            f"No {family.name} class of the transformers library has the heads "
-            f"{', '.join(heads)}; expected one of: {choices}."
+            f"The heads of a {family.name} model in the transformers library must be one of: "
+            f"{choices}. Received: {', '.join(heads)}"
         )
-    # If two classes have the same heads, the second one is causal.
+    # If two classes have the same heads, the second class is causal.
     return endings[-1 if causal else 0]
 
 
@@ -454,7 +457,7 @@ def _collect_tensors(
 def _pooler_tensors(
     family: Family, ending: str, values: Mapping[str, Any]
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Returns the tensors of a pooler that belongs to the head in `transformers`."""
+    """Returns the tensors of a pooler that is part of the head in `transformers`."""
     layout: Layout = family.hugging_face.heads.get("pooler", {})
     if ending in family.poolers:
         layout = hf_dense(family.poolers[ending])
@@ -477,7 +480,7 @@ def _labels(
     names = list(class_names or _placeholders(num_classes))
     if len(names) != num_classes:
         raise CheckpointError(
-            f"class_names has {len(names)} names; the classifier has {num_classes} outputs."
+            f"class_names must have {num_classes} names, one per output. Received: {len(names)}"
         )
     kind: dict[str, Any] = _REGRESSION if num_classes == 1 else {}
     if thresholds is not None:

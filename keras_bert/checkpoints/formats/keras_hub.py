@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The format of KerasHub presets: a folder, or a name that KerasHub downloads.
+"""The format of KerasHub presets: a directory, or a name that KerasHub downloads.
 
-The weights are loaded by KerasHub's own models.
+KerasHub's own models load the weights.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ WEIGHTS_FILE = "model.weights.h5"
 TASK_FILE = "task.json"
 TASK_WEIGHTS_FILE = "task.weights.h5"
 
-# KerasNLP is its former name.
+# KerasNLP is the former name of KerasHub.
 _PACKAGES = ("keras_hub", "keras_nlp")
 TOKENIZER_FILE = "tokenizer.json"
 _FOLDER = "assets/tokenizer"
 _WORDS, _PIECES = f"{_FOLDER}/vocabulary.txt", f"{_FOLDER}/vocabulary.spm"
 _TOKENS, _MERGES = f"{_FOLDER}/vocabulary.json", f"{_FOLDER}/merges.txt"
 ASSETS = (_WORDS, _PIECES, _TOKENS, _MERGES)
-"""The files that tokenizers of these families can have."""
+"""The files that tokenizers of these families may have."""
 
 _WORDPIECE_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
 
@@ -51,7 +51,7 @@ _FAMILIES = tuple(family for family in FAMILIES.values() if family.keras_hub is 
 
 
 def _models_of(family: Family) -> KerasHubModels:
-    assert family.keras_hub is not None  # true of all `_FAMILIES`
+    assert family.keras_hub is not None  # This is true for all `_FAMILIES`.
     return family.keras_hub
 
 
@@ -63,7 +63,7 @@ def is_keras_hub(fields: Mapping[str, Any]) -> bool:
 def open_folder(folder: Path) -> Checkpoint:
     """Opens a preset that was saved by KerasHub.
 
-    Its class name is compared with the expected one, and never used to look up a class.
+    The class name is only compared with the expected name, and never used to look up a class.
     """
     path = folder / CONFIG_FILE
     fields = read_json(path)
@@ -122,13 +122,13 @@ def _warn_of_epsilon(config: BertConfig, folder: Path) -> None:
     if config.layer_norm_epsilon != MASKED_LM_EPSILON:
         warn(
             f"{folder}: KerasHub's masked LM head has a LayerNorm epsilon of {MASKED_LM_EPSILON}, "
-            f"keras_bert's has {config.layer_norm_epsilon} as the encoder: logits differ "
-            "slightly.",
+            f"but keras_bert uses the encoder's epsilon, {config.layer_norm_epsilon}. Logits "
+            "differ slightly.",
         )
 
 
 def known_names() -> tuple[str, ...]:
-    """Returns the names of the presets of these families in the installed version of KerasHub."""
+    """Returns the preset names of these families in the installed version of KerasHub."""
     models = import_keras_hub().models
     return tuple(
         name
@@ -138,7 +138,7 @@ def known_names() -> tuple[str, ...]:
 
 
 def download(name: str, *, weights: bool = True) -> Path:
-    """Downloads the files of a preset to KerasHub's cache, unless they are there already."""
+    """Downloads a preset's files to KerasHub's cache, unless they are already there."""
     import_keras_hub()
     from keras_hub.src.utils.preset_utils import get_file
 
@@ -150,14 +150,14 @@ def download(name: str, *, weights: bool = True) -> Path:
         raise CheckpointError(f"KerasHub cannot download the preset {name!r}: {error}") from error
     optional = [TOKENIZER_FILE, *ASSETS]
     for file in [*optional, TASK_FILE, TASK_WEIGHTS_FILE] if weights else optional:
-        # Not every preset has them, and without a connection only those in the cache are used.
+        # Not every preset has these files. Without a connection, only cached files are used.
         with contextlib.suppress(OSError, ValueError):
             get_file(name, file)
     return config.parent
 
 
 def check_class(fields: Mapping[str, Any], expected: str, path: Path) -> dict[str, Any]:
-    """Returns the constructor arguments of a serialized object of the expected class."""
+    """Checks the class of a serialized object and returns its constructor arguments."""
     arguments = fields.get("config")
     if fields.get("registered_name") not in [f"{package}>{expected}" for package in _PACKAGES]:
         raise CheckpointError(
@@ -172,8 +172,8 @@ def check_class(fields: Mapping[str, Any], expected: str, path: Path) -> dict[st
 class KerasHubWeights:
     """The weights of a KerasHub preset, loaded by KerasHub's own model and Keras' own reader.
 
-    Keras' reader does not follow links out of the file, and does not execute anything. A file that
-    is missing or does not match the architecture is a `CheckpointError`.
+    Keras' reader neither follows links out of the file nor executes code. A missing file, or a file
+    that does not match the architecture, raises `CheckpointError`.
     """
 
     def __init__(self, folder: Path, family: Family, config: BertConfig) -> None:
@@ -183,7 +183,7 @@ class KerasHubWeights:
             check_file_size(config, self._path.stat().st_size, self._path)
         backbone = make_backbone(family, config, dtype="float32")
         _read(backbone.load_weights, self._path)
-        # A pooler that KerasHub has in the classifier, and not in the encoder
+        # For some families, KerasHub's pooler is part of the classifier, not of the encoder.
         pooler = _models_of(family).heads.get("pooler", {})
         elsewhere = {name for stored in pooler.values() for name in stored.names}
         self._weights = {
@@ -199,7 +199,8 @@ class KerasHubWeights:
 
     def shape(self, name: str) -> tuple[int, ...]:
         shape = tuple(self._weights[name].shape)
-        # Kernels (hidden, heads, head_dim) or (heads, head_dim, hidden), biases (heads, head_dim)
+        # Kernels are (hidden, heads, head_dim) or (heads, head_dim, hidden), biases are
+        # (heads, head_dim).
         if HUB_ATTENTION in name:
             return (self._hidden_dim,) * (2 if len(shape) == 3 else 1)
         return shape
@@ -216,7 +217,7 @@ class KerasHubWeights:
 
 
 def make_backbone(family: Family, config: BertConfig, dtype: str | None = None) -> Any:
-    """Returns KerasHub's encoder of a family that it has, with random weights."""
+    """Creates KerasHub's encoder of a family, randomly initialized."""
     words = _models_of(family).config.required
     arguments = {theirs: getattr(config, ours) for ours, theirs in words.items()}
     if "embedding_dim" in arguments:
@@ -227,14 +228,14 @@ def make_backbone(family: Family, config: BertConfig, dtype: str | None = None) 
 
 
 def _find(model: Any, name: str) -> Any:
-    """Returns an attribute by its dotted path, in which numbers are indices of lists."""
+    """Returns an attribute by its dotted path. Numbers in the path are indices of lists."""
     for key in name.split("."):
         model = model[int(key)] if key.isdigit() else getattr(model, key)
     return model
 
 
 def task_class(folder: Path) -> str | None:
-    """Returns the class name of the task in a preset; `None` if it only has an encoder."""
+    """Returns the class name of a preset's task, or `None` if it only has an encoder."""
     path = folder / TASK_FILE
     if not path.exists() or not (folder / TASK_WEIGHTS_FILE).exists():
         return None
@@ -267,7 +268,7 @@ def _task_weights(family: Family, backbone: Any, folder: Path) -> dict[str, Any]
 
 
 def _task_arguments(fields: Mapping[str, Any], path: Path) -> dict[str, int]:
-    """Returns the sizes of a task's head, as far as its file contains them."""
+    """Returns the sizes of a task's head that are in its file."""
     sizes = {name: fields[name] for name in ("num_classes", "hidden_dim") if name in fields}
     for name, size in sizes.items():
         if not POSITIVE_INT.allows(size):
@@ -280,8 +281,8 @@ def _read(load: Callable[[str], None], path: Path) -> None:
         raise CheckpointError(f"{path}: the file is missing.")
     try:
         with warnings.catch_warnings():
-            # Keras warns about containers that older versions did not write. Nothing is lost: a
-            # missing weight is an error.
+            # Keras warns about containers that older versions did not write. This is harmless,
+            # because a missing weight raises an error.
             warnings.filterwarnings("ignore", "Skipping nested container", UserWarning)
             load(str(path))
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -289,19 +290,19 @@ def _read(load: Callable[[str], None], path: Path) -> None:
 
 
 def import_keras_hub() -> Any:
-    """Imports KerasHub; a `CheckpointError` if it cannot be imported."""
+    """Imports KerasHub. Raises `CheckpointError` if it cannot be imported."""
     try:
         import keras_hub
     except ImportError as error:
         raise CheckpointError(
-            f"KerasHub presets are loaded by keras_hub, which cannot be imported: {error}. "
+            f"KerasHub presets require keras_hub, which cannot be imported: {error}. "
             "Install it with `pip install keras-hub`."
         ) from error
     return keras_hub
 
 
 def read_tokenizer(folder: Path) -> dict[str, Any] | None:
-    """Reads the config of the tokenizer of a preset; returns `None` if it has none."""
+    """Reads a preset's tokenizer config. Returns `None` if it has no tokenizer."""
     path = folder / TOKENIZER_FILE
     if not path.exists() or not any((folder / name).exists() for name in ASSETS):
         return None
@@ -313,7 +314,7 @@ def read_tokenizer(folder: Path) -> dict[str, Any] | None:
         return read_byte_pair(folder / _TOKENS, folder / _MERGES, prefix)
     if name == "AlbertTokenizer":
         check_class(fields, name, path)
-        # KerasHub's tokenizer does not normalize text before the model.
+        # KerasHub does not normalize text before the SentencePiece model.
         return read_sentence_piece(folder / _PIECES)
     if name in _WORDPIECE_CLASSES:
         return _wordpiece(check_class(fields, name, path), path, folder)

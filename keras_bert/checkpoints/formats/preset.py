@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The presets of this package: config.json, model.safetensors, tokenizer files and task.json."""
+"""The preset format of this package: config.json, model.safetensors, tokenizer, task.json."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FORMAT_VERSION = 1
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 TASK_FILE = "task.json"
-# The options of layers below a head, and which values each may have
+# Options of the layers below a head, each with a function that validates its values
 HEAD_OPTIONS: dict[str, Callable[[Any], bool]] = {
     "bilstm_units": POSITIVE_INT.allows,
     "bilstm_layers": POSITIVE_INT.allows,
@@ -50,17 +50,17 @@ def save_preset(
     class_names: Sequence[str] | None = None,
     task: Mapping[str, Any] | None = None,
 ) -> None:
-    """Saves a folder that `from_preset` can load: JSON, text and safetensors, no executable code.
+    """Saves a directory that `from_preset` can load. It contains no executable code.
 
     Args:
-        backbone: The encoder. Its weights are saved in their dtype, with LoRA updates merged into
+        backbone: Encoder. Its weights are saved in their own dtype. LoRA updates are merged into
             the kernels.
-        preset_dir: The folder to write to. All files are written before an existing preset is
+        preset_dir: Directory to write to. All files are written before an existing preset is
             replaced.
-        heads: A dict of the layer, or layers, of each head, with any names.
-        tokenizer: The config of the tokenizer.
-        class_names: The names of the classes of a classifier, in the order of its outputs.
-        task: The settings of a task, as plain values that JSON can represent.
+        heads: Layer or layers of each head by name. The names are arbitrary.
+        tokenizer: Tokenizer config.
+        class_names: Class names of a classifier in the order of its outputs.
+        task: Task settings, as values that JSON can represent.
 
     Raises:
         CheckpointError: If the encoder or a head is quantized, or the files would be read as
@@ -102,8 +102,8 @@ def open_folder(folder: Path) -> Checkpoint:
     version = fields.get("format_version")
     if version != FORMAT_VERSION:
         raise CheckpointError(
-            f"{path}: format_version is {version!r}; this version of keras_bert supports "
-            f"{FORMAT_VERSION}."
+            f"{path}: format_version must be {FORMAT_VERSION} for this version of keras_bert. "
+            f"Received: {version!r}"
         )
     config = _config(fields, path)
     return Checkpoint(
@@ -158,10 +158,10 @@ def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | Non
 
 
 def _task(path: Path) -> dict[str, Any]:
-    """Reads the settings of a task."""
+    """Reads a task's settings."""
     fields = read_json(path)
     if not fields:
-        raise CheckpointError(f"{path}: the object is empty; expected the settings of a task.")
+        raise CheckpointError(f"{path}: a task's settings must not be empty. Received: {fields}")
     for setting in ("sequence_length", "overlap", "doc_stride", "max_query_length"):
         if setting in fields and not POSITIVE_INT.allows(fields[setting]):
             raise CheckpointError(
@@ -174,9 +174,9 @@ def _task(path: Path) -> dict[str, Any]:
         or not all(HEAD_OPTIONS[name](value) for name, value in options.items())
     ):
         raise CheckpointError(
-            f"{path}: head_options must be an object of bilstm_units and bilstm_layers, integers "
-            f"above 0, or of pooling, one of {', '.join(sentence_transformers.MODES)}, and "
-            f"normalize, true or false. Received: {options!r}"
+            f"{path}: head_options must be an object with bilstm_units and bilstm_layers (integers "
+            f"above 0), or with pooling (one of {', '.join(sentence_transformers.MODES)}) and "
+            f"normalize (true or false). Received: {options!r}"
         )
     return fields
 

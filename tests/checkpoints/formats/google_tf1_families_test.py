@@ -152,7 +152,7 @@ def test_electra_is_known_by_its_variables(tmp_path):
 
 def test_two_families_do_not_share_a_folder(tmp_path):
     (tmp_path / "albert_config.json").write_text("{}")
-    with pytest.raises(CheckpointError, match=r"has albert_config\.json of the release"):
+    with pytest.raises(CheckpointError, match=r"contain albert_config\.json of another family"):
         checkpoints.save_google_tf1(Backbone(small_config(activation="gelu_tanh")), tmp_path)
 
 
