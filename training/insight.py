@@ -144,7 +144,7 @@ def _write_report(config: InsightConfig) -> Path:
     return report.write()
 
 
-# === The model and the data ===
+# === Model and data ===
 
 
 def _load(path: str, flag: str) -> Any:
@@ -241,7 +241,7 @@ def _describe(report: Any, config: InsightConfig, models: dict[str, Any]) -> Non
             by_model[name] = _facts(path, models[name])
     rows = [[fact, *(facts[fact] for facts in by_model.values())] for fact in by_model[_THIS]]
     report.add(
-        "The model",
+        "Model",
         [page.table(["", *by_model], rows)],
         data_file=config.data_file,
         model=by_model[_THIS],
@@ -292,7 +292,7 @@ def _facts(path: str, model: Any) -> dict[str, str]:
     return facts
 
 
-# === Why it answers so ===
+# === Attributions ===
 
 
 def _explain(
@@ -353,7 +353,7 @@ def _explain(
     numbers = [
         {"row": index, "answer": answer, **why.to_dict()} for index, why, answer in predictions
     ]
-    report.add("Why it answers so", blocks, attributions=numbers)
+    report.add("Attributions", blocks, attributions=numbers)
     return explained
 
 

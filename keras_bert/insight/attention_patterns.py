@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 # Measure of a head -> its title in tables
 MEASURES = {
-    "entropy": "entropy, nats",
-    "distance": "mean distance, tokens",
-    "first": "share on the first token ([CLS])",
-    "separators": "share on separators ([SEP])",
-    "itself": "share on the token itself",
-    "previous": "share on the previous token",
-    "next": "share on the next token",
+    "entropy": "entropy (nats)",
+    "distance": "mean distance (tokens)",
+    "first": "attention to the first token ([CLS])",
+    "separators": "attention to separators ([SEP])",
+    "itself": "attention to the same token",
+    "previous": "attention to the previous token",
+    "next": "attention to the next token",
 }
 _SHARES = ("first", "separators", "itself", "previous", "next")
 # SciPy's maximum flow takes integers of 32 bits: capacities are multiples of 2 ** -30
@@ -200,13 +200,15 @@ class AttentionPatterns:
 
     def __str__(self) -> str:
         count = sum(map(len, self.tokens))
-        lines = [f"{count} tokens in {len(self.tokens)} texts; the three highest heads of each:"]
+        lines = [
+            f"{count} tokens, texts: {len(self.tokens)}. The three heads with the highest values:"
+        ]
         for name, title in MEASURES.items():
             values = self.measures[name]
             order = np.argsort(-np.nan_to_num(values, nan=-1.0), axis=None)[:3]
             best = [np.unravel_index(index, values.shape) for index in order]
             highest = [f"{values[at]:.2f} (layer {at[0]}, head {at[1]})" for at in best]
-            lines.append(f"{title:34} {', '.join(highest)}")
+            lines.append(f"{title:37} {', '.join(highest)}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

@@ -73,7 +73,7 @@ def test_a_classifier_is_reported(tmp_path):
         data_file=str(tmp_path / "dev.tsv"),
         method="gradient_x_input",
     )
-    for heading in ("The model", "Why it answers so", "Where heads look", "Where it errs"):
+    for heading in ("Model", "Attributions", "Attention patterns", "Error rates by slice"):
         assert f"<h2>{heading}</h2>" in page
     assert len(numbers["attributions"]) == 2
     assert numbers["attributions"][0]["convergence_delta"] is None
@@ -112,7 +112,7 @@ def test_a_masked_lm_is_reported(tmp_path):
         winobias_anti=str(tmp_path / "anti"),
         method="gradient_x_input",
     )
-    assert "What each layer would fill in" in page
+    assert "Logit lens" in page
     assert numbers["attributions"][0]["answer"].startswith("masked: ")
     assert numbers["crows_pairs"]["measures"][0]["count"] == 1
     assert numbers["winobias"]["observed"]["sentences"] == [
@@ -187,5 +187,5 @@ def test_rows_that_fit_in_no_row_of_the_model_are_left_out(tmp_path):
     assert "attention" not in numbers
     left_out = " ".join(numbers["left_out"])
     assert "The text has 120 tokens, and a row holds at most 78" in left_out
-    assert "Where heads look: none of the texts fits in a row of the model." in left_out
+    assert "Attention patterns: none of the texts fits in a row of the model." in left_out
     assert "none of the texts fits" in page

@@ -51,15 +51,13 @@ class ClassifierBias:
             ]
             columns = [name.replace("_", " ") for name in names]
             blocks.append(page.table(columns, rows, "The rows whose predictions change most"))
-            report.add(
-                "Counterfactuals: answers with other people named", blocks, counterfactuals=numbers
-            )
+            report.add("Counterfactual tests", blocks, counterfactuals=numbers)
             self._add_directions(report)
         if not self.rates:
             report.leave_out("Errors by slice: the data file has no labels.")
         else:
             blocks, numbers = _measured(report, "error_rates", self.rates)
-            report.add("Where it errs", blocks, error_rates=numbers)
+            report.add("Error rates by slice", blocks, error_rates=numbers)
 
     def _add_directions(self, report: Report) -> None:
         try:
@@ -68,7 +66,7 @@ class ClassifierBias:
             report.leave_out(f"The direction of changes: {error}")
             return
         blocks, numbers = _measured(report, "swap_directions", directions)
-        report.add("Which way its answers change", blocks, swap_directions=numbers)
+        report.add("Direction of the changes", blocks, swap_directions=numbers)
 
     def errors_first(self, order: Sequence[int], examples: int) -> list[int]:
         """The rows with errors in the first half of the examples, so that both kinds are shown."""

@@ -33,7 +33,7 @@ def add_attention(report: Report, model: Any, texts: Sequence[str | tuple[str, s
             check_length(model.preprocessor, (text,) if isinstance(text, str) else text)
             fitting.append(text)
     if not fitting:
-        report.leave_out("Where heads look: none of the texts fits in a row of the model.")
+        report.leave_out("Attention patterns: none of the texts fits in a row of the model.")
         return
     patterns = insight.attention_patterns(model, fitting)
     blocks = [
@@ -57,7 +57,7 @@ def add_attention(report: Report, model: Any, texts: Sequence[str | tuple[str, s
         description = f"The head with the highest {insight.MEASURES[name]}: rows attend to columns"
         heads.append(report.figure(f"head_{name}", figure, description).text)
     blocks.append(page.Html(f"<div>{''.join(heads)}</div>"))
-    report.add("Where heads look", blocks, attention=patterns.to_dict())
+    report.add("Attention patterns", blocks, attention=patterns.to_dict())
 
 
 @style()
@@ -119,7 +119,7 @@ def add_predictions_by_layer(report: Report, masked_lm: Any, texts: Sequence[str
         ),
         report.figure("layers", _ranks(ranks), "How early the last layer's token is the likeliest"),
     ]
-    report.add("What each layer would fill in", blocks, layers=[one.to_dict() for one in layers])
+    report.add("Logit lens", blocks, layers=[one.to_dict() for one in layers])
 
 
 @style()

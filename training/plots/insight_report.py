@@ -68,7 +68,7 @@ class Report:
         """Writes the page and the numbers; returns the path of the page."""
         sections = list(self._sections)
         if self._left_out:
-            sections.append(page.section("What is left out", *map(page.text, self._left_out)))
+            sections.append(page.section("Not included", *map(page.text, self._left_out)))
         numbers = {"title": self._title, **self._numbers, "left_out": self._left_out}
         atomic.write_json(self._folder / NUMBERS_FILE, _finite(numbers))
         return page.write_page(self._folder / PAGE_FILE, self._title, sections)

@@ -40,7 +40,7 @@ class Counterfactuals(Result):
         replacements: The words of each original that were replaced, and their replacements.
     """
 
-    title = "Change of the predictions where words for people are swapped"
+    title = "Change in the predictions if words for people are swapped"
     group_name = "swap"
     unit_name = "texts"
     neutral: ClassVar[dict[str, float]] = {}
@@ -67,8 +67,8 @@ class Counterfactuals(Result):
             else ""
         )
         return (
-            "Of a text with several swaps, their mean. Words are swapped by lists, without regard "
-            f"to what the text is about: look at the changed texts as well.{absent}"
+            "A text with multiple swaps counts with their mean. Words are swapped from lists, "
+            f"whatever the text is about, so also read the changed texts.{absent}"
         )
 
     @property
@@ -190,7 +190,7 @@ class SwapDirections(Result):
         num_mixed: The number of texts that are left out, since their words go both ways.
     """
 
-    title = "Direction of the change where words for people are swapped"
+    title = "Direction of the change if words for people are swapped"
     group_name = "swap"
     unit_name = "texts"
 
@@ -209,14 +209,14 @@ class SwapDirections(Result):
     @property
     def notes(self) -> str:
         note = (
-            f" Texts that are left out, since their words go both ways: {self.num_mixed}."
+            f" Texts left out because they contain both words: {self.num_mixed}."
             if self.num_mixed
             else ""
         )
         return (
-            "Positive: the changed text has the higher one. First and second are the words of a "
-            "line of two; the default lists have those for men first. A text counts for each pair "
-            f"of words that is replaced in it.{note}"
+            "Positive values: the changed text has the higher value. First and second are the two "
+            "words of a pair. In the default lists, the first word is for men. A text counts once "
+            f"for each pair of swapped words.{note}"
         )
 
     def neutral_value(self, metric: str) -> float | None:
