@@ -241,7 +241,7 @@ def test_a_tagger_of_another_scheme_is_scored_as_in_training(tmp_path):
 def test_a_model_or_predictions_and_a_known_kind_are_needed(reviews, tmp_path):
     with pytest.raises(ValueError, match="either --model or --predictions"):
         evaluate(EvaluateConfig(data_file=reviews))
-    with pytest.raises(FileNotFoundError, match="none does not exist"):
+    with pytest.raises(FileNotFoundError, match="none, which does not exist"):
         evaluate(EvaluateConfig(data_file=reviews, model=str(tmp_path / "none")))
     (tmp_path / "test.annotated").write_text("Ann sang\n")
     with pytest.raises(ValueError, match=r"does not tell its task: .* Name it with --kind, or the"):
@@ -277,7 +277,7 @@ def test_a_model_says_what_it_is_scored_on(tmp_path):
         evaluate(dataclasses.replace(config, data_file=str(tmp_path / "dev.csv")))
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").touch()
-    with pytest.raises(ValueError, match=r"is an exported SavedModel, expected the \.keras file"):
+    with pytest.raises(ValueError, match=r"must be the \.keras file.* is an exported SavedModel"):
         evaluate(dataclasses.replace(config, model=str(tmp_path / "1")))
 
 

@@ -77,7 +77,7 @@ def test_a_folder_for_the_hub_has_a_card(config, tmp_path):
 
 
 def test_wrong_options_are_refused(config, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"--model=none\.keras does not exist"):
+    with pytest.raises(FileNotFoundError, match=r"none\.keras, which does not exist"):
         export(ExportConfig(model="none.keras", output="x"))
     with pytest.raises(ValueError, match="expected --output, --deploy_to or --push_to"):
         export(config)
@@ -107,9 +107,11 @@ def test_a_folder_without_a_suffix_and_one_by_its_format(config, tmp_path):
     assert "tf_saved_model" in export(named)
     assert (plain / "saved_model.pb").is_file()
     assert (dotted / "saved_model.pb").is_file()
-    with pytest.raises(ValueError, match=r"is an exported SavedModel, expected the \.keras file"):
+    with pytest.raises(ValueError, match=r"must be the \.keras file.* is an exported SavedModel"):
         export(dataclasses.replace(config, model=str(plain), output=str(tmp_path / "1")))
-    with pytest.raises(ValueError, match=r"is a folder without a model, expected the \.keras file"):
+    with pytest.raises(
+        ValueError, match=r"must be the \.keras file.* is a directory without a model"
+    ):
         export(dataclasses.replace(config, model=str(tmp_path), output=str(tmp_path / "1")))
 
 

@@ -180,7 +180,7 @@ def test_main_process_logs_and_mismatch_raises(runs):
     assert "epoch" not in second.splitlines()[0]
     answers = [json.loads(printed.splitlines()[-1]) for printed in runs[1]]
     assert answers[0] == answers[1]
-    assert "a batch has 5 rows" in answers[0]["rows"]
+    assert "must be a multiple of the" in answers[0]["rows"]
     expected = "the command differs between the processes: {'epochs': 1} in process 0, {'epochs': 2"
     assert expected in answers[0]["epochs"]
     assert answers[0]["kwh"] is None or answers[0]["kwh"] > 0

@@ -135,13 +135,13 @@ def test_from_a_file_to_an_exported_model(configured, preset, reviews, tmp_path,
     assert exported == hashlib.sha256(other.read_bytes()).hexdigest()
     assert files[0].stat().st_mtime_ns > written[0]
     written = [path.stat().st_mtime_ns for path in files]
-    with pytest.raises(ValueError, match="finished run of other settings"):
+    with pytest.raises(ValueError, match="finished run with different settings"):
         finetuning.run(ClassificationJob, config.replace(epochs=3), config_data)
     # The same path may hold another checkpoint by now.
     classifier = TextClassifier.from_preset(preset, num_classes=2)
     classifier.trainable_weights[0].assign(1 + np.array(classifier.trainable_weights[0]))
     classifier.save_to_preset(preset)
-    with pytest.raises(ValueError, match="started from a --preset with other files"):
+    with pytest.raises(ValueError, match="started from a --preset with different files"):
         finetuning.run(ClassificationJob, config, config_data)
     assert [path.stat().st_mtime_ns for path in files] == written
 
@@ -166,7 +166,7 @@ def test_a_seed_that_diverges_is_told_and_leaves_the_others_as_they_are(configur
     assert [path.parent.name for path in tmp_path.glob("run/*/model.keras")] == ["seed_2"]
     first, third = results["diverged"]
     assert first.startswith("seed 1 diverged: after epoch 1, batch 1, the weight ")
-    assert "is not finite; no model is kept. Try a lower --learning_rate" in first
+    assert "is not finite. No model was saved. Try a lower --learning_rate" in first
     assert third.startswith("seed 3 diverged: after epoch 1, 4 of 4 outputs of the model are not")
     report = run_report.report(results)
     assert "Best model: seed 2, epoch 1 of 1" in report

@@ -305,7 +305,9 @@ def test_batches_rates_and_lengths_that_change_are_resumed_exactly(corpus, tmp_p
 
 
 def test_resume_rejects_changed_settings(finished, corpus):
-    with pytest.raises(ValueError, match="a run of other settings; choose another --output_dir"):
+    with pytest.raises(
+        ValueError, match=r"a run with different settings\. Choose another --output_dir"
+    ):
         pretrain(config(corpus, finished[0], learning_rate=1e-3))
 
 
@@ -338,7 +340,7 @@ def test_a_run_does_not_go_on_with_other_files_of_the_same_names_and_sizes(tmp_p
     for path, flag in ((records, "records"), (tmp_path / "model.json", "model")):
         content = path.read_bytes()
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        with pytest.raises(ValueError, match=f"started from a --{flag} with other files"):
+        with pytest.raises(ValueError, match=f"started from a --{flag} with different files"):
             restored()
         path.write_bytes(content)
     # Killed before the records of the second phase
@@ -481,7 +483,7 @@ def test_a_checkpoint_may_be_gone_on_from(finished, corpus, tmp_path):
     assert pretrain(run)["log"] == results["log"]
     for path in preset.glob("*.json"):
         path.write_text(path.read_text() + "\n")
-    with pytest.raises(SettingsMismatchError, match="--init_preset with other files"):
+    with pytest.raises(SettingsMismatchError, match="--init_preset with different files"):
         pretrain(run)
 
 

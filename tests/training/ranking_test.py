@@ -273,7 +273,7 @@ def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path, capsys):
     before = (folder / "model.keras").stat().st_mtime_ns
     run_program(config.replace(data_dir=str(cranfield)))
     assert (folder / "model.keras").stat().st_mtime_ns == before
-    with pytest.raises(SettingsMismatchError, match="a finished run of other settings"):
+    with pytest.raises(SettingsMismatchError, match="a finished run with different settings"):
         run_program(config.replace(data_dir=str(cranfield), bm25_weight=0.25))
     assert all(is_own(path.name, "finetune") for path in folder.iterdir())
     assert reads_pairs([folder / "model.keras"]) == (loss == "pointwise")

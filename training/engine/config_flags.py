@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Defines command-line flags from the fields and the docstrings of a program's config."""
+"""Defines command-line flags from the fields and docstring of a command's config."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from absl import flags
 from ..paper import recipes
 from .options import CommandConfig
 
-# Flags whose values, or parts of them, are the user's texts, such as names of columns, not paths
+# Flags that contain text rather than paths, such as column names, so `~` in them is not expanded
 _TEXTS = {
     *("text", "text_pair", "label", "separator", "field", "fields", "class_names", "label_map"),
     *("skip_labels", "subjects", "api_key"),
 }
 
-# absl attributes the flags to the program that calls `define_flags`, so that `--help` shows them.
+# absl attributes the flags to the module that calls `define_flags`, so that `--help` shows them.
 flags.disclaim_key_flags()
 
 Config = TypeVar("Config", bound=CommandConfig)
@@ -40,26 +40,26 @@ _DEFINERS: dict[Any, Callable[..., Any]] = {
 
 
 def define_recipe_flag(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines `--recipe`, when a program runs: all programs share its name."""
-    description = "Name of a recipe: a file of training/paper/recipes, without .py."
+    """Defines `--recipe`. Call it when a command runs, because all commands share this name."""
+    description = "Name of a recipe: a file in training/paper/recipes, without .py."
     flags.DEFINE_string("recipe", "", description, flag_values=flag_values)
 
 
 def define_flags(
     config: Any, flag_values: flags.FlagValues = flags.FLAGS, skip: Collection[str] = ()
 ) -> None:
-    """Defines a flag for every field of a config and of its groups, with the field's default.
+    """Defines one flag for each field of a config and its groups, with the field's default.
 
-    `--help` lists them in the order of the docstrings: that of the class, and then of its bases;
-    the flags of a group at its place.
+    `--help` lists the flags in the order of the docstrings, first the class and then its base
+    classes. The flags of a group appear in the place of the group.
 
     Args:
-        config: A `CommandConfig`, or an instance whose values become the defaults. Its docstring,
-            or that of a base class, describes each field under `Args:`. Fields are of type bool,
-            float, int (each may also be `None`), str or `tuple[str, ...]`, or groups of such
-            fields, and have defaults.
-        flag_values: The registry that the flags are defined in.
-        skip: The fields whose flag another config of the program has defined.
+        config: A `CommandConfig` class, or an instance whose values become the defaults. Its
+            docstring or that of a base class describes each field under `Args:`. Each field has a
+            default and is of type bool, float or int (each optionally `| None`), str or `tuple[str,
+            ...]`, or a group of such fields.
+        flag_values: The registry in which the flags are defined.
+        skip: Fields whose flags are already defined by another config of the same command.
     """
     for name, (kind, default, text) in _flags_of(config).items():
         if name not in skip:
@@ -67,7 +67,7 @@ def define_flags(
 
 
 def _flags_of(config: Any) -> dict[str, tuple[Any, Any, str]]:
-    """Returns the type, the default and the description of each flag, those of groups included."""
+    """Returns the type, default and description of each flag, including the flags of groups."""
     config = config() if isinstance(config, type) else config
     types = typing.get_type_hints(type(config))
     texts: dict[str, str] = {}
@@ -87,10 +87,10 @@ def _flags_of(config: Any) -> dict[str, tuple[Any, Any, str]]:
 
 
 def given_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, Any]:
-    """Returns the values of the flags that are on the command line, without defaults.
+    """Returns the flags that were set on the command line.
 
-    `~` in paths is replaced by the home folder, which shells do not do in `--flag=~/file`. The
-    values are not validated here, since they may be valid only together with a recipe.
+    `~` at the start of a path is replaced by the home directory, because shells do not expand it in
+    `--flag=~/file`. The values are not validated here: some are only valid together with a recipe.
     """
     values = {name: flag_values[name] for name in _flags_of(config_class)}
     return {
@@ -101,7 +101,7 @@ def given_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS)
 
 
 def _expand_user_directory(name: str, value: Any) -> Any:
-    """Expands `~` at the beginning of each path: in a list by commas, and after `name=`."""
+    """Expands `~` at the start of each path, also in comma-separated lists and after `name=`."""
     if isinstance(value, list):
         return tuple(_expand_user_directory(name, item) for item in value)
     if name in _TEXTS or not isinstance(value, str):
@@ -112,10 +112,11 @@ def _expand_user_directory(name: str, value: Any) -> Any:
 def configuration(
     config_class: type[Config], flag_values: flags.FlagValues = flags.FLAGS
 ) -> Config:
-    """Returns the config of `--recipe`, or the default one, changed by the flags that are given.
+    """Returns the config of `--recipe`, or the default config, updated with the given flags.
 
     Raises:
-        ValueError: If the recipe does not exist or is for another program, or a value is invalid.
+        ValueError: If the recipe does not exist or belongs to a different command, or if a value is
+            invalid.
     """
     changes = given_flags(config_class, flag_values)
     name = flag_values["recipe"].value if "recipe" in flag_values else ""
@@ -124,8 +125,8 @@ def configuration(
 
 
 def _field_texts(docstring: str) -> dict[str, str]:
-    """Returns the description of each field under `Args:` in a docstring, on one line."""
-    # Python 3.13 removes the indentation of docstrings, earlier versions keep it
+    """Returns the description of each field under `Args:` in a docstring, each on one line."""
+    # Python 3.13 removes the indentation of docstrings. Earlier versions keep it.
     text = inspect.cleandoc(docstring)
     section = re.search(r"^Args:\n(.*?)(?=\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
     entries = re.findall(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connection of a process with the others of a run, and its end when another one ends.
+"""Connects this process to the other processes of a multi-host run, and stops if one is lost.
 
-What the processes do together in between is in `hosts`, whose `Processes` this module enters.
+`hosts` exchanges values between the processes once this module has connected them.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from absl import logging
 from . import hosts
 from .options import ALL_BY_ENVIRONMENT, HostOptions
 
-# Processes start at different times: they may take this many timeouts to join
+# Processes may start at different times, so they may take this multiple of the timeout to join.
 _TIMEOUTS_TO_JOIN = 5
-# How long to wait for the reason why another process has ended
+# How long to wait for another process to report why it stopped
 _SECONDS_FOR_REASON = 3.0
 _SECONDS_BETWEEN_LOOKS = 1.0
 _FAILURE = "failure"
 _LOST = (
-    "the connection to another process is lost: it has ended. Start the same command on all hosts "
-    "again, or on another number of them; it resumes from the last checkpoint"
+    "the connection to another process is lost, because it has stopped. Start the same command on "
+    "all hosts again, or on a different number of hosts, to resume from the last checkpoint"
 )
-# Words in the errors of collectives of which another process has ended
+# Words in the errors of collective operations after another process has stopped
 _CONNECTION_WORDS = ("Gloo", "NCCL", "UNAVAILABLE", "Connection", "connection", "DEADLINE")
-# The last answer of `_failure`, for when the store has ended with the first process
+# The last result of `_failure`. It is still needed after the store has stopped with process 0.
 _known_failure = ""
 
 
 class LostProcessError(ConnectionError):
-    """Raised if another process of the run has failed, or does not answer."""
+    """Raised if another process of the run has failed or does not respond."""
 
 
 @contextlib.contextmanager
 def join_processes(options: HostOptions) -> Iterator[None]:
-    """Joins the other processes, which share each batch from then on.
+    """Joins the other processes of a run, which then share each batch.
 
-    Does nothing if there are no others, or within another such block.
+    Does nothing in a run with a single process, or inside another such block.
 
-    Within the block, only the main process prints. If the block fails, the others end with
-    its error within seconds.
+    Within the block, only the main process prints. If the block fails, the other processes stop
+    within seconds and report its error.
 
     Raises:
-        ValueError: If the backend cannot train on several hosts, or the environment does not
-            describe the processes.
-        LostProcessError: If they do not all join, or one of them fails.
+        ValueError: If the backend does not support multi-host training, or if the environment does
+            not describe the processes.
+        LostProcessError: If not all processes join in time, or if one of them fails.
     """
     if not options.coordinator or hosts.count() > 1:
         yield
@@ -64,7 +64,7 @@ def join_processes(options: HostOptions) -> Iterator[None]:
     watch = threading.Thread(target=_end_with_another, args=(has_ended,), daemon=True)
     watch.start()
     if not hosts.is_main_process():
-        logging.set_verbosity(logging.ERROR)  # It would repeat the warnings of the main process.
+        logging.set_verbosity(logging.ERROR)  # Do not repeat the main process's warnings.
     logging.info("process %d of %d has joined", hosts.index(), hosts.count())
     try:
         machines = hosts.gather(socket.gethostname())
@@ -76,10 +76,11 @@ def join_processes(options: HostOptions) -> Iterator[None]:
                 yield
         hosts.barrier()
     except BaseException as error:
-        # At exit, JAX would wait for the others, which may wait for this process, and then abort.
-        # This handler comes before JAX's, since they are called in reverse order.
+        # At exit, JAX would wait for the other processes, which may be waiting for this one, and
+        # then abort. Handlers are called in reverse order, so this one comes before JAX's.
         atexit.register(_end_at_once)
-        # Before handlers, Python would wait for a thread that writes a checkpoint with the others.
+        # Before the handlers, Python would wait for threads, and a thread that writes a checkpoint
+        # waits for the other processes.
         threading.Thread(target=_end_after_main_thread, daemon=True).start()
         reason = _reason_of_another(error)
         if reason:
@@ -92,16 +93,16 @@ def join_processes(options: HostOptions) -> Iterator[None]:
 
 
 def _join(options: HostOptions) -> hosts.Processes:
-    """Connects this process with the others, and has Keras share each batch among them."""
+    """Connects this process to the others, and makes Keras split each batch among them."""
     import keras
 
     backend = keras.backend.backend()
     if backend != "jax":
         raise ValueError(
-            f"--coordinator needs the JAX backend, and this is {backend}: set KERAS_BACKEND=jax. "
-            "TensorFlow's MultiWorkerMirroredStrategy does not train models of Keras 3 "
-            "(https://github.com/keras-team/keras/issues/20585), and the distribution of Keras "
-            "3.15 has no PyTorch"
+            f"--coordinator is only supported on the JAX backend. Received: {backend}. Set "
+            "KERAS_BACKEND=jax. TensorFlow's MultiWorkerMirroredStrategy does not support Keras 3 "
+            "(https://github.com/keras-team/keras/issues/20585), and keras.distribution does not "
+            "support PyTorch in Keras 3.15"
         )
     import jax
 
@@ -112,13 +113,13 @@ def _join(options: HostOptions) -> hosts.Processes:
     is_auto = options.coordinator == ALL_BY_ENVIRONMENT
     try:
         _end_without_abort()
-        # `keras.distribution.initialize` calls this too, without the timeouts.
+        # `keras.distribution.initialize` also calls this, but without the timeouts.
         jax.distributed.initialize(
             None if is_auto else options.coordinator,
             options.num_processes,
             options.process_id,
-            # Otherwise environment variables of a cluster would choose among this process's
-            # devices.
+            # Otherwise, a cluster's environment variables would choose among the devices of this
+            # process.
             cluster_detection_method=None if is_auto else "deactivate",
             initialization_timeout=seconds_to_join,
             heartbeat_timeout_seconds=options.host_timeout,
@@ -126,20 +127,20 @@ def _join(options: HostOptions) -> hosts.Processes:
         )
     except ValueError as error:
         raise ValueError(
-            f"--coordinator={ALL_BY_ENVIRONMENT} finds no cluster in the environment ({error}): "
-            "expected a step of SLURM (srun), an indexed Job of Kubernetes with the package "
-            "kubernetes, a TPU pod or Open MPI; or --coordinator=host:port, --num_processes and "
+            f"--coordinator={ALL_BY_ENVIRONMENT} finds no cluster in the environment ({error}). "
+            "Use it in a SLURM step (srun), an indexed Kubernetes Job with the package kubernetes, "
+            "a TPU pod or Open MPI. Otherwise, pass --coordinator=host:port, --num_processes and "
             "--process_id"
         ) from error
     except RuntimeError as error:
         raise LostProcessError(
             f"not all processes have joined within {seconds_to_join} s: {_first_line(error)}"
         ) from error
-    # As `keras.distribution.initialize` does: the variables that each process creates, such as
-    # those of a model that is loaded, must have the same values.
+    # Same as `keras.distribution.initialize`: variables that each process creates, for example
+    # when it loads a model, must have the same values in all processes.
     set_random_seed(0)
     keras.distribution.set_distribution(
-        # Each process reads its own rows, of any kind of data; Keras would shard `tf.data` only.
+        # Each process reads its own shard of any type of data. Keras would only shard `tf.data`.
         keras.distribution.DataParallel(auto_shard_dataset=False)
     )
     return hosts.Processes(
@@ -151,22 +152,22 @@ def _join(options: HostOptions) -> hosts.Processes:
 
 
 def is_of_connection(error: BaseException) -> bool:
-    """Returns whether an error may come from the end of another process."""
+    """Returns whether an error may be caused by the loss of another process."""
     return hosts.count() > 1 and any(word in str(error) for word in _CONNECTION_WORDS)
 
 
 def _tell_others(error: BaseException) -> None:
     words = [] if isinstance(error, (OSError, ValueError)) else [type(error).__name__]
     words += [_first_line(error)] if str(error) else []
-    reason = f"process {hosts.index()} on {socket.gethostname()} has ended: {': '.join(words)}"
+    reason = f"process {hosts.index()} on {socket.gethostname()} has stopped: {': '.join(words)}"
     with contextlib.suppress(Exception):
         hosts.current().client.key_value_set(_FAILURE, reason)
         if hosts.is_main_process():
-            time.sleep(1)  # The store ends with this process.
+            time.sleep(1)  # The store stops with this process, so let the others read it first.
 
 
 def _reason_of_another(error: BaseException) -> str:
-    """Returns why another process has failed, if that made this one fail."""
+    """Returns why another process failed, if its failure caused this error, or `""`."""
     if isinstance(error, (hosts.ProcessMismatchError, KeyboardInterrupt)):
         return ""
     is_lost = is_of_connection(error)
@@ -179,17 +180,17 @@ def _reason_of_another(error: BaseException) -> str:
 
 
 def _end_with_another(has_ended: threading.Event) -> None:
-    """Ends this process when another one has failed, even while the device waits for it."""
+    """Stops this process after another one failed, even while it waits for a device."""
     while not has_ended.wait(_SECONDS_BETWEEN_LOOKS):
         reason = _failure()
-        # The main thread may have failed too, and says so itself.
+        # If the main thread has also failed, it reports the error itself.
         if reason and not has_ended.wait(_SECONDS_FOR_REASON):
             print(f"error: {reason}", file=sys.stderr)
             _end_at_once()
 
 
 def _failure() -> str:
-    """Returns the reason why a process has failed; empty if none has said that it did."""
+    """Returns why a process failed, or `""` if no process has reported a failure."""
     global _known_failure
     with contextlib.suppress(Exception):
         _known_failure = str(hosts.current().client.key_value_try_get(_FAILURE))
@@ -198,7 +199,7 @@ def _failure() -> str:
 
 @functools.cache
 def _end_without_abort() -> None:
-    """Makes this process end with one line, not a C++ stack, when another one is lost."""
+    """Makes this process stop with one line, not a C++ stack trace, if another one is lost."""
     from keras_bert.ops.jax_private import on_lost_process
 
     def end() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores the development sets after each epoch, and saves the best model."""
+"""Scores the validation sets after each epoch, and saves the best model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EVALUATION_STATE = (
 
 
 class DevEvaluation(keras.callbacks.Callback):
-    """Scores the development sets after each epoch, saves the best model, and stops early."""
+    """Scores the validation sets after each epoch, saves the best model, and stops early."""
 
     def __init__(self, job: Job, seed_run: SeedRun, meter: Meter | None = None) -> None:
         super().__init__()
@@ -48,13 +48,13 @@ class DevEvaluation(keras.callbacks.Callback):
         self._epoch_start: float | None = None
 
     def energy_so_far(self) -> Energy | None:
-        """Returns the energy until now, including that of interrupted runs before this one."""
+        """Returns the energy used so far, including interrupted runs that this run resumes."""
         if self.meter is not None and self.energy is not None:
             self.energy = self.energy + self.meter()
         return self.energy
 
     def state(self) -> dict[str, Any]:
-        """Returns the state that checkpoints save."""
+        """Returns the state to save in checkpoints."""
         self.energy_so_far()
         state = {name: getattr(self, name) for name in _EVALUATION_STATE}
         if self._epoch_start is not None:
@@ -62,11 +62,11 @@ class DevEvaluation(keras.callbacks.Callback):
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restores the state of a checkpoint."""
+        """Restores the state from a checkpoint."""
         for name in _EVALUATION_STATE:
             if name in state:
                 setattr(self, name, state[name])
-        # The energy is unknown if some of it was not metered.
+        # The total energy is unknown if part of the run was not metered.
         energy = state.get("energy")
         is_known = energy is not None and self.meter is not None
         self.energy = Energy(*energy) if is_known else None
@@ -91,7 +91,7 @@ class DevEvaluation(keras.callbacks.Callback):
             if self.job.dev_loss is not None:
                 logs["dev_loss"] = self.job.dev_loss
             logs.update({f"dev_{name}": value for name, value in first.items()})
-        # The progress line has those of the first development set.
+        # The progress line shows the scores on the first validation set.
         for name, scores in list(dev_scores.items())[1:]:
             text = ", ".join(f"{metric} {value:.2f}" for metric, value in scores.items())
             logging.info("epoch %d, %s: %s", epoch + 1, name, text)
@@ -107,7 +107,7 @@ class DevEvaluation(keras.callbacks.Callback):
         self.scoring_seconds += time.perf_counter() - scoring_start
 
     def records(self) -> list[dict[str, float]]:
-        """Returns the scores on the first development set, with the epoch of each."""
+        """Returns the scores on the first validation set, one record per epoch."""
         firsts = [next(iter(dev_scores.values())) for dev_scores in self.by_epoch]
         return [{"epoch": number, **first} for number, first in enumerate(firsts, start=1)]
 
@@ -115,19 +115,19 @@ class DevEvaluation(keras.callbacks.Callback):
 def save_model(model: keras.Model, path: Path) -> None:
     """Saves a model atomically.
 
-    On several hosts, all processes call this, and the first one writes.
+    In a multi-host run, all processes call this, and the main process writes the file.
 
     Raises:
-        OSError: If the disk is full; an existing file is left unchanged.
+        OSError: If the disk is full. An existing file is left unchanged.
     """
     optimizer = getattr(model, "optimizer", None)
     moments = () if optimizer is None else optimizer.variables
-    # (Outside the `try`: if another process is lost, that is a RuntimeError too.)
+    # This is outside the `try` because the loss of another process is also a RuntimeError.
     with hosts.gathered_variables(moments):
         if not hosts.is_main_process():
             return
         try:
             with atomic.atomic_path(path) as temporary:
                 model.save(temporary)
-        except (OSError, RuntimeError) as error:  # HDF5 raises either for a full disk
+        except (OSError, RuntimeError) as error:  # HDF5 raises either if the disk is full.
             raise OSError(f"{path} could not be written: {error}") from error

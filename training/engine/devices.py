@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training on several devices of this machine, each of which has a share of every batch."""
+"""Splits each batch over multiple devices of one machine."""
 
 from __future__ import annotations
 
@@ -15,16 +15,20 @@ Scope: TypeAlias = Callable[[], contextlib.AbstractContextManager[Any]]
 
 @contextlib.contextmanager
 def distribute_over(num_devices: int) -> Iterator[Scope]:
-    """Has several devices share the batches of models that are made and trained within.
+    """Splits the batches of models that are built and trained within the block over devices.
 
-    On JAX by `keras.distribution.DataParallel`, on TensorFlow by `tf.distribute.MirroredStrategy`.
+    On JAX it uses `keras.distribution.DataParallel`, on TensorFlow
+    `tf.distribute.MirroredStrategy`.
+
+    Args:
+        num_devices: Number of devices of this machine. 1 does nothing.
 
     Yields:
-        A function that returns the context in which a model is made and compiled. It is trained
-        outside of it, but within this one.
+        A function that returns the context in which to build and compile the model. Train the model
+        outside this context, but inside the block.
 
     Raises:
-        ValueError: If there are fewer devices, or the backend is PyTorch.
+        ValueError: If there are fewer devices, if the backend is PyTorch, or in a multi-host run.
     """
     if num_devices == 1:
         yield contextlib.nullcontext
@@ -32,18 +36,19 @@ def distribute_over(num_devices: int) -> Iterator[Scope]:
     backend = keras.backend.backend()
     if backend == "torch":
         raise ValueError(
-            f"--devices is {num_devices}, but Keras trains on one device with PyTorch; expected 1, "
-            "or KERAS_BACKEND=jax or KERAS_BACKEND=tensorflow"
+            f"--devices must be 1 with PyTorch, because Keras uses one device. Received: "
+            f"{num_devices}. Set KERAS_BACKEND=jax or KERAS_BACKEND=tensorflow for more devices"
         )
     if keras.distribution.distribution() is not None:
         raise ValueError(
-            f"--devices is {num_devices}, expected 1: with several hosts, all of their devices "
-            "are used"
+            f"--devices must be 1 in multi-host training, which uses all devices of each host. "
+            f"Received: {num_devices}"
         )
     devices = keras.distribution.list_devices()
     if len(devices) < num_devices:
         raise ValueError(
-            f"--devices is {num_devices}, but there are {len(devices)}: {', '.join(devices)}"
+            f"--devices must be at most {len(devices)}, the number of devices "
+            f"({', '.join(devices)}). Received: {num_devices}"
         )
     devices = devices[:num_devices]
     if backend == "jax":
@@ -55,10 +60,10 @@ def distribute_over(num_devices: int) -> Iterator[Scope]:
 
 @functools.cache
 def _mirrored_strategy(devices: tuple[str, ...]) -> Any:
-    """Returns the strategy of a process, of which each has one.
+    """Returns the strategy for these devices. A process creates it only once.
 
-    Each strategy numbers its collectives from the same number on, so that TensorFlow would take
-    those of a second one for the first one's.
+    Each strategy numbers its collective operations from the same start, so TensorFlow would
+    confuse the operations of two strategies.
     """
     import tensorflow as tf
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A row of text as an example, and the command that sends it to a server."""
+"""An example text, and the command that sends it to a model server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VALUES = {
 
 
 def example_row(fields: Sequence[str]) -> dict[str, Any]:
-    """Returns a row of text with some fields."""
+    """Returns an example text for each field."""
     return {name: _VALUES.get(name, _VALUES["text"]) for name in fields}
 
 
@@ -33,9 +33,9 @@ def curl_command(
     """Returns a command that asks a server for a prediction.
 
     Args:
-        fields: The fields of a row.
-        model: The address of the model; by default that of `training.serve` without flags.
-        **values: Values instead of the examples; of other fields they are ignored.
+        fields: The input fields of the model, such as `("text",)`.
+        model: URL of the model. Defaults to the URL of `training.serve` without flags.
+        **values: Values that replace the example texts. Values of other fields are ignored.
 
     Example:
 
@@ -51,7 +51,7 @@ def curl_command(
 def next_commands(
     model: str, example_input: str, fields: Sequence[str], values: Mapping[str, Any] | None = None
 ) -> str:
-    """Returns the commands that ask a model, for the end of a program that has written one."""
+    """Returns the commands that query a model, to print after it has been written."""
     option, file = shlex.quote(f"--model={model}"), shlex.quote(f"--input={example_input}")
     return (
         f"Next: {child_commands.command_name('serve')} {option}\n"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fine-tuning loop: seeds, epochs, the best model, curves, results and the export.
+"""The fine-tuning loop: seeds, epochs, selection of the best model, results and the export.
 
-A `Job` implements what differs between tasks.
+A `Job` implements what differs between the tasks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from .seed_runs import FitEpoch, SeedRun, run_fingerprint
 
 
 def make_optimizer(config: FineTuningConfig, num_steps: int) -> AdamW:
-    """Returns AdamW with a linear warm-up and decay over all steps of a run."""
+    """Returns AdamW with linear warmup and decay over `num_steps` steps."""
     return AdamW(
         config.learning_rate,
         num_train_steps=num_steps,
@@ -57,7 +57,7 @@ def make_optimizer(config: FineTuningConfig, num_steps: int) -> AdamW:
 
 
 def preset_options(config: FineTuningConfig) -> dict[str, Any]:
-    """Returns the arguments that the `from_preset` of every task takes from the settings."""
+    """Returns the arguments for `from_preset` that all tasks have in common."""
     return {
         "sequence_length": config.sequence_length,
         "load_weights": config.pretrained,
@@ -67,24 +67,21 @@ def preset_options(config: FineTuningConfig) -> dict[str, Any]:
 
 
 def compile_task(model: Any, config: FineTuningConfig, x: Any, loss: Any = None) -> None:
-    """Compiles a task with the optimizer of a run on text.
-
-    The loss is the task's own by default.
-    """
+    """Compiles a task with the optimizer for a run on text. Defaults to the task's own loss."""
     steps = model.num_steps(x, config.batch_size, config.epochs)
     model.compile(make_optimizer(config, steps), loss)
-    # Here, in the scope of a `tf.distribute.Strategy`, if any
+    # Build the optimizer here, in the scope of the `tf.distribute.Strategy`, if there is one.
     model.optimizer.build(model.trainable_variables)
 
 
 def epochs_of_text(model: Any, x: Any, y: Any, config: FineTuningConfig) -> FitEpoch:
-    """Returns a function that fits a task for one epoch or the rest of one, for `SeedRun.fit`.
+    """Returns a function that trains a task for an epoch, or the rest of it, for `SeedRun.fit`.
 
     Args:
         model: The task.
-        x, y: The training data, in a form that the task's `fit` takes; `y` is `None` if `x`
+        x, y: The training data, in any form that the task's `fit` accepts. `y` is `None` if `x`
             includes the labels.
-        config: The settings of the run; a config without `bucketing_window` uses `fit`'s default.
+        config: The settings of the run. If it has no `bucketing_window`, `fit` uses its default.
     """
 
     def fit_epoch(epoch: int, batch: int, callbacks: list[keras.callbacks.Callback]) -> None:
@@ -106,9 +103,9 @@ def epochs_of_text(model: Any, x: Any, y: Any, config: FineTuningConfig) -> FitE
 def training_of_text(
     model: Any, x: Any, y: Any, config: FineTuningConfig, num_rows: int
 ) -> Training:
-    """Returns a task that is ready to be trained, compiled with the optimizer of the run.
+    """Returns a task that is compiled with the optimizer of the run and ready to train.
 
-    The data are those of `epochs_of_text`, with `num_rows` examples in an epoch.
+    See `epochs_of_text` for the arguments. `num_rows` is the number of examples per epoch.
     """
     compile_task(model, config, x)
     return Training(model, epochs_of_text(model, x, y, config), num_rows, epoch_flops(model, x))
@@ -117,12 +114,13 @@ def training_of_text(
 def bilstm(
     units: int | None, num_layers: int = 2, *, return_sequences: bool = False
 ) -> list[Any] | None:
-    """Returns the `top_layers` of a task for the flags of a BiLSTM.
+    """Returns the `top_layers` of a task for the BiLSTM flags.
 
     Args:
-        units: Number of units of each direction; 0 for no BiLSTM, `None` for the checkpoint's.
-        num_layers: Number of layers.
-        return_sequences: Whether the head reads all tokens.
+        units: Number of units per direction. 0 means no BiLSTM. `None` keeps the top layers of the
+            checkpoint.
+        num_layers: Number of BiLSTM layers.
+        return_sequences: Whether the last layer returns the states of all tokens.
     """
     from keras_bert.layers import bidirectional_lstm
 
@@ -132,7 +130,7 @@ def bilstm(
 
 
 def _exported_model(folder: Path) -> str | None:
-    """Returns the SHA-256 of the model that an earlier run exported; `None` if it is unknown."""
+    """Returns the SHA-256 of the model that an earlier run exported, or `None` if unknown."""
     try:
         content = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         return str(content["exported_model"])
@@ -141,24 +139,24 @@ def _exported_model(folder: Path) -> str | None:
 
 
 def can_export() -> bool:
-    """Returns whether the libraries of a SavedModel are installed; if not, says what to install."""
+    """Returns whether the libraries for a SavedModel are installed. If not, logs a warning."""
     absent = [
         name for name in ("tensorflow", "tensorflow_text") if importlib.util.find_spec(name) is None
     ]
     if absent:
         logging.warning(
-            "no export, which needs %s; the same command writes it once that is installed",
+            "skipping the export, which needs %s. Install it and run the same command again",
             " and ".join(absent),
         )
     return not absent
 
 
 def epoch_flops(model: Any, x: Any) -> Callable[[], int]:
-    """Returns a function that computes the FLOPs of an epoch, for `Training.epoch_flops`."""
+    """Returns a function that computes the FLOPs per epoch, for `Training.epoch_flops`."""
 
     def flops() -> int:
         lengths = model.sequence_lengths(x)
-        # A pooler reads the first token only.
+        # A pooler only reads the first token.
         return model_flops.fine_tuning_flops(model.config, lengths, not model.uses_pooler)
 
     return flops
@@ -167,15 +165,15 @@ def epoch_flops(model: Any, x: Any) -> Callable[[], int]:
 def run(
     job_class: type[Job], config: LabeledFilesConfig, data: Any, meter: Meter | None = None
 ) -> dict[str, Any]:
-    """Trains every seed, writes all results, and returns them.
+    """Trains with every seed, writes all results and returns them.
 
     Returns:
-        The content of `results.json`: the config, the runs, and for each development set and metric
-        the mean over the seeds of the last epoch's score, with half the width of its 95 % interval.
-        Seeds that diverged are in `divergence_error`, each with the reason, and not in the rest.
+        The content of `results.json`: the config, the runs, and the mean of the last epoch's scores
+        over the seeds with the half-width of its 95% confidence interval, for each validation set
+        and metric. Seeds that diverged are only listed in `divergence_error`, with the reason.
 
     Raises:
-        NotFiniteError: If every seed diverged; `results.json` has no runs then.
+        NotFiniteError: If every seed diverged. `results.json` then contains no runs.
     """
     check_hosts(config)
     job = job_class(config, data, run_presets.resolve(config.preset))
@@ -208,14 +206,14 @@ def run(
         },
         "seconds": {part: sum(run.seconds[part] for run in runs) for part in best.seconds},
         "diverged": diverging_runs,
-        # An input to try the model with
+        # An input for trying out the model
         "example": data_inspection.text_rows([*data.parts().values()][1]).example(),
     }
-    # The export of an earlier run of the same command, perhaps with other seeds
+    # An earlier run of the same command, perhaps with different seeds, may have exported its model.
     if (exported := _exported_model(folder)) is not None:
         results["exported_model"] = exported
     _write_results(results, folder)
-    hosts.barrier()  # The first process has written the models.
+    hosts.barrier()  # Wait until the main process has written the models.
     load = functools.cache(functools.partial(job.load, best.model_path))
     with timed(results["seconds"], "answers"), hosts.working_folder(folder) as target:
         reported = job.report(load, Path(best.model_path).parent, target)
@@ -224,7 +222,7 @@ def run(
     results |= reported
     if config.export and hosts.is_main_process() and can_export():
         target = folder / "export" / "1"
-        # A server may watch the folder: an export that is up to date is not replaced.
+        # Do not replace an export that is up to date, because a server may watch the directory.
         with timed(results["seconds"], "export"):
             content = output_folder.file_sha256(best.model_path)
             if exported != content or not (target / "saved_model.pb").is_file():
@@ -241,7 +239,7 @@ def _write_results(results: dict[str, Any], folder: Path) -> None:
 
 
 def check_hosts(config: FineTuningConfig) -> None:
-    """Checks that all processes have the same command, and can have equal shards of each batch.
+    """Checks that all processes run the same command and that batches can be sharded evenly.
 
     Raises:
         ProcessMismatchError: In all processes, if the commands differ.
@@ -250,7 +248,7 @@ def check_hosts(config: FineTuningConfig) -> None:
     if hosts.count() == 1:
         return
     settings = config.to_dict()
-    # Folders may be mounted at different paths; their files are compared instead.
+    # Directories may be mounted at different paths. Their files are compared instead.
     for name in (*HOST_OPTIONS, "output_dir", "data_dir", "preset"):
         settings.pop(name, None)
     hosts.check_all_equal("the command", settings)
@@ -258,10 +256,10 @@ def check_hosts(config: FineTuningConfig) -> None:
     rows = config.batch_size // config.accumulation
     if rows % num_devices:
         raise ValueError(
-            f"a batch has {rows} rows (--batch_size by --accumulation), expected a multiple of the "
-            f"{num_devices} devices of the {hosts.count()} processes"
+            f"--batch_size divided by --accumulation must be a multiple of the {num_devices} "
+            f"devices of the {hosts.count()} processes. Received: {rows}"
         )
-    with hosts.main_process_first():  # It measures, and the others read what it has chosen.
+    with hosts.main_process_first():  # It measures the speed, and the others read its choice.
         precision.resolve(config.compute.precision, config.output_dir)
 
 
@@ -271,7 +269,7 @@ def train(
     """Trains with one seed, saves the best epoch's model, and returns the results.
 
     Raises:
-        FileExistsError: If the export would replace a file of somebody else.
+        FileExistsError: If the export would replace a file that keras_bert has not written.
         NotFiniteError: If the training diverges.
     """
     if job.config.export:
@@ -284,7 +282,7 @@ def train(
         output_folder.check_room(seed_run.folder, _model_bytes(model))
         records = fit(model, training.fit_epoch, job.config, seed_run, evaluation, time_left)
     logging.info(
-        "seed %d: %.1f %% of the training waited for data",
+        "seed %d: %.1f%% of the training time was spent waiting for data",
         seed_run.seed,
         100 * evaluation.waiting_seconds / evaluation.training_seconds,
     )
@@ -319,8 +317,8 @@ def fit(
 ) -> list[dict[str, float]]:
     """Fits a compiled model with progress lines, logs and checkpoints.
 
-    An interrupted training resumes from the checkpoints of `seed_run`. `time_left`, in epochs, is
-    that of all seeds; by default it is that of this one.
+    An interrupted training resumes from the checkpoints of `seed_run`. `time_left` estimates the
+    remaining time of all seeds, in epochs. By default, only this seed is counted.
 
     Returns:
         Keras' loss and metrics, one record per epoch.
@@ -344,23 +342,23 @@ def _model_bytes(model: keras.Model) -> int:
 def divergence_error(
     seed: int, error: NotFiniteError, folder: Path | None = None
 ) -> NotFiniteError:
-    """Returns the error about a seed whose training diverged."""
+    """Returns the error for a seed whose training diverged."""
     path = None if folder is None else folder / "model.keras"
     is_kept = path is not None and path.is_file()
-    note = f"{path} is of an earlier epoch" if is_kept else "no model is kept"
+    note = f"{path} is from an earlier epoch" if is_kept else "No model was saved"
     return NotFiniteError(
-        f"seed {seed} diverged: {error}; {note}. Try a lower --learning_rate or a longer --warmup"
+        f"seed {seed} diverged: {error}. {note}. Try a lower --learning_rate or a longer --warmup"
     )
 
 
 def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[str]]:
-    """Trains with each of the config's seeds, and plots the curves of each.
+    """Trains with each seed of the config, and plots the training curves.
 
-    Interrupted runs are resumed, and finished ones are not repeated, provided that the settings,
-    the data and the files of the checkpoint are the same.
+    Interrupted runs are resumed and finished runs are skipped, provided that the settings, the data
+    and the checkpoint files are the same.
 
     Returns:
-        The runs of the seeds, and a message about each seed that diverged.
+        The runs of the seeds, and an error message for each seed that diverged.
 
     Raises:
         NotFiniteError: If every seed diverged.
@@ -387,7 +385,7 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
             run = train(job, seed_run, meter, time_left)
         except NotFiniteError as error:
             messages.append(str(divergence_error(seed, error, folder)))
-            if config.num_seeds > 1:  # Otherwise it ends the program, which logs it.
+            if config.num_seeds > 1:  # Otherwise, the command stops with this error.
                 logging.error("%s", messages[-1])
             continue
         seconds = time.perf_counter() - start
@@ -404,7 +402,7 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
             )
             save(figure, path)
         except (ImportError, OSError, ValueError) as error:
-            # A failed plot must not lose the trained model.
+            # The trained model must not be lost because a plot failed.
             logging.warning("the curves were not plotted to %s: %s", path, error)
         seed_run.finish(dataclasses.asdict(run))
     if not runs:

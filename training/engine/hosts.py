@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a run on several hosts: which one this is, and the messages between them.
+"""The processes of a multi-host run, and the values that they exchange.
 
-A program enters `connection.join_processes` before it computes anything. Without `--coordinator`
-there is one process, which is the main process and waits for nobody.
+A command enters `connection.join_processes` before it computes anything. Without `--coordinator`
+there is one process. It is the main process and never waits.
 
-Messages go through the key-value store of JAX's coordinator, by the client that Orbax uses too.
-Collectives of the devices would have to be in one order with the model's own, and a process that
-waits in one cannot be told that another one has failed.
+Values are exchanged through the key-value store of JAX's coordinator, with the client that Orbax
+also uses. Collective operations of the devices would not work: all processes would have to run them
+in the same order as those of the model, and a process that waits in a collective operation does not
+notice that another process has failed.
 """
 
 from __future__ import annotations
@@ -28,30 +29,30 @@ from keras_bert.data.pretraining.masking import BatchShard
 from ..costs import energy
 from .options import HostOptions
 
-# What one process makes for the others, such as records, may take days. A process that has ended is
-# noticed much earlier.
+# Work that one process does for all, such as creating records, may take days. The failure of a
+# process is noticed much earlier.
 _LONGEST_WAIT = 7 * 24 * 3600.0
-# Processes may take this many timeouts to write their shards of a checkpoint
+# Writing the shards of a checkpoint may take this multiple of the timeout.
 _TIMEOUTS_TO_WRITE = 20
 
 Item = TypeVar("Item")
 
 
 class ProcessMismatchError(ValueError):
-    """Raised in all processes of a run if they do not do the same."""
+    """Raised in all processes of a run if their commands or data differ."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Processes:
-    """The processes of a run.
+    """This process and the number of processes in the run.
 
     Args:
-        index: The number of this process, from 0.
-        count: The number of processes.
-        client: The client of JAX's coordinator, which has a store of keys and values for all;
+        index: Index of this process, from 0.
+        count: Number of processes.
+        client: Client of JAX's coordinator, whose key-value store is shared by all processes.
             `None` for a single process.
-        is_first_of_host: Whether no process before this one runs on the same host.
-        timeout: `--host_timeout`, in seconds.
+        is_first_of_host: Whether this is the process with the lowest index on its host.
+        timeout: `--host_timeout` in seconds.
     """
 
     index: int = 0
@@ -70,47 +71,47 @@ def current() -> Processes:
 
 
 def enter(processes: Processes) -> None:
-    """Makes this process one of the processes of a run; only `connection` calls this."""
+    """Makes this process part of a run. Only `connection` calls this."""
     global _processes
     _processes = processes
 
 
 def index() -> int:
-    """Returns the number of this process, from 0."""
+    """Returns the index of this process, from 0."""
     return _processes.index
 
 
 def count() -> int:
-    """Returns the number of processes of the run."""
+    """Returns the number of processes in the run."""
     return _processes.count
 
 
 def shard() -> tuple[int, int]:
-    """Returns this process's shard of each batch: its index, and the number of shards."""
+    """Returns this process's shard of each batch: its index and the number of shards."""
     return index(), count()
 
 
 def is_main_process() -> bool:
-    """Returns whether this process writes files, and prints what the run does."""
+    """Returns whether this process writes files and prints progress."""
     return index() == 0
 
 
 def seconds_to_write() -> int:
-    """Returns how long a process may take to write its shard of a checkpoint.
+    """Returns the maximum number of seconds to write a process's shard of a checkpoint.
 
-    One that has ended is noticed much earlier, after `--host_timeout`.
+    If the process stops, the others notice it much earlier, after `--host_timeout`.
     """
     return _TIMEOUTS_TO_WRITE * _processes.timeout
 
 
-# === Work of one process for all ===
+# === Work that one process does for all ===
 
 
 @contextlib.contextmanager
 def working_folder(folder: Path) -> Iterator[Path]:
-    """Yields the folder for results: `folder` in the main process, a temporary one in the others.
+    """Yields `folder` in the main process, and a temporary directory in the other processes.
 
-    So all processes can run code that writes files and needs all devices, such as predictions.
+    All processes can then run code that uses all devices and writes files, such as predictions.
     """
     if is_main_process():
         yield folder
@@ -121,13 +122,13 @@ def working_folder(folder: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def energy_meter(is_wanted: bool, country: str) -> Iterator[energy.Meter | None]:
-    """Meters the energy of all hosts, each of them once, however many processes it has.
+    """Measures the energy of all hosts. Each host is counted once, even with multiple processes.
 
     Codecarbon must be installed on every host.
 
     Yields:
-        A function that returns the energy since its last call, which all processes call at the
-        same places; `None` without energy.
+        A function that returns the energy since its last call, or `None` if energy is not measured.
+        All processes must call it at the same points.
     """
     if not all(gather(is_wanted and energy.is_installed())):
         yield None
@@ -147,7 +148,7 @@ def energy_meter(is_wanted: bool, country: str) -> Iterator[energy.Meter | None]
 
 
 def gather_array(array: Any) -> Any:
-    """Returns the whole of an array that may be sharded over the devices of all processes.
+    """Returns the full value of an array that may be sharded over the devices of all processes.
 
     All processes must call this for the same arrays.
     """
@@ -160,14 +161,14 @@ def gather_array(array: Any) -> Any:
 
 @contextlib.contextmanager
 def gathered_variables(variables: Iterable[Any]) -> Iterator[None]:
-    """Gathers sharded variables in each process within the block, such as to save them.
+    """Gathers sharded variables in each process within the block, for example to save them.
 
     All processes must call this for the same variables.
     """
     shards = [(variable, variable.value) for variable in variables] if count() > 1 else []
     try:
         for variable, own_shard in shards:
-            # (`assign` would shard it again.)
+            # `assign` would shard the value again.
             variable._value = gather_array(own_shard)
         yield
     finally:
@@ -183,17 +184,17 @@ def _wait_for(key: str, seconds: float) -> str:
 
 
 class _Exchanges:
-    """Exchanges values; all processes make the same exchanges in the same order."""
+    """Exchanges values. All processes must make the same exchanges in the same order."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._numbers = itertools.count()
 
     def gather(self, value: Any, seconds: float) -> list[Any]:
-        """Returns the JSON values of all processes, in their order, within so many seconds."""
+        """Returns the JSON values of all processes, or fails after `seconds`."""
         if count() == 1:
             return [value]
-        value = json.loads(json.dumps(value))  # as the others receive it
+        value = json.loads(json.dumps(value))  # the form in which the other processes receive it
         number = next(self._numbers)
         folder, client = f"{self._folder}/{number}", _processes.client
         if not is_main_process():
@@ -202,7 +203,7 @@ class _Exchanges:
         others = (_wait_for(f"{folder}/{other}", seconds) for other in range(1, count()))
         values = [value, *map(json.loads, others)]
         client.key_value_set(f"{folder}/all", json.dumps(values))
-        if number:  # All processes that are here have read the exchange before.
+        if number:  # All processes in this exchange have read the previous one.
             client.key_value_delete(f"{self._folder}/{number - 1}/")
         return values
 
@@ -212,7 +213,7 @@ _exchanges_in_background = _Exchanges("background")
 
 
 def gather(value: Any) -> list[Any]:
-    """Returns the JSON values of all processes, in their order.
+    """Returns the JSON values of all processes, in the order of their indices.
 
     All processes must call this module's functions in the same order.
     """
@@ -220,26 +221,26 @@ def gather(value: Any) -> list[Any]:
 
 
 def gather_in_background(value: Any, seconds: float | None = None) -> list[Any]:
-    """Does as `gather` in a background thread, within `seconds_to_write()` by default."""
+    """Same as `gather`, but for a background thread. Waits `seconds_to_write()` by default."""
     return _exchanges_in_background.gather(
         value, seconds_to_write() if seconds is None else seconds
     )
 
 
 def barrier() -> None:
-    """Waits until all processes are here."""
+    """Waits until all processes have called this function."""
     gather(None)
 
 
 def from_main_process(make: Callable[[], Any]) -> Any:
-    """Returns the JSON value that a function has in the main process."""
+    """Calls a function in the main process, and returns its JSON value in all processes."""
     return gather(make() if is_main_process() else None)[0]
 
 
 def sharded_map(function: Callable[[Item], Any], items: Iterable[Item]) -> list[Any]:
-    """Returns the results of a function for all items; each process computes its shard of them.
+    """Applies a function to all items. Each process computes the results for its shard.
 
-    The function returns a JSON value, and the items are the same in all processes.
+    The function must return a JSON value, and the items must be the same in all processes.
     """
     items = list(items)
     results = [function(item) for item in items[rows_of_shard(shard(), len(items))]]
@@ -250,8 +251,7 @@ def merge_across_processes(what: str, values: dict[str, Any]) -> dict[str, Any]:
     """Merges the values of all processes by key.
 
     Raises:
-        ProcessMismatchError: In all processes, if those that have a value under the same key
-            differ.
+        ProcessMismatchError: In all processes, if two processes have different values for a key.
     """
     by_process = gather(values)
     result = {key: value for process_values in by_process for key, value in process_values.items()}
@@ -261,7 +261,7 @@ def merge_across_processes(what: str, values: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def main_process_first() -> Iterator[None]:
-    """Runs the block in the main process, and then in the others, which find its files."""
+    """Runs the block in the main process first, so that the other processes find its files."""
     if not is_main_process():
         barrier()
     yield
@@ -287,16 +287,16 @@ def _check_same(what: str, values: list[Any]) -> None:
             values = [{key: other.get(key) for key in names} for other in values]
         differing = ", ".join(f"{other} in process {number}" for number, other in enumerate(values))
         raise ProcessMismatchError(
-            f"{what} differs between the processes: {differing}. Expected the same command, the "
-            "same version and the same files on each host"
+            f"{what} differs between the processes: {differing}. Use the same command, the same "
+            "version and the same files on each host"
         )
 
 
 class AgreedBatches(WrappedBatches):
-    """Yields this process's shard of each batch, once all processes have theirs.
+    """Yields this process's shard of each batch after comparing it with the other processes.
 
-    All shards must have the same shapes and step. Otherwise the processes would train something
-    else without an error, or wait for one another forever. The same messages have the number of
+    All shards must have the same shapes and step. Otherwise, the processes would silently train on
+    different batches, or wait for each other forever. The same exchange contains the number of
     tokens that each shard selects, which completes a `BatchShard`.
     """
 

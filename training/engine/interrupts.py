@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C and SIGTERM: they end a program in a line, and a training run after a checkpoint."""
+"""Handles Ctrl-C and SIGTERM: commands stop with one line, training after a checkpoint."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from . import output_folder
 INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 NOTHING = "nothing had been written yet"
-# How long to wait after Ctrl-C for Python to raise KeyboardInterrupt, which native code can delay.
+# How long to wait after Ctrl-C for Python to raise KeyboardInterrupt, which native code may delay
 _SECONDS_TO_END = 1.0
 
 
-# Set if the next Ctrl-C is one that the program itself answers
+# Set if `deferred` handles the next Ctrl-C
 _is_deferred = threading.Event()
 _ending = threading.Lock()
 
 
 def _announce() -> None:
     print(
-        "\nafter this step, a checkpoint is written; Ctrl-C again ends at once",
+        "\na checkpoint is written after this step. Press Ctrl-C again to stop at once",
         file=sys.stderr,
         flush=True,
     )
@@ -38,19 +38,20 @@ def _announce() -> None:
 def defer_interrupt(
     is_possible: bool = True, act: Callable[[], None] = _announce
 ) -> Iterator[Callable[[], bool]]:
-    """Leaves the first Ctrl-C to the program, which then writes a checkpoint; the next ends it.
+    """Defers the first Ctrl-C, so that the command can write a checkpoint. The second one stops it.
 
-    SIGTERM, which schedulers send before they kill a process, is answered as the first Ctrl-C is.
+    SIGTERM, which schedulers send before they kill a process, counts as the first Ctrl-C.
 
     Args:
-        is_possible: Whether to do so; not on several hosts, which write checkpoints together.
+        is_possible: Whether to defer Ctrl-C. Multi-host runs cannot, because all processes would
+            have to write the checkpoint together.
         act: Called once, at the first signal.
 
     Yields:
-        A function that returns whether there was such a signal.
+        A function that returns whether a signal was received.
 
     Raises:
-        KeyboardInterrupt: At the end, if there was one.
+        KeyboardInterrupt: At the end of the block, if a signal was received.
     """
     pressed = threading.Event()
     is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -81,16 +82,16 @@ def defer_interrupt(
 
 
 def watch() -> None:
-    """Has the process end after Ctrl-C, even while native code keeps Python from handling it."""
+    """Makes Ctrl-C stop the process even while native code keeps Python from handling it."""
     read, write = os.pipe()
-    if hasattr(os, "set_blocking"):  # on Windows since Python 3.12, and not required there
+    if hasattr(os, "set_blocking"):  # On Windows, it exists since Python 3.12 and is not required.
         os.set_blocking(write, False)
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     threading.Thread(target=_end_after_interrupt, args=(read,), daemon=True).start()
 
 
 def _is_answered() -> bool:
-    """Returns whether the program itself answers this Ctrl-C, which it does once."""
+    """Returns whether `deferred` handles this Ctrl-C. It handles only one."""
     is_deferred = _is_deferred.is_set()
     _is_deferred.clear()
     return is_deferred
@@ -105,8 +106,8 @@ def _end_after_interrupt(read: int) -> None:
 
 
 def end(note: str) -> NoReturn:
-    """Prints one line, and ends the process without waiting for other threads."""
-    _ending.acquire()  # never released: a second caller blocks until the process ends
+    """Prints one line and exits without waiting for other threads."""
+    _ending.acquire()  # Never released, so a second caller blocks until the process exits.
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
         print(f"\ninterrupted: {note}", file=sys.stderr, flush=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interface of a fine-tuning task: `training.engine.finetuning` trains any of them."""
+"""The interface of fine-tuning tasks. `training.engine.finetuning` trains all of them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     from ..scores.baselines import Baselines
     from .seed_runs import FitEpoch
 
-# Name of the development set -> name of the metric -> score
+# Maps the name of the validation set to the name of the metric to the score
 DevScores = dict[str, dict[str, float]]
 
 
 def finite(outputs: np.ndarray) -> np.ndarray:
-    """Returns a model's outputs, whose largest value would be meaningless if one were NaN.
+    """Returns a model's outputs unchanged if all of them are finite.
+
+    Otherwise the argmax of a row, for example, would be meaningless.
 
     Raises:
-        NotFiniteError: If one is NaN or infinite.
+        NotFiniteError: If an output is NaN or infinite.
     """
     count = outputs.size - np.count_nonzero(np.isfinite(outputs))
     if count:
@@ -37,19 +39,19 @@ def finite(outputs: np.ndarray) -> np.ndarray:
 
 
 def read_probabilities(rows: Sequence[dict[str, Any]]) -> list[float] | None:
-    """Returns the probability of each prediction, or `None` if a file of predictions has none."""
+    """Returns the probability of each prediction, or `None` if a prediction has no probability."""
     return [float(row["score"]) for row in rows] if all("score" in row for row in rows) else None
 
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """A model that is ready to be trained.
+    """A model that is ready to train.
 
     Args:
         model: The compiled model.
-        fit_epoch: Fits the model for one epoch or the rest of one, as for `SeedRun.fit`.
-        num_rows: Number of examples in an epoch, used to report the speed.
-        epoch_flops: Returns the FLOPs of the matrix products of an epoch; `None` if unknown.
+        fit_epoch: Trains the model for an epoch or the rest of it, see `SeedRun.fit`.
+        num_rows: Number of examples per epoch, used to report the speed.
+        epoch_flops: Returns the matmul FLOPs per epoch. `None` if unknown.
     """
 
     model: keras.Model
@@ -60,12 +62,13 @@ class Training:
 
 @dataclasses.dataclass(frozen=True)
 class JobData:
-    """The data of a run; a task adds to it what it needs besides.
+    """The data of a run. Tasks add further fields.
 
     Args:
-        train: The training rows.
-        dev: The development rows, or several sets by name; the first one selects the best epoch.
-        test: The rows to predict at the end, or `None`.
+        train: The training examples.
+        dev: The validation examples, or multiple validation sets by name. The first one selects the
+            best epoch.
+        test: The examples to predict after training, or `None`.
     """
 
     train: Any
@@ -73,17 +76,17 @@ class JobData:
     test: Any
 
     def parts(self) -> dict[str, Any]:
-        """Returns the parts by name."""
+        """Returns the data sets by name, in the order train, validation, test."""
         dev = self.dev if isinstance(self.dev, dict) else {"dev": self.dev}
         return {"train": self.train, **dev} | ({"test": self.test} if self.test else {})
 
     @property
     def has_test_labels(self) -> bool:
-        """Whether there is a test set that can be scored."""
+        """Whether there is a labeled test set, so that it can be scored."""
         return self.test is not None and self.test.labels is not None
 
     def scored(self) -> dict[str, Any]:
-        """Returns the parts to score by name: the development sets, and a labeled test set."""
+        """Returns the data sets to score by name: the validation sets and a labeled test set."""
         left_out = {"train"} if self.has_test_labels else {"train", "test"}
         return {name: part for name, part in self.parts().items() if name not in left_out}
 
@@ -95,7 +98,7 @@ class Evaluation:
     Args:
         scores: The score of each metric.
         sections: Returns the sections of the error report.
-        table: More scores, as lines of text to print; empty if there are none.
+        table: More scores, as lines of text to print. Empty if there are none.
     """
 
     scores: dict[str, float]
@@ -105,12 +108,12 @@ class Evaluation:
 
 @dataclasses.dataclass(frozen=True)
 class InsightRows:
-    """The rows of a file, for a report about a model.
+    """The examples of a file for an interpretability report.
 
     Args:
-        inputs: What the task takes for each row.
-        texts: The text or the pair of each row.
-        labels: The label of each row as it is shown; empty for unlabeled files.
+        inputs: The model input of each example.
+        texts: The text or text pair of each example.
+        labels: The label of each example as displayed. Empty for unlabeled files.
     """
 
     inputs: Sequence[Any]
@@ -118,31 +121,31 @@ class InsightRows:
     labels: Sequence[str] = ()
 
     def words(self, index: int) -> int:
-        """Returns the number of words of a row."""
+        """Returns the number of words in an example."""
         text = self.texts[index]
         return len((text if isinstance(text, str) else " ".join(text)).split())
 
 
 class Job:
-    """A fine-tuning task: how it reads data, builds a model, scores it and reports.
+    """A fine-tuning task. Subclasses read the data, build the model, score it and report.
 
-    `training.engine.finetuning.run` does the rest, in the same way for every task: seeds,
+    `training.engine.finetuning.run` does the rest in the same way for every task: seeds,
     checkpoints, selection of the best epoch, curves, `results.json` and the export.
 
     Args:
         config: The settings, an instance of `config_class`.
-        data: The data that `read` returned for the config.
-        preset: The checkpoint, a folder or a name.
+        data: The result of `read(config)`.
+        preset: The checkpoint to start from, a directory or a name.
     """
 
     config_class: ClassVar[type]
-    # The verb of the tasks that are trained
+    # The prediction method of the task, such as "classify"
     predict_method: ClassVar[str] = ""
-    # File name for the suggested `training.predict` command; empty if it cannot load the model.
+    # File name for the suggested `training.predict` command. Empty if it cannot load the model.
     example_input: ClassVar[str] = ""
-    # The fields of a row that is sent to a server of the model
+    # The fields of an instance in a request to the model's server
     fields: ClassVar[tuple[str, ...]] = ("text",)
-    # The loss on the development set at the last `score`; `None` if it is unknown
+    # The loss on the validation set in the last call of `score`, or `None` if it is unknown
     dev_loss: float | None = None
 
     def __init__(self, config: LabeledFilesConfig, data: Any, preset: str) -> None:
@@ -153,59 +156,65 @@ class Job:
 
     @staticmethod
     def read(config: Any) -> Any:
-        """Reads and validates every file that the config names, before anything is trained.
+        """Reads and validates all files of a config before training starts.
 
         Returns:
-            A `JobData`, of rows as for `data_inspection.text_rows`.
+            A `JobData` whose data sets `data_inspection.text_rows` accepts.
 
         Raises:
             FileNotFoundError: If a file does not exist.
-            ValueError: If a file is malformed; the message names the file, the line and the reason.
+            ValueError: If a file is invalid. The message contains the file, the line and the
+                reason.
         """
         raise NotImplementedError
 
     def baselines(self) -> dict[str, Baselines]:
-        """Returns the scores of simple baselines on each part of `JobData.scored`."""
+        """Returns the scores of simple baselines on each data set in `JobData.scored`."""
         raise NotImplementedError
 
     def build(self, seed: int) -> Training:
-        """Returns the pretrained encoder with a new head, compiled."""
+        """Returns the pretrained encoder with a new head, compiled and ready to train."""
         raise NotImplementedError
 
     def task(self, model: Any) -> Any:
-        """Returns the task that is scored and saved after an epoch, by default the model."""
+        """Returns the task to score and save after an epoch. Defaults to the model itself."""
         return model
 
     def score(self, model: Any) -> DevScores:
-        """Returns the scores on every development set; the first set selects the best epoch."""
+        """Returns the scores on each validation set. The first set selects the best epoch."""
         raise NotImplementedError
 
     def selection_score(self, scores: Mapping[str, float]) -> float:
-        """Returns the number by which epochs and seeds are compared.
+        """Returns the number by which epochs and seeds are compared. Higher is better.
 
-        The scores are those on the first development set.
+        Args:
+            scores: The scores on the first validation set.
         """
         from ..scores import classifier_scores
 
         return classifier_scores.selection_score(scores)
 
     def keep(self, folder: Path) -> None:
-        """Writes files that belong to the best epoch so far, beside its model."""
+        """Writes further files for the best epoch so far next to its model."""
 
     def load(self, path: str) -> Any:
-        """Loads the model of a `.keras` file."""
+        """Loads the model from a `.keras` file."""
         from keras_bert import load_model
 
         return load_model(path)
 
     def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
-        """Writes the predictions of the best model of all seeds.
+        """Writes the predictions of the best model.
 
-        `best` is the folder of its seed, and `folder` the one to write to.
+        Args:
+            load: Returns the best model.
+            best: The directory of the seed with the best model.
+            folder: The directory to write to.
 
         Returns:
-            Entries to add to `results.json`. Of these, `test` has the scores on a labeled test
-            set, and `by_class` those by class of the test set, or else of the development set.
+            Entries to add to `results.json`. `test` contains the scores on a labeled test set, and
+            `by_class` the scores by class on the test set, or on the validation set without a test
+            set.
         """
         return {}
 
@@ -213,26 +222,27 @@ class Job:
         """Writes a SavedModel."""
         model.export(folder, overwrite=True)
 
-    # === What `evaluate` and `insight` ask ===
+    # === Used by `evaluate` and `insight` ===
 
     @staticmethod
     def evaluate(config: Any, model: Any) -> Evaluation:
         """Scores a model, or a file of predictions, on a labeled file.
 
-        Without a model, the predictions are in `config.predictions`.
+        Without a model, the predictions are read from `config.predictions`.
         """
         raise NotImplementedError
 
     @staticmethod
     def read_insight_inputs(config: Any, model: Any) -> InsightRows:
-        """Reads the rows that a report about a model explains."""
+        """Reads the examples for an interpretability report."""
         raise NotImplementedError
 
     @staticmethod
     def predict_for_attribution(model: Any, row: Any) -> tuple[Any, Any, str]:
-        """Answers a row, and returns what `keras_bert.insight.attributions` is to explain of it.
+        """Predicts one example, and returns what `keras_bert.insight.attributions` needs.
 
         Returns:
-            A tuple of the input and the target of `attributions`, and of the answer as it is shown.
+            A tuple `(input, target, prediction)`: the input and target of `attributions`, and the
+            prediction as displayed.
         """
         raise NotImplementedError

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options shared by programs: base classes of their configs.
+"""Base classes for the configs of commands, and options that commands share.
 
-An option without a fixed default is `None` unless it is given; no number stands for "unset".
+An option without a fixed default is `None` unless it is given. No number stands for "unset".
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Any, Self, TypeAlias
 from keras_bert import checks
 from keras_bert.checks import NumberRange
 
-# Types of numeric fields: each names the numbers that it accepts
+# Types of numeric fields, with the range of accepted numbers
 PositiveInt: TypeAlias = Annotated[int, checks.POSITIVE_INT]
 NonNegativeInt: TypeAlias = Annotated[int, checks.NON_NEGATIVE_INT]
 Seed: TypeAlias = Annotated[int, checks.SEED]
@@ -25,26 +25,26 @@ ProperFraction: TypeAlias = Annotated[float, checks.PROPER_FRACTION]
 Fraction: TypeAlias = Annotated[float, checks.FRACTION]
 PositiveFraction: TypeAlias = Annotated[float, checks.POSITIVE_FRACTION]
 
-# Names of flags that have no effect, and the reason
+# Names of flags without effect, and the reason
 UnusedFlags: TypeAlias = Iterator[tuple[Collection[str], str]]
 
-# Value of `coordinator` that finds the processes of a run by the environment
+# Value of `coordinator` that reads the processes of a run from the environment
 ALL_BY_ENVIRONMENT = "auto"
 
 
 @dataclasses.dataclass(frozen=True)
 class CommandConfig:
-    """Base class of the configs of programs: dataclasses whose fields are command-line flags.
+    """Base class for the configs of commands: dataclasses whose fields are command-line flags.
 
-    A field may be such a config itself: a group of options on one subject. The flags of a program
-    are its own fields and the fields of all its groups; every name must be unique.
+    A field may itself be such a config, which groups options on one subject. A command has a flag
+    for each of its own fields and for each field of its groups, so all names must be unique.
 
-    Numeric fields are checked: a type such as `PositiveInt` names the numbers that it accepts;
+    Numeric fields are validated. A type such as `PositiveInt` defines the accepted range, and
     `float` accepts all finite numbers. `None` is accepted if the type includes it.
 
     Raises:
-        UnusedFlagError: If a flag is given that the values of others leave without effect.
-        ValueError: If a number is not accepted; the message names the flag.
+        UnusedFlagError: If a flag is given that has no effect because of the other flags.
+        ValueError: If a number is out of range. The message contains the flag.
     """
 
     def __post_init__(self) -> None:
@@ -56,27 +56,27 @@ class CommandConfig:
     def unused_flags(self) -> UnusedFlags:
         """Yields names of flags that have no effect because of other values, and the reason.
 
-        A config must not be made with another value of such a flag than its default.
+        Creating a config with a value other than the default for such a flag raises an error.
         """
         yield from ()
 
     @classmethod
     def from_flags(cls, **options: Any) -> Self:
-        """Returns a config with the given values of flags, in whatever group they are.
+        """Returns a config with the given values of flags, which may belong to any group.
 
         Raises:
-            TypeError: If there is no such flag.
+            TypeError: If a flag does not exist.
         """
         return cls().replace(**options)
 
     def replace(self, **options: Any) -> Self:
-        """Returns a copy with other values of some flags, in whatever group they are.
+        """Returns a copy with different values for some flags, which may belong to any group.
 
-        A value of this config that `options` leave without effect returns to its default. For
+        If `options` make a value of this config useless, that value returns to its default. For
         example, --vocabulary replaces the --vocabulary_size of a recipe.
 
         Raises:
-            TypeError: If there is no such flag.
+            TypeError: If a flag does not exist.
             UnusedFlagError: If one of `options` has no effect.
         """
         try:
@@ -95,7 +95,7 @@ class CommandConfig:
         return dataclasses.replace(self, **groups, **options)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the value of each flag."""
+        """Returns the values of all flags, including those in groups."""
         options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         for name, group in self._groups().items():
             del options[name]
@@ -103,7 +103,7 @@ class CommandConfig:
         return options
 
     def settings(self) -> dict[str, Any]:
-        """Returns the values of the flags that determine the result of a run."""
+        """Returns the values of the flags that affect the result of a run."""
         return {name: value for name, value in self.to_dict().items() if name not in NO_INFLUENCE}
 
     def _groups(self) -> dict[str, CommandConfig]:
@@ -112,7 +112,7 @@ class CommandConfig:
 
 
 def _number_ranges(config_class: Any) -> dict[str, NumberRange]:
-    """Returns the accepted numbers of each numeric field."""
+    """Returns the accepted range of each numeric field."""
     hints = typing.get_type_hints(config_class, include_extras=True)
     plain = {float: checks.FINITE, int: checks.INTEGER}
     ranges = {}
@@ -128,13 +128,13 @@ def _number_ranges(config_class: Any) -> dict[str, NumberRange]:
 
 
 def num_cores() -> int:
-    """Returns the number of cores that this process may use, or of all if that is unknown."""
+    """Returns the number of cores that this process may use, or of all cores if unknown."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def check_one_of(config: Any, **allowed: tuple[str, ...]) -> None:
-    """Raises a ValueError if a field has a value that is not allowed."""
+    """Raises a ValueError if the value of a field is not in the allowed values."""
     for name, values in allowed.items():
         if getattr(config, name) not in values:
             raise ValueError(
@@ -146,9 +146,9 @@ class UnusedFlagError(ValueError):
     """Raised if a flag is given that has no effect.
 
     Args:
-        message: The message.
+        message: The error message.
         flag: The name of the flag.
-        default: Its default.
+        default: The default of the flag.
     """
 
     def __init__(self, message: str, flag: str = "", default: Any = None) -> None:
@@ -157,10 +157,9 @@ class UnusedFlagError(ValueError):
 
 
 def check_unset(config: Any, names: Collection[str], reason: str) -> None:
-    """Raises an UnusedFlagError if a flag is given that has no effect, for a reason.
+    """Raises an UnusedFlagError if one of the given flags is set, because it has no effect.
 
-    Flags of groups are checked too. A flag that is given with its default value is not
-    distinguished from one that is not.
+    Flags in groups are also checked. A flag that is set to its default counts as not set.
     """
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -175,11 +174,11 @@ def check_unset(config: Any, names: Collection[str], reason: str) -> None:
 def check_formats(
     config: Any, formats_of: Mapping[str, Collection[str]], formats: Collection[str]
 ) -> None:
-    """Raises an UnusedFlagError if a flag is given that is for none of the formats of the files.
+    """Raises an UnusedFlagError if a flag is set that none of the files' formats uses.
 
     Args:
         config: The config.
-        formats_of: The formats that have a flag, by the name of the flag.
+        formats_of: Maps the name of a flag to the formats that use it.
         formats: The format of each file.
     """
     names = [name for name, its in formats_of.items() if set(its).isdisjoint(formats)]
@@ -188,16 +187,17 @@ def check_formats(
 
 @dataclasses.dataclass(frozen=True)
 class HostOptions(CommandConfig):
-    """The processes of a run, and which of them this one is.
+    """Options for multi-host training.
 
     Args:
-        coordinator: For several hosts, on JAX: host:port of the first process, with num_processes
-            and process_id; or auto, which takes all three from SLURM, Kubernetes, a TPU pod or Open
-            MPI. Start the same command on each host; output_dir must be a folder that all share.
-        num_processes: Number of processes, usually one for each host.
-        process_id: The number of this process, from 0; process 0 runs on the coordinator's host.
-        host_timeout: Seconds after which a process that does not answer counts as lost, and the
-            others end; at the start, all must join within five times as many.
+        coordinator: For multi-host training on JAX, the host:port of the first process, together
+            with num_processes and process_id. With auto, all three are read from SLURM, Kubernetes,
+            a TPU pod or Open MPI. Start the same command on each host, with an output_dir that all
+            hosts share.
+        num_processes: Number of processes, usually one per host.
+        process_id: Index of this process, from 0. Process 0 runs on the coordinator's host.
+        host_timeout: Number of seconds without a response after which a process counts as lost and
+            the others stop. At the start, all processes must join within five times this number.
     """
 
     coordinator: str = ""
@@ -207,10 +207,10 @@ class HostOptions(CommandConfig):
 
     def unused_flags(self) -> UnusedFlags:
         if not self.coordinator:
-            yield HOST_OPTIONS, "there is no --coordinator"
+            yield HOST_OPTIONS, "--coordinator is not given"
         elif self.coordinator == ALL_BY_ENVIRONMENT:
             names = ["num_processes", "process_id"]
-            yield names, f"--coordinator={ALL_BY_ENVIRONMENT} takes it from the environment"
+            yield names, f"--coordinator={ALL_BY_ENVIRONMENT} reads it from the environment"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -220,14 +220,15 @@ class HostOptions(CommandConfig):
         has_port = self.coordinator.rpartition(":")[2].isdigit()
         if not has_port or number is None or total is None or number >= total:
             raise ValueError(
-                f"--coordinator is {self.coordinator}, --process_id {number} and --num_processes "
-                f"{total}, expected host:port and a number below that of all processes; or "
-                f"--coordinator={ALL_BY_ENVIRONMENT}"
+                "--coordinator must be host:port, and --process_id must be below --num_processes. "
+                f"Received: --coordinator={self.coordinator}, --process_id={number}, "
+                f"--num_processes={total}. With --coordinator={ALL_BY_ENVIRONMENT}, all three are "
+                "read from the environment"
             )
 
 
 HOST_OPTIONS = tuple(field.name for field in dataclasses.fields(HostOptions))
-# Options that change the result of a run at most by rounding
+# Options that change the result of a run by rounding errors at most
 NO_INFLUENCE = (
     "output_dir",
     "data_dir",
@@ -248,17 +249,18 @@ NO_INFLUENCE = (
 
 @dataclasses.dataclass(frozen=True)
 class DeviceOptions(CommandConfig):
-    """How a model computes, and on which devices of this machine.
+    """Options for precision and the devices of this machine.
 
     Args:
-        precision: Float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16 on
-            an accelerator, and on a CPU if a measurement at the start shows that it is faster.
-        devices: Number of devices of this machine, such as GPUs, to split each batch over; 1 with
-            PyTorch.
+        precision: One of auto, float32, bfloat16, mixed_bfloat16 and mixed_float16. auto uses
+            mixed_bfloat16 on an accelerator, and on a CPU if a measurement at the start shows that
+            it is faster.
+        devices: Number of devices of this machine, such as GPUs, over which each batch is split. It
+            must be 1 with PyTorch.
         shard_optimizer: Whether to shard the optimizer's moments and the accumulated gradients over
-            these devices, instead of keeping a copy on each; on JAX.
-        rematerialize: Whether to compute each block of the encoder again in the backward pass
-            instead of storing its results: less memory, for up to a third more time.
+            the devices, instead of replicating them. Only supported on JAX.
+        rematerialize: Whether to recompute the activations of each encoder layer in the backward
+            pass instead of storing them. This needs less memory and up to a third more time.
     """
 
     precision: str = "auto"
@@ -269,14 +271,14 @@ class DeviceOptions(CommandConfig):
 
 @dataclasses.dataclass(frozen=True)
 class CostOptions(CommandConfig):
-    """How to measure the cost of a run.
+    """Options for measuring the cost of a run.
 
     Args:
-        measure_energy: Whether to meter the energy and CO2 of each host, if codecarbon (the extra
-            energy) is installed.
-        country: ISO code of the country, three letters, for the CO2 of its electricity.
-        cost_per_hour: The price of the machine, or of all hosts together, in any currency; 0 if it
-            is unknown.
+        measure_energy: Whether to measure the energy and CO2 of each host. Requires codecarbon (the
+            extra energy).
+        country: Three-letter ISO code of the country, to compute the CO2 of its electricity.
+        cost_per_hour: Price per hour of the machine, or of all hosts together, in any currency. 0
+            if unknown.
     """
 
     measure_energy: bool = True
@@ -285,4 +287,4 @@ class CostOptions(CommandConfig):
 
     def unused_flags(self) -> UnusedFlags:
         if not self.measure_energy:
-            yield ["country"], "--nomeasure_energy is given, too"
+            yield ["country"], "--nomeasure_energy is also given"

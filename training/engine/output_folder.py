@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The output folder of a program: a lock for one process, fingerprints, and free space."""
+"""Output directories of commands: locks, fingerprints, records of written files, free space."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from keras_bert.vocabularies.tokenizer_settings import ALL_FILES
 
 try:
     import fcntl
-except ImportError:  # not available on Windows
+except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-# The process that writes into the folder, and which names each command has written there. The
-# record is not hidden, so that it is copied with the folder.
+# The lock file contains the process that writes to the directory. The record lists the names that
+# each command has written there. It is not hidden, so that it is copied with the directory.
 _LOCK_FILE, _RECORD_FILE = ".keras_bert.lock", "written_files.json"
-# The settings of the run in the folder, to say in which of them another differs
+# The settings of the run, so that an error can list the settings that differ
 _SETTINGS_FILE = "settings.json"
 _OF_FOLDER = (_LOCK_FILE, _RECORD_FILE)
 _ALL = "*"
 _CHECKSUM = "checksum"
-# What a run goes on from
+# Files from which a run resumes
 _RESULTS = (
     "*/results.json",
     "run.json",
@@ -40,7 +40,7 @@ _RESULTS = (
     "**/checkpoints/step_*[0-9]",
     "**/pretraining-*-of-*.tfrecord",
 )
-# What each command writes into its folder
+# Files that each command writes to its directory
 _RUN = ("seed_[0-9]*", "results.json", "precision.json", "checkpoints", _SETTINGS_FILE)
 _WRITTEN = {
     "finetune": (
@@ -79,15 +79,15 @@ _locked: list[Path] = []
 
 
 class FolderInUseError(OSError):
-    """Raised if another process is writing to the folder."""
+    """Raised if another process is writing to the directory."""
 
 
 class NotFiniteError(ValueError):
-    """Raised if a loss, a weight or an output is NaN or infinite: the training has diverged."""
+    """Raised if a loss, weight or output is NaN or infinite, because the training has diverged."""
 
 
 class SettingsMismatchError(ValueError):
-    """Raised if a folder contains results of other settings or data, which are left untouched."""
+    """Raised if a directory contains results of different settings or data, which are kept."""
 
 
 @contextlib.contextmanager
@@ -99,30 +99,31 @@ def lock_output_dir(
     once: bool = False,
     flag: str = "output_dir",
 ) -> Iterator[Path]:
-    """Creates the folder and locks it against other processes.
+    """Creates a directory and locks it against other processes.
 
-    A folder may have other files, but of the names that the command writes, only those that it has
-    written itself. It records them at the end; the record of a command that is killed has all names
-    of that kind.
+    The directory may contain other files. Of the names that the command writes, it may only contain
+    files that the command has written itself. They are recorded at the end. If the command is
+    killed, the record covers all of these names.
 
-    The lock is the operating system's, and is released when the process ends for any reason. On
-    systems without such locks (Windows), the folder is not locked.
+    The operating system holds the lock, and releases it when the process exits for any reason. On
+    Windows, the directory is not locked.
 
     Args:
-        output_dir: The folder; it is created, with its parents, if it does not exist.
-        settings: The options that determine the result of the run, as JSON values: the error for a
-            folder with a run of others names those that differ. `None` if there are none.
-        command: The command, which must own the files that it writes; empty for no such check.
-        once: Whether it replaces not even its own, which others may use.
-        flag: The flag that names the folder.
+        output_dir: The directory. It is created, with its parents, if it does not exist.
+        settings: The options that affect the result of the run, as JSON values. If the directory
+            contains a run with different settings, the error lists the differences. `None` if there
+            are none.
+        command: The command, which must own the files that it replaces. Empty to skip this check.
+        once: Whether the command must not even replace its own files, because others may use them.
+        flag: The flag with which the directory is set.
 
     Raises:
-        FileExistsError: If the folder has a file that the command would replace, but may not.
-        FolderInUseError: If another process holds the lock; the message names that process.
-        OSError: If the folder cannot be created or written to.
+        FileExistsError: If the command would replace a file that it does not own.
+        FolderInUseError: If another process holds the lock. The message identifies the process.
+        OSError: If the directory cannot be created or written to.
     """
     path = Path(output_dir)
-    resumes = command != "report"  # Reports are made again from the beginning.
+    resumes = command != "report"  # Reports are always created from scratch.
     if command:
         written = _read_record(path).get(command, ())
         names = sorted(os.listdir(path)) if path.is_dir() else []
@@ -154,7 +155,7 @@ def lock_output_dir(
         try:
             yield path
         except SettingsMismatchError as error:
-            # The same command will not do, and the message says what will.
+            # The same command would fail again, and the message already suggests a fix.
             if settings is not None:
                 error.add_note(_differences(file, settings))
             raise
@@ -171,13 +172,13 @@ def lock_output_dir(
 
 
 def check_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Checks, before data are read, that a run in a folder has the same options.
+    """Checks, before any data is read, that the run in a directory has the same options.
 
-    Seeds may differ, and so may options that one of the runs leaves to its data.
+    Seeds may differ, as may options that one of the runs chooses from its data.
 
     Raises:
         SettingsMismatchError: If another option differs.
-        ValueError: If the settings of the run cannot be read.
+        ValueError: If the settings of the existing run cannot be read.
     """
     file = folder / _SETTINGS_FILE
     if not (file.is_file() and _has_results(folder)):
@@ -186,20 +187,20 @@ def check_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     names = [name for name in now if None not in (before.get(name), now[name])]
     if any(before[name] != now[name] for name in names if name not in ("seed", "num_seeds")):
         raise SettingsMismatchError(
-            f"{folder} contains a run of other settings; choose another --output_dir, or remove "
-            f"that folder ({_differences(file, settings)})"
+            f"{folder} contains a run with different settings. Choose another --output_dir, or "
+            f"remove that directory ({_differences(file, settings)})"
         )
 
 
 def is_own(name: str, command: str) -> bool:
-    """Returns whether a command may write, replace and remove a file or folder of a name."""
+    """Returns whether a command may write, replace and remove a file or directory by its name."""
     names = (*_WRITTEN[command], *_OF_FOLDER)
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in names)
 
 
 @contextlib.contextmanager
 def report_folders(config: Any) -> Iterator[None]:
-    """Locks the folders of a report, see `lock_output_dir`."""
+    """Locks the directories of a report, see `lock_output_dir`."""
     with contextlib.ExitStack() as stack:
         for flag in ("report_dir", "plots_dir"):
             if folder := getattr(config, flag, ""):
@@ -208,7 +209,7 @@ def report_folders(config: Any) -> Iterator[None]:
 
 
 def _read_record(folder: Path) -> dict[str, list[str]]:
-    """Returns the names that each command has written into a folder."""
+    """Returns the names that each command has written to a directory."""
     try:
         record = json.loads((folder / _RECORD_FILE).read_text("utf-8"))
         return {command: [*map(str, names)] for command, names in record.items()}
@@ -217,7 +218,7 @@ def _read_record(folder: Path) -> dict[str, list[str]]:
 
 
 def _record(folder: Path, command: str, names: Sequence[str]) -> None:
-    """Records which names of a folder a command has written."""
+    """Records the names that a command has written to a directory."""
     record = _read_record(folder) | {command: sorted({*names} - {*_OF_FOLDER})}
     record = {command: names for command, names in record.items() if names}
     if not record:
@@ -231,52 +232,52 @@ def _read_settings(file: Path) -> dict[str, Any]:
     """Reads the settings of a run.
 
     Raises:
-        ValueError: If they are no JSON object.
+        ValueError: If the file does not contain a JSON object.
     """
     try:
         settings = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
         settings = None
     if not isinstance(settings, dict):
-        raise ValueError(f"{file} must be a JSON object, as it was written. Remove it to go on")
+        raise ValueError(f"{file} must contain a JSON object. Remove the file to continue")
     return settings
 
 
 def _differences(file: Path, settings: Mapping[str, Any]) -> str:
-    """Describes in which options a run differs from that whose options a file has."""
+    """Describes the options in which the given settings differ from those in a file."""
     before = _read_settings(file)
     now = json.loads(json.dumps(settings))
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     if not names:
-        return "its options are the same: the data, or the backend, are others"
+        return "its options are the same, but the data or the backend differs"
     descriptions = (
         " ".join(f"--{name}={'' if values.get(name) is None else values[name]}" for name in names)
         for values in (before, now)
     )
-    return "that run has {}, this one {}".format(*descriptions)
+    return "that run has {}, this run has {}".format(*descriptions)
 
 
 def locked_folders() -> tuple[Path, ...]:
-    """Returns the folders that this process has locked, the outermost first."""
+    """Returns the directories that this process has locked, outermost first."""
     return tuple(_locked)
 
 
 def resume_note(folder: Path) -> str:
-    """Says what the same command will do with the folder of an interrupted run."""
+    """Returns a note on what the same command will do after a run was interrupted."""
     if _has_results(folder):
         return f"the same command resumes from what {folder} contains"
-    return f"{folder} contains nothing finished yet"
+    return f"{folder} contains no finished results yet"
 
 
 def _has_results(folder: Path) -> bool:
-    """Returns whether a folder has a checkpoint, a finished run or seed, or records."""
+    """Returns whether a directory has a checkpoint, a finished run or seed, or records."""
     return any(any(folder.glob(pattern)) for pattern in _RESULTS)
 
 
 def results_file(model: str | os.PathLike[str]) -> Path | None:
-    """Returns the results of the run that a model belongs to; `None` if there are none.
+    """Returns the `results.json` of the run that wrote a model, or `None` if not found.
 
-    They are beside it, or in the folder above that of the seed or of the exports.
+    The file is next to the model, or one directory up for models of a seed and exports.
     """
     folder = Path(model).absolute().parent
     is_of_run = folder.name == "export" or folder.name.startswith("seed_")
@@ -286,7 +287,7 @@ def results_file(model: str | os.PathLike[str]) -> Path | None:
 
 
 def load_results(model: str | os.PathLike[str]) -> dict[str, Any]:
-    """Returns the content of `results_file`; empty if there is none."""
+    """Returns the content of `results_file`, or an empty dict if there is no such file."""
     path = results_file(model)
     try:
         results = json.loads(path.read_text(encoding="utf-8")) if path else {}
@@ -296,25 +297,25 @@ def load_results(model: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def reads_pairs(models: Sequence[Path]) -> bool:
-    """Returns whether models were trained on pairs of texts, as far as that is known."""
+    """Returns whether the models were trained on text pairs, as far as is known."""
     return any(load_results(model).get("pairs") for model in models)
 
 
 def check_pairs(models: Sequence[Path], text_pair: str) -> None:
-    """Checks that the column of the second text is named for models of pairs.
+    """Checks that `--text_pair` is given for models of text pairs.
 
     Raises:
-        ValueError: If it is not.
+        ValueError: If it is missing.
     """
     if reads_pairs(models) and not text_pair:
         raise ValueError(
-            f"--text_pair must name the column of the second text, since {models[0]} was trained "
-            "on pairs of texts. Received: no --text_pair"
+            f"--text_pair must be the column of the second text, because {models[0]} was trained "
+            "on text pairs. Received: no --text_pair"
         )
 
 
 def _lock(file: IO[str], folder: Path, flag: str) -> None:
-    """Locks the file for this process, not for its children, and writes its id there."""
+    """Locks the file for this process, but not its children, and writes the process ID to it."""
     try:
         if fcntl is not None:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -322,11 +323,11 @@ def _lock(file: IO[str], folder: Path, flag: str) -> None:
         file.seek(0)
         process = file.read().strip()
         raise FolderInUseError(
-            f"{flag}={folder} is in use by {process or 'another process'}: wait until it ends, or "
-            "choose another folder"
+            f"{flag}={folder} is in use by {process or 'another process'}. Wait until it exits, or "
+            "choose another directory"
         ) from error
     except OSError:
-        pass  # a file system without locks
+        pass  # The file system does not support locks.
     file.truncate(0)
     now = datetime.datetime.now().isoformat(" ", "seconds")
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
@@ -335,24 +336,24 @@ def _lock(file: IO[str], folder: Path, flag: str) -> None:
 
 
 def fingerprint(settings: Mapping[str, Any], *contents: bytes) -> str:
-    """Returns a hash of the settings and inputs that determine the result of a run."""
+    """Returns a hash of the settings and inputs that affect the result of a run."""
     content = json.dumps(settings, sort_keys=True).encode() + b"".join(contents)
     return hashlib.sha256(content).hexdigest()
 
 
 def hash_directory(folder: str | os.PathLike[str]) -> bytes:
-    """Returns a hash of the files in a folder, such as a preset; empty if it does not exist.
+    """Returns a hash of the files in a directory, such as a preset, or `b""` if it has no files.
 
-    Its subfolders are ignored.
+    Subdirectories are ignored.
     """
     return hash_files(sorted(path for path in Path(folder).glob("*") if path.is_file()))
 
 
 def hash_files(paths: Sequence[Path]) -> bytes:
-    """Returns a hash of the names and contents of files, in this order; empty for no files.
+    """Returns a hash of the names and contents of files, in this order, or `b""` for no files.
 
-    A size and a time would be read faster, but another text can have both. A core hashes about a
-    gigabyte in a second.
+    Sizes and times would be faster to read, but different texts can have the same size and time. A
+    core hashes about a gigabyte per second.
     """
     digest = hashlib.sha256()
     for path in paths:
@@ -368,15 +369,15 @@ def file_sha256(path: str | os.PathLike[str]) -> str:
 
 
 def with_checksum(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns JSON values with their checksum, for `read_checked`."""
+    """Adds a checksum to JSON values, for `read_checked`."""
     return {**values, _CHECKSUM: fingerprint(values)}
 
 
 def read_checked(path: Path, names: Set[str]) -> dict[str, Any]:
-    """Reads a JSON object that `with_checksum` returned.
+    """Reads the JSON object that `with_checksum` returned.
 
     Raises:
-        ValueError: If it is not such an object, or its checksum differs.
+        ValueError: If the file does not contain such an object, or if the checksum differs.
     """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -390,22 +391,26 @@ def read_checked(path: Path, names: Set[str]) -> dict[str, Any]:
 
 
 def check_same_start(folder: Path, flag: str, before: str, own: str) -> None:
-    """Checks that the run in a folder was started with the same files.
+    """Checks that the run in a directory started from the same files.
 
-    A hash is empty where the files are unknown.
+    An empty hash means that the files are unknown.
 
     Raises:
         SettingsMismatchError: If the files differ.
     """
     if before and own and before != own:
         raise SettingsMismatchError(
-            f"{folder} contains a run that started from a --{flag} with other files; choose "
-            "another --output_dir, or remove that folder"
+            f"{folder} contains a run that started from a --{flag} with different files. Choose "
+            "another --output_dir, or remove that directory"
         )
 
 
 def check_room(folder: Path, needed: int) -> None:
-    """Checks that a disk has space for a number of bytes.
+    """Checks that a disk has enough free space.
+
+    Args:
+        folder: A directory on the disk.
+        needed: The required space in bytes.
 
     Raises:
         OSError: If there is less free space.
@@ -413,6 +418,6 @@ def check_room(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise OSError(
-            f"not enough disk space in {folder}: a model takes about {needed:,} bytes, and "
+            f"not enough disk space in {folder}: a model needs about {needed:,} bytes, but only "
             f"{free:,} are free"
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dtype policy that this machine computes fastest."""
+"""Chooses the dtype policy that is fastest on this machine."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from keras_bert.ops.dispatch import has_accelerator
 from ..costs import model_flops
 
 AUTO = "auto"
-# Of the choice, in the folder of a run
+# The file in a run's directory that contains the choice
 FILE = "precision.json"
-# Below it, conversions between the dtypes take most of what the products gain, and other programs
-# could decide it: two runs of one command should compute alike.
+# Below this speedup, dtype conversions cost most of what bfloat16 matmuls gain, and the load of the
+# machine could change the choice. Two runs of one command should use the same policy.
 _LEAST_SPEEDUP = 1.5
 
 
 def resolve(name: str, folder: str | os.PathLike[str] | None = None) -> str:
-    """Returns Keras' dtype policy.
+    """Returns the name of a Keras dtype policy.
 
     Args:
-        name: The policy, or `auto`: `mixed_bfloat16` on an accelerator and on CPUs whose bfloat16
-            products are faster, which is measured; else `float32`.
-        folder: The folder of a run. The choice is kept there, so that a run that is resumed
-            computes as it began, whatever a second measurement, or another machine, would say.
+        name: The policy, or `auto`. `auto` chooses `mixed_bfloat16` on an accelerator and on CPUs
+            where bfloat16 matmuls are measured to be faster, and `float32` otherwise.
+        folder: The directory of a run. The choice is stored there, so that a resumed run keeps its
+            policy even if a second measurement, or another machine, would give a different result.
     """
     if name != AUTO:
         return name
@@ -51,10 +51,10 @@ def resolve(name: str, folder: str | os.PathLike[str] | None = None) -> str:
 def _fastest() -> str:
     if has_accelerator():
         return "mixed_bfloat16"
-    # Measured: on a CPU, JAX computes models in bfloat16 more slowly, even if products are fast.
+    # We measured that on a CPU, JAX runs models more slowly in bfloat16, even if matmuls are fast.
     if keras.backend.backend() == "jax":
         return "float32"
     speedup = model_flops.bfloat16_speedup()
     precision = "mixed_bfloat16" if speedup > _LEAST_SPEEDUP else "float32"
-    logging.info("precision: %s (bfloat16 products are %.1f times as fast)", precision, speedup)
+    logging.info("precision: %s (bfloat16 matmuls are %.1f times as fast)", precision, speedup)
     return precision

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command-line interface of a program: arguments, help, warnings, errors and interruption."""
+"""The command-line interface of a command: arguments, help, warnings, errors, interruptions."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from .interrupts import INTERRUPTED, NOTHING
 from .job import Job
 from .options import DeviceOptions, HostOptions
 
-# absl attributes the flags to the program that calls `run`, so that `--help` shows them.
+# absl attributes the flags to the module that calls `run`, so that `--help` shows them.
 flags.disclaim_key_flags()
 
 HELP_FLAGS = frozenset({"--help", "-help", "-h", "-?", "--helpshort", "-helpshort"})
-# Exit status that a shell reports if SIGPIPE ended a program
+# The exit status that a shell reports for a command that SIGPIPE stopped
 _OUTPUT_CLOSED = 141
 _WRONG_FLAG = 2
-# If a file name is given without a flag, the error suggests the first of these that exists.
+# If a file name is given without a flag, the error suggests the first of these flags that exists.
 _FILE_FLAGS = ("train_file", "train_files", "data_file", "input", "model")
-# Libraries that log details below the level of warnings: that JAX has found no TPU, each step of
-# TensorFlow's exports and of Orbax's checkpoints, where a client of S3 has found its credentials.
-# Some of them log to the root logger, or to absl's, which our programs use too.
+# Libraries that log details below the level of warnings. For example, JAX logs that it has found no
+# TPU, TensorFlow and Orbax log each step of an export or checkpoint, and S3 clients log where they
+# found credentials. Some log to the root logger or to absl's logger, which our commands also use.
 _LIBRARIES_THAT_LOG = ("aiobotocore", "apache_beam", "botocore", "jax", "orbax", "tensorflow")
 # Import names of the libraries that the extra `training` installs
 TRAINING_LIBRARIES = ("matplotlib", "scipy", "sklearn")
@@ -58,21 +58,21 @@ def run(
     remaining: str = "",
     help: Callable[[], str] | None = None,
 ) -> None:
-    """Runs a program: prints its help, or calls `main`; reports errors and Ctrl-C on one line.
+    """Runs a command: prints its help, or calls `main`. Errors and Ctrl-C print one line.
 
-    Call it at the end of a program file. `main` should import slow libraries itself, so that the
-    help and errors about flags appear without a wait.
+    Call this function at the end of a command's file. `main` should import slow libraries itself,
+    so that the help and errors about flags appear immediately.
 
     Args:
-        main: Called with the config from the command line; without a `config_class`, with the
-            program's name and the arguments that are not flags.
-        config_class: The class of the config; its fields become the flags, see `config_flags`.
-            `None` if the program has defined its flags itself.
-        with_recipes: Whether the program has recipes, and the flag `--recipe`.
-        argument: The field that the user may also give without the flag's name; empty for none.
-        remaining: The field, a tuple of strings, that takes all arguments after `--`; empty for
-            none.
-        help: Returns what `--help` prints, `help_text()` by default.
+        main: Called with the config from the command line. Without a `config_class`, it is called
+            with the command's name and the arguments that are not flags.
+        config_class: The class of the config. Its fields become the flags, see `config_flags`.
+            `None` if the command has defined its flags itself.
+        with_recipes: Whether the command has recipes and the flag `--recipe`.
+        argument: The field that can also be given without the flag's name. Empty for none.
+        remaining: The field, a tuple of strings, to which all arguments after `--` are added. Empty
+            for none.
+        help: Returns what `--help` prints. Defaults to `help_text`.
     """
     if config_class is not None:
         main = _with_config(main, config_class, with_recipes, argument, remaining)
@@ -120,7 +120,7 @@ def _with_config(
 
 
 def _parse_flags(arguments: list[str]) -> list[str]:
-    """Parses flags; an unknown flag or a wrong value ends the program with one line."""
+    """Parses flags. An unknown flag or invalid value exits with one line."""
     try:
         remaining: list[str] = flags.FLAGS(arguments)
     except flags.Error as error:
@@ -128,7 +128,7 @@ def _parse_flags(arguments: list[str]) -> list[str]:
         advice = ""
         if isinstance(error, flags.UnrecognizedFlagError):
             advice = migration_hints.suggestion([error.flagname], set(flags.FLAGS))
-        # absl writes "Did you mean: train_file ?", and no full stop after a wrong value.
+        # absl writes "Did you mean: train_file ?", and no period after an invalid value.
         text = re.sub(r"Did you mean: (.*) \?", r"Did you mean --\1?", str(error))
         stop = "" if text.endswith(("?", ".")) else "."
         print(f"error: {text}{stop}{advice} `{command} --help` lists the flags.", file=sys.stderr)
@@ -137,7 +137,7 @@ def _parse_flags(arguments: list[str]) -> list[str]:
 
 
 class _PlainFormatter(standard_logging.Formatter):
-    """Formats messages without time, process and line; warnings and errors name their level."""
+    """Formats messages without time, process and line. Warnings and errors start with the level."""
 
     def format(self, record: standard_logging.LogRecord) -> str:
         message = super().format(record)
@@ -148,32 +148,33 @@ class _PlainFormatter(standard_logging.Formatter):
 
 def _is_relevant(record: standard_logging.LogRecord) -> bool:
     path = Path(record.pathname).as_posix()
-    # A folder of this project may have the name of a library.
+    # A directory of this project may have the same name as a library.
     names = [name for name in _LIBRARIES_THAT_LOG if f"-packages/{name}/" in path]
     if "orbax" in names and record.exc_info:
         return False  # Orbax also raises this error.
     if "apache_beam" in names and record.levelno == standard_logging.ERROR:
         return False  # Beam also raises this error, unless its retry succeeds.
     if path.endswith("apache_beam/io/gcp/internal/clients/bigquery/__init__.py"):
-        return False  # It misses the client of BigQuery, which nothing here uses.
+        return False  # Beam warns that its BigQuery client is missing, which we do not use.
     return record.levelno > standard_logging.INFO or not names
 
 
 @contextlib.contextmanager
 def ignore_broken_pipe(status: int = 0) -> Iterator[None]:
-    """Ends the program in a line if its output cannot be written, and quietly if it was closed.
+    """Exits with one line if the output cannot be written, and silently if it was closed.
 
-    Output is UTF-8 in any locale, as all files are; names of files that are not keep their bytes.
+    Output is encoded in UTF-8 in any locale, like all files. File names that are not valid UTF-8
+    keep their bytes.
 
     Args:
-        status: The exit status if the reader of the output, such as `head`, has closed the pipe. An
-            error that ends the program keeps its own.
+        status: The exit status if the reader of the output, such as `head`, has closed the pipe. If
+            an error stops the command, the error's own status is used.
 
     Raises:
         SystemExit: If the output cannot be written.
     """
-    if sys.stdout is None:  # as with `>&-`
-        sys.exit("error: standard output is closed, expected a file or a pipe, such as >/dev/null")
+    if sys.stdout is None:  # For example, with `>&-`.
+        sys.exit("error: standard output is closed. Redirect it to a file, such as >/dev/null")
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors)
@@ -184,20 +185,20 @@ def ignore_broken_pipe(status: int = 0) -> Iterator[None]:
         try:
             print(end="", flush=True)
             if isinstance(error, BrokenPipeError):
-                print(flush=True)  # Unbuffered output has nothing left to flush: write to test it.
+                print(flush=True)  # Unbuffered output has nothing left to flush, so write a line.
         except OSError as failure:
-            # Python would flush to it once more at exit.
+            # At exit, Python would try to flush this stream again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             if isinstance(error, SystemExit) and error.code:
                 raise error from None
             if isinstance(failure, BrokenPipeError):
                 sys.exit(status)
             sys.exit(f"error: standard output cannot be written to: {failure.strerror}")
-        raise  # Another pipe broke, such as one to a child process, or the program ends.
+        raise  # A different pipe broke, such as one to a child process, or the command exits.
 
 
 def help_text(program_flags: Iterable[flags.Flag] | None = None) -> str:
-    """Returns the program's docstring, and each flag with its default and description."""
+    """Returns the command's docstring, and each flag with its default and description."""
     if program_flags is None:
         program_flags = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
     text = sys.modules["__main__"].__doc__ or ""
@@ -234,22 +235,22 @@ def plain_warning(
 
 
 def reject_arguments(arguments: list[str]) -> None:
-    """Raises an error if the command line has arguments that are not flags.
+    """Checks that the command line only contains flags.
 
     Raises:
-        ValueError: If there are such arguments.
+        ValueError: If there are other arguments.
     """
     if len(arguments) > 1:
         file_flags = [name for name in _FILE_FLAGS if name in flags.FLAGS]
-        meant = f"; did you mean --{file_flags[0]}={arguments[1]}?" if file_flags else ""
-        raise ValueError(f"expected flags only, received {' '.join(arguments[1:])}{meant}")
+        meant = f". Did you mean --{file_flags[0]}={arguments[1]}?" if file_flags else ""
+        raise ValueError(f"expected only flags. Received: {' '.join(arguments[1:])}{meant}")
 
 
 def require(names: tuple[str, ...], extra: str) -> None:
-    """Checks that the libraries that the program imports later are installed.
+    """Checks that libraries are installed that the command imports later.
 
     Raises:
-        ImportError: If one is not installed; the message includes the command to install it.
+        ImportError: If a library is missing. The message contains the command to install it.
     """
     absent_names = [name for name in names if not _is_installed(name)]
     if absent_names:
@@ -264,10 +265,10 @@ def _is_installed(name: str) -> bool:
 
 
 def import_quietly(name: str = "keras") -> None:
-    """Imports a library, hiding the messages that its native code writes to standard error.
+    """Imports a library, and hides the messages that its native code writes to standard error.
 
     Keras imports its backend, and TensorFlow logs details about libraries and processors before its
-    logging can be configured. The messages are shown if the import fails.
+    logging can be configured. If the import fails, the messages are shown.
 
     Raises:
         ImportError: If the library cannot be imported.
@@ -290,9 +291,9 @@ def import_quietly(name: str = "keras") -> None:
 
 @contextlib.contextmanager
 def exit_on_user_error() -> Iterator[None]:
-    """Ends the program with a one-line message for an error that the user can fix.
+    """Exits with a one-line message after an error that the user can fix.
 
-    With `--verbosity=1` the traceback is printed too.
+    With `--verbosity=1`, the traceback is also printed.
     """
     try:
         yield
@@ -307,10 +308,10 @@ def exit_on_user_error() -> Iterator[None]:
     except (ImportError, OSError, ValueError) as error:
         _end(error, str(error))
     except Exception as error:
-        # The library's own errors, such as `ExportError`, are written for users.
+        # keras_bert's own exceptions, such as `ExportError`, are written for users.
         if type(error).__module__.startswith("keras_bert."):
             _end(error, str(error))
-        # TensorFlow's errors about files and memory are no subclasses of OSError.
+        # TensorFlow's file and memory errors are not subclasses of OSError.
         if not _is_os_error(error):
             raise
         _end(error, f"{type(error).__name__}: {error}")
@@ -355,14 +356,20 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
 
 
 def check_new_file(flag: str, path: str, overwrite: bool, beginning: bytes = b"{") -> None:
-    """Checks, before any work, that a file to write does not exist, or may be replaced.
+    """Checks, before any work, that an output file does not exist or may be replaced.
 
-    An empty file, a device, and what is open in this process, such as `/dev/stdout`, may be written
-    to in any case. With `overwrite`, a file must begin as the command writes it: by default, with
-    a JSON object.
+    Empty files, devices and files that are open in this process, such as `/dev/stdout`, may always
+    be written to.
+
+    Args:
+        flag: The flag, for the error message.
+        path: The path of the file.
+        overwrite: Whether an existing file may be replaced.
+        beginning: The bytes at the start of the files that this command writes. Files that start
+            differently are never replaced. Defaults to the start of a JSON object.
 
     Raises:
-        FileExistsError: If it may not.
+        FileExistsError: If the file must not be replaced.
     """
     file = Path(path)
     is_open = file.parent in (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
@@ -372,7 +379,7 @@ def check_new_file(flag: str, path: str, overwrite: bool, beginning: bytes = b"{
         if content.read(len(beginning)) != beginning:
             raise FileExistsError(
                 f"{flag} must be a file that this command wrote, to be replaced. Received: {path}, "
-                f"which does not begin with {beginning!r}. Choose another file, or remove it"
+                f"which does not start with {beginning!r}. Choose another file, or remove it"
             )
     if not overwrite:
         raise FileExistsError(
@@ -382,10 +389,10 @@ def check_new_file(flag: str, path: str, overwrite: bool, beginning: bytes = b"{
 
 
 def check_preset(preset: str) -> None:
-    """Checks that a checkpoint can be opened, unless it is a folder or a run; reads no weights.
+    """Checks that a checkpoint can be opened, without reading weights. Skips directories and runs.
 
     Raises:
-        CheckpointError: If it is not found.
+        CheckpointError: If the checkpoint is not found.
     """
     if preset == minilm.NAME or Path(preset).is_dir() or run_presets.find_model(Path(preset)):
         return
@@ -399,12 +406,12 @@ def check_preset(preset: str) -> None:
 def joined_hosts(options: HostOptions, compute: DeviceOptions) -> Iterator[None]:
     """Joins the other processes of a training run, see `connection.join_processes`.
 
-    A run of one process without sharding imports no library here, so that errors in its files
-    appear early.
+    A single process without a sharded optimizer imports no library here, so that errors in its
+    files are reported early.
 
     Raises:
-        ImportError: If Orbax is not installed, which writes the checkpoints of several processes,
-            or of devices that shard the optimizer's state.
+        ImportError: If Orbax is not installed, which writes the checkpoints of multiple processes
+            and of sharded optimizers.
     """
     if options.coordinator or (compute.shard_optimizer and compute.devices > 1):
         import_quietly()
@@ -412,7 +419,7 @@ def joined_hosts(options: HostOptions, compute: DeviceOptions) -> Iterator[None]
 
         if (
             keras.backend.backend() == "jax"
-        ):  # `connection.join_processes` refuses the other backends.
+        ):  # `connection.join_processes` rejects the other backends.
             require(("orbax.checkpoint",), "distributed")
     from . import connection
 
@@ -422,7 +429,7 @@ def joined_hosts(options: HostOptions, compute: DeviceOptions) -> Iterator[None]
 
 @contextlib.contextmanager
 def locked_by_main_process(config: Any, command: str) -> Iterator[None]:
-    """Locks the folder of a run in the main process, see `output_folder.lock_output_dir`."""
+    """Locks the directory of a run in the main process, see `output_folder.lock_output_dir`."""
     from . import hosts
 
     if not hosts.is_main_process():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training progress: a bar, and a line after each epoch, with the time left of the whole run."""
+"""Training progress: a bar, and a line per epoch with the remaining time of the whole run."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from .run_report import duration
 
 
 class TimeLeft:
-    """Estimates the time left of a run, of all its seeds or phases, whether it was resumed or not.
+    """Estimates the remaining time of a run over all of its seeds or phases.
 
-    What is left takes as long, for its work, as what this process has done, with all that it did in
-    between: building models, scoring, checkpoints. Only the first step is left out, which is traced
-    or compiled.
+    The estimate is the remaining work divided by the speed of this process so far. The speed
+    includes everything between the steps, such as building models, scoring and checkpoints. Only
+    the first step is excluded, because it is traced or compiled. Work that was done before a run
+    was resumed does not affect the speed.
 
     Args:
         total: The work of the whole run, in any unit, such as epochs.
-        at_most: Whether the run may end earlier.
-        note: What follows the time, such as "for all 5 seeds".
+        at_most: Whether the run may stop early.
+        note: Text to add after the time, such as "for all 5 seeds".
     """
 
     def __init__(self, total: float, at_most: bool = False, note: str = "") -> None:
@@ -37,7 +38,7 @@ class TimeLeft:
         self._start: float | None = None
 
     def skip_to(self, done: float) -> None:
-        """Counts work that took this process no time: it was done before, or is not needed."""
+        """Counts work that took this process no time, because it was done before or is skipped."""
         self.done = done
 
     def reach(self, done: float) -> None:
@@ -49,16 +50,16 @@ class TimeLeft:
         self.done = done
 
     def seconds(self) -> float | None:
-        """Returns the time left in seconds; `None` if there is no estimate yet."""
+        """Returns the remaining time in seconds, or `None` if there is no estimate yet."""
         if self._start is None or self._measured <= 0:
             return None
         elapsed = time.perf_counter() - self._start
         return max(0.0, self.total - self.done) * elapsed / self._measured
 
     def text(self) -> str:
-        """Returns `at most 3 min 20 s left`; empty without an estimate, or if nothing is left."""
+        """Returns text such as `at most 3 min 20 s left`, or `""` if unknown or finished."""
         seconds = self.seconds()
-        # Sums of fractions of epochs
+        # The tolerance is for rounding errors in sums of fractions of epochs.
         if seconds is None or self.total - self.done < 1e-6 * self.total:
             return ""
         words = ("at most" if self.at_most else "", duration(seconds), "left", self.note)
@@ -66,16 +67,17 @@ class TimeLeft:
 
 
 class Progress(keras.callbacks.Callback):
-    """Shows a bar with the time left of the run, and prints a line after each epoch.
+    """Shows a bar with the remaining time of the run, and prints a line after each epoch.
 
     Args:
-        epochs: Total number of epochs, if `fit` is called for each; `None` takes `fit`'s number.
-        unit: The word for an epoch of Keras, such as "interval".
-        first_epoch: Number of epochs before those of `fit`, if `fit` does not count them.
-        metrics: Formats the metrics of a step; by default each is written as Keras names it.
-        summary: Returns the line that is printed after an epoch, instead of its metrics.
-        time_left: The estimate for the run, of which everything before epoch 0 is done; by default
-            the run is `epochs` epochs.
+        epochs: Total number of epochs, if `fit` is called once per epoch. `None` uses the number of
+            epochs of `fit`.
+        unit: The word for one of Keras' epochs, such as "interval".
+        first_epoch: Number of epochs before the first call of `fit`, if `fit` does not count them.
+        metrics: Formats the metrics of a step. By default, they are shown under Keras' names.
+        summary: Returns the line to print after an epoch instead of its metrics.
+        time_left: The estimate for the run, with everything before epoch 0 counted. By default, the
+            run consists of `epochs` epochs.
         epoch_work: The work of an epoch, in the unit of `time_left`.
         first_batch: Returns the number of batches of the epoch that were done before `fit`.
     """
@@ -110,7 +112,7 @@ class Progress(keras.callbacks.Callback):
         self._begin = self._last = time.perf_counter()
         self._done = 0
         self._first = self.first_batch()
-        # Of the whole epoch
+        # The number of steps in the whole epoch
         self._steps = self.params["steps"] + self._first if self.params.get("steps") else 0
         if self.time_left is None:
             self.time_left = TimeLeft(self._epochs * self.epoch_work)
@@ -119,12 +121,12 @@ class Progress(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self._last = time.perf_counter()
-        # With `steps_per_execution`, one call covers several batches.
+        # With `steps_per_execution`, one call covers multiple batches.
         count, self._done = batch + 1 - self._done, batch + 1
         assert self.time_left is not None
         self.time_left.reach(self._work_at(self._done))
         if self._bar is None:
-            # The speed leaves out the first step, which is traced.
+            # The speed excludes the first step, which is traced.
             self._bar = bar(
                 self._title,
                 self._steps * self._epochs or None,
@@ -136,7 +138,7 @@ class Progress(keras.callbacks.Callback):
                 leave=False,
             )
             count = 0
-        # Formatting metrics waits for the step that computes them, so it is done for display alone.
+        # Formatting metrics waits for the step that computes them, so only do it for display.
         if time.time() - self._bar.last_print_t >= self._bar.mininterval:
             self._bar.set_description_str(self._title, refresh=False)
             words = [self.metrics(logs or {}), self.time_left.text()]
@@ -153,7 +155,7 @@ class Progress(keras.callbacks.Callback):
         if self.summary is not None:
             line = self.summary()
         else:
-            # Until the last batch: scoring the development set is not training time.
+            # Stop at the last batch, because scoring the validation set is not training time.
             seconds = duration(self._last - self._begin)
             metrics = self.metrics(logs or {})
             time_left = self.time_left.text()
@@ -163,7 +165,7 @@ class Progress(keras.callbacks.Callback):
         print(line, flush=True)
 
     def _work_at(self, batches: int) -> float:
-        """Returns the work that is done after a number of batches of `fit` in this epoch."""
+        """Returns the work done after `fit` has processed some batches of this epoch."""
         if not self._steps:
             return self._epoch_start
         return self._epoch_start + self.epoch_work * (self._first + batches) / self._steps
@@ -175,7 +177,7 @@ class Progress(keras.callbacks.Callback):
 
 
 def in_percent(logs: Mapping[str, Any]) -> dict[str, float]:
-    """Returns the logs of an epoch with Keras' accuracies and F1 in percent, as scores on dev are.
+    """Converts Keras' accuracies and F1 scores to percent, the unit of the validation scores.
 
     Example:
 

@@ -34,7 +34,7 @@ from .output_folder import (
 
 _PREFIX = "step_"
 _STATE = "state.json"
-# The key in the state for the checksum of the tensors' file, or for a checksum of each file
+# The key of the checksum in the state: one for the tensors' file, or a dict with one for each file
 _TENSORS_SUM = "sha256"
 _METRIC = "metric."
 
@@ -42,20 +42,21 @@ Tensors = dict[str, "np.ndarray[Any, Any]"]
 
 
 class DiskFullError(OSError):
-    """Raised if the disk is too full for a checkpoint; earlier checkpoints are kept."""
+    """Raised if the disk is too full for a checkpoint. Earlier checkpoints are kept."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RunState:
-    """The state of a run besides its tensors.
+    """The state of a run other than its tensors.
 
     Args:
-        step: Number of completed updates.
-        backend: Keras' backend; backends generate different random numbers.
-        fingerprint: Hash of the settings that determine the result.
-        log: The records logged so far, one for each interval.
+        step: Number of completed optimizer steps.
+        backend: Keras' backend. It must not change, because backends generate different random
+            numbers.
+        fingerprint: Hash of the settings that affect the result.
+        log: The records logged so far, one per epoch or evaluation interval.
         seconds: Training time so far.
-        details: Further state of the program, as JSON values.
+        details: Further state of the command, as JSON values.
     """
 
     step: int
@@ -66,28 +67,33 @@ class RunState:
     details: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def check_same_run(self, other: RunState, folder: Path) -> None:
-        """Raises an SettingsMismatchError if `other` is from another backend or other settings."""
+        """Raises an SettingsMismatchError if `other` has a different backend or fingerprint."""
         for name in ("backend", "fingerprint"):
             if getattr(other, name) != getattr(self, name):
                 raise SettingsMismatchError(
-                    f"{folder} contains a run of "
-                    + (f"the {other.backend} backend" if name == "backend" else "other settings")
-                    + "; choose another --output_dir, or remove that folder"
+                    f"{folder} contains a run with "
+                    + (
+                        f"the {other.backend} backend"
+                        if name == "backend"
+                        else "different settings"
+                    )
+                    + ". Choose another --output_dir, or remove that directory"
                 )
 
 
 class RunCheckpoints:
-    """The last few checkpoints of a run, in a folder.
+    """The last few checkpoints of a run, in a directory.
 
-    Each checkpoint is a folder that is written atomically (under a temporary name, then renamed)
-    and includes checksums of its state and its tensors, so that partial and corrupted checkpoints
-    are detected.
+    Each checkpoint is a directory that is written under a temporary name and then renamed. It
+    contains checksums of its state and tensors, so that incomplete and corrupted checkpoints are
+    detected.
 
-    The tensors are in one file, which `save` writes before it returns. On several hosts, or if
-    devices shard variables, they are in several files instead, which all processes write while the
-    training goes on. A run can resume on another number of processes or devices.
+    Usually, the tensors are in one file, which `save` writes before it returns. In multi-host
+    training, or if variables are sharded over devices, all processes write multiple files in the
+    background while the training continues. A run can resume on a different number of processes or
+    devices.
 
-    As a context manager, it waits at the end until the last checkpoint is written.
+    At the end of a `with` block, the object waits until the last checkpoint is written.
     """
 
     def __init__(self, folder: Path, keep: int = 2) -> None:
@@ -106,21 +112,26 @@ class RunCheckpoints:
     ) -> None:
         if error is None:
             self.wait()
-        # The threads of other processes still write, even if their main threads wait.
+        # Other processes may still write in threads, even if their main threads wait.
         elif isinstance(error, Exception) and not connection.is_of_connection(error):
-            with contextlib.suppress(Exception):  # It would hide the error that ends the run.
+            with contextlib.suppress(Exception):  # It would hide the error that stops the run.
                 self.wait()
 
     def save(self, model: keras.Model, state: RunState, with_metrics: bool = False) -> None:
         """Writes a checkpoint, and removes old ones.
 
-        On several hosts, all processes call this. In the middle of an epoch, `with_metrics` must be
-        true.
+        In multi-host training, all processes must call this.
+
+        Args:
+            model: The model, with a built optimizer.
+            state: The rest of the state.
+            with_metrics: Whether to include the state of the metrics. This is required in the
+                middle of an epoch.
 
         Raises:
-            NotFiniteError: If a variable is not finite; nothing is written.
-            DiskFullError: If the disk is full; earlier checkpoints are kept. If a background write
-                fills the disk, the next call warns instead, and then waits for its own checkpoint.
+            NotFiniteError: If a variable is not finite. Nothing is written.
+            DiskFullError: If the disk is full. Earlier checkpoints are kept. If a background write
+                fills the disk, the next call only warns, and then waits for its own checkpoint.
         """
         waits = False
         try:
@@ -143,14 +154,14 @@ class RunCheckpoints:
         """Waits until the last checkpoint is written, if one is being written.
 
         Raises:
-            DiskFullError: If the disk is full; on several hosts, in all processes.
+            DiskFullError: If the disk is full. It is raised in all processes.
         """
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.wait()
 
     def raise_if_interrupted(self, is_interrupted: bool) -> None:
-        """Ends an interrupted run, after its last checkpoint is written.
+        """Stops an interrupted run after its last checkpoint has been written.
 
         Raises:
             KeyboardInterrupt: If the run was interrupted.
@@ -160,7 +171,7 @@ class RunCheckpoints:
             raise KeyboardInterrupt
 
     def _begin(self, variables: Mapping[str, Any], state: RunState) -> Callable[[], None]:
-        """Begins to write sharded tensors, and returns a function that completes the checkpoint."""
+        """Starts to write sharded tensors, and returns a function that finishes the checkpoint."""
         with contextlib.ExitStack() as stack:
             temporary, error = Path(), None
             if hosts.is_main_process():
@@ -169,7 +180,7 @@ class RunCheckpoints:
                 except DiskFullError as failure:
                     error = failure
             _agree_on(error, hosts.gather)
-            # Each host may mount the folder under another path.
+            # Hosts may mount the directory at different paths.
             folder = self.folder / hosts.from_main_process(
                 lambda: Path(os.path.relpath(temporary, self.folder)).as_posix()
             )
@@ -184,7 +195,7 @@ class RunCheckpoints:
                     if hosts.is_main_process():
                         _write_state(temporary, state, checksums)
             except TimeoutError:
-                raise  # Another process does not answer.
+                raise  # Another process does not respond.
             except OSError as failure:
                 error = failure
             _agree_on(error, hosts.gather_in_background)
@@ -193,10 +204,10 @@ class RunCheckpoints:
 
     @contextlib.contextmanager
     def _new_checkpoint(self, variables: Mapping[str, Any], state: RunState) -> Iterator[Path]:
-        """Yields the temporary folder of a new checkpoint, and renames it at the end."""
+        """Yields the temporary directory of a new checkpoint, and renames it at the end."""
         make_directory(self.folder)
         target = self.folder / f"{_PREFIX}{state.step:09}"
-        if target.exists():  # It is corrupted, since the run did not resume from it.
+        if target.exists():  # It is corrupted, because the run did not resume from it.
             shutil.rmtree(target)
         with (
             self._report_disk_full(variables, state),
@@ -217,19 +228,21 @@ class RunCheckpoints:
     ) -> RunState | None:
         """Loads the last valid checkpoint.
 
-        On several hosts, all processes call this, and load the same one.
+        In multi-host training, all processes must call this. All of them load the same checkpoint.
 
         Args:
             model: The model, with a built optimizer.
-            check: Called with the checkpoint's state before its tensors are loaded; may raise.
-            with_metrics: Whether to restore the state of the metrics too, which the checkpoint must
-                include. Keras creates their variables in the first training step.
+            check: Called with the checkpoint's state before its tensors are loaded. May raise an
+                error.
+            with_metrics: Whether to also restore the state of the metrics, which the checkpoint
+                must include. Keras creates their variables in the first training step.
 
         Returns:
             The checkpoint's state, or `None` if there is no checkpoint.
 
         Raises:
-            ValueError: If no checkpoint is valid, or the last valid one is of another model.
+            ValueError: If no checkpoint is valid, or the last valid one belongs to a different
+                model.
         """
         self.wait()
         names = hosts.from_main_process(lambda: [path.name for path in self._paths()])
@@ -240,10 +253,12 @@ class RunCheckpoints:
                 state, tensors = _read(path)
             except (OSError, ValueError, SafetensorError) as error:
                 damage = str(error) or type(error).__name__
-            # Each process may have read other files.
+            # Other processes may have read other files of the same checkpoint.
             damage = next(filter(None, hosts.gather(damage)), "")
             if state is None or damage:
-                logging.warning("%s is corrupted (%s): trying the one before it", path, damage)
+                logging.warning(
+                    "%s is corrupted (%s). Trying the previous checkpoint", path, damage
+                )
                 continue
             check(state)
             variables = _variables(model, with_metrics)
@@ -255,47 +270,48 @@ class RunCheckpoints:
             return state
         if names:
             raise ValueError(
-                f"every checkpoint in {self.folder} is corrupted: remove the folder to start again"
+                f"every checkpoint in {self.folder} is corrupted. Remove the directory to start "
+                "again"
             )
         return None
 
     def remove(self) -> None:
-        """Removes all checkpoints, when the run is finished."""
+        """Removes all checkpoints once the run is finished."""
         for path in self._paths():
             shutil.rmtree(path)
         if self.folder.is_dir():
             remove_abandoned(self.folder)
-            with contextlib.suppress(OSError):  # Others have put files there.
+            with contextlib.suppress(OSError):  # The directory may contain other files.
                 self.folder.rmdir()
 
     def _paths(self) -> list[Path]:
-        """Returns the paths of the checkpoints, the last one first."""
+        """Returns the paths of the checkpoints, newest first."""
         folders = self.folder.glob(f"{_PREFIX}[0-9]*") if self.folder.is_dir() else ()
         return sorted(folders, reverse=True)
 
     @contextlib.contextmanager
     def _report_disk_full(self, variables: Mapping[str, Any], state: RunState) -> Iterator[None]:
-        """Raises a DiskFullError, which names the sizes, if the system reports a full disk."""
+        """Raises a DiskFullError with the required and free space if the system reports one."""
         try:
             yield
         except OSError as error:
             if error.errno not in whole_tensors.DISK_ERRORS:
                 raise
             paths = self._paths()
-            note = f"{paths[0]} is kept" if paths else "there is no earlier checkpoint"
+            note = f"{paths[0]} is kept" if paths else "There is no earlier checkpoint"
             free = shutil.disk_usage(self.folder).free
             raise DiskFullError(
                 f"not enough disk space for the checkpoint of step {state.step} in {self.folder}: "
-                f"it takes {num_bytes(variables.values()):,} bytes, and {free:,} are free "
-                f"({error.strerror}); {note}. Free some space and run the same command again"
+                f"it needs {num_bytes(variables.values()):,} bytes, but only {free:,} are free "
+                f"({error.strerror}). {note}. Free some space and run the same command again"
             ) from error
 
 
 class _Background:
     """A thread that runs a function.
 
-    It is a daemon thread: a process that ends by an error does not wait for it, since the function
-    may wait for processes that have ended.
+    This is a daemon thread, because the function may wait for other processes that have stopped. If
+    an error stops this process, it does not wait for the thread.
     """
 
     def __init__(self, function: Callable[[], None]) -> None:
@@ -311,14 +327,14 @@ class _Background:
             self._error = error
 
     def wait(self) -> None:
-        """Waits until the function has returned, and raises its error if it has one."""
+        """Waits until the function has returned, and raises its error if it failed."""
         self._thread.join()
         if self._error is not None:
             raise self._error
 
 
 def _agree_on(error: OSError | None, gather: Callable[[Any], list[Any]]) -> None:
-    """Raises an error in all processes if there is one in any of them."""
+    """Raises an error in all processes if any of them has one."""
     own = None if error is None else [isinstance(error, DiskFullError), str(error)]
     failures = [failure for failure in gather(own) if failure is not None]
     if error is not None:
@@ -328,13 +344,13 @@ def _agree_on(error: OSError | None, gather: Callable[[Any], list[Any]]) -> None
 
 
 class TerminateOnNonFinite(keras.callbacks.Callback):
-    """Ends the training at a loss, or after an epoch at a weight, that is NaN or infinite.
+    """Stops training if a loss, or a weight at the end of an epoch, is NaN or infinite.
 
-    It belongs before callbacks that score or save the model.
+    Put this callback before callbacks that score or save the model.
 
     Args:
-        place: Describes a batch for the message, from the index of its epoch in `fit` and its index
-            in the epoch.
+        place: Describes a batch for the message, given the index of its epoch in `fit` and its
+            index in the epoch.
 
     Raises:
         NotFiniteError: From `fit`.
@@ -348,14 +364,14 @@ class TerminateOnNonFinite(keras.callbacks.Callback):
         self._epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        # Keras logs the running mean of the epoch; one loss that is not finite makes it so too.
+        # Keras logs the running mean of the epoch, which is not finite if any loss is not.
         loss = (logs or {}).get("loss", 0.0)
         self._batch = batch
         if not math.isfinite(loss):
             raise NotFiniteError(f"the loss is {float(loss)} in {self.place(self._epoch, batch)}")
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        # Each loss is computed before its update, so no loss shows the effect of the last update.
+        # Each loss is computed before the optimizer step, so no loss shows the last step's effect.
         place = self.place(epoch, self._batch)
         if path := _first_not_finite({weight.path: weight for weight in self.model.weights}):
             raise NotFiniteError(f"after {place}, the weight {path} is not finite")
@@ -368,10 +384,10 @@ def model_tensors(model: keras.Model) -> Tensors:
 
 
 def seed_dropout(seed: int, step: int) -> None:
-    """Before each batch, seeds the random state that a checkpoint cannot hold.
+    """Seeds the random state that a checkpoint cannot contain. Call it before each batch.
 
-    On PyTorch, Keras' dropout draws from PyTorch's global generator, which `fit` also advances when
-    it builds a model or starts to read data.
+    On PyTorch, Keras' dropout uses PyTorch's global generator. `fit` also advances this generator
+    when it builds a model or starts to read data.
     """
     if keras.backend.backend() == "torch":
         import torch
@@ -380,7 +396,7 @@ def seed_dropout(seed: int, step: int) -> None:
 
 
 def _variables(model: keras.Model, with_metrics: bool) -> dict[str, Any]:
-    """Returns the variables under names that, unlike Keras', are the same in every process."""
+    """Returns the variables under names that, unlike Keras' names, match in all processes."""
     metrics = {id(variable) for variable in model.metrics_variables}
     weights = [variable for variable in model.variables if id(variable) not in metrics]
     sums = model.metrics_variables if with_metrics else ()
@@ -395,7 +411,7 @@ def _variables(model: keras.Model, with_metrics: bool) -> dict[str, Any]:
 
 
 def num_bytes(variables: Iterable[Any]) -> int:
-    """Returns the number of bytes of variables."""
+    """Returns the total size of variables in bytes."""
 
     def bits(dtype: str) -> int:
         digits = re.search(r"\d+", dtype)
@@ -408,11 +424,12 @@ def num_bytes(variables: Iterable[Any]) -> int:
 
 
 def _first_not_finite(variables: Mapping[str, Any]) -> str:
-    """Returns the name of the first variable that is NaN or infinite; empty if there is none."""
+    """Returns the name of the first variable that is NaN or infinite, or `""`."""
     for name, variable in variables.items():
         is_float = keras.backend.is_float_dtype(variable.dtype)
-        # Computed on the device, without a copy; all processes compute it for a sharded variable.
-        # One variable after the other: on JAX's virtual CPUs, several collectives can deadlock.
+        # This is computed on the device, without a copy, and by all processes if the variable is
+        # sharded. Variables are checked one after the other, because multiple collective operations
+        # can deadlock on JAX's virtual CPU devices.
         if is_float and not bool(keras.ops.all(keras.ops.isfinite(variable))):
             return name
     return ""
@@ -423,11 +440,11 @@ def _check_same(
 ) -> None:
     if set(variables) != set(shapes):
         different = sorted(set(variables) ^ set(shapes))
-        raise ValueError(f"{path} is of another model: {different[0]} is in one of them only")
+        raise ValueError(f"{path} is of a different model: only one of them has {different[0]}")
     for name, variable in variables.items():
         if tuple(variable.shape) != shapes[name]:
             raise ValueError(
-                f"{path}: {name} has the shape {shapes[name]}, expected {tuple(variable.shape)}"
+                f"{path}: {name} must have shape {tuple(variable.shape)}. Received: {shapes[name]}"
             )
 
 

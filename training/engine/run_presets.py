@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tuning runs as checkpoints: `--preset` may name the run that a training goes on from."""
+"""Fine-tuning runs as checkpoints: `--preset` can be a run whose model is trained further."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ from pathlib import Path
 
 from keras_bert import minilm
 
-# The models of temporary folders
+# Maps the temporary directories of presets to the models that they were saved from
 _models: dict[str, str] = {}
 
 
 def resolve(preset: str) -> str:
-    """Returns the folder of a run's model or of MiniLM; any other checkpoint as it is.
+    """Returns the directory of MiniLM or of a run's model. Other checkpoints are returned as is.
 
-    That of a run is a preset with the head of the trained task, which a task of the same kind and
-    shape starts from. It is in a temporary folder, which is removed when the process ends.
+    For a run, the directory contains a preset with the head of the trained task. A task of the same
+    type and shape starts from this head. The directory is temporary and is removed when the process
+    exits.
 
     Raises:
-        FileNotFoundError: As for `keras_bert.minilm.directory`.
-        ValueError: If the model of the run cannot be loaded; and as for
-            `keras_bert.minilm.directory`.
+        FileNotFoundError: See `keras_bert.minilm.directory`.
+        ValueError: If the model of the run cannot be loaded. See also `keras_bert.minilm.directory`.
     """
     model = find_model(Path(preset))
     return minilm.resolve(preset) if model is None else _saved_preset(model.resolve())
 
 
 def find_model(path: Path) -> Path | None:
-    """Returns the model that a fine-tuning run has kept; `None` if the path is of no run.
+    """Returns the model that a fine-tuning run has saved, or `None` if the path is not of a run.
 
     Args:
-        path: The `output_dir` of a run, the folder of one of its seeds, or a `.keras` file.
+        path: The `output_dir` of a run, the directory of one of its seeds, or a `.keras` file.
     """
     if path.suffix == ".keras" and path.is_file():
         return path
-    if (path / "config.json").exists():  # of a checkpoint
+    if (path / "config.json").exists():  # It is a checkpoint.
         return None
     if (path / "model.keras").is_file():
         return path / "model.keras"
     try:
         best = json.loads((path / "results.json").read_text(encoding="utf-8"))["kept"]
-        # Not the recorded path, since the run may have been moved
+        # Do not use the recorded path, because the run may have been moved.
         model = path / f"seed_{best['seed']}" / "model.keras"
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -57,9 +57,9 @@ def _saved_preset(model: Path) -> str:
 
     task = keras_bert.load_model(model, compile=False)
     if not hasattr(task, "save_to_preset"):
-        raise ValueError(f"{model} holds a {type(task).__name__}, expected a task")
+        raise ValueError(f"{model} must contain a task. Received: a {type(task).__name__}")
     seed = model.parent
-    # Messages about the checkpoint have the names of the run and the seed.
+    # The directory has the names of the run and the seed, because messages contain it.
     folder = Path(tempfile.mkdtemp(dir=_temporary_folder().name), seed.parent.name, seed.name)
     task.save_to_preset(folder)
     _models[os.fspath(folder)] = os.fspath(model)
@@ -67,7 +67,7 @@ def _saved_preset(model: Path) -> str:
 
 
 def with_names(message: str) -> str:
-    """Returns a message with the names of models instead of those of temporary folders."""
+    """Replaces temporary directories in a message with the models that they were saved from."""
     for folder, model in _models.items():
         message = message.replace(folder, f"--preset={model}")
     return message

@@ -26,7 +26,7 @@ _PARTS = {
 
 @contextlib.contextmanager
 def timed(seconds: dict[str, float], part: str) -> Iterator[None]:
-    """Sets the duration of a part of a run, the block."""
+    """Measures the duration of the block and stores it in `seconds`."""
     start = time.perf_counter()
     yield
     seconds[part] = time.perf_counter() - start
@@ -41,7 +41,7 @@ def report(
     """Formats the report of a fine-tuning run."""
     best_run, config = results["kept"], results["config"]
     scores = best_run["scores"]
-    # An epoch was selected by the scores on a validation set, which are therefore too high.
+    # Scores on the validation set are too high, because they were used to select the epoch.
     final = {"test": scores["test"]} if "test" in scores else scores
     folder = Path(config["output_dir"])
     best = folder / f"seed_{best_run['seed']}"
@@ -69,7 +69,7 @@ def report(
         title = f"{part_title(name)}, by class"
         blocks.append(text_table(*table_from_records(title, results["by_class"])))
     if results.get("class_of_f1"):
-        blocks.append(f"The f1 of all rows is that of the class {results['class_of_f1']}.")
+        blocks.append(f"The f1 of all rows is the f1 of the class {results['class_of_f1']}.")
     if results.get("diverged"):
         blocks.append("\n".join(["Not in these scores:", *results["diverged"]]))
     times = {**(seconds or {}), **results["seconds"]}
@@ -84,7 +84,7 @@ def report(
         "export": folder / "export" / "1" if config.get("export") else None,
     }
     present = {name: path for name, path in files.items() if path is not None and path.exists()}
-    notes = {"model": " (with the state of its optimizer, to train on)"}
+    notes = {"model": " (includes the optimizer's state, to continue training)"}
     lines = [f"{name:8} {path}{notes.get(name, '')}" for name, path in present.items()]
     blocks.append("\n".join(lines))
     blocks.append(verdict(name, model_scores, baselines))
@@ -99,16 +99,16 @@ def report(
 
 
 def part_title(name: str) -> str:
-    """Returns the title of the scores on a part of the data."""
+    """Returns the title for the scores on a data set, such as `dev (validation)`."""
     return name if name == "test" else f"{name} (validation)"
 
 
 def margin(
     scores: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]]
 ) -> tuple[str, float] | None:
-    """Returns the best baseline by a model's first metric, and the points of the model above it.
+    """Returns the best baseline and the model's lead over it in points, by the first metric.
 
-    It is `None` without baselines.
+    Returns `None` without baselines.
     """
     metric, score = next(iter(scores.items()))
     baseline_scores = {name: row[metric] for name, row in baselines.items() if metric in row}
@@ -121,7 +121,7 @@ def margin(
 def verdict(
     part: str, scores: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]]
 ) -> str:
-    """Says whether a model beats the best baseline; empty without baselines.
+    """Returns a sentence on whether a model beats the best baseline, or `""` without baselines.
 
     Example:
 
@@ -142,7 +142,7 @@ def verdict(
 
 
 def _seed_summary(summary: Mapping[str, Mapping[str, Any]], count: int) -> str:
-    lines = [f"Scores after the last epoch, mean of {count} seeds and 95 % interval:"]
+    lines = [f"Scores after the last epoch, mean of {count} seeds and 95% confidence interval:"]
     for dev, by_metric in summary.items():
         for metric, values in by_metric.items():
             lines.append(f"  {dev} {metric} {values['mean']:.2f} ± {values['interval_95']:.2f}")
@@ -153,13 +153,13 @@ def _times(seconds: Mapping[str, float]) -> str:
     total = sum(seconds.values())
     slowest = max(seconds, key=seconds.__getitem__)
     return (
-        f"Time: {duration(total)}; the slowest part was {_PARTS.get(slowest, slowest)}: "
+        f"Time: {duration(total)}. The slowest part was {_PARTS.get(slowest, slowest)}: "
         f"{duration(seconds[slowest])}"
     )
 
 
 def duration(seconds: float) -> str:
-    """Formats a duration: `4.2 s`, `3 min 20 s`, `2 h 05 min`."""
+    """Formats a duration, for example `4.2 s`, `3 min 20 s` or `2 h 05 min`."""
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of a run of fine-tuning: of one seed, and of all."""
+"""The results of a fine-tuning run, for one seed and for all seeds."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ class Run:
 
     Args:
         seed: The seed.
-        final: For each development set, the scores after the last epoch.
-        best: For each development set, the scores of the best epoch, selected on the first set.
-        best_epoch: The best epoch, counted from 1.
+        final: The scores after the last epoch, for each validation set.
+        best: The scores of the best epoch, for each validation set. The first set selects the
+            epoch.
+        best_epoch: The number of the best epoch, from 1.
         history: Keras' loss and metrics by epoch.
-        evaluations: The scores on the first development set, one record per epoch.
-        examples_per_second: Training speed, evaluation excluded.
+        evaluations: The scores on the first validation set, one record per epoch.
+        examples_per_second: Training speed, without evaluation.
         model_path: Path of the best epoch's model.
         seconds: Duration of each part: building, training, scoring.
-        flops: FLOPs of the matrix products of training; `None` if unknown.
-        energy: The energy of training and scoring; `None` if it was not metered.
+        flops: Matmul FLOPs of the training. `None` if unknown.
+        energy: Energy of training and scoring. `None` if it was not measured.
         dtype: Keras' dtype policy of the model.
         encoder: The encoder's sizes and its number of parameters.
     """
@@ -53,9 +54,9 @@ class Run:
 
 
 def encoder_sizes(model: keras.Model) -> dict[str, int] | None:
-    """Returns the sizes of a task's encoder, see `ENCODER_SIZES`, and its parameters.
+    """Returns the sizes in `ENCODER_SIZES` and the number of parameters of a task's encoder.
 
-    `None` for a model of features, which has no encoder.
+    Returns `None` if the model has no encoder, as in feature-based tagging.
     """
     backbone = getattr(model, "backbone", None)
     if backbone is None:
@@ -67,7 +68,7 @@ def encoder_sizes(model: keras.Model) -> dict[str, int] | None:
 def total_cost(
     runs: Sequence[Run], seconds: Mapping[str, float], config: LabeledFilesConfig
 ) -> dict[str, Any]:
-    """Returns the cost of all seeds, see `run_cost.cost_record`."""
+    """Returns the total cost of all seeds, see `run_cost.cost_record`."""
     flops = [run.flops for run in runs if run.flops is not None]
     energies = [Energy(*run.energy) for run in runs if run.energy is not None]
     return run_cost.cost_record(
@@ -80,7 +81,7 @@ def total_cost(
 
 
 def summary(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
-    """Summarizes the last epoch's scores by development set and metric: mean, interval, seeds."""
+    """Returns mean, confidence interval and values of the last epoch's scores over the seeds."""
 
     def summarize(dev: str, metric: str) -> dict[str, Any]:
         values = [run.final[dev][metric] for run in runs]

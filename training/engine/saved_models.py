@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models that `--model` names: one, or several that are an ensemble."""
+"""The trained models that `--model` specifies: a single model or an ensemble."""
 
 from __future__ import annotations
 
@@ -14,38 +14,39 @@ from . import program
 
 _WILDCARDS = "*?["
 _SAVED = "the .keras file of a task"
-_EXPORTED = "a folder written by export"
+_EXPORTED = "a directory written by export"
 
 
 def model_files(model: str, *, exported: bool = False) -> list[Path]:
-    """Returns the paths that `--model` names: one, or several for an ensemble.
+    """Returns the paths that `--model` specifies. Multiple paths are an ensemble.
 
     Args:
-        model: A path; or several, separated by commas. Each may have wildcards: shells do not
-            expand them in `--model=runs/*/model.keras`, and quotes keep zsh from refusing them.
-        exported: Whether the path may be that of an exported SavedModel, if it is the only one.
+        model: A path, or multiple paths separated by commas. They may contain wildcards, because
+            shells do not expand those in `--model=runs/*/model.keras`. (zsh raises an error unless
+            the argument is quoted.)
+        exported: Whether a single path may also be an exported SavedModel.
 
     Raises:
-        FileNotFoundError: If a path does not exist, or nothing matches one with wildcards.
-        ValueError: If a path is not that of a model.
+        FileNotFoundError: If a path does not exist, or if no file matches its wildcards.
+        ValueError: If a path is not a model.
     """
     names = [model] if Path(model).exists() else model.split(",")
     files = []
     for name in names:
         paths = _named_by(name)
         if not paths:
-            raise FileNotFoundError(f"--model={name} matches no file, expected .keras files")
+            raise FileNotFoundError(f"--model={name} must match .keras files. It matches no file")
         files += paths
     return [check_model(file, exported=exported and len(files) == 1) for file in files]
 
 
 def exists(path: str) -> bool:
-    """Returns whether a path exists, or something matches its wildcards."""
+    """Returns whether a path exists, or a file matches its wildcards."""
     return any(map(os.path.exists, _named_by(path)))
 
 
 def _named_by(pattern: str) -> list[str]:
-    """Returns a path; of wildcards, the files that match, and the exports whose folders do."""
+    """Returns the files and exported SavedModels that match a path or a wildcard pattern."""
     if Path(pattern).exists() or not any(mark in pattern for mark in _WILDCARDS):
         return [pattern]
     exports = [os.path.dirname(file.path) for file in find_files(f"{pattern}/saved_model.pb")]
@@ -53,7 +54,7 @@ def _named_by(pattern: str) -> list[str]:
 
 
 def load_task(files: Sequence[Path]) -> Any:
-    """Loads a model, or several as an ensemble, for prediction.
+    """Loads a model, or multiple models as an ensemble, for prediction.
 
     Raises:
         ValueError: If a file is not a model, or the models cannot be averaged.
@@ -72,53 +73,53 @@ def load_task(files: Sequence[Path]) -> Any:
 
 
 def check_model(path: str, *, exported: bool = False, flag: str = "model") -> Path:
-    """Checks that a path is that of a trained model.
+    """Checks that a path is a trained model.
 
     Returns:
-        The path: a folder with a `saved_model.pb`, or a file.
+        The path of a `.keras` file, or of a directory with a `saved_model.pb`.
 
     Raises:
-        FileNotFoundError: If it does not exist.
-        ValueError: If it is empty, or a folder without such a model. The message names a model that
-            is probably meant: of the versions of an export the newest, of a run its export or the
+        FileNotFoundError: If the path does not exist.
+        ValueError: If the path is empty, or a directory without such a model. The message suggests
+            a model nearby: the newest version in a directory of exports, or a run's export or the
             model of its first seed.
     """
     kinds = f"{_EXPORTED} or {_SAVED}" if exported else _SAVED
     if not path:
-        raise ValueError(f"no --{flag} is given, expected {kinds}")
+        raise ValueError(f"--{flag} must be {kinds}. Received: no --{flag}")
     model = Path(path)
     if model.is_file() or (exported and is_export(model)):
         return model
-    kind, problem = ValueError, "is a folder without a model"
+    kind, problem = ValueError, "is a directory without a model"
     if not model.exists():
         kind, problem = FileNotFoundError, "does not exist"
     elif is_export(model):
         problem = "is an exported SavedModel"
     elif holds_exports(model):
-        problem = "is a folder of exported versions"
+        problem = "is a directory of exported versions"
     near = next(filter(None, _near(model, exported)), None)
-    meant = "" if near is None else f"; did you mean --{flag}={near}?"
-    raise kind(f"--{flag}={path} {problem}, expected {kinds}{meant}")
+    meant = "" if near is None else f". Did you mean --{flag}={near}?"
+    raise kind(f"--{flag} must be {kinds}. Received: {path}, which {problem}{meant}")
 
 
 def is_export(path: Path) -> bool:
-    """Returns whether a path is a folder with an exported SavedModel."""
+    """Returns whether a path is an exported SavedModel."""
     return (path / "saved_model.pb").is_file()
 
 
 def holds_exports(folder: Path) -> bool:
-    """Returns whether a path is a folder of exports, each in a folder named by its version."""
+    """Returns whether a directory contains exports, in subdirectories named by version number."""
     return bool(_versions(folder))
 
 
 def _versions(folder: Path) -> list[Path]:
-    """Returns the exports in a folder that are named by a number, the newest first."""
+    """Returns the numbered exports in a directory, newest first."""
     names = [path for path in folder.glob("[0-9]*") if path.name.isdecimal() and is_export(path)]
     return sorted(names, key=lambda path: int(path.name), reverse=True)
 
 
 def _near(model: Path, exported: bool) -> Iterator[Path | None]:
-    """Yields models in a folder, or in the run that the folder belongs to."""
+    """Yields the models in a directory, or in the run to which the directory belongs."""
     folders = [folder for folder in (model, *model.parents[:2]) if folder.is_dir()]
     for folder in folders:
         if exported:

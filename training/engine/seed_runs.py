@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tuning with one seed, which resumes after an interruption with the same result.
+"""Fine-tunes with one seed. A resumed run gives the same result as one that was not interrupted.
 
 The order of the batches in an epoch, and dropout on PyTorch, depend only on the seed, the epoch and
-the index of the batch. All other state is in the checkpoint.
+the index of the batch. All other state is saved in the checkpoint.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ from .run_checkpoints import (
     seed_dropout,
 )
 
-# Minimum ratio of training time to the time for writing checkpoints
+# Minimum ratio of training time to the time spent on writing checkpoints
 _LEAST_RATIO = 20.0
-# At the end of an epoch, a checkpoint is due after this share of the usual interval.
+# At the end of an epoch, a checkpoint is due after this fraction of the usual interval.
 _EPOCH_SHARE = 0.2
 
 FitEpoch = Callable[[int, int, list[keras.callbacks.Callback]], Any]
 
 
 class SeedRun:
-    """The run of one seed: its checkpoints during training, and its record when it is finished.
+    """The run of one seed: checkpoints during training, and a record when it is finished.
 
     Args:
-        folder: The folder to write to; it is created if it does not exist.
+        folder: The directory to write to. It is created if it does not exist.
         seed: The seed.
-        fingerprint: Hash of everything that determines the result.
-        seconds: Approximate training time between two checkpoints; 0 writes one after each batch.
-        preset: Hash of the files that training starts from; empty if it is unknown.
+        fingerprint: Hash of everything that affects the result.
+        seconds: Approximate training time between two checkpoints. 0 writes one after each batch.
+        preset: Hash of the files from which training starts. Empty if unknown.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class SeedRun:
         self.seconds = seconds
         self.preset = preset
         self.checkpoints = RunCheckpoints(folder / "checkpoints")
-        # Batches of the epoch that `fit_epoch` is called for that are done before
+        # Number of batches in the current epoch that were done before `fit_epoch` was called
         self.first_batch = 0
         self._record = folder / "run.json"
 
@@ -80,8 +80,9 @@ class SeedRun:
         """Returns the values that `finish` saved for this run, or `None` if it is unfinished.
 
         Raises:
-            ValueError: If the folder contains a finished run of other settings, another checkpoint
-                or another backend, which a new one would replace, or if its record is corrupted.
+            ValueError: If the directory contains a finished run with different settings, a
+                different checkpoint or backend, which would be replaced, or if its record is
+                corrupted.
         """
         if not (self._record.is_file() and self.model_path.is_file()):
             return None
@@ -90,19 +91,19 @@ class SeedRun:
             record = read_checked(self._record, names)
         except ValueError as error:
             raise ValueError(
-                f"{self._record} is corrupted ({error}); remove {self.folder} to train again"
+                f"{self._record} is corrupted ({error}). Remove {self.folder} to train again"
             ) from error
         self.check_preset(record["preset"])
         if (record["fingerprint"], record["backend"]) == (self.fingerprint, _backend()):
             logging.info("seed %d is finished: %s", self.seed, self._record)
             return record["run"]
         raise SettingsMismatchError(
-            f"{self.folder} contains a finished run of other settings, data or another backend; "
-            "choose another --output_dir, or remove that folder"
+            f"{self.folder} contains a finished run with different settings, data or backend. "
+            "Choose another --output_dir, or remove that directory"
         )
 
     def check_preset(self, before: str) -> None:
-        """Checks that the run in the folder started from the same files.
+        """Checks that the run in the directory started from the same files.
 
         Raises:
             SettingsMismatchError: If the files differ.
@@ -128,24 +129,26 @@ class SeedRun:
         callbacks: Iterable[keras.callbacks.Callback] = (),
         evaluation: Any = None,
     ) -> list[dict[str, float]]:
-        """Fits a compiled model up to the last epoch, resuming from a checkpoint if there is one.
+        """Trains a compiled model up to the last epoch, and resumes from a checkpoint if it can.
 
         Args:
             model: The model, with the initial weights of the run.
-            fit_epoch: Called for each epoch with its index from 0, the number of its batches that
-                are done, and the callbacks; calls `model.fit` for the rest of the epoch. The order
-                of the batches is drawn from Python's random generator, which is seeded before.
+            fit_epoch: Called once per epoch with its index from 0, the number of its batches that
+                are already done, and the callbacks. It calls `model.fit` for the rest of the epoch.
+                Python's random generator, which determines the order of the batches, is seeded
+                before.
             epochs: Total number of epochs.
             callbacks: Callbacks for `fit`.
-            evaluation: The callback whose `state()` the checkpoints save, for its `restore`.
+            evaluation: A callback with the methods `state` and `restore`, whose state is saved in
+                the checkpoints.
 
         Returns:
             Keras' loss and metrics, one record per epoch.
 
         Raises:
             NotFiniteError: If a loss or a weight is NaN or infinite.
-            ValueError: If the checkpoints are of other settings or another backend, or if all of
-                them are corrupted.
+            ValueError: If the checkpoints have different settings or a different backend, or if all
+                of them are corrupted.
         """
         model.optimizer.build(model.trainable_variables)
         keeper = _Checkpoints(self, evaluation)
@@ -161,7 +164,7 @@ class SeedRun:
                     self.first_batch = keeper.batch - keeper.to_redo
                     fit_epoch(keeper.epoch, self.first_batch, [guard, *callbacks, keeper])
         except DiskFullError as error:
-            logging.warning("%s", error)  # The last checkpoint, which nothing resumes from now
+            logging.warning("%s", error)  # Nothing will resume from the last checkpoint.
         return keeper.records
 
 
@@ -182,7 +185,7 @@ class _Checkpoints(keras.callbacks.Callback):
         self.is_interrupted: Callable[[], bool] = bool
         self.records: list[dict[str, float]] = []
         self._start = self._last = time.perf_counter()
-        self._seconds = 0.0  # of the processes before this one
+        self._seconds = 0.0  # spent by earlier processes
         self._cost = 0.0
 
     def restore(self, model: keras.Model) -> None:
@@ -205,7 +208,7 @@ class _Checkpoints(keras.callbacks.Callback):
         )
         self.to_redo = int(self.batch > 0)
         if self.to_redo:
-            # With the learning rate that it had
+            # Repeat the batch with the same learning rate.
             optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
             optimizer._iterations.assign(optimizer._iterations - 1)
         if self.evaluation is not None:
@@ -216,7 +219,7 @@ class _Checkpoints(keras.callbacks.Callback):
         )
 
     def place(self, epoch: int, batch: int) -> str:
-        """Describes a batch that `fit` counts from where it began."""
+        """Describes a batch, given its index in the current call of `fit`."""
         return f"epoch {epoch + 1}, batch {self._first + batch + 1}"
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -253,7 +256,7 @@ class _Checkpoints(keras.callbacks.Callback):
             pause = max(seconds, _LEAST_RATIO * self._cost) if seconds else 0.0
             return time.perf_counter() - self._last >= pause
 
-        # All processes take part in a checkpoint.
+        # All processes take part in a checkpoint, so the main process decides.
         return bool(hosts.from_main_process(is_due))
 
     def _save(self) -> None:
@@ -285,12 +288,12 @@ class _Checkpoints(keras.callbacks.Callback):
 
 
 def run_fingerprint(config: CommandConfig, data: Any, **more: Any) -> str:
-    """Returns a hash of everything that determines the result of a seed: settings and data.
+    """Returns a hash of everything that affects the result of a seed: settings and data.
 
     Args:
-        config: The program's config.
-        data: The training and development data: strings, numbers and arrays, in lists, mappings
-            and dataclasses. Fields with `compare=False` have no influence.
+        config: The command's config.
+        data: The training and validation data: strings, numbers and arrays in lists, mappings and
+            dataclasses. Fields with `compare=False` are ignored.
         **more: Further settings.
     """
     settings = config.settings()

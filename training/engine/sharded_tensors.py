@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tensors of a checkpoint in parts, of which each process writes and reads its own: Orbax.
+"""Sharded checkpoint tensors, of which each process writes and reads its own part with Orbax.
 
-The values are copied to the memory of the host, and written while the training goes on. Orbax
-writes an array that is divided in its parts, and of one that all devices have, each process writes
-an equal share. Its folder gets its name when all of them have written theirs.
+The values are copied to host memory, and written while the training continues. Each process writes
+its shards of a sharded array, and an equal part of each array that is replicated on all devices.
+The directory is renamed once all processes have written their parts.
 
-Orbax has no checksums of the values, and reads a changed bit without an error. So each process
-hashes the files that it has written, and checks a share of all files before they are read.
+Orbax has no checksums for values, so it reads corrupted data without an error. Therefore each
+process hashes the files that it has written. Before they are read, each process checks a fraction
+of all files.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from . import hosts
 from .output_folder import file_sha256
 
 _FOLDER = "tensors"
-# The folders of what each process writes; the rest is written by the first one.
+# Directories that each process writes. The main process writes everything else.
 _PART_OF = re.compile(r"ocdbt\.process_(\d+)/")
-# In messages of TensorStore
+# How TensorStore reports system errors in its messages
 _SYSTEM_ERROR = re.compile(r"os_error_code='(\d+)'")
 
 Checksums = dict[str, str]
@@ -38,13 +39,13 @@ _writings = itertools.count()
 
 
 class _FailedElsewhereError(OSError):
-    """Raised if another process could not write its part, with its error number and message."""
+    """Raised if another process could not write its part. Has its error number and message."""
 
 
 def are_sharded(variables: Mapping[str, Any]) -> bool:
-    """Returns whether no process writes all variables by itself.
+    """Returns whether no single process has the full value of all variables.
 
-    That is on several hosts, and where the devices of one share variables. Both need JAX.
+    This is the case in multi-host training and if devices shard variables. Both require JAX.
     """
     if keras.backend.backend() != "jax":
         return False
@@ -54,14 +55,15 @@ def are_sharded(variables: Mapping[str, Any]) -> bool:
 
 
 def begin(folder: Path, variables: Mapping[str, Any]) -> Callable[[], Checksums]:
-    """Begins to write the values that variables have now; they may change afterwards.
+    """Starts to write the current values of variables, which may change afterwards.
 
-    All processes call this at the same place.
+    All processes must call this at the same point.
 
     Returns:
-        A function that waits until all parts are written, and returns the checksum of each file in
-        the process that writes files. It raises an OSError if that fails in any process, with the
-        system's error number. Call it in another thread than the main one, in each process.
+        A function that waits until all parts are written. In the main process, it returns the
+        checksum of each file. If writing fails in any process, it raises an OSError with the
+        system's error number in all of them. Each process must call it in a thread other than the
+        main thread.
     """
     import jax
     import orbax.checkpoint as ocp
@@ -72,16 +74,17 @@ def begin(folder: Path, variables: Mapping[str, Any]) -> Callable[[], Checksums]
         _results_of_all(None, timeout_ms / 1000)
 
     place = ocp.options.MultiprocessingOptions(
-        # Names of messages must not occur twice.
+        # Each name must be used only once.
         barrier_sync_key_prefix=f"checkpoint_{next(_writings)}"
     )
     checkpointer = ocp.AsyncCheckpointer(
-        # Weights become hardly smaller, for several times the processor's time.
+        # Compression would hardly make weights smaller, but would multiply the CPU time.
         ocp.PyTreeCheckpointHandler(
             use_compression=False,
             multiprocessing_options=place,
-            # Without Orbax's own description of each process's part: a process may begin to wait
-            # for the folder of these when all of them are written, until it ends.
+            # Orbax's own metadata for each process's part is disabled. A process might start to
+            # wait for its directory when all parts are already written, and then wait until the
+            # timeout.
             type_handler_registry=ocp.type_handlers.create_type_handler_registry(
                 (jax.Array, ocp.type_handlers.ArrayHandler(array_metadata_store=None))
             ),
@@ -104,14 +107,14 @@ def begin(folder: Path, variables: Mapping[str, Any]) -> Callable[[], Checksums]
             ) from error
         except Exception as error:
             failure = _system_error(error)
-            # The others wait for this process.
+            # Report the failure, because the other processes wait for this one.
             hosts.gather_in_background([failure.errno, failure.strerror])
             raise failure from error
         all_sums: Checksums = {}
         for process_results in _results_of_all(sums):
             all_sums |= process_results
         if hosts.is_main_process():
-            # A process may not see its files yet where another one has renamed their folder.
+            # A process may not see its own files yet if another one has just renamed the directory.
             without_sum = [file for file in _files(folder) if file not in all_sums]
             all_sums |= {file: file_sha256(folder / file) for file in without_sum}
         return all_sums
@@ -120,7 +123,7 @@ def begin(folder: Path, variables: Mapping[str, Any]) -> Callable[[], Checksums]
 
 
 def check(folder: Path, checksums: Checksums) -> None:
-    """Checks that a share of the files, which depends on the process, is as it was written.
+    """Checks that this process's fraction of the files is unchanged since they were written.
 
     Raises:
         OSError: If a file cannot be read.
@@ -137,9 +140,9 @@ def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def assign(folder: Path, variables: Mapping[str, Any]) -> None:
-    """Reads the values of variables; of those that are divided, the parts of this process.
+    """Reads the values of variables. Of sharded variables, only this process's parts are read.
 
-    All processes call this at the same place.
+    All processes must call this at the same point.
     """
     import orbax.checkpoint as ocp
 
@@ -176,7 +179,7 @@ def _described(folder: Path) -> dict[str, Any]:
 
 
 def _shared(array: Any) -> Any:
-    """Returns an array of all processes, from one of which each of them has the same copy."""
+    """Converts an array that each process has a copy of to an array of all processes."""
     import jax
 
     if hosts.count() == 1 or _has_parts(array):
@@ -188,10 +191,10 @@ def _shared(array: Any) -> Any:
 
 
 def _has_parts(array: Any) -> bool:
-    """Returns whether an array is one of all processes, of which this one can ask for its parts.
+    """Returns whether an array belongs to all processes and this one can access its parts.
 
-    JAX 0.10 refuses that for what `device_put` has replicated to several processes, as Keras does
-    with new variables. A training step replaces them.
+    JAX 0.10 raises an error for arrays that `device_put` has replicated to multiple processes, as
+    Keras does for new variables. A training step replaces these arrays.
     """
     if array.is_fully_addressable:
         return False
@@ -202,13 +205,13 @@ def _has_parts(array: Any) -> bool:
 
 
 def _files(folder: Path) -> list[str]:
-    """Returns all files, relative to the folder."""
+    """Returns all files, relative to the directory."""
     paths = (path for path in (folder / _FOLDER).rglob("*") if path.is_file())
     return sorted(path.relative_to(folder).as_posix() for path in paths)
 
 
 def _own_files(folder: Path) -> list[str]:
-    """Returns the files that this process has written, relative to the folder."""
+    """Returns the files that this process has written, relative to the directory."""
 
     def writer(file: str) -> int:
         part = _PART_OF.search(file)
@@ -218,7 +221,7 @@ def _own_files(folder: Path) -> list[str]:
 
 
 def _results_of_all(result: Checksums | None, seconds: float | None = None) -> list[Any]:
-    """Returns the results of all processes, or raises the error that one of them has instead."""
+    """Returns the results of all processes, or raises the error that one of them reports."""
     results = hosts.gather_in_background(result, seconds)
     for process_results in results:
         if isinstance(process_results, list):
@@ -227,7 +230,7 @@ def _results_of_all(result: Checksums | None, seconds: float | None = None) -> l
 
 
 def _system_error(error: Exception) -> OSError:
-    """Returns the error of the operating system that TensorStore reports in words."""
+    """Returns the operating system's error that TensorStore reports as text."""
     if isinstance(error, OSError) and error.errno is not None:
         return error
     if number := _SYSTEM_ERROR.search(str(error)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tensors of a checkpoint in one file, which one process writes: safetensors."""
+"""Checkpoint tensors in one safetensors file, which one process writes."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def write(folder: Path, variables: Mapping[str, Any]) -> str:
 
 
 def check(folder: Path, checksum: str) -> None:
-    """Checks that the file is as it was written.
+    """Checks that the file is unchanged since it was written.
 
     Raises:
-        OSError: If it cannot be read.
-        ValueError: If it differs.
+        OSError: If the file cannot be read.
+        ValueError: If its checksum differs.
     """
     if file_sha256(folder / _FILE) != checksum:
         raise ValueError(f"the checksum of {_FILE} differs")
@@ -49,13 +49,13 @@ def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def assign(folder: Path, variables: Mapping[str, Any]) -> None:
-    """Reads the values of variables, one after the other."""
+    """Reads the values of variables, one after the other to save memory."""
     with safe_open(folder / _FILE, "numpy") as file:
         for name, variable in variables.items():
             variable.assign(file.get_tensor(name))
 
 
 def to_numpy(variable: Any) -> np.ndarray[Any, Any]:
-    """Returns the value of a variable, whose parts this process has all."""
-    # (`convert_to_numpy` fails for scalars that TensorFlow mirrors on several devices.)
+    """Returns the value of a variable that this process has in full."""
+    # `convert_to_numpy` fails for scalars that TensorFlow mirrors on multiple devices.
     return np.array(variable.numpy(), order="C")

@@ -23,7 +23,7 @@ def test_runs_that_diverged_are_left_out_of_the_scores(tmp_path, caplog):
     finish(cells["c"], {"runs": [1]})
     with caplog.at_level("ERROR", logger="absl"):
         results = run_cells(cells)
-    assert "b: seed 1 diverged: left out of the table" in caplog.text
+    assert "b: seed 1 diverged. It is omitted from the table" in caplog.text
     assert list(results) == ["a", "c"]
 
 

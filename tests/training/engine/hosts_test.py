@@ -62,9 +62,15 @@ def test_a_process_alone_waits_for_nobody():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_processes": 2}, "--num_processes=2 is given, but there is no --coordinator"),
-        ({"coordinator": "host0", "num_processes": 2, "process_id": 0}, "expected host:port"),
-        ({"coordinator": "host0:1", "num_processes": 2, "process_id": 2}, "a number below"),
+        ({"num_processes": 2}, "--num_processes=2 is given, but --coordinator is not given"),
+        (
+            {"coordinator": "host0", "num_processes": 2, "process_id": 0},
+            "--coordinator must be host:port",
+        ),
+        (
+            {"coordinator": "host0:1", "num_processes": 2, "process_id": 2},
+            "--process_id must be below --num_processes",
+        ),
     ],
 )
 def test_a_place_that_is_none_is_refused(options, message):

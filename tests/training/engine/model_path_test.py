@@ -31,9 +31,9 @@ def test_models_are_taken(run):
 @pytest.mark.parametrize(
     ("path", "exported", "problem", "meant"),
     [
-        ("export", True, "is a folder of exported versions", "export/10"),
+        ("export", True, "is a directory of exported versions", "export/10"),
         ("export/3", True, "does not exist", "export/10"),
-        ("", False, "is a folder without a model", "seed_1/model.keras"),
+        ("", False, "is a directory without a model", "seed_1/model.keras"),
         ("export/1", False, "is an exported SavedModel", "seed_1/model.keras"),
     ],
 )
@@ -42,13 +42,16 @@ def test_the_model_that_is_meant_is_named(run, path, exported, problem, meant):
     with pytest.raises(FileNotFoundError if is_missing else ValueError) as error:
         check_model(str(run / path), exported=exported)
     message = str(error.value)
-    assert message.startswith(f"--model={run / path} {problem}, expected ")
-    assert message.endswith(f"; did you mean --model={run / meant}?")
+    assert message.startswith("--model must be ")
+    assert f" Received: {run / path}, which {problem}." in message
+    assert message.endswith(f" Did you mean --model={run / meant}?")
 
 
 def test_nothing_is_suggested_where_there_is_no_model(tmp_path):
-    with pytest.raises(ValueError, match=r"no --compare_with is given, expected the \.keras file"):
+    with pytest.raises(ValueError, match=r"must be the \.keras file.*Received: no --compare_with"):
         check_model("", flag="compare_with")
     (tmp_path / "a/b/c").mkdir(parents=True)
-    with pytest.raises(ValueError, match=r"without a model, expected the \.keras file of a task$"):
+    with pytest.raises(
+        ValueError, match=r"must be the \.keras file of a task\. Received.*without a model$"
+    ):
         check_model(str(tmp_path / "a/b/c"))

@@ -67,7 +67,7 @@ def test_an_argument_that_is_no_flag_is_refused_by_name(monkeypatch):
     values = flags.FlagValues()
     config_flags.define_flags(FinetuneConfig, values)
     monkeypatch.setattr(flags, "FLAGS", values)
-    message = r"flags only, received a\.tsv b\.tsv; did you mean --train_file=a\.tsv\?"
+    message = r"only flags\. Received: a\.tsv b\.tsv\. Did you mean --train_file=a\.tsv\?"
     with pytest.raises(ValueError, match=message):
         program.reject_arguments(["finetune.py", "a.tsv", "b.tsv"])
 
@@ -147,7 +147,7 @@ def test_ctrl_c_ends_at_once_in_a_line_even_in_native_code(holder):
     assert holder.returncode == 130
     (line,) = errors.strip().splitlines()
     assert line.startswith("interrupted: ")
-    assert line.endswith("contains nothing finished yet")
+    assert line.endswith("contains no finished results yet")
 
 
 def test_a_folder_that_cannot_be_written_to_is_named_by_its_flag(tmp_path):
@@ -175,9 +175,12 @@ def test_an_error_tells_what_a_run_left(tmp_path):
     [
         (
             FinetuneConfig(epochs=2),
-            "that run has --epochs= --train_file=a, this one --epochs=2",
+            "that run has --epochs= --train_file=a, this run has --epochs=2",
         ),
-        (FinetuneConfig(train_file="a", tensorboard=True), "its options are the same: the data"),
+        (
+            FinetuneConfig(train_file="a", tensorboard=True),
+            "its options are the same, but the data",
+        ),
     ],
 )
 def test_an_error_of_other_settings_names_them(tmp_path, settings, difference):
@@ -198,7 +201,7 @@ def test_settings_are_compared_before_data(tmp_path):
         (tmp_path / "seed_1" / "run.json").touch()
     output_folder.check_same_settings(tmp_path, {"epochs": None, "batch_size": 8, "seed": 2})
     with pytest.raises(
-        ValueError, match=r"another --output_dir.*has --epochs=3, this one --epochs"
+        ValueError, match=r"another --output_dir.*has --epochs=3, this run has --epochs"
     ):
         output_folder.check_same_settings(tmp_path, {"epochs": 4, "batch_size": None, "seed": 1})
 
@@ -248,7 +251,7 @@ def test_help_needs_neither_keras_nor_the_libraries_of_extras():
         assert listed, name
         if name == "finetune":
             assert {"  --batch_size=32", "  --[no]export=true"} < listed
-            assert "        Rows in an optimizer step." in shown
+            assert "        Number of examples per optimizer step." in shown
 
 
 PRINTER = r"""

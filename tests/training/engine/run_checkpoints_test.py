@@ -120,7 +120,7 @@ def test_where_none_is_whole_nothing_is_begun_anew(tmp_path):
 def test_restore_rejects_another_model(tmp_path):
     checkpoints = RunCheckpoints(tmp_path)
     checkpoints.save(build(), state(1))
-    with pytest.raises(ValueError, match=r"has the shape \(4, 3\), expected \(4, 5\)"):
+    with pytest.raises(ValueError, match=r"must have shape \(4, 5\)\. Received: \(4, 3\)"):
         checkpoints.restore(build(units=5))
 
 

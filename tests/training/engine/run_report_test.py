@@ -51,7 +51,7 @@ def test_the_kept_epoch_stands_beside_the_baselines(results, tmp_path):
         ["bag", "of", "words", "73.50"],
     ]
     assert re.search(r"^pos +82\.00 +40$", text, re.M)
-    assert "Time: 1 min 48 s; the slowest part was training: 1 min 40 s" in text
+    assert "Time: 1 min 48 s. The slowest part was training: 1 min 40 s" in text
     for name in ("seed_1/model.keras", "seed_1/curves.png", "results.json", "export/1"):
         assert str(tmp_path / name) in text
     model = f"--model={tmp_path / 'export/1'}"

@@ -152,7 +152,7 @@ def test_a_run_of_other_settings_is_not_gone_on_from(tmp_path):
     with pytest.raises(Killed):
         train(tmp_path, killed_at=2)
     with pytest.raises(
-        ValueError, match="contains a run of other settings; choose another --output_dir"
+        ValueError, match=r"contains a run with different settings\. Choose another --output_dir"
     ):
         train(tmp_path, fingerprint="other")
 
@@ -166,12 +166,14 @@ def test_a_finished_seed_is_not_trained_again(tmp_path):
     assert not run.checkpoints.folder.exists()
     assert SeedRun(tmp_path, 1, "abc", 0.0).load_result() == {"seed": 1, "score": 0.1}
     # Another run would replace its model.
-    with pytest.raises(ValueError, match=r"finished run of other settings.*another --output_dir"):
+    with pytest.raises(
+        ValueError, match=r"finished run with different settings.*another --output_dir"
+    ):
         SeedRun(tmp_path, 1, "other", 0.0).load_result()
     assert run.load_result() == {"seed": 1, "score": 0.1}
     record = tmp_path / "run.json"
     record.write_text(record.read_text().replace("0.1", "0.9"))
-    with pytest.raises(ValueError, match=r"run\.json is corrupted .*checksum.* remove "):
+    with pytest.raises(ValueError, match=r"run\.json is corrupted .*checksum.* Remove "):
         run.load_result()
 
 
@@ -191,7 +193,7 @@ def test_the_fingerprint_is_of_settings_and_data():
 def test_resume_rejects_another_preset(tmp_path):
     with pytest.raises(Killed):
         train(tmp_path, killed_at=3, preset="one")
-    with pytest.raises(ValueError, match="started from a --preset with other files"):
+    with pytest.raises(ValueError, match="started from a --preset with different files"):
         train(tmp_path, preset="two")
     train(tmp_path, preset="one")
     run = SeedRun(tmp_path, 3, "abc", 0.0, "one")
@@ -199,5 +201,5 @@ def test_resume_rejects_another_preset(tmp_path):
     run.finish({"score": 0.1})
     for same in ("one", ""):
         assert SeedRun(tmp_path, 3, "abc", 0.0, same).load_result() == {"score": 0.1}
-    with pytest.raises(ValueError, match="started from a --preset with other files"):
+    with pytest.raises(ValueError, match="started from a --preset with different files"):
         SeedRun(tmp_path, 3, "abc", 0.0, "two").load_result()

@@ -54,7 +54,7 @@ def test_finished_runs_become_a_table_and_are_not_repeated(tmp_path):
     assert lines[-1] == "| random weights | 71.0 ± 12.7 | 71.0 ± 12.7 | 71.0 ± 12.7 |"
     assert "squad" not in tasks(AblationConfig())
     for changes, folder in ({"num_steps": 9}, "bert"), ({"epochs": 9}, "sst2 BERT"):
-        with pytest.raises(ValueError, match=f"{folder} contains a run of other settings"):
+        with pytest.raises(ValueError, match=f"{folder} contains a run with different settings"):
             ablation(dataclasses.replace(config, **changes))
     (tmp_path / "bert" / "preset").mkdir()
     (tmp_path / "bert" / "preset" / "vocab.txt").write_text("new")

@@ -69,7 +69,7 @@ def test_a_grid_a_table_and_a_submission(tmp_path, preset, caplog):
     finish(grid_cells["1e-4", "32"], {"summary": worse, "runs": runs})
     with caplog.at_level("ERROR", logger="absl"):
         results = finetune_glue(config)
-    assert "rte_1e30_32: seed 1 diverged: left out of the table" in caplog.text
+    assert "rte_1e30_32: seed 1 diverged. It is omitted from the table" in caplog.text
     assert set(results) == {"rte"}
     submission = (tmp_path / "runs" / "submission" / "RTE.tsv").read_text().splitlines()
     assert submission[0] == "index\tprediction"
@@ -86,7 +86,7 @@ def test_a_grid_a_table_and_a_submission(tmp_path, preset, caplog):
     assert saved["rte"]["best_setting"] == ["1e-3", "32"]
     assert saved["rte"]["seeds"] == {"dev": {"accuracy": [50.0]}}
     with pytest.raises(
-        ValueError, match=r"1e-3_32 contains a run of other settings \(--epochs=1\)"
+        ValueError, match=r"1e-3_32 contains a run with different settings \(--epochs=1\)"
     ):
         finetune_glue(config.replace(epochs=2))
     (Path(preset) / "vocab.txt").write_text("other\n")
