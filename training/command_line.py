@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `keras-bert`, with a subcommand for each program.
+"""The `keras-bert` command, with one subcommand per task.
 
     keras-bert                                  # lists the commands
     keras-bert finetune --train_file=reviews.csv
     keras-bert finetune --help                  # lists a command's flags with their defaults
 
-Each command runs a module of this package: `keras-bert finetune` is equivalent to
-`python -m training.finetune` in a checkout.
+Each command runs a module of this package: in a checkout, `keras-bert finetune` is equivalent to
+`python -m training.finetune`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from keras_bert import checks
 from .engine import child_commands
 from .engine.child_commands import COMMANDS, module_name
 
-# What others call them
+# Names of commands in other libraries, and the commands that they may mean
 _MEANT = {"train": "finetune or pretrain", "fit": "finetune", "test": "evaluate"}
 _HELP = ("--help", "-h", "help")
 _WRONG_COMMAND = 2
 
 
 def main() -> None:
-    """Runs the command named by the first argument, with the other arguments."""
+    """Runs the command given by the first argument, with the other arguments."""
     names = [name for group in COMMANDS.values() for name in group]
     command = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if command == "help" and sys.argv[2:3] and sys.argv[2] in names:
@@ -45,7 +45,7 @@ def main() -> None:
     elif command in names:
         sys.argv[:2] = [f"{sys.argv[0]} {command}"]
         child_commands.is_command = True
-        # Runs as `__main__`, so that flags and help are those of the program.
+        # Run the module as `__main__`, so that the flags and help belong to the command.
         runpy.run_module(module_name(command), run_name="__main__", alter_sys=True)
     else:
         meant = f" Did you mean {_MEANT[command]}?" if command in _MEANT else ""

@@ -8,21 +8,21 @@
     python -m training.evaluate --data_file=dev-v1.1.json --predictions=predictions.json
     python -m training.evaluate --data_file=dev.conll --predictions=predicted.conll
 
-The kind of data is that of the model; with --predictions the file tells it, as it does `finetune`,
-or --kind: `text` (texts and labels in TSV, CSV, JSON Lines or a JSON array), `squad` (SQuAD's
-JSON, rows with its columns, TriviaQA), `tagging` (CoNLL columns), `choice` (SWAG's CSV, CODAH's
-TSV, JSON Lines, Parquet).
+The type of data is that of the model. With --predictions, it is inferred from the file, as in
+`finetune`, or given by --kind: `text` (texts and labels in TSV, CSV, JSON Lines or a JSON array),
+`squad` (SQuAD's JSON, rows with its columns, TriviaQA), `tagging` (CoNLL columns) or
+`multiple_choice` (SWAG's CSV, CODAH's TSV, JSON Lines, Parquet).
 
-Predictions are read from the files that the other programs write: `predictions.tsv`, the JSON Lines
+Predictions are read from the files that other commands write: `predictions.tsv`, the JSON Lines
 of `predict` (`.jsonl`), `predictions.json`, or CoNLL columns with the predictions last. Predictions
-for texts and choices are matched by `id` if both files have ids, and by their order otherwise.
+for texts and choices are matched by `id` if both files have IDs, and by their order otherwise.
 
-Several models are scored as an ensemble, which averages their predictions, and one by one: printed
-are the scores of the ensemble, the mean of those of the models with half the width of its 95 %
-interval, and the scores of each.
+Multiple models are scored as an ensemble, which averages their predictions, and one by one. The
+output contains the scores of the ensemble, the scores of each model, and the mean of the models'
+scores with the half-width of its 95% confidence interval.
 
-With --report_dir, the page report.html shows where the model fails: scores beside a baseline, by
-class and by length, and the most confident mistakes with their text.
+With --report_dir, report.html shows where the model fails: scores next to a baseline, by class and
+by length, and the most confident mistakes with their text.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main(config: EvaluateConfig) -> None:
 
 
 def _rounded(scores: Any) -> Any:
-    """Returns scores with six decimals: 80.8 and not 80.80000000000001."""
+    """Rounds scores to six decimals, so that 80.80000000000001 becomes 80.8."""
     if isinstance(scores, dict):
         return {name: _rounded(value) for name, value in scores.items()}
     if isinstance(scores, list):
@@ -64,21 +64,21 @@ def _rounded(scores: Any) -> Any:
 
 
 def evaluate(config: EvaluateConfig) -> dict[str, Any]:
-    """Returns the scores by metric. Several models are an ensemble, with its members' scores.
+    """Returns the scores by metric. For an ensemble, also returns the scores of its members.
 
     Raises:
         FileNotFoundError: If a file does not exist.
-        ValueError: If a file is malformed, or predictions and labels do not match.
+        ValueError: If a file is invalid, or if predictions and labels do not match.
     """
     if bool(config.model) == bool(config.predictions):
-        raise ValueError("expected either --model or --predictions, and not both")
+        raise ValueError("pass either --model or --predictions, but not both")
     files = saved_models.model_files(config.model) if config.model else []
     for path in (config.data_file, config.predictions):
         is_there = exists if path == config.data_file else Path.is_file
         if path and not is_there(Path(path)):
-            raise FileNotFoundError(f"{path} does not exist, expected a file")
+            raise FileNotFoundError(f"{path} does not exist")
     if not config.data_file:
-        raise ValueError("--data_file is empty, expected a labeled file")
+        raise ValueError("--data_file must be a labeled file. Received: none")
     with output_folder.report_folders(config):
         return _evaluate(config, files)
 
@@ -91,7 +91,7 @@ def _evaluate(config: EvaluateConfig, files: Sequence[Path]) -> dict[str, Any]:
     )
     if config.plots_dir and not has_plots:
         raise ValueError(
-            "--plots_dir: plots are available for text classification, and for question answering "
+            "--plots_dir is only supported for text classification, and for question answering "
             "with --model"
         )
     if config.report_dir or job.predict_method in ("classify", "choose"):
@@ -117,7 +117,7 @@ def _add_member_scores(
     ensemble: Any,
     files: Sequence[Path],
 ) -> dict[str, Any]:
-    """Returns the scores of an ensemble beside those of its models, their mean and its interval."""
+    """Returns the scores of an ensemble and its models, and the mean with its interval."""
     config = dataclasses.replace(config, plots_dir="")
     members = {
         str(file): job.evaluate(dataclasses.replace(config, model=str(file)), member).scores
@@ -133,7 +133,7 @@ def _add_member_scores(
 
 
 def _job_of_file(config: EvaluateConfig) -> type[Job]:
-    """Returns the job that scores files of predictions on a kind of data."""
+    """Returns the job that scores a file of predictions, by the type of data."""
     kind = config.kind
     if kind == "auto":
         kind = data_kind(task_of_file(Path(config.data_file), config.format, flag="--kind").name)
@@ -142,19 +142,19 @@ def _job_of_file(config: EvaluateConfig) -> type[Job]:
 
 
 def _job_of_model(model: Any, config: EvaluateConfig) -> type[Job]:
-    """Returns the job that scores a model, by its verb.
+    """Returns the job that scores a model, by its prediction method.
 
     Raises:
-        ValueError: If its kind of data is another than --kind, or the model predicts no labels.
+        ValueError: If the model does not match --kind, or does not predict labels.
     """
     jobs = jobs_by_predict_method()
     name = f"{config.model} is a {type(model).__name__}"
     job = jobs.get(getattr(model, "predict_method", ""))
     if job is None:
-        raise ValueError(f"{name}, expected a task that can {', '.join(jobs)}")
+        raise ValueError(f"{name}, but it must be a task that can {', '.join(jobs)}")
     kind = next(kind for kind, its in jobs_by_kind().items() if its is job)
     if config.kind not in ("auto", kind):
-        raise ValueError(f"{name}, which is scored with --kind={kind}, not {config.kind}")
+        raise ValueError(f"{name}, so --kind must be {kind}. Received: {config.kind}")
     check_flags_of_kind(config, kind, config.data_file)
     return job
 

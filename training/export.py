@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exports a trained model for serving: a SavedModel that takes text, ONNX, OpenVINO or LiteRT.
+"""Exports a trained model for serving: a SavedModel that accepts text, ONNX, OpenVINO or LiteRT.
 
     python -m training.export --model=runs/reviews/seed_1/model.keras --output=export/sst2/1
     python -m training.export --model=runs/reviews/seed_1/model.keras --deploy_to=models/sst2
@@ -9,10 +9,10 @@
         --takes_text --dtype=int8 --calibration_file=reviews.csv --text=review
     python -m training.export --model='runs/reviews/seed_*/model.keras' --output=export/sst2/1
 
-Several models are exported as one, an ensemble, which averages their predictions.
-`--deploy_to` adds a version to a folder that a running TensorFlow Serving watches: the new version
-has the next number, and appears whole. A folder in the Hugging Face format includes a model card,
-written from the results.json of the training.
+Multiple models are exported as one model, an ensemble that averages their predictions.
+`--deploy_to` adds a version to a directory that a running TensorFlow Serving watches. The new
+version gets the next number, and appears atomically. A directory in the Hugging Face format
+includes a model card, generated from the results.json of the training run.
 """
 
 from __future__ import annotations
@@ -44,38 +44,41 @@ _SAVED_MODEL, _HUGGING_FACE = "tf_saved_model", "hugging_face"
 
 @dataclasses.dataclass(frozen=True)
 class ExportConfig(CommandConfig):
-    """The model, and what is written.
+    """The model, and the export to write.
 
     Args:
-        model: The .keras file of a task; several, separated by commas or by wildcards as in
-            seed_*/model.keras, are exported as one model, an ensemble.
-        output: The path to write: a folder whose name is a version number for a SavedModel, a file
-            that ends in .onnx, .xml (openvino) or .tflite (litert), or a folder (hugging_face).
-        deploy_to: The folder of a model on a server, to which the SavedModel is added as the next
-            version; instead of, or besides, --output.
-        push_to: The model on the Hugging Face Hub, organization/model, to upload to in the format
-            hugging_face; instead of --output.
-        results: For hugging_face, the results.json that the model card is written from; by default
-            the one in the folder of the model's run.
+        model: The .keras file of a task. Multiple files, separated by commas or given by wildcards
+            such as seed_*/model.keras, are exported as one model, an ensemble.
+        output: The path to write: a directory whose name is a version number for a SavedModel, a
+            file that ends in .onnx, .xml (openvino) or .tflite (litert), or a directory
+            (hugging_face).
+        deploy_to: The directory of a model on a server, to which the SavedModel is added as the
+            next version. Can be combined with --output.
+        push_to: The model on the Hugging Face Hub, as organization/model, to upload in the format
+            hugging_face. Replaces --output.
+        results: For hugging_face, the results.json from which the model card is generated. Defaults
+            to the results of the model's run.
         license: For hugging_face, the license of the weights, such as apache-2.0.
-        export_format: tf_saved_model, onnx, openvino, litert or hugging_face; auto infers it from
-            --output.
-        dtype: float32 or int8; for a SavedModel also bfloat16.
-        pair: Whether a classifier takes two texts; by default it does if its run trained it on
+        export_format: One of auto, tf_saved_model, onnx, openvino, litert and hugging_face. auto
+            infers the format from --output.
+        dtype: One of float32 and int8, and for a SavedModel also bfloat16.
+        pair: Whether a classifier accepts two texts. By default, it does if it was trained on
             pairs.
-        takes_text: Whether an OpenVINO model takes text instead of token ids; a SavedModel does.
-        class_names: Labels in the order of the class ids; the model's own by default.
-        sequence_length: The only length, in tokens, that a LiteRT model takes; 0 for the longest.
-        max_text_bytes: Bytes of UTF-8 after which a SavedModel truncates a text; 0 for no limit.
-        padded_batches: Whether a SavedModel is for servers that pad requests of ids, words or
-            choices of unequal lengths, so that they share a batch.
-        calibration_file: Texts like those that will be served, in a format that training reads
-            (such as .tsv, .csv, .jsonl or .parquet); required for tf_saved_model and openvino in
+        takes_text: Whether an OpenVINO model accepts text instead of token IDs. A SavedModel always
+            does.
+        class_names: Labels in the order of the class IDs. Defaults to the model's own labels.
+        sequence_length: The fixed sequence length of a LiteRT model, in tokens. 0 uses the maximum.
+        max_text_bytes: Number of UTF-8 bytes after which a SavedModel truncates a text. 0 for no
+            limit.
+        padded_batches: Whether a SavedModel is for servers that pad requests with IDs, words or
+            choices of different lengths to put them into one batch.
+        calibration_file: Texts like those that will be served, in any format that training reads
+            (such as .tsv, .csv, .jsonl or .parquet). Required for tf_saved_model and openvino in
             int8.
-        text: The column of the text in that file, by name or by index from 0.
-        text_pair: The column of the second text, likewise; empty for single texts.
-        calibration_rows: Number of rows of that file to use.
-        overwrite: Whether to replace an existing --output, if this command wrote it.
+        text: The column of the text in calibration_file, by name or by index from 0.
+        text_pair: The column of the second text, by name or by index. Empty for single texts.
+        calibration_rows: Number of rows of calibration_file to use.
+        overwrite: Whether to replace an existing --output that this command wrote.
     """
 
     model: str = ""
@@ -104,14 +107,14 @@ class ExportConfig(CommandConfig):
         check_one_of(self, export_format=("auto", *FORMATS, _HUGGING_FACE), dtype=tuple(dtypes))
 
 
-# The formats of the flags that not all formats have
+# Flags that only some formats support, and these formats
 _FORMATS_OF = {
     **dict.fromkeys(("dtype", "pair", "class_names"), tuple(FORMATS)),
     **dict.fromkeys(("max_text_bytes", "padded_batches"), (_SAVED_MODEL,)),
     "sequence_length": tuple(name for name, format in FORMATS.items() if format.has_fixed_length),
     **dict.fromkeys(("results", "license"), (_HUGGING_FACE,)),
 }
-_NO_TEXT = "--takes_text is for classifiers, regressions and embedders in openvino, but"
+_NO_TEXT = "--takes_text is only for classifiers, regressors and embedders in openvino, but"
 
 
 def main(config: ExportConfig) -> None:
@@ -123,7 +126,7 @@ def export(config: ExportConfig) -> str:
 
     Raises:
         FileNotFoundError: If the model does not exist.
-        ValueError: If flags contradict one another.
+        ValueError: If flags contradict each other.
         keras_bert.export.ExportError: If the model cannot be exported.
     """
     files = saved_models.model_files(config.model)
@@ -175,7 +178,7 @@ def export(config: ExportConfig) -> str:
 
 
 def _hugging_face(task: Any, config: ExportConfig, model: Path) -> str:
-    """Writes or uploads a folder in the Hugging Face format."""
+    """Writes or uploads a directory in the Hugging Face format."""
     from keras_bert.checkpoints.model_card import CARD_FILE
 
     results = Path(config.results) if config.results else output_folder.results_file(model)
@@ -190,47 +193,47 @@ def _hugging_face(task: Any, config: ExportConfig, model: Path) -> str:
 
 
 def _check(config: ExportConfig, files: Sequence[Path]) -> str:
-    """Checks the flags against one another, and returns the format.
+    """Checks the flags against each other, and returns the format.
 
-    The library would raise errors too, but with the names of its arguments; these name the flags.
+    The library would also raise errors, but with the names of its arguments instead of the flags.
     """
     if not (config.output or config.deploy_to or config.push_to):
-        raise ValueError("expected --output, --deploy_to or --push_to")
+        raise ValueError("pass --output, --deploy_to or --push_to")
     if config.push_to and (config.output or config.export_format not in ("auto", _HUGGING_FACE)):
         raise ValueError(
-            f"--push_to uploads a folder in the format {_HUGGING_FACE}. Received: --output="
-            f"{config.output} --export_format={config.export_format}. Run the command without "
-            "--push_to to write that"
+            f"--push_to must be used without --output and with the format {_HUGGING_FACE}. "
+            f"Received: --output={config.output} --export_format={config.export_format}. Run the "
+            "command a second time without --push_to"
         )
     if config.overwrite and not config.output:
-        raise ValueError("--overwrite is for --output. Received: --overwrite without it")
+        raise ValueError("--overwrite must be used with --output")
     format = _HUGGING_FACE if config.push_to else config.export_format
     if format == "auto":
         format = _infer_format(config.output)
     if config.deploy_to and format != _SAVED_MODEL:
-        raise ValueError(f"--deploy_to takes a {_SAVED_MODEL}, but the format is {format}")
+        raise ValueError(f"--deploy_to is only supported for {_SAVED_MODEL}. Received: {format}")
     if format == _HUGGING_FACE and len(files) > 1:
         raise ValueError(
-            f"--model names {len(files)} models, but a folder in the format hugging_face has "
-            f"one; an ensemble is exported as {', '.join(FORMATS)}"
+            f"--model must be a single model for the format hugging_face. Received: {len(files)} "
+            f"models. An ensemble can be exported as {', '.join(FORMATS)}"
         )
     check_formats(config, _FORMATS_OF, [format])
     if not config.calibration_file:
         names = ["text", "text_pair", "calibration_rows"]
-        check_unset(config, names, "there is no --calibration_file")
+        check_unset(config, names, "--calibration_file is not given")
     known_format = FORMATS.get(format)
     if config.takes_text and (known_format is None or known_format.text_packages is None):
         raise ValueError(f"{_NO_TEXT} the format is {format}")
     is_calibrated = known_format and known_format.is_calibrated and config.dtype == "int8"
     if is_calibrated and not config.calibration_file:
         raise ValueError(
-            f"--dtype=int8 in {format} needs --calibration_file, some 300 texts like those that "
-            "will be served"
+            f"--calibration_file must be given for --dtype=int8 in {format}, with about 300 texts "
+            "like those that will be served"
         )
     if config.calibration_file and not is_calibrated:
         calibrated = [name for name, each in FORMATS.items() if each.is_calibrated]
         raise ValueError(
-            f"--calibration_file is for {' and '.join(calibrated)} in int8, but the format is "
+            f"--calibration_file is only for {' and '.join(calibrated)} in int8, but the format is "
             f"{format} in {config.dtype}"
         )
     _check_destinations(config, format)
@@ -244,21 +247,23 @@ def _infer_format(output: str) -> str:
     if suffix not in suffixes:
         names = ", ".join(f"{ending} ({name})" for ending, name in suffixes.items() if ending)
         raise ValueError(
-            f"--output={output} ends in {suffix}, expected {names}, or a folder without a suffix "
-            f"({suffixes['']}); --export_format={suffixes['']} writes a folder of that name"
+            f"--output must end in {names}, or be a directory without a suffix "
+            f"({suffixes['']}). Received: {output}. --export_format={suffixes['']} writes a "
+            "directory of that name"
         )
     return suffixes[suffix]
 
 
 def _check_destinations(config: ExportConfig, format: str) -> None:
-    """Checks that --output can be written, and that --deploy_to is or can become a folder."""
+    """Checks that --output can be written, and that --deploy_to can be used as a directory."""
     output, deploy_to = Path(config.output), Path(config.deploy_to)
     folders = [("output", folder) for folder in output.parents]
     folders += [("deploy_to", folder) for folder in (deploy_to, *deploy_to.parents)]
     for flag, folder in folders:
         if folder.is_file():
             raise NotADirectoryError(
-                f"--{flag}={getattr(config, flag)}: {folder} is a file, expected a folder"
+                f"--{flag} must be in a directory. Received: {getattr(config, flag)}, but "
+                f"{folder} is a file"
             )
     suffixes = FORMATS[format].suffixes[1:] if format in FORMATS else ()
     files = [output, *map(output.with_suffix, suffixes)] if config.output else []
@@ -273,7 +278,7 @@ def _check_destinations(config: ExportConfig, format: str) -> None:
 
 
 def calibration_texts(config: ExportConfig) -> list[str] | list[tuple[str, str]] | None:
-    """Reads the texts, or pairs of texts, that an int8 export is calibrated with."""
+    """Reads the texts or text pairs for calibrating an int8 export."""
     if not config.calibration_file:
         return None
     columns = TextColumns(text=config.text, text_pair=config.text_pair)
@@ -282,7 +287,7 @@ def calibration_texts(config: ExportConfig) -> list[str] | list[tuple[str, str]]
 
 
 def megabytes(path: Path) -> float:
-    """Returns the size of an export in MB: a folder, or a file and those beside it."""
+    """Returns the size in MB of an export directory, or of a file and its companion files."""
     suffixes = {format.suffixes[0]: format.suffixes for format in FORMATS.values()}
     files = map(path.with_suffix, suffixes[path.suffix]) if path.is_file() else path.rglob("*")
     return sum(file.stat().st_size for file in files if file.is_file()) / 1e6

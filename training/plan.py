@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Estimates what a training run costs before it is started: time, energy, money, memory.
+"""Estimates the cost of a training run before you start it: time, energy, money and memory.
 
     python -m training.plan --model=bert_small_uncased --tokens=1e9
     python -m training.plan --model=bert_base_uncased --tokens=137e9 --hardware=a100 --devices=8 \\
@@ -8,9 +8,9 @@
         --tokens=6e5 --sequence_length=53
 
 With --hardware=this, the default, a few steps of the model are timed on this machine, and their
-energy is metered if codecarbon is installed. For other hardware, the estimate rests on the peak and
-the power that its maker publishes, and on --mfu. The estimate covers only training:
-scoring, reading text and creating records take additional time.
+energy is measured if codecarbon is installed. For other hardware, the estimate uses the published
+peak FLOP/s and power of the hardware, and --mfu. The estimate only covers training.
+Scoring, reading text and creating records take additional time.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from .engine.options import (
 )
 from .pretraining.config import named_architecture
 
-# Share of the peak that well-tuned training of encoders is assumed to reach, for hardware without
-# measurements
+# MFU (model FLOPs utilization) that well-tuned encoder training is assumed to reach on hardware
+# without measurements
 _ASSUMED_SHARE = 0.4
 
 
 class Accelerator(NamedTuple):
-    """Published figures of an accelerator.
+    """Published specifications of an accelerator.
 
     Args:
-        flops: Peak FLOP/s of dense matrix products in 16 bits, without sparsity.
-        float32_flops: Likewise in float32; in TF32 where there is such a mode, which TensorFlow and
-            JAX use.
+        flops: Peak FLOP/s of dense 16-bit matmuls, without sparsity.
+        float32_flops: Peak FLOP/s of float32 matmuls, or of TF32 matmuls if the hardware supports
+            this mode, which TensorFlow and JAX use.
         watts: Nominal power in W.
         gigabytes: Memory in GB.
     """
@@ -65,7 +65,8 @@ class Accelerator(NamedTuple):
     gigabytes: float
 
 
-# From the makers' data sheets; TPUs: Jouppi et al., 2023, https://arxiv.org/abs/2304.01433, table 4
+# From the manufacturers' data sheets. TPUs: Jouppi et al., 2023, https://arxiv.org/abs/2304.01433,
+# table 4
 ACCELERATORS = {
     "t4": Accelerator(65e12, 8.1e12, 70, 16),
     "l4": Accelerator(121e12, 60e12, 72, 24),
@@ -75,7 +76,7 @@ ACCELERATORS = {
     "a100": Accelerator(312e12, 156e12, 400, 80),
     "h100": Accelerator(989e12, 494e12, 700, 80),
     "h200": Accelerator(989e12, 494e12, 700, 141),
-    # In float32, TPUs round the factors to bfloat16 by default.
+    # For float32 matmuls, TPUs round the factors to bfloat16 by default.
     "tpu_v3": Accelerator(123e12, 123e12, 262, 32),
     "tpu_v4": Accelerator(275e12, 275e12, 192, 32),
 }
@@ -85,15 +86,15 @@ _MASKED_LM, _CLASSIFICATION = "masked_lm", "classification"
 _WARM_UP_STEPS = 3
 _PROBE_STEPS = 5
 _PROBE_SECONDS = 15.0
-# Bytes for each parameter: the weight, its gradient, and AdamW's two moments, in float32
+# Bytes per parameter in training: the weight, its gradient and AdamW's two moments, in float32
 _BYTES_OF_PARAMETER = 16
-# In a checkpoint: the weight, and AdamW's two moments
+# Bytes per parameter in a checkpoint: the weight and AdamW's two moments
 _BYTES_IN_CHECKPOINT = 12
-# Batches of 32 rows from the training files of five GLUE tasks have 0.20 to 0.41.
+# The measured padding is 0.20 to 0.41 in batches of 32 from the training files of five GLUE tasks.
 _CLASSIFICATION_PADDING = 0.25
-# From this row length, attention scores are not stored but recomputed in the backward pass.
+# From this length, attention scores are not stored but recomputed in the backward pass.
 _LONG = 2048
-# Share of the cores that other programs may use before the report mentions them
+# Fraction of the cores that other processes may use before the report mentions them
 _BUSY = 0.5
 
 
@@ -102,29 +103,31 @@ class PlanConfig(CostOptions):
     """The run to estimate, and the hardware.
 
     Args:
-        model: A named architecture, such as bert_base_uncased, or the path of its JSON config.
-        vocabulary_size: Size of the vocabulary; 0 takes the model's.
-        dropout: Dropout rate of hidden states and attention; the model's by default.
-        objective: Masked_lm (pre-training) or classification (fine-tuning), which uses only the
-            output of each row's first token.
-        tokens: Number of tokens to train on: updates x rows x length, or for classification the
-            tokens of all rows, times the epochs.
-        sequence_length: Tokens in a row; for classification the mean over the rows.
-        padding: Padding tokens to compute per token; by default 0, or 0.25 for classification,
-            which batches rows of similar lengths (0.20 for MRPC, 0.22 for RTE, 0.29 for SST-2 and
-            STS-B, 0.41 for CoLA).
-        batch_size: Rows in an update.
-        masked: Share of the tokens that a masked LM predicts.
-        next_sentence: Whether to add the sentence pair objective.
-        precision: Keras' dtype policy; auto takes the faster one of float32 and mixed_bfloat16. In
-            float32, the published peak is that of float32, or of TF32 on GPUs that have it.
-        hardware: This machine (this), or an accelerator: t4, l4, a10, v100, rtx4090, a100, h100,
-            h200, tpu_v3 or tpu_v4.
-        devices: Number of accelerators, which share each batch.
-        mfu: Share of the published peak that training reaches; 0 assumes 0.4. Not with
-            --hardware=this, whose speed is measured.
-        measure_energy: Whether to meter the energy of the timed steps, if codecarbon is installed.
-        cost_per_hour: The price of one device in any currency; 0 if it is unknown.
+        model: The name of a standard configuration, such as bert_base_uncased, or the path of a
+            JSON config.
+        vocabulary_size: Size of the vocabulary. 0 uses the model's size.
+        dropout: Dropout rate of hidden states and attention. Defaults to the model's rate.
+        objective: One of masked_lm (pretraining) and classification (fine-tuning, which only uses
+            the output of the first token).
+        tokens: Number of tokens to train on: optimizer steps x batch size x sequence length. For
+            classification, the tokens of all examples times the number of epochs.
+        sequence_length: Sequence length in tokens. For classification, the mean over the examples.
+        padding: Number of padding tokens per token. Defaults to 0, or to 0.25 for classification,
+            where batches contain examples of similar lengths (0.20 for MRPC, 0.22 for RTE, 0.29 for
+            SST-2 and STS-B, 0.41 for CoLA).
+        batch_size: Number of sequences per optimizer step.
+        masked: Fraction of the tokens that a masked LM predicts.
+        next_sentence: Whether to add the next sentence prediction objective.
+        precision: Keras' dtype policy. auto uses float32 or mixed_bfloat16, whichever is faster.
+            With float32, the published peak is that of float32, or of TF32 on GPUs that support it.
+        hardware: One of this (this machine), t4, l4, a10, v100, rtx4090, a100, h100, h200, tpu_v3
+            and tpu_v4.
+        devices: Number of accelerators over which each batch is split.
+        mfu: MFU (model FLOPs utilization), the fraction of the published peak FLOP/s that
+            training reaches. 0 assumes 0.4. Cannot be used with --hardware=this, where the speed is
+            measured.
+        measure_energy: Whether to measure the energy of the timed steps. Requires codecarbon.
+        cost_per_hour: Price per hour of one device, in any currency. 0 if unknown.
     """
 
     model: str = "bert_base_uncased"
@@ -157,10 +160,10 @@ class PlanConfig(CostOptions):
             raise ValueError(f"--devices must be 1 with --hardware=this. Received: {self.devices}")
 
     def architecture(self) -> BertConfig:
-        """Returns the encoder's config; pre-training adds positions up to `sequence_length`.
+        """Returns the encoder's config. Pretraining adds positions up to `sequence_length`.
 
         Raises:
-            ValueError: If the architecture is unknown, or has too few positions for fine-tuning.
+            ValueError: If the model is unknown, or has too few positions for fine-tuning.
         """
         architecture = named_architecture(self.model)
         if (
@@ -171,7 +174,7 @@ class PlanConfig(CostOptions):
                 f"--sequence_length must be at most {architecture.max_sequence_length}, the "
                 f"positions of {self.model}. Received: {self.sequence_length}"
             )
-        # As pre-training does
+        # Pretraining also adds the missing positions.
         changes: dict[str, Any] = {
             "max_sequence_length": max(architecture.max_sequence_length, self.sequence_length)
         }
@@ -183,7 +186,7 @@ class PlanConfig(CostOptions):
 
     @property
     def slots(self) -> int:
-        """The number of masked tokens in a row."""
+        """The number of masked positions per sequence."""
         if self.objective != _MASKED_LM:
             return 0
         return default_max_predictions(self.sequence_length, self.masked)
@@ -196,20 +199,20 @@ class PlanConfig(CostOptions):
 
     @property
     def reads_first(self) -> bool:
-        """Whether the output of each row's first token is used."""
+        """Whether the objective uses the output of the first token."""
         return self.next_sentence or self.objective == _CLASSIFICATION
 
 
 @dataclasses.dataclass(frozen=True)
 class Rate:
-    """How fast the hardware trains, and at what power.
+    """Training speed and power of the hardware.
 
     Args:
-        tokens_per_second: Tokens in a second, on all devices together.
-        watts: The power of all devices together; `None` if unknown.
+        tokens_per_second: Tokens per second on all devices together.
+        watts: Power of all devices together in W. `None` if unknown.
         origin: How the numbers were obtained, for the report.
-        startup: Additional seconds of the first update, which traces the model.
-        peak_bytes: Peak memory of the process; 0 if unknown, or with an accelerator.
+        startup: Additional seconds of the first step, which traces the model.
+        peak_bytes: Peak memory of the process. 0 if unknown, or with an accelerator.
     """
 
     tokens_per_second: float
@@ -220,7 +223,7 @@ class Rate:
 
 
 def busy_note(load: float, cores: int) -> str:
-    """Returns a line about other work on the machine, empty if there was little.
+    """Returns a line about other processes on the machine, or `""` if their load is low.
 
     Example:
 
@@ -230,8 +233,8 @@ def busy_note(load: float, cores: int) -> str:
     if load < _BUSY * cores:
         return ""
     return (
-        f"note        other programs were running, with a load of {load:.1f} on {cores} cores: the "
-        "time is that of a run that has as many beside it"
+        f"note        other processes were running, with a load of {load:.1f} on {cores} cores. "
+        "The time assumes the same load during training"
     )
 
 
@@ -257,10 +260,10 @@ def plan(config: PlanConfig) -> str:
     rate = _measured(config) if config.hardware == _THIS else _published(config, flops_of_token)
     count = parameters(architecture, config.objective)
     hours = (rate.startup + config.computed_tokens / rate.tokens_per_second) / 3600
-    first = f", {run_report.duration(rate.startup)} of it for the first update"
+    first = f", {run_report.duration(rate.startup)} of it for the first step"
     lines = [
         f"{config.model}: {count / 1e6:.1f} million parameters",
-        f"operations  {run_cost.format_flops(flops)}, {flops_of_token / 1e6:.3g} MFLOP a token",
+        f"FLOPs       {run_cost.format_flops(flops)}, {flops_of_token / 1e6:.3g} MFLOP per token",
         f"speed       {rate.tokens_per_second:,.0f} tokens/s, {rate.origin}",
         f"time        {run_report.duration(3600 * hours)}{first if rate.startup else ''}",
     ]
@@ -268,8 +271,7 @@ def plan(config: PlanConfig) -> str:
     if positions < config.sequence_length:
         lines.insert(
             1,
-            f"positions   {config.sequence_length:,} as pre-training makes them, instead of "
-            f"{positions:,}",
+            f"positions   {config.sequence_length:,}, as in pretraining, instead of {positions:,}",
         )
     if rate.watts is not None:
         kwh = rate.watts * hours / 1000
@@ -286,12 +288,12 @@ def plan(config: PlanConfig) -> str:
     else:
         copies, what = 1, "a checkpoint"
         if config.objective == _CLASSIFICATION:
-            # To predict, the best epoch's model is loaded while the trained one is in memory.
-            copies, what = 2, "a checkpoint, and the kept model"
+            # For predictions, the best epoch's model is loaded while the trained one is in memory.
+            copies, what = 2, "a checkpoint and the saved model"
         total = rate.peak_bytes + copies * _BYTES_IN_CHECKPOINT * count
         lines.append(
-            f"memory      {total / 1e9:.3g} GB with the libraries: the "
-            f"{rate.peak_bytes / 1e9:.3g} GB that these updates needed, {what}"
+            f"memory      {total / 1e9:.3g} GB with the libraries: {rate.peak_bytes / 1e9:.3g} GB "
+            f"for the timed steps, plus {what}"
         )
     if config.hardware == _THIS and (note := busy_note(load, os.cpu_count() or 1)):
         lines.append(note)
@@ -299,7 +301,7 @@ def plan(config: PlanConfig) -> str:
 
 
 def parameters(config: BertConfig, objective: str = _MASKED_LM) -> int:
-    """Returns the number of parameters of an encoder with the objective's head."""
+    """Returns the number of parameters of an encoder with the head for an objective."""
     from keras_bert import Backbone, MaskedLM, TextClassifier
 
     from .costs import model_flops
@@ -324,7 +326,7 @@ def _published(config: PlanConfig, flops_of_token: float) -> Rate:
 
 
 def _measured(config: PlanConfig) -> Rate:
-    """Times a few updates on random tokens."""
+    """Times a few training steps on random tokens."""
     import keras
     import numpy as np
 
@@ -349,7 +351,7 @@ def _measured(config: PlanConfig) -> Rate:
 
         def batches() -> Iterator[tuple[dict[str, Any], Any]]:
             nonlocal metered_from
-            # The first steps trace, compile and warm up, and do not count.
+            # The first steps trace, compile and warm up, so they are not timed.
             while len(ends) < _WARM_UP_STEPS:
                 yield batch, labels
             if meter is not None:
@@ -361,15 +363,15 @@ def _measured(config: PlanConfig) -> Rate:
                 yield batch, labels
 
         with warnings.catch_warnings():
-            # Keras warns when the generator ends, as it does here after enough steps.
+            # Keras warns when the generator stops, which is expected here.
             warnings.filterwarnings("ignore", "Your input ran out of data")
             model.fit(batches(), epochs=1, verbose=0, callbacks=[end_of_epoch])
         steps = np.diff(ends[_WARM_UP_STEPS:])
-        # The metered time covers one update more than the timed steps.
+        # The metered time covers one step more than the timed steps.
         metered_seconds = time.perf_counter() - metered_from
         watts = None if meter is None else 3.6e6 * meter().kwh / metered_seconds
     tokens = config.batch_size * config.sequence_length
-    how = f"measured on this machine, mean of {len(steps)} updates"
+    how = f"measured on this machine, mean of {len(steps)} steps"
     seconds = float(np.mean(steps))
     startup = max(0.0, ends[0] - start - seconds)
     peak_bytes = 0 if has_accelerator() else run_cost.process_peak_bytes()
@@ -386,7 +388,7 @@ def _task(config: PlanConfig) -> Any:
 
 
 def _random_batch(config: PlanConfig) -> tuple[dict[str, Any], Any]:
-    """Returns the inputs and the labels of one update; the rows have no padding."""
+    """Returns the inputs and labels of one training step, without padding."""
     import numpy as np
 
     generator = np.random.default_rng(0)
@@ -409,33 +411,33 @@ def _random_batch(config: PlanConfig) -> tuple[dict[str, Any], Any]:
 
 
 def _memory(config: PlanConfig, architecture: BertConfig) -> str:
-    """Describes the memory that weights, optimizer and activations take on a device."""
+    """Describes the memory per device for weights, optimizer state and activations."""
     state_bytes = _BYTES_OF_PARAMETER * parameters(architecture, config.objective)
     rows = -(-config.batch_size // config.devices)
     tokens = rows * config.sequence_length
     width = 4 if config.precision == "float32" else 2
-    # Korthikanti et al., 2022, https://arxiv.org/abs/2205.05198, equation 1: 34 bytes for each
-    # token and hidden unit of a layer in 16 bits, and 5 for each attention score.
+    # Korthikanti et al., 2022, https://arxiv.org/abs/2205.05198, equation 1: in 16 bits, a layer
+    # needs 34 bytes per token and hidden unit, and 5 bytes per attention score.
     layer_bytes = 17 * width * tokens * architecture.hidden_dim
     scores = 5 * width // 2 * tokens * architecture.num_heads * _stored_keys(config, architecture)
     logits = 4 * rows * config.slots * architecture.vocabulary_size
     total = (state_bytes + architecture.num_layers * layer_bytes + scores + logits) / 1e9
     line = (
         f"memory      about {total:.2g} GB: {state_bytes / 1e9:.2g} GB of weights and optimizer, "
-        f"the rest for activations of {rows} rows"
+        f"the rest for the activations of {rows} sequences"
     )
     if config.hardware != _THIS and total > ACCELERATORS[config.hardware].gigabytes:
         available = ACCELERATORS[config.hardware].gigabytes
-        line += f"; {config.hardware} has {available:g} GB: use gradient accumulation"
+        line += f". {config.hardware} has {available:g} GB, so use gradient accumulation"
     return line
 
 
 def _stored_keys(config: PlanConfig, architecture: BertConfig) -> int:
-    """Returns how many attention scores are stored for a query, summed over the layers."""
+    """Returns the number of stored attention scores per query, summed over the layers."""
     length, total = config.sequence_length, 0
     for window in architecture.attention_windows:
         if window is not None:
-            # A block of local attention has 2 x window queries, and 4 x window keys.
+            # A block of local attention has 2 x window queries and 4 x window keys.
             total += min(length, 4 * window)
         elif length < _LONG:
             total += length

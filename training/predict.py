@@ -6,14 +6,15 @@
     cat questions.jsonl | python -m training.predict --model=runs/squad/seed_1/model.keras
     python -m training.predict --model='runs/reviews/seed_*/model.keras' --input=reviews.txt
 
-The model is a folder written by `export`, or the `.keras` file of a task; several files are an
-ensemble, which averages their predictions. The program reads the same formats as training and
+The model is a directory written by `export`, or the `.keras` file of a task. Multiple files are an
+ensemble, which averages their predictions. The command reads the same formats as training and
 evaluation: TSV, CSV, Excel's .xlsx, JSON Lines, a JSON array or Parquet with the task's fields
-(`text`, and for pairs `text_pair`; `question` and `context`; `text` and `choices`), SQuAD's JSON,
-CoNLL columns, SWAG's CSV and CODAH's TSV; text files may be compressed. By default it reads any
-other file, and standard input, as one text per line or as JSON Lines.
-It writes one prediction per row, in the order of the input, and predicts on a blank row as on an
-empty text. It copies an `id` field to the output, and with --include_input the texts too.
+(`text` and, for pairs, `text_pair`; `question` and `context`; `text` and `choices`), SQuAD's JSON,
+CoNLL columns, SWAG's CSV and CODAH's TSV. Text files may be compressed. Any other file, and
+standard input, is read as one text per line or as JSON Lines.
+
+The command writes one prediction per row, in the order of the input. A blank row is predicted as an
+empty text. The field `id` is copied to the output, and with --include_input also the texts.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ from .readers.tagged_words import WORDS
 
 Row = dict[str, Any]
 
-# The formats of the flags that not all formats have; `auto` is lines or JSON Lines.
+# Flags that only some formats support, and these formats. `auto` is lines of text or JSON Lines.
 _WITH_FIELDS = ("auto", "tsv", "csv", "jsonl", "arrow", "xlsx")
 _FORMATS_OF = {
     **dict.fromkeys(("text", "text_pair"), _WITH_FIELDS),
@@ -79,7 +80,7 @@ _FORMATS = dict.fromkeys(("auto", "lines", *FORMATS.values(), "squad", "conll", 
 
 
 class RowError(ValueError):
-    """Raised for a malformed row of the input."""
+    """Raised for an invalid row of the input."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,9 +88,9 @@ class RowFields:
     """The fields of a row that a model requires.
 
     Args:
-        names: Their names.
-        lists: The names of the fields that may hold a list of strings.
-        optional: The names of further fields that it takes.
+        names: Names of the required fields.
+        lists: Names of fields that may contain a list of strings.
+        optional: Names of optional fields.
     """
 
     names: tuple[str, ...]
@@ -102,33 +103,35 @@ class PredictConfig(CommandConfig):
     """The model, the input and the output.
 
     Args:
-        model: A folder written by export, or a .keras file; several files, separated by commas or
-            by wildcards as in seed_*/model.keras, are an ensemble.
-        input: The input file; - for standard input.
-        output: The file for the predictions; - for standard output.
-        format: Format of the input: lines, tsv, csv, jsonl, arrow (Parquet and Arrow), xlsx, squad,
-            conll, swag or codah; auto infers it from the suffix. For an unknown suffix, auto reads
-            JSON Lines if the first line begins with {, and plain lines otherwise.
-        text: The column of the text, by name or by index from 0; in JSON also a nested field, such
-            as document.text.
-        text_pair: The column of the second text; if empty, the column text_pair if it exists.
+        model: A directory written by export, or a .keras file. Multiple files, separated by commas
+            or given by wildcards such as seed_*/model.keras, are an ensemble.
+        input: The input file, or - for standard input.
+        output: The file for the predictions, or - for standard output.
+        format: Format of the input, one of auto, lines, tsv, csv, jsonl, arrow (Parquet and Arrow),
+            xlsx, squad, conll, swag and codah. auto infers it from the suffix. If the suffix is
+            unknown, auto reads JSON Lines if the first line starts with {, and lines of text
+            otherwise.
+        text: The column of the text, by name or by index from 0. In JSON, it can also be a nested
+            field, such as document.text.
+        text_pair: The column of the second text. If empty, the column text_pair is used if it
+            exists.
         header: Whether the first row of TSV or CSV is a header: auto, yes or no.
-        quoting: How to read quotes in TSV: csv, as Excel and pandas write them (they enclose cells
-            and are doubled inside); none, as text; auto infers it from the file.
+        quoting: How to read quotes in TSV. With csv, they enclose cells and are doubled inside, as
+            written by Excel and pandas. With none, they are text. auto infers it from the file.
         word_column: For CoNLL columns, the index of the words' column from 0, or a negative index
-            from the end; by default the first column that holds more than word numbers.
+            from the end. Defaults to the first column that does not only contain word numbers.
         separator: The separator of CoNLL columns: auto, tab or space.
-        comments: Whether lines that begin with # before a sentence are comments; by default only
+        comments: Whether lines that start with # before a sentence are comments. By default, only
             in CoNLL-U.
-        label_map: Labels to rename in the output: neutral:no,contradiction:no writes no for both,
-            with the probability of the predicted label.
-        skip_invalid: Whether to skip and count malformed rows, instead of raising an error; match
-            the predictions with the rows by their ids then.
+        label_map: Labels to rename in the output. For example, neutral:no,contradiction:no writes
+            no for both, with the probability of the predicted label.
+        skip_invalid: Whether to skip and count invalid rows, instead of raising an error. Then
+            match the predictions and rows by their IDs.
         include_input: Whether to repeat the input in each prediction, under the names of the
             model's
             fields: text and text_pair, question and context, or text and choices.
-        batch_size: Rows in a batch.
-        overwrite: Whether to replace an existing --output, if it begins like predictions.
+        batch_size: Number of rows per batch.
+        overwrite: Whether to replace an existing --output that starts like a file of predictions.
     """
 
     model: str = ""
@@ -150,7 +153,7 @@ class PredictConfig(CommandConfig):
 
     def unused_flags(self) -> UnusedFlags:
         if self.output == "-":
-            yield ["overwrite"], "there is no --output"
+            yield ["overwrite"], "--output is not given"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -173,11 +176,11 @@ def predict(config: PredictConfig) -> int:
 
     Raises:
         FileNotFoundError: If the model or the input does not exist.
-        RowError: If a row is malformed; the message names its line. On standard output, the
-            predictions for the batches before it have been written.
+        RowError: If a row is invalid. The message contains its line. If the output is standard
+            output, the predictions for earlier batches have already been written.
     """
     if config.input != "-" and not exists(Path(config.input)):
-        raise FileNotFoundError(f"--input={config.input} does not exist, expected a file")
+        raise FileNotFoundError(f"--input={config.input} does not exist")
     _check_other_file(config)
     model, fields = load_model(config.model)
     label_map = _label_map(config, model)
@@ -192,7 +195,7 @@ def predict(config: PredictConfig) -> int:
         while batch := list(itertools.islice(rows, config.batch_size)):
             try:
                 answers = model.predict_rows(batch)
-            except ValueError as error:  # It counts rows from 0 within the batch.
+            except ValueError as error:  # Its message counts rows from 0 within the batch.
                 where = f"in the batch of rows {count + 1} to {count + len(batch)}"
                 raise RowError(f"{_input_name(config)}, {where}: {error}") from error
             for row, answer in zip(batch, answers, strict=True):
@@ -209,16 +212,16 @@ def predict(config: PredictConfig) -> int:
 
 
 def _check_other_file(config: PredictConfig) -> None:
-    """Raises an error if --output would replace what is read."""
+    """Raises an error if --output would replace the input or the model."""
     for flag in ("input", "model"):
         path = Path(getattr(config, flag))
         if path.is_file() and Path(config.output).is_file() and path.samefile(config.output):
-            raise ValueError(f"--output must be another file than --{flag}. Received: {path}")
+            raise ValueError(f"--output must be a different file than --{flag}. Received: {path}")
     program.check_new_file("--output", config.output, config.overwrite)
 
 
 def _label_map(config: PredictConfig, model: Any) -> dict[str, str]:
-    """Returns the labels to rename, which are those that the model may predict."""
+    """Returns the labels to rename, after checking that the model can predict them."""
     label_map = parse_label_map(config.label_map)
     names = getattr(getattr(model, "description", model), "class_names", None)
     if not names and not getattr(model, "is_regression", False):
@@ -232,13 +235,13 @@ def _label_map(config: PredictConfig, model: Any) -> dict[str, str]:
 
 
 def _with_named_columns(config: PredictConfig, fields: RowFields) -> RowFields:
-    """Returns the fields with the second text, which is required if its column is named."""
+    """Returns the fields with the second text, which is required if its column is given."""
     accepted = (*fields.names, *fields.optional)
     for flag, given in (("text", config.text != "text"), ("text_pair", config.text_pair)):
         if given and flag not in accepted:
             raise ValueError(
-                f"--{flag} is for models that take {flag}. Received: --model={config.model}, "
-                f"which takes {', '.join(fields.names)}"
+                f"--{flag} is only for models that accept {flag}. Received: "
+                f"--model={config.model}, which accepts {', '.join(fields.names)}"
             )
     if not config.text_pair or "text_pair" in fields.names:
         return fields
@@ -246,7 +249,7 @@ def _with_named_columns(config: PredictConfig, fields: RowFields) -> RowFields:
 
 
 def answered_row(row: Row, answer: Any, fields: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns the output line of a row: its id, the input fields `fields`, and its prediction."""
+    """Returns the output line for a row: its id, the input fields `fields`, and the prediction."""
     answer = answer if isinstance(answer, dict) else {"answers": answer}
     names = [
         *(["id"] if "id" in row else []),
@@ -259,9 +262,9 @@ def read_rows(config: PredictConfig, fields: RowFields) -> Iterator[Row]:
     """Yields the rows of the input, with the fields that the model reads, and `id` if present.
 
     Raises:
-        RowError: If a row lacks a field, or the field has another type than the model reads, and
-            `skip_invalid` is off; the message names the line.
-        ValueError: If the file is malformed in another way.
+        RowError: If a field of a row is missing or has the wrong type, and `skip_invalid` is off.
+            The message contains the line.
+        ValueError: If the file is invalid in a different way.
     """
     name = _input_name(config)
     blank, bad = [], BadRows(collect=config.skip_invalid)
@@ -269,8 +272,8 @@ def read_rows(config: PredictConfig, fields: RowFields) -> Iterator[Row]:
         field_names = _read_fields(row, fields.names)
         if "text_pair" in row and "text_pair" not in (*fields.names, *fields.optional):
             raise ValueError(
-                f"{name}, {place}: the model takes {', '.join(fields.names)}. Received: a row with "
-                "text_pair. Remove or rename that field, or take a model of pairs"
+                f"{name}, {place}: the model accepts {', '.join(fields.names)}. Received: a row "
+                "with text_pair. Remove or rename that field, or use a model for pairs"
             )
         try:
             for field_name in field_names:
@@ -283,14 +286,14 @@ def read_rows(config: PredictConfig, fields: RowFields) -> Iterator[Row]:
         yield row
     if blank:
         logging.warning(
-            "%s: %d rows are blank, the first in %s; they were answered as empty text",
+            "%s: %d rows are blank, the first in %s. They were predicted as empty text",
             name,
             len(blank),
             blank[0],
         )
     if bad.messages:
         count = len(bad.messages)
-        logging.warning("%d malformed rows were skipped, the first: %s", count, bad.messages[0])
+        logging.warning("%d invalid rows were skipped, the first: %s", count, bad.messages[0])
 
 
 def _read_fields(row: Row, fields: Sequence[str]) -> list[str]:
@@ -301,9 +304,9 @@ def _read_fields(row: Row, fields: Sequence[str]) -> list[str]:
 def _check_field(row: Row, name: str, fields: RowFields, where: str) -> None:
     if name not in row:
         names = ", ".join(fields.names)
-        raise RowError(f"{where}: the model expects {names}, but {excerpt(row)} has no {name}")
+        raise RowError(f"{where}: {name} must be given. Received: {excerpt(row)} (expects {names})")
     value = row[name]
-    if name != "choices" and (value is None or value != value):  # null and NaN, which pandas writes
+    if name != "choices" and (value is None or value != value):  # pandas writes null and NaN.
         value = row[name] = ""
     is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
     is_list &= bool(value) or name != "choices"
@@ -372,12 +375,12 @@ def _format(config: PredictConfig, fields: RowFields) -> str:
     if suffix in TAGGING_SUFFIXES:
         if "text" not in fields.lists:
             raise ValueError(
-                f"{config.input} is a file of words in columns, but the model takes "
-                f"{', '.join(fields.names)}; --format=lines reads each line as a text"
+                f"{config.input} is a file of words in columns, but the model accepts "
+                f"{', '.join(fields.names)}. --format=lines reads each line as a text"
             )
         return "conll"
     format = FORMATS.get(suffix, "auto")
-    if format == "auto" and config.input != "-" and not path.is_file():  # a folder
+    if format == "auto" and config.input != "-" and not path.is_file():  # a directory
         format = infer_format(path)
     if "choices" in fields.names:
         return {read: name for name, read in CHOICE_FORMATS.items()}.get(format, format)
@@ -410,11 +413,11 @@ def _table_rows(
 def _line_rows(
     config: PredictConfig, fields: RowFields, format: str, bad: BadRows
 ) -> Iterator[tuple[str, Row]]:
-    """Yields rows of plain lines or of JSON Lines. With `auto`, the first line decides."""
+    """Yields rows of plain text lines or JSON Lines. With `auto`, the first line decides."""
     name = _input_name(config)
     is_piped = config.input == "-"
     if is_piped and sys.stdin.isatty():
-        logging.info("reading a text from each line that you type; Ctrl-D ends the input")
+        logging.info("reading one text per line from the terminal. Press Ctrl-D to end the input")
     lines = decoded_lines(sys.stdin.buffer, name) if is_piped else read_lines(name)
     first = next(lines, "")
     lines = itertools.chain([first], lines)
@@ -430,8 +433,8 @@ def _line_rows(
 def _with_fields(config: PredictConfig, fields: RowFields, record: Row) -> Row:
     """Renames the texts or choices of a record to the model's field names.
 
-    A missing or malformed field is no error here: `read_rows` checks the fields that the model
-    requires.
+    Missing and invalid fields raise no error here, because `read_rows` checks the fields that the
+    model requires.
     """
     if "choices" in fields.names:
         with contextlib.suppress(ValueError):
@@ -446,7 +449,7 @@ def _with_fields(config: PredictConfig, fields: RowFields, record: Row) -> Row:
             record[role] = field(record, column)
         except KeyError:
             if column != role:
-                record.pop(role, None)  # Another column was named than this one.
+                record.pop(role, None)  # A different column was given.
     return record
 
 
@@ -458,7 +461,7 @@ def load_model(model: str) -> tuple[Any, RowFields]:
     """Loads a model for prediction.
 
     Returns:
-        A task, or a `keras_bert.export.ServedModel`, and the fields of its rows.
+        A task or a `keras_bert.export.ServedModel`, and the fields of its rows.
 
     Raises:
         FileNotFoundError: If the model does not exist.
@@ -471,10 +474,10 @@ def load_model(model: str) -> tuple[Any, RowFields]:
 
 def _saved(files: Sequence[Path]) -> tuple[Any, RowFields]:
     task = saved_models.load_task(files)
-    if not getattr(task, "predict_method", ""):  # such as an encoder
+    if not getattr(task, "predict_method", ""):  # For example, an encoder.
         name = type(task).__name__
-        raise ValueError(f"{files[0]} holds a {name}, which does not predict on text")
-    # Whether its run trained it on pairs; unknown without the run's results
+        raise ValueError(f"{files[0]} must predict on text. Received: a {name}, which does not")
+    # Whether the models were trained on pairs, or None if the results of the run are missing
     pairs = {output_folder.load_results(file).get("pairs") for file in files}
     names = (*task.fields, *(task.optional_fields if True in pairs else ()))
     return task, RowFields(names, task.list_fields, task.optional_fields if None in pairs else ())
@@ -491,7 +494,7 @@ def _exported(path: Path) -> tuple[Any, RowFields]:
 
 
 def find_truncated_rows(model: Any) -> Any:
-    """Returns a task's `TruncationCounter`; `None` for exports and tasks that truncate no rows."""
+    """Returns a task, or `None` for exports and tasks that do not truncate."""
     return getattr(getattr(model, "preprocessor", None), "truncated_rows", None)
 
 

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From text to a served model in a minute: what does an emoji show, by its name?
+"""Goes from text to a served model in a minute: what does an emoji show, by its name?
 
     python -m training.quickstart
 
-It fine-tunes a real pretrained encoder on text that every machine has, the names of Unicode's
-emoji: is "steam locomotive" an animal, food, something of an office, a vehicle, or weather?
-Most words of the test are not in the training names, so that a bag of words has little to go by:
-what the encoder knows of their meaning decides. It prints the test score beside those of the
-majority class and of a bag of words, exports a model that takes text, and has a new process, which
-does not import this project, classify names that the model has not seen. Where TensorFlow or TF
-Text is not installed, nothing is exported, and the new process loads the trained model with this
-project.
+It fine-tunes a pretrained encoder on text that every machine has, the Unicode names of emoji. Does
+"steam locomotive" show an animal, food, something in an office, a vehicle, or weather? Most words
+in the test set are not in the training names, so a bag of words has little to go by, and the
+encoder's knowledge of word meaning is decisive. The command prints the test score next to the
+scores of the majority class and of a bag of words, exports a model that accepts text, and lets a
+new process classify unseen names without importing this project. If TensorFlow or TF Text is not
+installed, the export is skipped, and the new process loads the `.keras` file with this project.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 
 _BATCH_SIZE = 16
 _MODEL = "model.keras"
-# What a server does, with TensorFlow and TF Text only. Texts and answers are lists in JSON.
+# What a server runs, with only TensorFlow and TF Text. Texts and predictions are JSON lists.
 _EXPORT_ANSWERS = """
 import json, sys
 import tensorflow as tf
@@ -58,7 +57,7 @@ import keras_bert
 answers = keras_bert.load_model(sys.argv[1]).classify(json.load(sys.stdin))
 print(json.dumps([(row["label"], row["score"]) for row in answers]))
 """
-# Number of wrong answers that are shown
+# Number of wrong predictions to show
 _NUM_WRONG = 3
 
 
@@ -74,10 +73,11 @@ class QuickstartConfig(CommandConfig):
     """The settings of the quickstart.
 
     Args:
-        epochs: Passes over the training names.
-        seed: Seed of the choice of names, of the head's initial weights and of the order.
-        output_dir: Folder for the rows, the model and the export.
-        overwrite: Whether to replace the model of an earlier quickstart in that folder.
+        epochs: Number of passes over the training names.
+        seed: Seed for the split of the names, the weights of the new head and the order of the
+            batches.
+        output_dir: Directory for the data, the model and the export.
+        overwrite: Whether to replace the model of an earlier quickstart in output_dir.
     """
 
     epochs: PositiveInt = 8
@@ -90,13 +90,13 @@ def main(config: QuickstartConfig) -> None:
     start = time.perf_counter()
     # TensorFlow logs every file that it writes.
     logging.set_verbosity(logging.WARNING)
-    minilm.resolve(minilm.NAME)  # an error before Keras is imported, which takes seconds
+    minilm.resolve(minilm.NAME)  # Raise errors before Keras is imported, which takes seconds.
     program.require(program.TRAINING_LIBRARIES, "training")
     with output_folder.lock_output_dir(config.output_dir, command="quickstart") as folder:
         if (folder / _MODEL).exists() and not config.overwrite:
             raise FileExistsError(
-                f"--output_dir must have no model. Received: {folder}, which has {_MODEL}. Choose "
-                "another folder, or replace the model with --overwrite"
+                f"--output_dir must not contain a model. Received: {folder}, which has {_MODEL}. "
+                "Choose another directory, or replace the model with --overwrite"
             )
         program.import_quietly()
         quickstart(config, minilm.NAME)
@@ -104,7 +104,7 @@ def main(config: QuickstartConfig) -> None:
 
 
 def quickstart(config: QuickstartConfig, preset: str) -> None:
-    """Trains, scores and exports a classifier, has a new process answer, and prints each step."""
+    """Trains, scores and exports a classifier, runs it in a new process, and prints each step."""
     from keras_bert import TextClassifier
     from keras_bert.checkpoints import CheckpointWarning
     from keras_bert.ops.lazy_tensorflow import set_random_seed
@@ -118,12 +118,12 @@ def quickstart(config: QuickstartConfig, preset: str) -> None:
     write_emoji(rows)
     train, test = split_emoji(config.seed)
     print(
-        f"{len(train)} names of emoji for training, {len(test)} for the test (see {rows}). "
+        f"{len(train)} emoji names for training, {len(test)} for the test (see {rows}). "
         f"The label is what they show: {', '.join(train.class_names or ())}."
     )
     set_random_seed(config.seed)
     with warnings.catch_warnings():
-        # The head is what is trained.
+        # The head is new, because it is trained here.
         warnings.filterwarnings("ignore", ".* has no classifier head", CheckpointWarning)
         classifier = TextClassifier.from_preset(
             preset, class_names=train.class_names, sequence_length=32
@@ -146,7 +146,7 @@ def quickstart(config: QuickstartConfig, preset: str) -> None:
         classifier.export(model, overwrite=True, warm_up=False)
     print(f"\nThe model is in {model}.")
     answers = answer_in_fresh_process(model, test.texts)
-    print("A new process has read it, and answers; none of these names was in the training:\n")
+    print("A new process has loaded it. These names were not in the training data:\n")
     print(answers_table(test, answers))
     curl = example_request.curl_command(["text"], text="a bowl of noodle soup")
     print(
@@ -156,7 +156,7 @@ def quickstart(config: QuickstartConfig, preset: str) -> None:
 
 
 def _print_scores(classifier: TextClassifier, train: LabeledText, test: LabeledText) -> None:
-    """Prints the test scores as a table, the baselines first."""
+    """Prints the test scores as a table, baselines first."""
     from keras_bert.tables import replace_underscores, table_from_records, text_table
 
     from .scores import baselines, classifier_scores
@@ -171,7 +171,7 @@ def _print_scores(classifier: TextClassifier, train: LabeledText, test: LabeledT
 
 
 def answers_table(test: LabeledText, answers: Sequence[Answer]) -> str:
-    """Returns a table of answers: for each label the first right one, and some wrong ones."""
+    """Formats predictions as a table: the first correct one per label, and some wrong ones."""
     from keras_bert.tables import text_table
 
     labels = [(test.class_names or ())[index] for index in test.strata]
@@ -191,10 +191,10 @@ def answers_table(test: LabeledText, answers: Sequence[Answer]) -> str:
 def answer_in_fresh_process(model: Path, texts: Sequence[str]) -> list[Answer]:
     """Loads a classifier in a new Python process and classifies texts.
 
-    TensorFlow and TF Text answer for an export, without this project.
+    An export runs with TensorFlow and TF Text only, without this project.
 
     Raises:
-        RuntimeError: If the process fails; the message includes its standard error.
+        RuntimeError: If the process fails. The message includes its standard error.
     """
     code = _MODEL_ANSWERS if model.suffix == ".keras" else _EXPORT_ANSWERS
     process = subprocess.run(

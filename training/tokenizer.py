@@ -5,9 +5,9 @@
         --kind=byte_pair --vocabulary_size=50265
 
 Files written to `output_dir`: `tokenizer.json`, `tokenizer_config.json`, and `vocab.txt`
-(`wordpiece`), `vocab.json` and `merges.txt` (`byte_pair`), or `spiece.model` (`sentence_piece`; for
-XLM-RoBERTa `sentencepiece.bpe.model`). `keras_bert.checkpoints` and the transformers library read
-them.
+(`wordpiece`), `vocab.json` and `merges.txt` (`byte_pair`), or `spiece.model` (`sentence_piece`),
+which for XLM-RoBERTa is `sentencepiece.bpe.model`. `keras_bert.checkpoints` and the transformers
+library can read them.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ KINDS = ("wordpiece", "byte_pair", "sentence_piece")
 
 @dataclasses.dataclass(frozen=True)
 class TokenizerConfig(CommandConfig):
-    """The corpus, and the kind and size of the vocabulary.
+    """The corpus, and the type and size of the vocabulary.
 
     Args:
-        input_files: Text files, folders of text files, or glob patterns; UTF-8, read line by line.
-        output_dir: Folder for the files; it is created if it does not exist.
-        kind: Kind of tokenizer: `wordpiece` (BERT, DistilBERT, ELECTRA), `byte_pair` (RoBERTa) or
-            `sentence_piece` (ALBERT; with `--model=xlm_roberta_base`, XLM-RoBERTa).
-        model: The model that the tokenizer is for, such as modernbert_base, or a JSON file of a
-            config: its kind of tokenizer, with the special tokens of its family.
-        vocabulary_size: Size of the vocabulary, special tokens included.
-        lowercase: Whether to lower-case text and, with `wordpiece`, to strip accents; not with
-            `byte_pair` or for XLM-RoBERTa. By default it is chosen by the text: scripts
-            without case, and those whose characters would be decomposed, such as Hangul, are not
-            changed.
-        max_sentences: Maximum number of lines that `sentence_piece` samples and holds in memory.
+        input_files: Text files, directories of text files, or glob patterns. The text is UTF-8 and
+            read line by line.
+        output_dir: Directory for the files. It is created if it does not exist.
+        kind: Type of tokenizer, one of wordpiece (BERT, DistilBERT, ELECTRA), byte_pair (RoBERTa)
+            and sentence_piece (ALBERT, and XLM-RoBERTa with --model=xlm_roberta_base).
+        model: The model for which the tokenizer is created, such as modernbert_base, or a JSON
+            config file. It determines the type of tokenizer and the special tokens.
+        vocabulary_size: Size of the vocabulary, including special tokens.
+        lowercase: Whether to lowercase text and, with wordpiece, to strip accents. Not supported
+            with byte_pair or for XLM-RoBERTa. By default, it depends on the text: scripts without
+            case, and scripts whose characters would be decomposed, such as Hangul, are not changed.
+        max_sentences: Maximum number of lines that sentence_piece samples and keeps in memory.
     """
 
     input_files: tuple[str, ...] = ()
@@ -57,14 +57,14 @@ class TokenizerConfig(CommandConfig):
 
     def unused_flags(self) -> UnusedFlags:
         if self.model:
-            yield ["kind"], f"--model={self.model} has its own kind of tokenizer"
+            yield ["kind"], f"--model={self.model} determines the type of tokenizer"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_of(self, kind=KINDS)
 
     def paths(self) -> list[Path]:
-        """Returns the files to read, in the order of `input_files`, those of a folder by name.
+        """Returns the files to read, in the order of `input_files`. Directories are sorted by name.
 
         Raises:
             FileNotFoundError: If an entry matches no file.
@@ -88,13 +88,13 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
     from .pretraining.tokenizer_source import NO_LIMIT, family_options, make_tokenizer
 
     if not config.output_dir:
-        raise ValueError("--output_dir is empty, expected a folder")
+        raise ValueError("--output_dir must be a directory. Received: none")
     paths = config.paths()
     folder = Path(config.output_dir)
     architecture = named_architecture(config.model) if config.model else None
     kind = architecture.tokenizer if architecture else config.kind
     if kind != "sentence_piece":
-        check_unset(config, ["max_sentences"], f"the kind of the tokenizer is {kind}")
+        check_unset(config, ["max_sentences"], f"the type of the tokenizer is {kind}")
     tokenizer = make_tokenizer(
         kind,
         paths,
@@ -112,7 +112,7 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
 def main(config: TokenizerConfig) -> None:
     program.import_quietly()
     if not config.output_dir:
-        raise ValueError("--output_dir is empty, expected a folder")
+        raise ValueError("--output_dir must be a directory. Received: none")
     with output_folder.lock_output_dir(config.output_dir, command="tokenizer", once=True):
         paths = train_tokenizer(config)
     for path in paths:

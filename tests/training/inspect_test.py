@@ -60,7 +60,7 @@ def test_other_kinds(tmp_path):
     (tmp_path / "dev.json").write_text(json.dumps(data))
     path = str(tmp_path / "dev.json")
     report, _ = inspect(InspectConfig(data_file=path, dev_file=path))
-    assert "100.0% of the rows are longer than --sequence_length=128: 208 would hold" in report
+    assert "100.0% of the examples are longer than --sequence_length=128. 208 would cover" in report
     assert "sliding window" in report
 
 
@@ -85,14 +85,14 @@ def test_malformed_rows_and_classes_of_one_row_are_listed(tmp_path):
     report, num_bad = inspect(InspectConfig(data_file=str(path), report_dir=str(tmp_path)))
     assert num_bad == 63
     assert report.startswith(
-        "train: malformed rows, left out below: 63\n"
+        "train: invalid rows, skipped below: 63\n"
         f"{path}, line 8: 1 columns, expected 2; the row starts with 'torn'\n"
         f"{path}, line 9: text is empty (--allow_empty accepts it)\n"
     )
     assert f"{path}, line 12: 3 columns, expected 2; the row starts with 'x0'" in report
-    assert "… and 13 more, all of which --report_dir lists in invalid_rows.txt" in report
+    assert "… and 13 more. --report_dir lists all of them in invalid_rows.txt" in report
     assert "train: 1 of 3 classes have a single row, ['rare']: they cannot be learned" in report
-    assert "left out below: 63" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "skipped below: 63" in (tmp_path / "report.html").read_text(encoding="utf-8")
     listed = (tmp_path / "invalid_rows.txt").read_text(encoding="utf-8").splitlines()
     assert [line.partition(": ")[0] for line in listed] == [
         f"{path}, line {number}" for number in (8, 9, 10, *range(12, 72))
@@ -105,9 +105,11 @@ def test_malformed_rows_and_classes_of_one_row_are_listed(tmp_path):
 
 
 def test_wrong_options_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="no data file is given"):
+    with pytest.raises(ValueError, match="--data_file must be the path"):
         inspect(InspectConfig())
-    with pytest.raises(FileNotFoundError, match=r"none\.csv does not exist, expected a data file"):
+    with pytest.raises(
+        FileNotFoundError, match=r"none\.csv does not exist\. It must be a data file"
+    ):
         inspect(InspectConfig(data_file="none.csv"))
     with pytest.raises(ValueError, match="--sequence_length must be an integer of"):
         InspectConfig(sequence_length=2)
@@ -117,6 +119,7 @@ def test_a_file_of_malformed_questions_alone_is_refused_with_the_first(tmp_path)
     path = tmp_path / "train.jsonl"
     path.write_text(json.dumps({"question": "?", "context": "c", "answers": 3}) + "\n")
     with pytest.raises(
-        ValueError, match=r"not malformed: .*train\.jsonl, line 1.*: answers must .*Received: 3"
+        ValueError,
+        match=r"no valid questions: .*train\.jsonl, line 1.*: answers must .*Received: 3",
     ):
         inspect(InspectConfig(data_file=str(path)))

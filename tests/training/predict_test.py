@@ -142,13 +142,13 @@ def test_input_and_pairs_are_not_lost(models, tmp_path, monkeypatch):
     config = PredictConfig(
         model=models["exported"], input=str(source), output=str(tmp_path / "out")
     )
-    with pytest.raises(ValueError, match=r"in.jsonl, line 1: the model takes text.* text_pair"):
+    with pytest.raises(ValueError, match=r"in.jsonl, line 1: the model accepts text.* text_pair"):
         predict(config)
-    with pytest.raises(ValueError, match="--text_pair is for models that take text_pair"):
+    with pytest.raises(ValueError, match="--text_pair is only for models that accept text_pair"):
         predict(dataclasses.replace(config, text_pair="other"))
     monkeypatch.chdir(tmp_path)
     for output in ("in.jsonl", models["saved"]):
-        with pytest.raises(ValueError, match="--output must be another file than --"):
+        with pytest.raises(ValueError, match="--output must be a different file than --"):
             predict(dataclasses.replace(config, model=models["saved"], output=output))
     assert source.read_text() == row
     source.write_text('{"text": "a"}\n')
@@ -300,7 +300,7 @@ def test_a_saved_task_of_another_kind(tmp_path, classifier):
     ("name", "content", "message"),
     [
         ("in.jsonl", '{"text": "a"}\n{"text": \n', r"in\.jsonl, line 2: not JSON"),
-        ("in.jsonl", '{"txt": "a"}', r"line 1: the model expects text, but .*'txt'.* has no text"),
+        ("in.jsonl", '{"txt": "a"}', r"line 1: text must be given\. Received: .*'txt'"),
     ],
 )
 def test_a_malformed_row_is_named(name, content, message, tmp_path):
@@ -336,4 +336,4 @@ def test_malformed_rows_are_skipped_and_counted(tmp_path, caplog):
         with caplog.at_level("WARNING", logger="absl"):
             rows = list(read_rows(PredictConfig(input=str(path), skip_invalid=True), CLASSIFIER))
         assert [row["text"] for row in rows] == ["a", "b"]
-        assert f"2 malformed rows were skipped, the first: {path}, line" in caplog.text
+        assert f"2 invalid rows were skipped, the first: {path}, line" in caplog.text

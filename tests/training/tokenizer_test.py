@@ -146,7 +146,7 @@ def test_caseless_text_is_not_lowercased(kind, lines, tmp_path, caplog):
 def test_wrong_options_are_refused(corpus, tmp_path):
     with pytest.raises(ValueError, match="kind must be one of wordpiece, byte_pair"):
         TokenizerConfig(kind="bpe")
-    with pytest.raises(ValueError, match="output_dir is empty"):
+    with pytest.raises(ValueError, match="output_dir must be a directory"):
         train_tokenizer(TokenizerConfig((str(corpus),)))
     with pytest.raises(ValueError, match="input_files is empty"):
         train_tokenizer(TokenizerConfig((), str(tmp_path)))

@@ -170,7 +170,7 @@ def run(
     Returns:
         The content of `results.json`: the config, the runs, and the mean of the last epoch's scores
         over the seeds with the half-width of its 95% confidence interval, for each validation set
-        and metric. Seeds that diverged are only listed in `divergence_error`, with the reason.
+        and metric. Seeds that diverged are only listed in `diverged`, with the reason.
 
     Raises:
         NotFiniteError: If every seed diverged. `results.json` then contains no runs.

@@ -24,7 +24,8 @@ def resolve(preset: str) -> str:
 
     Raises:
         FileNotFoundError: See `keras_bert.minilm.directory`.
-        ValueError: If the model of the run cannot be loaded. See also `keras_bert.minilm.directory`.
+        ValueError: If the model of the run cannot be loaded. See also
+            `keras_bert.minilm.directory`.
     """
     model = find_model(Path(preset))
     return minilm.resolve(preset) if model is None else _saved_preset(model.resolve())

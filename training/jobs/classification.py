@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text classification and regression, on texts or pairs: your own files, and GLUE."""
+"""Text classification and regression on single texts or pairs, from files or GLUE."""
 
 from __future__ import annotations
 
@@ -59,21 +59,21 @@ class FinetuneConfig(TextColumns, LabeledFilesConfig):
     """Fine-tuning on a file of labeled text, or on a GLUE task.
 
     Args:
-        task: A GLUE task (sst2, cola, mrpc, stsb, rte, qnli, qqp, mnli, wnli), read from data_dir;
-            empty for your own files.
-        data_dir: Folder of the GLUE download, or of the files with relative paths.
-        train_file: Labeled text to train on: .tsv, .csv, .jsonl, .json, .parquet, .arrow or .xlsx,
-            where text files may be compressed; or a folder of Parquet or Arrow files.
-        dev_file: Labeled text that selects the best epoch; empty holds out a random stratified
-            tenth of train_file.
-        test_file: Text to predict at the end, labeled or not; empty for none.
-        dev_rows: Number of rows of each development file to score on, a random stratified sample; 0
-            for all.
-        dropout: Dropout rate before the classifier; the checkpoint's by default.
-        encoder_dropout: Both dropout rates of the encoder; the checkpoint's by default.
-        bilstm_units: Units of each direction of a new BiLSTM between encoder and classifier; 0 for
-            none; the checkpoint's by default.
-        bilstm_layers: Number of layers of that BiLSTM; only with bilstm_units.
+        task: A GLUE task (sst2, cola, mrpc, stsb, rte, qnli, qqp, mnli, wnli) to read from
+            data_dir. Empty for your own files.
+        data_dir: Directory of the GLUE download, or of the files given by a relative path.
+        train_file: Labeled text to train on, as .tsv, .csv, .jsonl, .json, .parquet, .arrow or
+            .xlsx. Text files may be compressed. A directory of Parquet or Arrow files also works.
+        dev_file: Labeled text that selects the best epoch. If empty, a random stratified tenth of
+            train_file is held out.
+        test_file: Text to predict after training, labeled or not. Empty for none.
+        dev_rows: Number of examples of each validation file to score, in a random stratified
+            sample. 0 uses all.
+        dropout: Dropout rate before the classifier. Defaults to the checkpoint's rate.
+        encoder_dropout: Both dropout rates of the encoder. Defaults to the checkpoint's rates.
+        bilstm_units: Number of units per direction of a new BiLSTM between encoder and classifier.
+            0 for none. By default, the checkpoint's layers are kept.
+        bilstm_layers: Number of layers of the new BiLSTM. Requires bilstm_units.
     """
 
     task: str = ""
@@ -87,7 +87,7 @@ class FinetuneConfig(TextColumns, LabeledFilesConfig):
     def unused_flags(self) -> UnusedFlags:
         yield from super().unused_flags()
         if not self.bilstm_units:
-            yield ["bilstm_layers"], "there is no new BiLSTM: --bilstm_units adds one"
+            yield ["bilstm_layers"], "there is no new BiLSTM without --bilstm_units"
         if self.task:
             names = [field.name for field in dataclasses.fields(TextColumns)]
             reason = f"--task={self.task} (or its --recipe) has its own files and labels"
@@ -100,24 +100,24 @@ class FinetuneConfig(TextColumns, LabeledFilesConfig):
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneData(JobData):
-    """Labeled texts, with one or more development sets.
+    """Labeled texts with one or more validation sets.
 
     Args:
-        metrics: The names of the metrics, as in `classifier_scores.score`.
+        metrics: The names of the metrics, see `classifier_scores.score`.
     """
 
     metrics: tuple[str, ...]
 
 
 def read_data(config: FinetuneConfig) -> FinetuneData:
-    """Reads and validates every file before training begins.
+    """Reads and validates all files before training starts.
 
     Raises:
         FileNotFoundError: If a file does not exist.
-        ValueError: If a file is malformed; the message names the file, the line and the reason.
+        ValueError: If a file is invalid. The message contains the file, the line and the reason.
     """
     if not (config.task or config.train_file):
-        raise ValueError("--train_file is empty, expected a file of labeled text, or a GLUE --task")
+        raise ValueError("--train_file must be a file of labeled text, or --task a GLUE task")
     data = _read_glue(config) if config.task else _read_files(config)
     train = data.train.rows(stratified_sample(data.train.strata, config.train_rows))
     dev = {
@@ -129,7 +129,10 @@ def read_data(config: FinetuneConfig) -> FinetuneData:
 
 def _read_glue(config: FinetuneConfig) -> FinetuneData:
     if not config.data_dir:
-        raise ValueError(f"--task={config.task} needs --data_dir, the folder of the GLUE download")
+        raise ValueError(
+            f"--data_dir must be the directory of the GLUE download for --task={config.task}. "
+            "Received: no --data_dir"
+        )
     task = glue.find_task(config.task)
     return FinetuneData(
         train=glue.read_split(config.data_dir, task, "train"),
@@ -170,8 +173,8 @@ def _read_files(config: FinetuneConfig) -> FinetuneData:
         deviation = float(np.std(required_labels(train.labels, train.path)))
         if not 0.1 <= deviation <= 10:
             logging.warning(
-                "the scores have a standard deviation of %.3g, expected about 1: divide them by "
-                "it, since a larger or smaller range is learned slowly or not at all",
+                "the scores should have a standard deviation of about 1. Received: %.3g. Divide "
+                "them by it, because a larger or smaller range is learned slowly or not at all",
                 deviation,
             )
     metrics = LABEL_METRICS if train.multi_label else metrics_for(train.num_classes)
@@ -179,7 +182,7 @@ def _read_files(config: FinetuneConfig) -> FinetuneData:
 
 
 def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
-    """Scores a classifier, or a file of its answers; see `Job.evaluate`."""
+    """Scores a classifier, or a file of its predictions, see `Job.evaluate`."""
     from ..plots import error_report
     from ..readers import answer_files
     from ..scores import classifier_scores
@@ -187,24 +190,24 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     if model:
         check_pairs(model_files(config.model), config.text_pair)
         _check_kind_of_labels(config, model)
-        check_unset(config, ["class_names"], "--model has its own")
+        check_unset(config, ["class_names"], "--model has its own class names")
     label_map = parse_label_map(config.label_map)
     class_names = config.class_names or (model.class_names if model else None)
     if class_names:
         class_names = tuple(dict.fromkeys(label_map.get(name, name) for name in class_names))
     regression = config.regression or (model is not None and model.is_regression)
     if regression and config.plots_dir:
-        raise ValueError("--plots_dir: plots are available for classes, not for regression")
+        raise ValueError("--plots_dir is only supported for classes, not for regression")
     multi_label = config.multi_label or (model is not None and model.multi_label)
     if multi_label and not (model and model.multi_label and not config.plots_dir):
         raise ValueError(
-            "--multi_label is scored with the --model of a classifier of several labels, without "
+            "--multi_label must be used with the --model of a multi-label classifier, without "
             "--predictions and --plots_dir"
         )
     if multi_label and len(class_names) < len(model.class_names):
         raise ValueError(
-            "--label_map must not read several labels of a multi-label model as one. Received: "
-            f"{','.join(config.label_map)}"
+            "--label_map must not rename multiple labels of a multi-label model to the same name. "
+            f"Received: {','.join(config.label_map)}"
         )
     data = read_labeled_text(
         config.data_file,
@@ -254,20 +257,20 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
 
 
 def _check_kind_of_labels(config: EvaluateConfig | InsightConfig, model: TextClassifier) -> None:
-    """Raises an UnusedFlagError if labels of another kind are given than the model predicts."""
+    """Raises an UnusedFlagError if the flags describe a different type of labels than the model."""
     kinds = {"regression": model.is_regression, "multi_label": model.multi_label}
     others = [name for name, is_its_own in kinds.items() if not is_its_own]
-    check_unset(config, others, f"--model={config.model} predicts labels of another kind")
+    check_unset(config, others, f"--model={config.model} predicts a different type of labels")
     if model.multi_label:
-        check_unset(config, ["skip_labels"], "a row has any number of labels")
+        check_unset(config, ["skip_labels"], "an example can have any number of labels")
 
 
 def _class_id(class_names: tuple[str, ...], row: dict[str, Any], config: EvaluateConfig) -> int:
     label = str(row.get("label"))
     if label not in class_names:
         raise ValueError(
-            f"{config.predictions or config.model} predicts {excerpt(label)}, expected one of "
-            f"{excerpt(list(class_names), 300)}"
+            f"{config.predictions or config.model} must predict one of "
+            f"{excerpt(list(class_names), 300)}. Received: {excerpt(label)}"
         )
     return class_names.index(label)
 
@@ -291,7 +294,7 @@ def _plot(
 
 
 def labeled_texts(config: InsightConfig, model: TextClassifier) -> InsightRows:
-    """Reads texts and their labels; see `Job.read_insight_inputs`."""
+    """Reads texts and their labels, see `Job.read_insight_inputs`."""
     check_pairs([Path(config.model)], config.text_pair)
     _check_kind_of_labels(config, model)
     if not config.label:
@@ -304,14 +307,14 @@ def labeled_texts(config: InsightConfig, model: TextClassifier) -> InsightRows:
         labeled=bool(config.label),
         multi_label=model.multi_label,
     )
-    # Without class names, labels are ids, or the scores of a regression.
+    # Without class names, the labels are class IDs, or scores for regression.
     numbers = None if model.class_names or data.labels is None else data.labels.tolist()
     return InsightRows(data.inputs, data.inputs, numbers or data.shown_labels)
 
 
 def predicted_class(model: TextClassifier, row: Any) -> tuple[Any, Any, str]:
-    """Returns a text and its class; see `Job.predict_for_attribution`."""
-    if model.multi_label:  # Explain the most probable label, whether it applies or not.
+    """Returns a text and its predicted class, see `Job.predict_for_attribution`."""
+    if model.multi_label:  # Explain the most probable label, even if it is below its threshold.
         answer = model.classify([row], top_k=1)[0][0]
         return row, answer["label"], f"label: {answer['label']} ({answer['score']:.3f})"
     answer = model.classify([row])[0]
@@ -396,14 +399,14 @@ class ClassificationJob(Job):
 
 @dataclasses.dataclass(frozen=True)
 class FewShotConfig(FinetuneConfig):
-    """Few-shot training of a classifier, on pairs of the rows.
+    """Few-shot training of a classifier on pairs of examples.
 
     Args:
-        batch_size: Pairs in an optimizer step.
+        batch_size: Number of pairs per optimizer step.
         epochs: Number of passes over the pairs.
-        learning_rate: Peak learning rate, reached at the end of the warm-up.
-        max_pairs: Maximum number of pairs; 0 for all, which grow with the square of the number of
-            rows.
+        learning_rate: Peak learning rate, reached at the end of the warmup.
+        max_pairs: Maximum number of pairs. 0 uses all pairs, whose number grows with the square of
+            the number of examples.
     """
 
     batch_size: PositiveInt = 16
@@ -414,11 +417,11 @@ class FewShotConfig(FinetuneConfig):
     def unused_flags(self) -> UnusedFlags:
         yield from super().unused_flags()
         names = ["regression", "text_pair", "bilstm_units", "dropout"]
-        yield names, "--task=few_shot has single texts with classes, and no other layers"
+        yield names, "--task=few_shot needs single texts with classes, and adds no layers"
 
 
 class FewShotJob(ClassificationJob):
-    """Few-shot classification, like `keras_bert.TextClassifier.fit_few_shot`."""
+    """Few-shot classification with `keras_bert.TextClassifier.fit_few_shot`'s method."""
 
     config_class = FewShotConfig
     config: FewShotConfig
@@ -441,7 +444,7 @@ class FewShotJob(ClassificationJob):
 
     def score(self, model: TextClassifier) -> DevScores:
         scores = super().score(model)
-        self.dev_loss = None  # of classes, unlike the loss of the pairs
+        self.dev_loss = None  # It is the loss of the classes, unlike the training loss of pairs.
         return scores
 
     def task(self, model: Any) -> TextClassifier:
@@ -450,7 +453,7 @@ class FewShotJob(ClassificationJob):
 
 
 def sentence_pooling(preset: str) -> list[Any]:
-    """Returns `top_layers` that pool in the way of a checkpoint's sentence embeddings."""
+    """Returns `top_layers` that pool like the checkpoint does for sentence embeddings."""
     from keras_bert import TextEmbedder, checkpoints
     from keras_bert.layers import SentencePooling
 
@@ -462,7 +465,7 @@ def sentence_pooling(preset: str) -> list[Any]:
 def new_classifier(
     config: FinetuneConfig, data: LabeledText, preset: str, top_layers: list[Any] | None
 ) -> TextClassifier:
-    """Returns the pretrained encoder with a classifier for the classes of `data`."""
+    """Returns the pretrained encoder with a new head for the classes of `data`."""
     from keras_bert import TextClassifier
 
     from ..engine import finetuning
@@ -480,14 +483,14 @@ def new_classifier(
 
 
 def logits(classifier: TextClassifier, data: LabeledText) -> np.ndarray:
-    """Returns the outputs of a classifier for texts, which are finite."""
+    """Returns the logits of a classifier for texts, after checking that they are finite."""
     return finite(classifier.predict(data.inputs, batch_size=SCORED_ROWS, verbose=0))
 
 
 def predictions(classifier: TextClassifier, outputs: np.ndarray) -> np.ndarray:
-    """Returns the class id of each row of `logits`, or the score of a regression.
+    """Converts `logits` to class IDs, or to scores for regression.
 
-    With several labels per row, returns 0 and 1 with the shape `(rows, classes)`.
+    For multi-label classification, returns 0 or 1 for each class, with shape `(rows, classes)`.
     """
     if classifier.multi_label:
         return (sigmoid(outputs) >= classifier.thresholds).astype("int32")
@@ -497,7 +500,7 @@ def predictions(classifier: TextClassifier, outputs: np.ndarray) -> np.ndarray:
 def score_logits(
     classifier: TextClassifier, outputs: np.ndarray, data: LabeledText, metrics: Sequence[str]
 ) -> dict[str, float]:
-    """Returns the scores of a classifier by its `logits` for labeled text."""
+    """Scores a classifier on labeled text, given its `logits`."""
     from ..scores import classifier_scores
 
     labels = required_labels(data.labels, data.path)
@@ -510,10 +513,10 @@ def score_logits(
 def write_answers(
     rows: Sequence[Any], path: Path, columns: Mapping[str, Sequence[Any] | None]
 ) -> None:
-    """Writes one line per row: the class and its probability, or the score of a regression.
+    """Writes one line per example: the class and its probability, or the score of a regression.
 
-    With several labels per row, each cell is a JSON list. The other columns follow, except those
-    without values.
+    For multi-label classification, each cell is a JSON list. The other columns follow, without
+    empty ones.
     """
     if isinstance(rows[0], list):
         rows = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Multiple choice: SWAG, CODAH, and your own files."""
+"""Multiple choice: SWAG, CODAH and your own files."""
 
 from __future__ import annotations
 
@@ -40,20 +40,21 @@ class ChoiceConfig(LabeledFilesConfig):
     """Fine-tuning on texts with choices.
 
     Args:
-        train_file: The training file: SWAG's CSV, CODAH's TSV, or JSON Lines or Parquet with text,
-            choices and label, or with the fields of CommonsenseQA, ARC, OpenBookQA, COPA, RACE,
-            DREAM, Cosmos QA or QuAIL. Of a passage (`context`) and a `question`, the question is
-            put before each choice, so that the end of the passage is cut where rows are too long.
-        dev_file: The development file, which selects the best epoch; empty holds out a random tenth
-            of train_file, stratified by the index of the correct choice.
-        test_file: The test file, predicted at the end and scored if it has labels; empty for none.
-        format: Swag (CSV), codah (TSV), jsonl, arrow (Parquet, Arrow) or xlsx; auto infers it from
-            the suffix.
-        quoting: Quotes in TSV: csv, they enclose cells and are doubled inside, as Excel and pandas
-            write them; none, they are text; auto infers it from the file.
-        batch_size: Texts in an optimizer step, each with all its choices.
-        dropout: Dropout rate before the classifier; the checkpoint's by default.
-        sequence_length: Maximum length of a text with a choice in tokens; longer ones are
+        train_file: Training file: SWAG's CSV, CODAH's TSV, or JSON Lines or Parquet with the fields
+            text, choices and label, or with the fields of CommonsenseQA, ARC, OpenBookQA, COPA,
+            RACE, DREAM, Cosmos QA or QuAIL. If an example has a passage (`context`) and a
+            `question`, the question is put before each choice, so that overlong examples lose the
+            end of the passage.
+        dev_file: Validation file, used to select the best epoch. If empty, a random tenth of
+            train_file is held out, stratified by the index of the correct choice.
+        test_file: Test file, predicted after training and scored if it has labels. Empty for none.
+        format: One of auto, swag (CSV), codah (TSV), jsonl, arrow (Parquet, Arrow) and xlsx. auto
+            infers the format from the suffix.
+        quoting: How to read quotes in TSV. With csv, they enclose cells and are doubled inside, as
+            written by Excel and pandas. With none, they are text. auto infers it from the file.
+        batch_size: Number of texts per optimizer step, each with all of its choices.
+        dropout: Dropout rate before the classifier. Defaults to the checkpoint's rate.
+        sequence_length: Maximum length of a text with one choice, in tokens. Longer texts are
             truncated.
     """
 
@@ -68,15 +69,15 @@ class ChoiceConfig(LabeledFilesConfig):
 
 
 def read_data(config: ChoiceConfig) -> JobData:
-    """Reads and validates every file before anything is trained.
+    """Reads and validates all files before training starts.
 
     Raises:
         FileNotFoundError: If a file does not exist.
-        ValueError: If a file is malformed or has no labels to train on; the message names the file,
-            the line and the field.
+        ValueError: If a file is invalid or has no labels to train on. The message contains the
+            file, the line and the field.
     """
     if not config.train_file:
-        raise ValueError("--train_file is empty, expected a file of texts with choices")
+        raise ValueError("--train_file must be a file of texts with choices. Received: none")
     files = filter(None, (config.train_file, config.dev_file, config.test_file))
     check_choice_files(config, *(config.path(name, "a file of choices") for name in files))
     train = _read(config, config.train_file, labeled=True)
@@ -86,7 +87,7 @@ def read_data(config: ChoiceConfig) -> JobData:
         train, dev = map(train.rows, hold_out_tenth(train.strata, train.path))
     train = train.rows(stratified_sample(train.strata, config.train_rows))
     test = _read(config, config.test_file, labeled=False) if config.test_file else None
-    # A labeled test file is scored after each epoch, too
+    # A labeled test file is also scored after each epoch.
     is_scored = test is not None and test.labels is not None
     return JobData(train, {"dev": dev} | ({"test": test} if is_scored else {}), test)
 
@@ -95,12 +96,12 @@ def _read(config: ChoiceConfig, name: str, labeled: bool) -> ChoiceRows:
     path = Path(config.path(name, "a file of texts with choices"))
     data = read_choices(path, config.format, config.quoting)
     if labeled and data.labels is None:
-        raise ValueError(f"{path} has no labels, expected the index of the correct choice")
+        raise ValueError(f"{path} must have labels, the indices of the correct choices")
     return data
 
 
 def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
-    """Scores a multiple-choice task, or a file of its answers; see `Job.evaluate`."""
+    """Scores a multiple-choice task, or a file of its predictions, see `Job.evaluate`."""
     from ..plots import error_report
     from ..readers import answer_files
     from ..scores import classifier_scores
@@ -131,7 +132,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
 
 
 def texts_with_choices(config: InsightConfig, model: MultipleChoice) -> InsightRows:
-    """Reads texts with choices; see `Job.read_insight_inputs`."""
+    """Reads texts with choices, see `Job.read_insight_inputs`."""
     choices = read_choices(Path(config.data_file), config.format, config.quoting)
     inputs = list(zip(*choices.inputs, strict=True))
     texts = [(text, options[0]) for text, options in inputs]
@@ -140,7 +141,7 @@ def texts_with_choices(config: InsightConfig, model: MultipleChoice) -> InsightR
 
 
 def predicted_choice(model: MultipleChoice, row: Any) -> tuple[Any, Any, str]:
-    """Returns a text with its choices and the best one; see `Job.predict_for_attribution`."""
+    """Returns a text, its choices and the best choice, see `Job.predict_for_attribution`."""
     best = model.choose((row[0], list(row[1])))[0]
     return row, best["choice"], f"answer: {row[1][best['choice']]} ({best['score']:.3f})"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extractive question answering: SQuAD 1.1 and 2.0, and your own files in that format."""
+"""Extractive question answering: SQuAD 1.1 and 2.0, TriviaQA, and your own files."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from ..plots.span_view import AnsweredQuestion
     from ..scores.baselines import Baselines
 
-# Maximum characters of the passages that evaluation holds in memory together, more than SQuAD has
+# Maximum number of passage characters in memory at once during evaluation. SQuAD has fewer.
 _CHARACTERS_AT_ONCE = 16_000_000
-# The file names of BERT's released code
+# The file names of the original BERT code
 ANSWER_FILES = ("predictions.json", "nbest_predictions.json", "null_odds.json")
 
 
@@ -44,34 +44,36 @@ class SquadConfig(LabeledFilesConfig):
     """Fine-tuning on questions: SQuAD's JSON, rows with its columns, or TriviaQA.
 
     Args:
-        train_file: The training file: questions with answers.
-        dev_file: The development file, which selects the best epoch and, for 2.0, the null
-            threshold; empty with train_articles.
-        test_file: Questions to predict at the end; empty for none.
-        train_articles: Number of articles of train_file to train on, the first ones by title; the
-            other articles are the development set instead of dev_file. 0 trains on all.
-        train_rows: Number of training questions to use, a random stratified sample; 0 for all.
-        max_questions: Number of training questions to use, the first ones, before train_rows takes
-            its sample; 0 for all.
-        unanswerable: Whether there are unanswerable questions, as in 2.0: auto, yes or no; auto
-            looks for them in train_file.
-        skip_invalid: Whether to skip and count malformed questions and missing documents, instead
+        train_file: Training file: questions with answers.
+        dev_file: Validation file, used to select the best epoch and, for SQuAD 2.0, the null
+            threshold. Leave it empty with train_articles.
+        test_file: Questions to predict after training. Empty for none.
+        train_articles: Number of articles in train_file to train on, in the order of their titles.
+            The other articles are the validation set, instead of dev_file. 0 trains on all
+            articles.
+        train_rows: Number of training questions to use, in a random stratified sample. 0 uses all.
+        max_questions: Number of training questions to use from the start of the file, before
+            train_rows takes its sample. 0 uses all.
+        unanswerable: One of auto, yes and no: whether there are unanswerable questions, as in SQuAD
+            2.0. auto looks for them in train_file.
+        skip_invalid: Whether to skip and count invalid questions and missing documents, instead
             of raising an error.
-        max_document_words: For TriviaQA, how many words to read from the start of a document; 0 for
-            all, 800 by default. Documents without an answer in these words are not trained on.
+        max_document_words: For TriviaQA, the number of words to read from the start of a document.
+            Defaults to 800. 0 reads all. Documents without an answer in these words are not used
+            for training.
         epochs: Number of passes over the training windows.
-        batch_size: Windows in an optimizer step.
+        batch_size: Number of windows per optimizer step.
         sequence_length: Maximum length of a window in tokens, including the question.
-        doc_stride: Tokens from the start of a window to the start of the next one in a passage.
-        max_query_length: Maximum length of a question in tokens; longer ones are truncated.
-        negative_fraction: Share of the negative windows to train on, a random sample. A negative is
-            a window without the answer, if another window of the question has it; whole documents
-            have many.
-        n_best: Number of start and end positions to keep for a window, and of answers to write for
-            a question.
+        doc_stride: Number of tokens between the starts of two consecutive windows of a passage.
+        max_query_length: Maximum length of a question in tokens. Longer questions are truncated.
+        negative_fraction: Fraction of the negative windows to train on, in a random sample. A
+            negative window does not contain the answer while another window of the same question
+            does. Whole documents have many of them.
+        n_best: Number of start and end positions to keep per window, and of answers to write per
+            question.
         max_answer_length: Maximum length of an answer in tokens.
-        bilstm_units: Units of each direction of a new BiLSTM between encoder and logits; 0 for
-            none; the checkpoint's by default.
+        bilstm_units: Number of units per direction of a new BiLSTM between encoder and logits. 0
+            for none. By default, the checkpoint's layers are kept.
     """
 
     train_articles: NonNegativeInt = 0
@@ -95,11 +97,11 @@ class SquadConfig(LabeledFilesConfig):
 
 @dataclasses.dataclass(frozen=True)
 class SquadData(JobData):
-    """Questions, tuples of `QuestionExample`.
+    """Questions, as tuples of `QuestionExample`.
 
     Args:
-        has_unanswerable: Whether some questions are unanswerable.
-        skipped: Messages about the parts of the files that were skipped.
+        has_unanswerable: Whether questions may be unanswerable.
+        skipped: Messages about the skipped parts of the files.
     """
 
     has_unanswerable: bool
@@ -111,18 +113,18 @@ class SquadData(JobData):
 
 
 def read_data(config: SquadConfig) -> SquadData:
-    """Reads and validates every file before training begins.
+    """Reads and validates all files before training starts.
 
     Raises:
         FileNotFoundError: If a file does not exist.
-        ValueError: If a file is malformed; the message names the article, the paragraph and the
+        ValueError: If a file is invalid. The message contains the article, the paragraph and the
             question.
     """
     if not config.train_file:
-        raise ValueError("--train_file is empty, expected a file of questions")
+        raise ValueError("--train_file must be a file of questions. Received: none")
     if bool(config.dev_file) == bool(config.train_articles):
         raise ValueError(
-            f"expected either --dev_file or --train_articles, received "
+            f"pass either --dev_file or --train_articles. Received: "
             f"--dev_file={config.dev_file} and --train_articles={config.train_articles}"
         )
     files = [_read(config, config.train_file)]
@@ -153,10 +155,10 @@ def read_data(config: SquadConfig) -> SquadData:
 def split_by_title(
     examples: Sequence[QuestionExample], count: int
 ) -> tuple[tuple[QuestionExample, ...], tuple[QuestionExample, ...]]:
-    """Splits questions by article: the first `count` articles by title, and all others.
+    """Splits questions by article: the first `count` articles in the order of titles, and the rest.
 
     Raises:
-        ValueError: If `count` is below 1, or there are not more than `count` articles.
+        ValueError: If `count` is below 1, or not less than the number of articles.
     """
     titles = sorted({example.title for example in examples})
     if not 0 < count < len(titles):
@@ -172,13 +174,13 @@ def split_by_title(
 
 
 def _with_answers(examples: tuple[QuestionExample, ...]) -> tuple[QuestionExample, ...]:
-    """Removes the questions on TriviaQA documents that do not contain an answer."""
+    """Removes questions on TriviaQA documents that do not contain an answer."""
     answerable = tuple(
         one for one in examples if one.answers or not isinstance(one, DocumentQuestion)
     )
     if len(answerable) < len(examples):
         logging.info(
-            "%d of %d documents contain no answer and are not trained on",
+            "%d of %d documents contain no answer and are not used for training",
             len(examples) - len(answerable),
             len(examples),
         )
@@ -196,7 +198,8 @@ def _check(config: SquadConfig, data: SquadData) -> None:
         ]
         if unanswered and not data.has_unanswerable:
             raise ValueError(
-                f"{name} question {unanswered[0]!r} has no answer; --unanswerable=yes allows that"
+                f"{name} question {unanswered[0]!r} has no answer. Allow that with "
+                "--unanswerable=yes"
             )
 
 
@@ -210,7 +213,7 @@ def _read(config: SquadConfig, name: str, labeled: bool = True) -> QuestionFile:
 
 
 def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
-    """Scores a question answerer, or a file of its answers; see `Job.evaluate`."""
+    """Scores a question answerer, or a file of its answers, see `Job.evaluate`."""
     from ..plots import error_report
     from ..plots.span_view import write_span_view
     from ..readers import answer_files
@@ -224,9 +227,9 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     golds.log_rule()
     reads_documents = config.model or config.plots_dir or config.report_dir
     if golds.data_set != "triviaqa" or not reads_documents:
-        check_unset(config, ["max_document_words"], "no documents of TriviaQA are read")
+        check_unset(config, ["max_document_words"], "no TriviaQA documents are read")
     if config.null_odds and not (config.predictions and golds.data_set == "squad_v2"):
-        raise ValueError("--null_odds is for --predictions to questions of SQuAD 2.0")
+        raise ValueError("--null_odds is only supported with --predictions on SQuAD 2.0")
     odds = squad_scores.read_null_odds(config.null_odds) if config.null_odds else None
     if config.predictions and Path(config.predictions).suffix == ".jsonl":
         texts = answer_files.answers_by_id(Path(config.predictions), answer_files.read_text)
@@ -259,10 +262,10 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
         texts = squad_scores.with_null_threshold(texts, odds, threshold)
 
     def answered() -> tuple[Sequence[QuestionExample], list[dict[str, Any]]]:
-        """Returns the questions and their answers, on each document."""
+        """Returns the questions and their answers, for each document."""
         if not config.predictions:
             return examples, predictions
-        # The report needs the passages, which scoring does not.
+        # The report needs the passages. Scoring does not, so they are only read here.
         questions = read()
         keys = map(question_scores.prediction_key, questions)
         return questions, [{"answer": texts.get(key, "")} for key in keys]
@@ -283,7 +286,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
 
 
 def _as_answered(example: QuestionExample, prediction: Mapping[str, Any]) -> AnsweredQuestion:
-    """Returns a question with its answer, by default at its first occurrence in the passage."""
+    """Returns a question with the span of its answer, by default the answer's first occurrence."""
     from ..plots.span_view import AnsweredQuestion
 
     answer = prediction["answer"]
@@ -298,7 +301,7 @@ def _as_answered(example: QuestionExample, prediction: Mapping[str, Any]) -> Ans
 
 
 def questions(config: InsightConfig, model: QuestionAnswerer) -> InsightRows:
-    """Reads questions and their first answers; see `Job.read_insight_inputs`."""
+    """Reads questions and their first answers, see `Job.read_insight_inputs`."""
     examples = read_questions(config.data_file, labeled=False).examples
     pairs = [(example.question, example.context) for example in examples]
     answers = [example.answers for example in examples]
@@ -307,7 +310,7 @@ def questions(config: InsightConfig, model: QuestionAnswerer) -> InsightRows:
 
 
 def predicted_span(model: QuestionAnswerer, row: Any) -> tuple[Any, Any, str]:
-    """Returns a question and its answer; see `Job.predict_for_attribution`."""
+    """Returns a question and the span of its answer, see `Job.predict_for_attribution`."""
     answer = model.answer(*row)
     target = (answer["start"], answer["end"]) if answer["answer"] else (0, 0)
     return row, target, f"answer: {answer['answer'] or 'none'} ({answer['score']:.3f})"
@@ -360,7 +363,7 @@ class QuestionJob(Job):
             **finetuning.preset_options(config),
         )
         answerer.max_answer_length = config.max_answer_length
-        answerer.null_threshold = None  # The preset may have one, but `score` sets a new one.
+        answerer.null_threshold = None  # The preset may have a threshold, but `score` sets it anew.
         answerer.negative_fraction = config.negative_fraction
         rows = question_rows(train, answerer.preprocessor, config.negative_fraction)
         logging.info(
@@ -382,7 +385,7 @@ class QuestionJob(Job):
         return scores["f1"]
 
     def keep(self, folder: Path) -> None:
-        """Writes the latest predictions for the development questions."""
+        """Writes the latest predictions for the validation questions."""
         if self._answers is not None:
             self._answers.write(folder)
 
@@ -407,12 +410,12 @@ class QuestionPredictions:
 
     Args:
         examples: The questions.
-        texts: The text of each question's best span, empty if there is none.
+        texts: The text of each question's best span, or `""` if it has none.
         scores: The score of each best span.
         odds: The null odds of each question: its null score minus the score of its best span.
-        n_best: The best answers to each question, as `AnswerSpans.n_best` returns them.
-        threshold: The null odds above which a question counts as unanswerable; `None` if every
-            question is answerable.
+        n_best: The best answers to each question, see `AnswerSpans.n_best`.
+        threshold: The null odds above which a question counts as unanswerable. `None` if all
+            questions are answerable.
     """
 
     examples: Sequence[QuestionExample]
@@ -424,19 +427,19 @@ class QuestionPredictions:
 
     @property
     def null_odds(self) -> dict[str, float]:
-        """The null score minus the score of the best span, by question id."""
+        """The null odds by question ID."""
         return {example.id: odds for example, odds in zip(self.examples, self.odds, strict=True)}
 
     @property
     def predictions(self) -> dict[str, str]:
-        """The answers, in the data set's own format; an empty string if there is none."""
+        """The answers in the data set's own format, with `""` for unanswerable questions."""
         threshold = math.inf if self.threshold is None else self.threshold
         pairs = zip(self.texts, self.odds, strict=True)
         texts = ["" if odds > threshold else text for text, odds in pairs]
         return question_scores.best_by_key(self.examples, texts, self.scores)
 
     def write(self, folder: Path) -> None:
-        """Writes the same files as BERT's released code."""
+        """Writes the same files as the original BERT code."""
         pairs = zip(self.examples, self.n_best, strict=True)
         contents = [self.predictions, {example.id: answers for example, answers in pairs}]
         if self.threshold is not None:
@@ -451,7 +454,7 @@ def answer(
     n_best: int,
     golds: GoldAnswers | None = None,
 ) -> QuestionPredictions:
-    """Predicts answers with the model's null threshold, or with `golds` the best one for them."""
+    """Predicts answers with the model's null threshold, or with the best threshold for `golds`."""
     with_null = golds is not None or model.null_threshold is not None
     texts: list[str] = []
     scores: list[float] = []
@@ -478,7 +481,7 @@ def candidate_spans(
 ) -> Iterator[tuple[Sequence[QuestionExample], AnswerSpans]]:
     """Yields chunks of the questions, each with its candidate answers.
 
-    The memory needed depends on the length of a chunk, not on the length of all documents.
+    The required memory depends on the length of a chunk, not on the length of all documents.
 
     Raises:
         NotFiniteError: If the outputs of the model are not finite.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configs of the programs that ask the jobs about a model: `evaluate` and `insight`."""
+"""The configs of `evaluate` and `insight`, which use the jobs to score and explain models."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..readers.labeled_text import TextColumns
 from ..readers.tagged_words import WordColumns
 from ..readers.task_files import KINDS
 
-# As in keras_bert.insight.attribution, which is imported only when the program runs
+# Copied from keras_bert.insight.attribution, which is only imported when the command runs
 METHODS = ("integrated_gradients", "gradient_x_input", "occlusion")
 
 
-# The flags that only some kinds of data have
+# Flags that only apply to some types of data
 _TEXT = tuple(field.name for field in dataclasses.fields(TextColumns))
 _FLAGS_OF_KINDS = {
     "text": (*_TEXT, "class_names"),
@@ -27,10 +27,10 @@ _FLAGS_OF_KINDS = {
 
 
 def check_flags_of_kind(config: Any, kind: str, *files: str) -> None:
-    """Checks that no flag is given that data of a kind, in files of some formats, do not have.
+    """Checks that no flag is given that does not apply to a type of data and its file formats.
 
     Raises:
-        ValueError: If one is.
+        ValueError: If such a flag is given.
     """
     flags = {flag for own in _FLAGS_OF_KINDS.values() for flag in own}
     check_unset(config, flags.difference(_FLAGS_OF_KINDS[kind]), f"the data are of kind {kind}")
@@ -48,26 +48,26 @@ class EvaluateConfig(TextColumns, WordColumns):
 
     Args:
         data_file: The labeled file.
-        kind: The kind of data: text, squad, tagging or choice; auto takes that of the model, or
-            looks at the file.
-        model: The .keras file of the task to score; several, separated by commas or by wildcards
-            as in seed_*/model.keras, are scored as an ensemble, and one by one. Predictions of an
-            export are scored with --predictions. Give either --model or --predictions.
+        kind: Type of the data, one of auto, text, squad, tagging and multiple_choice. auto uses the
+            type of the model, or infers it from the file.
+        model: The .keras file of the task to score. Multiple files, separated by commas or given by
+            wildcards such as seed_*/model.keras, are scored as an ensemble and one by one. To score
+            an export, pass its predictions as --predictions. Give either --model or --predictions.
         predictions: The file of predictions to score. Give either --model or --predictions.
         null_odds: For SQuAD 2.0, the file of null odds that belongs to --predictions.
-        null_threshold: Null odds above which a question counts as unanswered; only with null_odds.
-        max_document_words: Of TriviaQA, number of words to read of a document, the first ones; 0
-            for all, 800 by default. Take what the model was trained with.
-        format: For text, tsv, csv or jsonl (JSON Lines or an array); for choices, swag, codah or
-            jsonl; auto infers it from the suffix.
-        label_map: Labels to read as others, of the file as of the predictions: with
-            neutral:non-entailment,contradiction:non-entailment a model of MNLI is scored on HANS.
-        class_names: With --predictions, the class names in the order of their ids; empty takes the
+        null_threshold: Null odds above which a question counts as unanswered. Requires null_odds.
+        max_document_words: For TriviaQA, the number of words to read from the start of a document.
+            Defaults to 800. 0 reads all. Use the same value as in training.
+        format: For text, one of tsv, csv and jsonl (JSON Lines or an array). For choices, one of
+            swag, codah and jsonl. auto infers the format from the suffix.
+        label_map: Labels to rename in both the file and the predictions. For example,
+            neutral:non-entailment,contradiction:non-entailment scores an MNLI model on HANS.
+        class_names: With --predictions, the class names in the order of their IDs. By default, the
             labels in alphabetical order.
-        plots_dir: Folder for the plots: confusion.png and calibration.png for a classifier,
-            spans.html for a question answerer given by --model; empty for no plots.
-        report_dir: Folder for report.html, a self-contained page of errors, and scores.json; empty
-            for no report.
+        plots_dir: Directory for the plots: confusion.png and calibration.png for a classifier,
+            spans.html for a question answerer given by --model. Empty for no plots.
+        report_dir: Directory for report.html, a self-contained page of errors, and scores.json.
+            Empty for no report.
     """
 
     data_file: str = ""
@@ -84,7 +84,7 @@ class EvaluateConfig(TextColumns, WordColumns):
     def unused_flags(self) -> UnusedFlags:
         yield from super().unused_flags()
         if not self.null_odds:
-            yield ["null_threshold"], "there are no --null_odds"
+            yield ["null_threshold"], "--null_odds is not given"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,27 +93,28 @@ class EvaluateConfig(TextColumns, WordColumns):
 
 @dataclasses.dataclass(frozen=True)
 class InsightConfig(TextColumns, WordColumns):
-    """The model, the data, and what the report has.
+    """The model, the data, and the contents of the report.
 
     Args:
-        model: The .keras file of a task; or a masked LM: a preset, a checkpoint's folder or hf://...
-        data_file: A file that the task is evaluated on; for a masked LM, a file of text.
-        report_dir: The folder for index.html, insight.json and the figures.
-        compare_with: Another model of the same task, such as the one before fine-tuning, whose
-            bias is set beside that of the model; empty for none.
-        examples: The number of rows whose answers are explained.
-        method: How answers are explained: integrated_gradients, gradient_x_input or occlusion.
-        rows: For a classifier, the number of rows whose errors are counted and whose words are
-            swapped, from the beginning of the file; 0 for all.
-        label: For text, the column of the label; empty if there is none.
-        format: For text, tsv, csv or jsonl (JSON Lines or an array); for choices, swag, codah or
-            jsonl; auto infers it from the suffix.
-        crows_pairs: For a masked LM, the CSV file of CrowS-Pairs; empty leaves it out.
-        winobias_pro: For a masked LM, WinoBias' file of pro-stereotyped sentences; empty leaves it
-            out.
-        winobias_anti: The file of anti-stereotyped sentences that belongs to it.
-        stereoset: For a masked LM, a file in StereoSet's format; empty leaves it out.
-        batch_size: Rows in a batch.
+        model: The .keras file of a task, or a masked LM as a preset, a checkpoint directory or
+            hf://...
+        data_file: A file on which the task can be evaluated. For a masked LM, a file of text.
+        report_dir: Directory for index.html, insight.json and the figures.
+        compare_with: A second model of the same task, for example the one before fine-tuning. Its
+            bias is reported next to the model's. Empty for none.
+        examples: Number of predictions to explain.
+        method: How predictions are explained: integrated_gradients, gradient_x_input or occlusion.
+        rows: For a classifier, the number of examples, from the start of the file, whose errors are
+            counted and whose words are swapped. 0 uses all.
+        label: For text, the column of the label. Empty if there is none.
+        format: For text, one of tsv, csv and jsonl (JSON Lines or an array). For choices, one of
+            swag, codah and jsonl. auto infers the format from the suffix.
+        crows_pairs: For a masked LM, the CSV file of CrowS-Pairs. Empty to skip it.
+        winobias_pro: For a masked LM, the WinoBias file with pro-stereotypical sentences. Empty to
+            skip it.
+        winobias_anti: The matching WinoBias file with anti-stereotypical sentences.
+        stereoset: For a masked LM, a file in StereoSet's format. Empty to skip it.
+        batch_size: Number of examples per batch.
     """
 
     model: str = ""

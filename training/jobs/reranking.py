@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Re-ranking of BM25's results by an encoder that reads query and document together."""
+"""Re-ranks BM25 results with an encoder that reads query and document together."""
 
 from __future__ import annotations
 
@@ -33,40 +33,43 @@ if TYPE_CHECKING:
     from ..engine.devices import Scope
     from ..engine.seed_runs import SeedRun
 
-# Query id -> (document id, score), best first
+# Maps a query ID to a list of (document ID, score), best first
 Scored = dict[str, list[tuple[str, float]]]
 LOSSES = ("pointwise", "pairwise")
-# The qrels of the queries that are scored
+# The qrels of the scored queries
 QRELS_FILE = "held_out.qrels"
 
 
 @dataclasses.dataclass(frozen=True)
 class RerankConfig(FineTuningConfig):
-    """Re-ranking of BM25's results by an encoder that reads query and document together.
+    """Re-ranking of BM25 results with an encoder that reads query and document together.
 
     Args:
-        data_dir: Folder of a collection: Cranfield's (cran.all.1400, cran.qry, cranqrel), BEIR's
-            (corpus.jsonl, queries.jsonl, qrels/train.tsv, qrels/test.tsv) or MS MARCO's
+        data_dir: Directory of a collection: Cranfield (cran.all.1400, cran.qry, cranqrel), BEIR
+            (corpus.jsonl, queries.jsonl, qrels/train.tsv, qrels/test.tsv) or MS MARCO
             (collection.tsv, queries.train.tsv, qrels.train.tsv, qrels.dev.tsv).
-        documents: The file of the documents in data_dir, TSV or JSON Lines with an id and a text;
-            empty takes the file with a usual name.
-        queries: The file of the queries, likewise.
-        qrels: The file of the relevance judgments, TREC's or BEIR's; empty takes those
-            of the splits train, dev and test that the names or folders of files tell: the first is
-            trained on, and the last scored.
-        loss: Pointwise classifies each document as relevant or not; pairwise trains the score of a
-            relevant document to be higher than that of a negative for the same query.
-        candidates: Number of documents from BM25 to re-rank for each query.
-        negatives: Number of negatives from BM25 for each relevant document.
-        bm25_weight: Weight of BM25's score in the combined ranking, 0 to 1; the encoder's score has
-            the rest.
-        holdout_every: Every holdout_every-th query is held out for the scores if there is only one
-            file of qrels.
-        batch_size: Examples in an optimizer step: pairs of documents, or single documents with the
-            pointwise loss.
-        sequence_length: Maximum length of a query with a document in tokens; longer ones are
+        documents: The file of the documents in data_dir, TSV or JSON Lines with an ID and a text.
+            If empty, a file with one of the usual names is used.
+        queries: The file of the queries in data_dir, in the same formats. If empty, a file with one
+            of the usual names is used.
+        qrels: The file of relevance judgments, in TREC's or BEIR's format. If empty, the splits
+            train, dev and test are found by the names of files or directories. The first split is
+            used for training and the last for scoring.
+        loss: One of pointwise and pairwise. pointwise classifies each document as relevant or not.
+            pairwise trains a relevant document to have a higher score than a negative for the same
+            query.
+        candidates: Number of BM25 results to re-rank per query.
+        negatives: Number of BM25 negatives per relevant document.
+        bm25_weight: Weight of the BM25 score in the combined ranking, from 0 to 1. The encoder's
+            score has the remaining weight.
+        holdout_every: If there is only one file of qrels, every holdout_every-th query is held out
+            for scoring.
+        batch_size: Number of examples per optimizer step: pairs of documents, or single documents
+            with the pointwise loss.
+        sequence_length: Maximum length of a query with a document, in tokens. Longer texts are
             truncated.
-        seed: Random seed; it determines the head's weights, dropout and the choice of negatives.
+        seed: Random seed. It determines the weights of the new head, dropout and the choice of
+            negatives.
     """
 
     documents: str = ""
@@ -91,12 +94,12 @@ class RerankConfig(FineTuningConfig):
 
 
 def run_program(config: RerankConfig) -> None:
-    """Reads the collection, trains and ranks, and prints the scores.
+    """Reads the collection, trains, ranks, and prints the scores.
 
-    Files written to `output_dir`: the rankings of the validation queries in TREC's run format, by
-    BM25 (`bm25.run`), by the encoder (`reranked.run`) and by both combined (`combined.run`); the
-    qrels of these queries (`held_out.qrels`); their scores (`scores.json`); the model
-    (`model.keras`); and whether it reads pairs of texts (`results.json`).
+    Files written to `output_dir`: the rankings of the held-out queries in TREC's run format, by
+    BM25 (`bm25.run`), by the encoder (`reranked.run`) and by both combined (`combined.run`), the
+    qrels of these queries (`held_out.qrels`), their scores (`scores.json`), the model
+    (`model.keras`), and whether the model reads text pairs (`results.json`).
     """
     program.require(("bm25s", *program.TRAINING_LIBRARIES), "ranking")
     with program.joined_hosts(config.hosts, config.compute):
@@ -119,10 +122,11 @@ def run_program(config: RerankConfig) -> None:
 def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, float]]:
     """Trains on some of the queries, re-ranks the results of the others, and writes all results.
 
+    A finished run is not repeated.
+
     Returns:
-        The scores of BM25's ranking, of the encoder's and of both combined, by the metrics of
-        `ranking_scores`. `trec_eval -c` computes the same from the files that are written. A run
-        that is finished is not repeated.
+        The metrics of `ranking_scores` for the BM25 ranking, the encoder's ranking and the combined
+        ranking. `trec_eval -c` computes the same scores from the written files.
     """
     from keras_bert.ops.lazy_tensorflow import set_random_seed
 
@@ -163,14 +167,14 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
         for name, ranking in rankings.items():
             write_run(folder / f"{name}.run", ranking, tag=name)
         atomic.write_json(folder / "scores.json", results)
-        # What the model reads, for programs that take it
+        # Whether the model reads text pairs, for commands that load it
         atomic.write_json(folder / "results.json", {"pairs": config.loss == "pointwise"})
         seed_run.finish(results)
     return results
 
 
 def bm25(collection: Collection, count: int) -> Scored:
-    """Retrieves documents for each query with BM25, with their scores, the best first.
+    """Retrieves and scores documents for each query with BM25, in descending order of score.
 
     Reference:
         [BM25S](https://arxiv.org/abs/2407.03618).
@@ -202,11 +206,11 @@ def training_triples(
 ) -> list[tuple[str, str, str]]:
     """Returns training triples of texts: query, relevant document, and a negative from BM25.
 
-    Documents and queries are known by their texts, since several ids may have one text: what is
-    relevant by one of them is no negative by another.
+    Documents and queries are identified by their texts, because different IDs may have the same
+    text. A document that is relevant under one ID must not be a negative under another.
     """
     generator = np.random.default_rng(config.seed)
-    relevant: dict[str, dict[str, None]] = {}  # texts by the text of the query, in order
+    relevant: dict[str, dict[str, None]] = {}  # document texts by query text, in order
     for query in queries:
         grades = collection.qrels.get(query, {})
         texts = (collection.documents[document] for document, grade in grades.items() if grade > 0)
@@ -224,8 +228,8 @@ def training_triples(
             triples += [(text, document, others[index]) for index in negatives]
     if not triples:
         raise ValueError(
-            f"none of {len(queries)} training queries has both a relevant document and a negative "
-            "from BM25"
+            f"at least one of the {len(queries)} training queries must have both a relevant "
+            "document and a negative from BM25"
         )
     return triples
 
@@ -236,7 +240,7 @@ def train(
     seed_run: SeedRun,
     scope: Scope,
 ) -> Any:
-    """Trains and returns a `MultipleChoice` for the pairwise loss, or else a `TextClassifier`."""
+    """Trains and returns a `MultipleChoice` (pairwise loss) or a `TextClassifier` (pointwise)."""
     from keras_bert import MultipleChoice, TextClassifier
 
     from ..engine import finetuning
@@ -245,8 +249,8 @@ def train(
     x: Any
     with scope():
         if config.loss == "pairwise":
-            # The cross-entropy over two choices is the logistic loss of the difference of their
-            # scores.
+            # The cross-entropy over two choices is the logistic loss of the difference between
+            # their scores.
             model = MultipleChoice.from_preset(preset, **options)
             x = [(query, [relevant, other]) for query, relevant, other in triples]
             y = np.zeros(len(x), "int32")
@@ -274,11 +278,11 @@ def rerank_documents(model: Any, collection: Collection, rankings: Scored) -> Sc
 def combine_rankings(first: Scored, second: Scored, share: float) -> Scored:
     """Combines two rankings by a weighted sum of their scores.
 
-    The scores of each ranking are first standardized for each query: mean 0, standard deviation 1.
+    First, the scores of each ranking are standardized per query to mean 0 and standard deviation 1.
 
     Args:
         first, second: Rankings of the same documents for each query.
-        share: The weight of the first ranking, in [0, 1]; the second has the rest.
+        share: Weight of the first ranking, in [0, 1]. The second ranking has the remaining weight.
     """
     result: Scored = {}
     for query, own in first.items():
@@ -295,9 +299,9 @@ def _standard_scores(ranking: Sequence[tuple[str, float]]) -> dict[str, float]:
 
 
 def relevance(model: Any, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-    """Returns the relevance scores of texts for queries, `(pairs,)`.
+    """Returns the relevance scores of (query, text) pairs, of shape `(pairs,)`.
 
-    The last class of a `TextClassifier` is the relevant one.
+    For a `TextClassifier`, the last class is the relevant one.
     """
     if "choices" in model.fields:
         rows = [(query, [text]) for query, text in pairs]

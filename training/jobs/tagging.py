@@ -40,24 +40,24 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class TaggedFilesConfig(WordColumns, LabeledFilesConfig):
-    """Training on words and labels in columns: entities, chunks, or parts of speech.
+    """Training on words and labels in columns, such as entities, chunks or parts of speech.
 
     Args:
-        train_file: The training file: words and labels in columns, in the format of CoNLL's shared
+        train_file: Training file: words and labels in columns, in the format of the CoNLL shared
             tasks.
-        dev_file: The development file, which selects the best epoch; empty holds out a random
-            tenth of train_file, stratified by type.
-        test_file: The test file, predicted at the end and scored if it has the label_column; empty
+        dev_file: Validation file, used to select the best epoch. If empty, a random tenth of
+            train_file is held out, stratified by type.
+        test_file: Test file, predicted after training and scored if it has the label_column. Empty
             for none.
-        train_rows: Number of training sentences to use, a random stratified sample; 0 for all.
-        scheme: Tagging scheme that labels of spans are converted to for training: IOB1, IOB2 or
-            BIOES. Spans in brackets, (PER* … *), or as bare types beside O are converted, too; keep
-            converts none.
-        context: Whether to fill a sentence's window with the sentences around it in the document;
-            the files must mark documents.
-        sequence_length: Maximum length of a window in tokens; longer sentences are split into
-            several windows.
-        skip_invalid: Whether to skip and count sentences with a malformed line, instead of raising
+        train_rows: Number of training sentences to use, in a random stratified sample. 0 uses all.
+        scheme: Tagging scheme to which span labels are converted for training: IOB1, IOB2 or BIOES.
+            Spans in brackets, (PER* … *), and bare types next to O are also converted. keep
+            disables the conversion.
+        context: Whether to fill each sentence's window with the surrounding sentences of the
+            document. The files must mark documents.
+        sequence_length: Maximum length of a window in tokens. Longer sentences are split into
+            multiple windows.
+        skip_invalid: Whether to skip and count sentences with an invalid line, instead of raising
             an error.
     """
 
@@ -75,7 +75,7 @@ class TaggingData(JobData):
     """Sentences, of class `TaggedText`.
 
     Args:
-        class_names: The labels of the training sentences, O first, then sorted by type.
+        class_names: The labels of the training sentences: O first, then sorted by type.
     """
 
     class_names: tuple[str, ...]
@@ -86,22 +86,24 @@ class TaggingConfig(TaggedFilesConfig):
     """Fine-tuning on words and labels in columns.
 
     Args:
-        batch_size: Windows in an optimizer step.
-        dropout: Dropout rate before the classifier; the checkpoint's by default.
+        batch_size: Number of windows per optimizer step.
+        dropout: Dropout rate before the classifier. Defaults to the checkpoint's rate.
     """
 
     dropout: ProperFraction | None = None
 
 
 def read_data(config: TaggedFilesConfig) -> TaggingData:
-    """Reads and validates every file before anything is trained.
+    """Reads and validates all files before training starts.
 
     Raises:
         FileNotFoundError: If a file does not exist.
-        ValueError: If a file is malformed; the message names the file, the line and the reason.
+        ValueError: If a file is invalid. The message contains the file, the line and the reason.
     """
     if not config.train_file:
-        raise ValueError("--train_file is empty, expected a file of words and labels in columns")
+        raise ValueError(
+            "--train_file must be a file of words and labels in columns. Received: none"
+        )
     files = filter(None, (config.train_file, config.dev_file, config.test_file))
     config.check_word_files(*(config.path(name, "a file of words") for name in files))
     train = _read(config, config.train_file)
@@ -141,7 +143,7 @@ def _in_scheme(
 
 
 def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
-    """Scores a tagger, or a file of its tags; see `Job.evaluate`."""
+    """Scores a tagger, or a file of its tags, see `Job.evaluate`."""
     from keras_bert.data.conll import read_conll
     from keras_bert.data.tagging_schemes import OUTSIDE, are_span_labels, detect_scheme
 
@@ -169,14 +171,14 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     if scheme is None and all(label == OUTSIDE for sentence in labels for label in sentence):
         scheme = "IOB2"
     if scheme is not None:
-        # In another scheme, labels of the same entities would count as errors in the word accuracy.
+        # Otherwise, labels of the same entities in different schemes would count as word errors.
         gold = convert_to_scheme(gold, scheme)
     table = ""
     if are_span_labels(label for sentence in gold.labels for label in sentence):
         if scheme is None:
             raise ValueError(
-                f"{config.predictions or config.model} predicts labels that are not those of "
-                f"spans, unlike the labels of {config.data_file}; expected O, B-TYPE, I-TYPE …"
+                f"{config.predictions or config.model} must predict span labels (O, B-TYPE, "
+                f"I-TYPE, …), as in {config.data_file}"
             )
         table = entity_scores.table(entity_scores.entity_scores(labels, gold.labels))
     return Evaluation(
@@ -187,7 +189,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
 
 
 def _infer_scheme(class_names: Sequence[str]) -> Any:
-    """The scheme that a tagger was trained with, if its class names determine it."""
+    """Returns the scheme of a tagger's training labels, if its class names determine it."""
     from keras_bert.data.tagging_schemes import are_span_labels
 
     if not are_span_labels(class_names):
@@ -198,8 +200,8 @@ def _infer_scheme(class_names: Sequence[str]) -> Any:
         letters.setdefault(kind, set()).add(letter)
     if any(prefixes & set("ESLUW") for prefixes in letters.values()):
         return "BIOES"
-    # In IOB2 every type has a B- label. In IOB1 every type has an I- label, and a B- label only
-    # where two spans are adjacent.
+    # In IOB2, every type has a B- label. In IOB1, every type has an I- label, and a B- label only
+    # if two spans are adjacent.
     types = [prefixes for prefixes in letters.values() if prefixes != {"O"}]
     if any("B" not in prefixes for prefixes in types):
         return "IOB1"
@@ -207,14 +209,14 @@ def _infer_scheme(class_names: Sequence[str]) -> Any:
 
 
 def sentences(config: InsightConfig, model: TokenClassifier) -> InsightRows:
-    """Reads words; see `Job.read_insight_inputs`."""
+    """Reads sentences of words, see `Job.read_insight_inputs`."""
     check_unset(config, ["label_column"], "the labels are not read")
     words = config.read_words(config.data_file, labeled=False).words
     return InsightRows(words, [" ".join(sentence) for sentence in words])
 
 
 def predicted_tag(model: TokenClassifier, row: Any) -> tuple[Any, Any, str]:
-    """Returns the first word of an entity, or else the longest, with its tag; see `Job`."""
+    """Returns the first word of an entity, or else the longest word, with its tag, see `Job`."""
     tags = model.tag([row])[0]
     number = next(
         (index for index, tag in enumerate(tags) if tag["label"] != "O"),
@@ -224,7 +226,7 @@ def predicted_tag(model: TokenClassifier, row: Any) -> tuple[Any, Any, str]:
 
 
 class TaggingJob(Job):
-    """Base class of the jobs that label words: reading, scores and reports."""
+    """Base class of jobs that label words. It reads the data, scores and reports."""
 
     data: TaggingData
 
@@ -237,9 +239,12 @@ class TaggingJob(Job):
         return {name: baselines.tag_baselines(self.data.train, text) for name, text in scored}
 
     def predicted_labels(self, model: Any, name: str, text: TaggedText) -> list[list[str]]:
-        """Predicts a label for each word of each sentence.
+        """Predicts a label for each word in each sentence.
 
-        The name is that of a part of the data: dev or test.
+        Args:
+            model: The model.
+            name: The name of the data set, "dev" or "test".
+            text: The sentences.
         """
         raise NotImplementedError
 
@@ -270,9 +275,9 @@ class TaggingJob(Job):
 def tagging_report(
     predictions: entity_scores.Labels, text: TaggedText, scheme: Any
 ) -> dict[str, Any]:
-    """Returns all scores of predictions: `tagging_scores`, by entity type, and strict matching.
+    """Returns all scores of predictions: `tagging_scores`, scores by type, and strict matching.
 
-    The scheme is "keep" if it is unknown.
+    Strict matching needs the scheme, so it is omitted if the scheme is "keep".
     """
     scores: dict[str, Any] = dict(entity_scores.tagging_scores(predictions, text.labels))
     if "f1" not in scores:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tasks of `finetune`: the options of each, and which of them a command line means."""
+"""The tasks of `finetune`, their options, and how the task is inferred from the command line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .multiple_choice import ChoiceJob
 from .question_answering import QuestionJob
 from .tagging import Tagging
 
-# absl attributes the flags to the program, so that `--help` shows them.
+# absl attributes the flags to the module that calls `define_flags`, so that `--help` shows them.
 flags.disclaim_key_flags()
 
 
@@ -37,10 +37,10 @@ class FineTuningTask:
     """A value of `--task`.
 
     Args:
-        config_class: The options.
-        run: Reads the files that a config names, trains, and prints a report.
-        settings: Options that the task sets, unless the command line does.
-        job_class: How models of the task are scored and explained; `None` if they are not.
+        config_class: The class of the config.
+        run: Reads the files of a config, trains, and prints a report.
+        settings: Options that the task sets unless they are given on the command line.
+        job_class: The job that scores and explains models of the task, or `None`.
     """
 
     config_class: type[FineTuningConfig]
@@ -59,7 +59,7 @@ def _task(job_class: type[Job], **settings: Any) -> FineTuningTask:
     return FineTuningTask(job_class.config_class, run, settings, job_class)
 
 
-# The docstring of `training.finetune` says what each of them learns
+# See the docstring of `training.finetune` for what each task learns.
 TASKS = {
     "classification": _task(ClassificationJob),
     "pairs": _task(ClassificationJob, text_pair="text_pair"),
@@ -72,25 +72,25 @@ TASKS = {
     "ranking": FineTuningTask(reranking.RerankConfig, reranking.run_program),
 }
 
-# The task whose flags `--help` lists, and what is asked first about it
+# The task whose flags `--help` lists, and the flags that it lists first
 _DEFAULT = TASKS["classification"]
 _FIRST = ("task", "train_file", "text", "label", "dev_file", "preset", "epochs", "output_dir")
 
 
 def jobs_by_predict_method() -> dict[str, type[Job]]:
-    """Returns the jobs by the verb of their task, for programs that score and explain models."""
+    """Returns the jobs by the prediction method of their task, to score and explain models."""
     jobs = [task.job_class for task in TASKS.values() if task.job_class is not None]
     return {job.predict_method: job for job in jobs}
 
 
 def jobs_by_kind() -> dict[str, type[Job]]:
-    """Returns the jobs by the kind of the files that they are scored on, see `data_kind`."""
+    """Returns the jobs by the type of the files on which they are scored, see `data_kind`."""
     jobs = {name: task.job_class for name, task in TASKS.items()}
     return {data_kind(name): job for name, job in jobs.items() if job is not None}
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines `--task`, `--recipe`, and a flag for each option of any task."""
+    """Defines `--task`, `--recipe` and a flag for each option of any task."""
     defined_names = _define_common_flags(flag_values)
     for task in TASKS.values():
         config_flags.define_flags(task.config_class(), flag_values, skip=defined_names)
@@ -99,8 +99,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
 
 def _define_common_flags(flag_values: flags.FlagValues) -> list[str]:
     description = (
-        f"The task: {', '.join(TASKS)}; or a GLUE task of data_dir: {', '.join(glue.TASKS)}. "
-        "Empty looks at the files."
+        f"One of {', '.join(TASKS)}, or a GLUE task in data_dir: {', '.join(glue.TASKS)}. By "
+        "default, the task is inferred from the files."
     )
     flags.DEFINE_string("task", "", description, flag_values=flag_values)
     config_flags.define_recipe_flag(flag_values)
@@ -108,9 +108,9 @@ def _define_common_flags(flag_values: flags.FlagValues) -> list[str]:
 
 
 def help_text() -> str:
-    """Returns what `--help` prints: the flags of the task that is named beside it.
+    """Returns what `--help` prints: the flags of the task given by `--task`.
 
-    Without one, those of classification, and the names of those that other tasks have.
+    Without `--task`, lists the flags of classification, and the names of other tasks' flags.
     """
     values = flags.FlagValues()
     defined_names = _define_common_flags(values)
@@ -122,7 +122,7 @@ def help_text() -> str:
         base = _find_task(name).config_class()
     elif base is None:
         base = _DEFAULT.config_class()
-        lines += ["", "Flags of other tasks, which --task=NAME --help describes:", ""]
+        lines += ["", "Flags of other tasks, described by --task=NAME --help:", ""]
         for line in _own_options():
             lines += textwrap.wrap(line, 100, initial_indent="  ", subsequent_indent=" " * 6)
     config_flags.define_flags(base, values, skip=defined_names)
@@ -131,7 +131,7 @@ def help_text() -> str:
 
 
 def _own_options() -> list[str]:
-    """Returns a line for each other class of options: its own, and of `_FIRST` what it lacks."""
+    """Returns a line per config class with its own options, and the options that it lacks."""
     shared = _DEFAULT.options
     lines = []
     for config_class, names in tasks_by_config().items():
@@ -146,7 +146,7 @@ def _own_options() -> list[str]:
 
 
 def tasks_by_config() -> dict[type, tuple[str, ...]]:
-    """Returns the names of the tasks by the class of their options, which some share."""
+    """Returns the names of the tasks by config class. Some tasks share a class."""
     names: dict[type, tuple[str, ...]] = {}
     for name, task in TASKS.items():
         names[task.config_class] = (*names.get(task.config_class, ()), name)
@@ -154,14 +154,14 @@ def tasks_by_config() -> dict[type, tuple[str, ...]]:
 
 
 def task_from_flags(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTuningTask, Any]:
-    """Returns the task that the flags mean, and its config.
+    """Returns the task that the flags select, and its config.
 
-    Where neither `--task` nor `--recipe` names it, the files tell it, and it is printed.
+    Without `--task` and `--recipe`, the task is inferred from the files and printed.
 
     Raises:
         FileNotFoundError: If the training file does not exist.
-        ValueError: If there is no such task, a flag is for another task, a value is invalid, or the
-            files do not tell the task; the message has what was looked at.
+        ValueError: If the task does not exist, a flag belongs to another task, a value is invalid,
+            or the task cannot be inferred from the files. The message lists what was checked.
     """
     values: dict[str, Any] = {}
     for task in TASKS.values():
@@ -176,8 +176,8 @@ def task_from_flags(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTu
         name, task = _task_of_recipe(recipe, base)
     else:
         name, reason, columns = _infer_task(values)
-        if not values.get("process_id"):  # one of several processes
-            print(f"task: {name}, since {reason} (--task names another)", flush=True)
+        if not values.get("process_id"):  # Only one of multiple processes prints.
+            print(f"task: {name}, because {reason} (change it with --task)", flush=True)
         task, values = TASKS[name], {**columns, **values}
     for option in values:
         if option not in task.options:
@@ -187,7 +187,7 @@ def task_from_flags(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTu
             )
         if option in task.settings and not values[option]:
             value = values[option]
-            raise ValueError(f"--task={name} contradicts --{option}={str(value).lower()}")
+            raise ValueError(f"--{option} must not be {str(value).lower()} with --task={name}")
     base = task.config_class() if base is None else base
     if type(base) is not task.config_class:
         raise ValueError(
@@ -204,8 +204,8 @@ def _find_task(name: str) -> FineTuningTask:
         return TASKS["classification"]
     if name not in TASKS:
         raise ValueError(
-            f"--task is {name!r}.{did_you_mean(name, (*TASKS, *glue.TASKS))} Expected one of "
-            f"{', '.join(TASKS)}, or a GLUE task: {', '.join(glue.TASKS)}"
+            f"--task must be one of {', '.join(TASKS)}, or a GLUE task: {', '.join(glue.TASKS)}. "
+            f"Received: {name!r}.{did_you_mean(name, (*TASKS, *glue.TASKS))}"
         )
     return TASKS[name]
 
@@ -214,24 +214,26 @@ def _task_of_recipe(recipe: str, config: FineTuningConfig) -> tuple[str, FineTun
     for name, task in TASKS.items():
         if type(config) is task.config_class:
             return name, task
-    raise ValueError(f"--recipe={recipe} is for another program: it has a {type(config).__name__}")
+    raise ValueError(
+        f"--recipe={recipe} belongs to a different command (it defines a {type(config).__name__})"
+    )
 
 
 def _infer_task(values: Mapping[str, Any]) -> FileTask:
-    """Returns the task of the files that the values of flags name."""
+    """Infers the task from the files given by the flags."""
     folder = Path(values.get("data_dir", ""))
     if not values.get("train_file"):
         if not values.keys().isdisjoint(("documents", "queries", "qrels")):
-            return FileTask("ranking", "a file of a collection is named")
+            return FileTask("ranking", "a file of a collection is given")
         if trec_files.is_collection(folder):
-            return FileTask("ranking", f"{folder} holds documents, queries and qrels")
+            return FileTask("ranking", f"{folder} contains documents, queries and qrels")
         raise ValueError(
-            "there is no --train_file to train on, and neither --recipe nor --task: expected one "
-            f"of them, or in --data_dir, {str(folder)!r}, documents, queries and qrels"
+            "pass --train_file, --task or --recipe, or put documents, queries and qrels in "
+            f"--data_dir. Received: none of them in {str(folder)!r}"
         )
     path = folder / values["train_file"]
     if not exists(path):
-        raise FileNotFoundError(f"{path} does not exist, expected a training file")
+        raise FileNotFoundError(f"{path} does not exist. It must be a training file")
     if values.get("regression"):
         return FileTask("regression", "--regression is given")
     if values.get("multi_label"):

@@ -87,5 +87,7 @@ def test_models_that_cannot_be_averaged_are_named(run, tmp_path):
     config = export.ExportConfig(
         model=f"{first},{first}", output=str(tmp_path / "x"), export_format="hugging_face"
     )
-    with pytest.raises(ValueError, match="names 2 models, but a folder in the format hugging_face"):
+    with pytest.raises(
+        ValueError, match="--model must be a single model for the format hugging_face"
+    ):
         export.export(config)

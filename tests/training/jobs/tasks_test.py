@@ -46,7 +46,7 @@ def test_a_task_is_told_by_the_file_and_said(reviews, capsys):
     name, config = configured(f"--train_file={reviews}")
     assert (name, config.text, config.text_pair) == ("pairs", "premise", "hypothesis")
     assert capsys.readouterr().out == (
-        f"task: pairs, since {reviews} has premise and hypothesis (--task names another)\n"
+        f"task: pairs, because {reviews} has premise and hypothesis (change it with --task)\n"
     )
     assert configured(f"--train_file={reviews}", "--text=premise")[0] == "classification"
     assert configured(f"--train_file={reviews}", "--regression")[0] == "regression"
@@ -61,7 +61,7 @@ def test_a_collection_is_told_by_its_folder(tmp_path):
     assert configured(f"--data_dir={tmp_path}")[0] == "ranking"
     assert configured("--documents=a.tsv")[0] == "ranking"
     (tmp_path / "cran.all.1400").unlink()
-    with pytest.raises(ValueError, match="there is no --train_file to train on, and neither"):
+    with pytest.raises(ValueError, match="pass --train_file, --task or --recipe, or put documents"):
         configured(f"--data_dir={tmp_path}")
 
 
@@ -81,7 +81,7 @@ def test_a_recipe_tells_its_task(name):
     if f"python -m training.finetune --recipe={name}" in recipe.__doc__:
         assert configured(f"--recipe={name}")[1] == recipe.CONFIG
     else:
-        with pytest.raises(ValueError, match=f"--recipe={name} is for another program"):
+        with pytest.raises(ValueError, match=f"--recipe={name} belongs to a different command"):
             configured(f"--recipe={name}")
 
 
@@ -90,9 +90,12 @@ def test_a_recipe_tells_its_task(name):
     [
         (
             ["--task=ner"],
-            "--task is 'ner'.* Expected one of .*, ranking, or a GLUE",
+            "--task must be one of .*, ranking, or a GLUE task.* Received: 'ner'",
         ),
-        (["--task=regression", "--noregression"], "--task=regression contradicts --regression=fal"),
+        (
+            ["--task=regression", "--noregression"],
+            "--regression must not be false with --task=regr",
+        ),
         (
             ["--task=pairs", "--n_best=3"],
             "--n_best is a flag of --task=question_answering, not of pairs",
