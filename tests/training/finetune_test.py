@@ -361,7 +361,7 @@ def test_few_rows_are_learned_by_their_pairs(preset, reviews, tmp_path):
         np.testing.assert_array_equal(one, other)
     assert [a["label"] for a in first.classify(["good film", "a bad film"])] == ["1", "0"]
     assert results["summary"]["dev"]["accuracy"]["mean"] == 100
-    with pytest.raises(ValueError, match="--bilstm_units=4 is given, but --task=few_shot has"):
+    with pytest.raises(ValueError, match="--bilstm_units=4 is given, but --task=few_shot needs"):
         FewShotConfig.from_flags(**flags, bilstm_units=4)
 
 

@@ -168,7 +168,7 @@ def test_options_of_other_models_are_refused(tmp_path):
     options = {"model": model, "data_file": str(tmp_path / "dev.tsv"), "report_dir": str(tmp_path)}
     for changes, error, message in (
         ({"crows_pairs": "none.csv"}, FileNotFoundError, "none.csv does not exist"),
-        ({"crows_pairs": options["data_file"]}, ValueError, "are for a masked LM"),
+        ({"crows_pairs": options["data_file"]}, ValueError, "are only for masked LMs"),
         ({"winobias_pro": options["data_file"]}, ValueError, "--winobias_anti, or neither"),
         ({"method": "lime"}, ValueError, "method"),
     ):

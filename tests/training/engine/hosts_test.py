@@ -82,7 +82,7 @@ def test_a_place_that_is_none_is_refused(options, message):
 def test_backend_without_multi_host_raises():
     options = HostOptions(f"localhost:{free_port()}", 2, 0)
     with (
-        pytest.raises(ValueError, match=f"JAX backend, and this is {BACKEND}: set KERAS_BACKEND"),
+        pytest.raises(ValueError, match=rf"JAX backend\. Received: {BACKEND}\. Set KERAS_BACKEND"),
         connection.join_processes(options),
     ):
         pass

@@ -27,7 +27,9 @@ def test_results_are_found_from_any_folder(tmp_path, monkeypatch):
 def test_models_of_pairs_need_a_second_column(tmp_path):
     (tmp_path / "results.json").write_text(json.dumps({"pairs": True}))
     models = [tmp_path / "seed_1" / "model.keras", Path("elsewhere.keras")]
-    with pytest.raises(ValueError, match=r"--text_pair must name the column .* trained on pairs"):
+    with pytest.raises(
+        ValueError, match=r"--text_pair must be the column .* trained on text pairs"
+    ):
         output_folder.check_pairs(models, "")
     output_folder.check_pairs(models, "text_pair")
     output_folder.check_pairs(models[1:], "")
@@ -47,7 +49,7 @@ def test_a_run_is_resumed_without_hidden_files(tmp_path):
         path.unlink()
     start(**settings | {"seed": 2})
     (tmp_path / "predictions.tsv").write_text("of somebody else")
-    with pytest.raises(FileExistsError, match=r"Received: .*answers\.tsv\. Choose"):
+    with pytest.raises(FileExistsError, match=r"Received: .*predictions\.tsv\. Choose"):
         start(**settings)
     (tmp_path / "settings.json").write_text("[")
     with pytest.raises(ValueError, match=r"settings\.json must be a JSON object"):
