@@ -299,7 +299,7 @@ def test_every_task_reads_text_on_two_devices(printed):
         for part in single:
             actual, expected = map(keras.tree.flatten, (double[part], single[part]))
             np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5, err_msg=name)
-    assert "batch_size is 3, in a distribution over 2 devices" in answers["refused"]
+    assert "batch_size must be a multiple of the 2 devices" in answers["refused"]
 
 
 @pytest.mark.skipif(

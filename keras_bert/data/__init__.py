@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text as batches of token ids, and the data of pre-training."""
+"""Preprocessors, readers of data files, and pre-training data."""
 
 from keras_bert.data.bucketing import bucket_lengths
 from keras_bert.data.choices import MultipleChoicePreprocessor

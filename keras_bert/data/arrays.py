@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of different lengths as flat arrays, and the functions of arrays that packing needs.
+"""Ragged rows in flat arrays, and the array functions that packing needs.
 
-The code that puts tokens into rows and windows is written once, against the functions of an
-`Arrays`: NumPy's for strings, and TensorFlow's in a graph, such as a SavedModel's.
+The code that arranges tokens in rows and windows is written once, using the functions of an
+`Arrays` object. They come from NumPy for Python strings, and from TensorFlow in a graph, for
+example in a SavedModel.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ class Ragged(NamedTuple):
     """Rows of different lengths.
 
     Args:
-        values: The values of all rows, one row after another, `(values,)`.
-        lengths: The number of values of each row, int64 `(rows,)`.
+        values: The values of all rows, concatenated, `(values,)`.
+        lengths: The length of each row, int64 `(rows,)`.
     """
 
     values: Any
@@ -29,18 +30,18 @@ class Ragged(NamedTuple):
 
     @classmethod
     def from_rows(cls, rows: Sequence[Any], dtype: Any = "int32") -> Self:
-        """Creates rows from NumPy arrays, or sequences of numbers."""
+        """Creates rows from NumPy arrays or sequences of numbers."""
         lengths = np.fromiter(map(len, rows), "int64", len(rows))
         arrays = [np.asarray(row, dtype) for row in rows]
         return cls(np.concatenate([np.zeros(0, dtype), *arrays]), lengths)
 
     def to_list(self) -> list[list[Any]]:
-        """Returns the values of each row, of NumPy arrays."""
+        """Converts rows in NumPy arrays to nested lists."""
         values = self.values.tolist()
         return [values[start:end] for start, end in self._bounds()]
 
     def to_arrays(self) -> list[Any]:
-        """Returns the values of each row as a slice of a NumPy array, faster than `np.split`."""
+        """Returns each row as a slice of a NumPy array. This is faster than `np.split`."""
         return [self.values[start:end] for start, end in self._bounds()]
 
     def _bounds(self) -> Iterator[tuple[int, int]]:
@@ -48,9 +49,9 @@ class Ragged(NamedTuple):
 
 
 class Arrays:
-    """The functions of arrays that packing needs, by NumPy; a subclass has TensorFlow's.
+    """The array functions that packing needs, computed with NumPy. A subclass uses TensorFlow.
 
-    Indices, counts and lengths are int64. Dtypes are passed by their names.
+    Indices, counts and lengths are int64. Dtypes are passed by name.
     """
 
     def asarray(self, values: Any, dtype: str) -> Any:
@@ -58,19 +59,19 @@ class Arrays:
         return np.asarray(values, dtype)
 
     def cast(self, x: Any, dtype: str) -> Any:
-        """Converts an array to another dtype."""
+        """Converts an array to a different dtype."""
         return np.asarray(x).astype(dtype, copy=False)
 
     def size(self, x: Any, axis: int = 0) -> Any:
-        """Returns the number of rows, or the size of another axis."""
+        """Returns the size of an axis, by default the number of rows."""
         return x.shape[axis]
 
     def arange(self, stop: Any) -> Any:
-        """Returns 0, 1, … and `stop - 1`."""
+        """Returns the integers from 0 to `stop - 1`."""
         return np.arange(stop, dtype="int64")
 
     def full(self, count: Any, value: Any, dtype: str) -> Any:
-        """Returns a value `count` times."""
+        """Returns `count` copies of a value."""
         return np.full(count, value, dtype)
 
     def concat(self, arrays: Sequence[Any], axis: int = 0) -> Any:
@@ -82,15 +83,15 @@ class Arrays:
         return x[index]
 
     def select(self, x: Any, condition: Any) -> Any:
-        """Returns the rows of `x` at which a condition is true."""
+        """Returns the rows of `x` for which a condition is true."""
         return x[condition]
 
     def repeat(self, x: Any, counts: Any) -> Any:
-        """Returns each row of `x` as often as `counts` says."""
+        """Repeats each row of `x`, with a separate count for each row."""
         return np.repeat(x, counts)
 
     def ranges(self, starts: Any, lengths: Any) -> Any:
-        """Returns the integers from each of `starts` on, `lengths` of them, one after another.
+        """Concatenates ranges of integers, given by their starts and lengths.
 
         >>> from keras_bert.data.arrays import NUMPY
         >>> NUMPY.ranges(np.array([5, 0]), np.array([2, 3])).tolist()
@@ -100,73 +101,73 @@ class Arrays:
         return self.arange(np.sum(lengths)) + np.repeat(offsets, lengths)
 
     def cumsum(self, x: Any, axis: int = 0) -> Any:
-        """Returns the sum of each number and all before it along an axis, in the same shape."""
+        """Returns the cumulative sum along an axis, in the same shape."""
         return np.cumsum(x, axis)
 
     def sum(self, x: Any, axis: int | None = None) -> Any:
-        """Returns the sum of all numbers, a scalar, or the sums along an axis."""
+        """Returns the sum over an axis, or a scalar sum of all numbers."""
         return np.sum(x, axis)
 
     def any(self, x: Any) -> Any:
-        """Returns whether any of the conditions is true, a scalar."""
+        """Returns whether any condition is true, a scalar."""
         return np.any(x)
 
     def round(self, x: Any) -> Any:
-        """Rounds to the nearest integers, and halves to the even ones."""
+        """Rounds to the nearest integer, and halves to the nearest even integer."""
         return np.round(x)
 
     def highest(self, x: Any, initial: int) -> Any:
-        """Returns the maximum of all numbers and of `initial`, a scalar."""
+        """Returns the maximum of all numbers and `initial`, a scalar."""
         return np.max(x, initial=initial)
 
     def minimum(self, x: Any, y: Any) -> Any:
-        """Returns the lower of two numbers at each index."""
+        """Returns the elementwise minimum."""
         return np.minimum(x, y)
 
     def maximum(self, x: Any, y: Any) -> Any:
-        """Returns the higher of two numbers at each index."""
+        """Returns the elementwise maximum."""
         return np.maximum(x, y)
 
     def where(self, condition: Any, x: Any, y: Any) -> Any:
-        """Returns `x` where a condition is true, and `y` elsewhere."""
+        """Returns `x` if a condition is true, and `y` otherwise, for each element."""
         return np.where(condition, x, y)
 
     def scatter(self, index: Any, values: Any, size: Any) -> Any:
-        """Returns an array of `size` with values at different indices, and 0 elsewhere."""
+        """Returns an array of `size` with values at distinct indices, and 0 elsewhere."""
         result = np.zeros(size, values.dtype)
         result[index] = values
         return result
 
     def count(self, x: Any, size: Any) -> Any:
-        """Returns how often each of 0, 1, … and `size - 1` is in `x`, int32 `(size,)`."""
+        """Counts the occurrences of 0 to `size - 1` in `x`, int32 `(size,)`."""
         return np.bincount(x, minlength=size).astype("int32")
 
     def segment_max(self, x: Any, segments: Any, count: Any) -> Any:
-        """Returns the maximum of each of `count` segments, undefined for an empty one."""
+        """Returns the maximum of each of `count` segments. It is undefined for empty segments."""
         highest = np.full(count, _lowest(x.dtype), x.dtype)
         np.maximum.at(highest, segments, x)
         return highest
 
     def segment_min(self, x: Any, segments: Any, count: Any) -> Any:
-        """Returns the minimum of each of `count` segments, undefined for an empty one."""
+        """Returns the minimum of each of `count` segments. It is undefined for empty segments."""
         return -self.segment_max(-x, segments, count)
 
     def searchsorted(self, ascending: Any, x: Any, side: str) -> Any:
-        """Returns where numbers are to be inserted into ascending ones; see NumPy."""
+        """Returns the insertion indices of numbers into an ascending array, as in NumPy."""
         return np.searchsorted(ascending, x, "left" if side == "left" else "right")
 
     def top_k(self, x: Any, count: int) -> Any:
-        """Returns the indices of each row's highest numbers, at most `count`, int32; of equals the
-        first.
+        """Returns the indices of the `count` highest numbers in each row, int32. If a row is
+        shorter, returns all indices. Equal numbers keep their order.
         """
         return np.argsort(-x, axis=1, kind="stable")[:, :count].astype("int32")
 
     def highest_in_rows(self, x: Any, count: Any) -> Any:
-        """Returns the `count` highest numbers of each row in descending order."""
+        """Returns the `count` highest numbers in each row, in descending order."""
         return np.sort(x, axis=1)[:, ::-1][:, :count]
 
     def take_along(self, x: Any, index: Any) -> Any:
-        """Returns the values of each row of `x` at the indices that `index` has for the row."""
+        """Returns the values of each row at the indices in the same row of `index`."""
         return np.take_along_axis(x, index, axis=1)
 
     def to_dense(self, rows: Ragged, width: Any, fill_value: Any) -> Any:
@@ -176,7 +177,7 @@ class Arrays:
         return dense
 
     def mask(self, lengths: Any, width: Any) -> Any:
-        """Returns a bool array `(rows, width)`, true at the first `lengths` of each row."""
+        """Returns a bool array `(rows, width)`, true in the first `lengths` columns."""
         return np.arange(width) < lengths[:, np.newaxis]
 
     def reshape(self, x: Any, shape: Sequence[Any]) -> Any:
@@ -184,15 +185,16 @@ class Arrays:
         return np.reshape(x, shape)
 
     def random_bits(self, seed: tuple[Any, Any], size: Any, first: Any = 0) -> Any:
-        """Returns numbers of a seed's stream, in `[0, 2^32)`, from the index `first` on, int64
-        `(size,)`.
+        """Returns `size` numbers of a seed's random stream, starting at index `first`.
+
+        They are int64 in `[0, 2^32)`.
         """
         return philox.random_bits(seed, size, first)
 
     def while_loop(
         self, condition: Callable[..., Any], step: Callable[..., Any], state: tuple[Any, ...]
     ) -> tuple[Any, ...]:
-        """Replaces a state by `step(*state)` while `condition(*state)` is true."""
+        """Replaces the state with `step(*state)` while `condition(*state)` is true."""
         while condition(*state):
             state = step(*state)
         return state
@@ -209,12 +211,12 @@ NUMPY = Arrays()
 
 
 def row_starts(xp: Arrays, lengths: Any) -> Any:
-    """Returns the index of each row's first value among all values."""
+    """Returns the index of each row's first value in the flat array."""
     return xp.cumsum(lengths) - lengths
 
 
 def row_numbers(xp: Arrays, lengths: Any) -> Any:
-    """Returns the index of the row of each value."""
+    """Returns the row index of each value."""
     return xp.repeat(xp.arange(xp.size(lengths)), lengths)
 
 
@@ -226,7 +228,7 @@ def take_rows(xp: Arrays, rows: Ragged, index: Any) -> Ragged:
 
 
 def truncate_rows(xp: Arrays, rows: Ragged, limits: Any, side: str = "right") -> Ragged:
-    """Truncates each row to at most `limits` values, one limit or one for each, at an end."""
+    """Truncates rows to at most `limits` values, a number or one number for each row."""
     lengths = xp.minimum(rows.lengths, limits)
     starts = row_starts(xp, rows.lengths)
     if side == "left":
@@ -236,7 +238,7 @@ def truncate_rows(xp: Arrays, rows: Ragged, limits: Any, side: str = "right") ->
 
 
 def join_rows(xp: Arrays, chunks: Sequence[Ragged]) -> Ragged:
-    """Joins the rows of several chunks, the first with the first, the second with the second, …"""
+    """Concatenates the first rows of all chunks, the second rows of all chunks, and so on."""
     lengths = sum(chunk.lengths for chunk in chunks)
     starts = row_starts(xp, lengths)
     index = []
@@ -248,5 +250,5 @@ def join_rows(xp: Arrays, chunks: Sequence[Ragged]) -> Ragged:
 
 
 def same_in_rows(xp: Arrays, value: int, lengths: Any) -> Ragged:
-    """Returns rows that consist of one value, int32."""
+    """Returns rows that repeat one value, int32."""
     return Ragged(xp.full(xp.sum(lengths), value, "int32"), lengths)

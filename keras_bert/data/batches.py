@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base classes of batches, whatever they are made of."""
+"""Base classes for batches from any source."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from keras_bert.data.prefetching import prefetch
 
 
 class Batches(abc.ABC):
-    """Base class of batches that can be read several times."""
+    """Base class for batches that can be read multiple times."""
 
     targets_have_length = False
     """Whether labels and weights have one value for each token."""
 
     rows_in_batch: int | None = None
-    """The number of rows of every batch; `None` if it varies."""
+    """The number of examples in every batch, or `None` if it varies."""
 
     prefetches = True
     """Whether a thread makes batches in advance, perhaps more than are used."""
@@ -29,15 +29,15 @@ class Batches(abc.ABC):
 
     def __init__(self) -> None:
         self.seconds_waited = 0.0
-        """How long its consumers have waited for batches, in seconds."""
+        """The time that consumers have waited for batches, in seconds."""
 
     @property
     @abc.abstractmethod
     def num_batches(self) -> int | None:
-        """The number of batches of an epoch; `None` if it is unknown."""
+        """The number of batches in an epoch, or `None` if it is unknown."""
 
     def end_epoch(self) -> None:  # noqa: B027
-        """Tells a source that the batches of an epoch have been used."""
+        """Notifies the source that the batches of an epoch have been used."""
 
     def __len__(self) -> int:
         if self.num_batches is None:
@@ -51,11 +51,11 @@ class Batches(abc.ABC):
         """Yields the batches of an epoch, which a thread makes in advance.
 
         Args:
-            number: The number of the epoch, which determines the order of shuffled rows.
+            number: The number of the epoch, which determines the shuffled order.
             start_batch: The number of batches to skip.
         """
         batches = self._epoch(number, start_batch)
-        # (A thread for a single batch would take longer than the batch.)
+        # For a single batch, a thread would cost more time than it saves.
         is_single = self.num_batches is not None and self.num_batches - start_batch <= 1
         prefetches = self.prefetches and not is_single
         with contextlib.closing(prefetch(batches) if prefetches else batches) as batches:
@@ -68,14 +68,14 @@ class Batches(abc.ABC):
                 yield batch
 
     def example(self) -> Any:
-        """Returns a batch of few rows, for its structure; `None` if there are no rows."""
+        """Returns a batch with few examples to show its structure, or `None` without examples."""
         with contextlib.closing(self._epoch(0, 0)) as batches:
             return next(batches, None)
 
     def first_targets(self) -> tuple[Any, Any]:
-        """Returns the labels and weights, or `None`, of rows that are in memory: if possible, all.
+        """Returns the labels and weights (or `None`) of the examples in memory.
 
-        Otherwise, they are of the first rows.
+        For other sources, they are from the first examples only.
         """
         _, labels, weights = (*(self.example() or (None,)), None, None)[:3]
         return labels, weights
@@ -86,7 +86,7 @@ class Batches(abc.ABC):
 
 
 class WrappedBatches(Batches):
-    """Base class of batches that are each made of one other batch."""
+    """Base class for batches that are made from one other batch each."""
 
     def __init__(self, batches: Batches) -> None:
         super().__init__()
@@ -97,23 +97,23 @@ class WrappedBatches(Batches):
 
     @property
     def num_batches(self) -> int | None:
-        """The number of batches of an epoch; `None` if it is unknown."""
+        """The number of batches in an epoch, or `None` if it is unknown."""
         return self._batches.num_batches
 
     def example(self) -> Any:
-        """Returns a batch of few rows, for its structure; `None` if there are no rows."""
+        """Returns a batch with few examples to show its structure, or `None` without examples."""
         return self._batches.example()
 
     def end_epoch(self) -> None:
-        """Tells a source that the batches of an epoch have been used."""
+        """Notifies the source that the batches of an epoch have been used."""
         self._batches.end_epoch()
 
 
 class MappedBatches(WrappedBatches):
     """Batches to which a function is applied.
 
-    The function takes a batch, and a number that no other batch of the training has: the epoch in
-    the upper 32 bits, and the batch in the epoch in the lower.
+    The function accepts a batch and a number that is unique in the training: the upper 32 bits
+    contain the epoch, and the lower 32 bits the index of the batch in the epoch.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class MappedBatches(WrappedBatches):
         self.targets_have_length = targets_have_length
 
     def example(self) -> Any:
-        """Returns a batch of few rows, for its structure; `None` if there are no rows."""
+        """Returns a batch with few examples to show its structure, or `None` without examples."""
         batch = super().example()
         return None if batch is None else self._function(batch, 0)
 
@@ -138,7 +138,7 @@ class MappedBatches(WrappedBatches):
 
 
 def batch_of(features: Any, labels: Any = None, weights: Any = None) -> tuple[Any, ...]:
-    """Returns a batch for Keras: a tuple without the last parts, if they are `None`.
+    """Creates a batch for Keras: a tuple without trailing `None` values.
 
     Example:
 

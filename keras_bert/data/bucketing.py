@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Buckets of lengths, and batches of rows of similar lengths in a random order."""
+"""Length buckets, and batches of similarly long examples in random order."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from keras_bert import checks
 
 
 def bucket_lengths(sequence_length: int, coarse: bool = False) -> tuple[int, ...]:
-    """Returns the lengths that batches are padded to.
+    """Returns the lengths to which batches are padded.
 
     Args:
-        sequence_length: Maximum length of a row in tokens; always the last bucket.
+        sequence_length: Maximum sequence length in tokens, which is always the last bucket.
         coarse: Whether to use powers of two from 16, for compilers that take seconds for each new
-            shape, instead of steps between an eighth and a quarter of the length.
+        shape. The default steps are between an eighth and a quarter of the length.
 
     Returns:
-        A tuple of ascending lengths in tokens.
+        Ascending lengths in tokens.
 
     Raises:
         ValueError: If `sequence_length` is below 1.
@@ -42,7 +42,7 @@ def bucket_lengths(sequence_length: int, coarse: bool = False) -> tuple[int, ...
 
 
 def bucket_for(length: int, buckets: Sequence[int]) -> int:
-    """Returns the shortest of ascending lengths that holds a row of `length` tokens."""
+    """Returns the shortest of ascending lengths that is at least `length`."""
     return buckets[bisect.bisect_left(buckets, length)]
 
 
@@ -52,11 +52,11 @@ def rows_of_batches(
     order: tuple[int, ...] | None,
     texts: np.ndarray | None = None,
 ) -> Iterator[np.ndarray]:
-    """Sorts the rows of a window by length, and yields the indices of the rows of each batch.
+    """Sorts the examples of a window by length, and yields the example indices of each batch.
 
-    `order` has the numbers that the random order of the batches depends on; `None` yields them from
-    the shortest rows to the longest. `texts` has numbers of the texts of each row: rows with a text
-    in common are in different batches, as far as the rows of the window allow it.
+    The numbers in `order` seed the random order of the batches. With `None`, batches are sorted by
+    length. `texts` contains the text numbers of each example. Examples that share a text are put
+    into different batches as far as possible within the window.
     """
     by_length = np.argsort(lengths, kind="stable")
     if texts is not None:
@@ -69,7 +69,7 @@ def rows_of_batches(
 
 
 def _spread_equal_texts(rows: np.ndarray, texts: np.ndarray, batch_size: int) -> np.ndarray:
-    """Has each row wait for a batch that none of its texts is in, if there is one."""
+    """Defers each row to a batch that contains none of its texts, as far as possible."""
     unused, order = collections.deque(rows.tolist()), list[int]()
     while unused:
         end, in_batch, waiting = len(order) + batch_size, set[int](), list[int]()
@@ -88,9 +88,10 @@ def _spread_equal_texts(rows: np.ndarray, texts: np.ndarray, batch_size: int) ->
 
 
 def permutation(size: int, *seed: int) -> np.ndarray[Any, Any]:
-    """Returns a random order of `size` rows, which depends on the numbers of the seed alone.
+    """Returns a random order of `size` rows, which only depends on the seed numbers.
 
-    It is computed from the bits of a counter-based generator, which no version of NumPy changes.
+    It is computed from the bits of a counter-based generator, which do not change between NumPy
+    versions.
     """
     key = np.random.SeedSequence(seed).generate_state(2, np.uint64)
     bits = np.random.Philox(key=key).random_raw(size)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Multiple choice: the packing of a text with each of its choices."""
+"""Preprocessor for multiple choice, which packs a text with each of its choices."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ class MultipleChoicePreprocessor(Preprocessor):
 
     Args:
         tokenizer: The tokenizer that converts text to ids.
-        sequence_length: Maximum length of a sequence in tokens, including the special tokens. A
-            pair that is longer is truncated from the end of its longer text, one token at a time.
+        sequence_length: Maximum sequence length in tokens, including special tokens. Longer pairs
+            are truncated one token at a time, at the end of the longer text. Defaults to 512.
 
     Call arguments:
         text: A string, or a batch of strings of shape `(batch,)`.
-        choices: For a single string, strings of shape `(choices,)`; for a batch, a list of such
+        choices: For a single string, strings of shape `(choices,)`. For a batch, a list of such
             lists, which may differ in length, or a ragged or dense tensor `(batch, None)`.
 
     Returns:
         A dict of `token_ids` (int32), `segment_ids` (int32, 1 for the choice in families with two
-        segments) and `padding_mask` (bool), each of shape `(batch, choices, length)`, where
-        `choices` and `length` are the maximum in the batch; `(choices, length)` for a single
-        string. They are tensors of TensorFlow if the text is, and NumPy arrays otherwise.
+        segments) and `padding_mask` (bool). The shapes are `(batch, choices, length)`, where
+        `choices` and `length` are the maximum in the batch, or `(choices, length)` for a single
+        string. The values are TensorFlow tensors if the text is a tensor, and NumPy arrays
+        otherwise.
 
     Raises:
-        ValueError: If `sequence_length` is too small for the special tokens of a pair and one
-            token of each text.
+        ValueError: If `sequence_length` is too small for the special tokens of a pair and one token
+            from each text.
 
     Example:
 
@@ -79,8 +80,8 @@ class MultipleChoicePreprocessor(Preprocessor):
         """Packs tokenized texts, each with its choices.
 
         Args:
-            texts: The ids of the texts.
-            choices: The ids of the choices of all texts, one after another.
+            texts: Token ids of the texts.
+            choices: Token ids of the choices of all texts, in order.
             counts: The number of choices of each text, int64 `(batch,)`.
         """
         xp = functions_for(texts.values)
@@ -89,7 +90,7 @@ class MultipleChoicePreprocessor(Preprocessor):
 
 
 def own_choices(choices: Sequence[str]) -> Sequence[str]:
-    """Returns the choices of a row up to the last that is not empty: what is behind it is padding.
+    """Removes padding: returns the choices up to the last one that is not empty.
 
     Example:
 
@@ -100,11 +101,11 @@ def own_choices(choices: Sequence[str]) -> Sequence[str]:
 
 
 def choice_outputs(choices: Sequence[str], logits: np.ndarray[Any, Any]) -> dict[str, Any]:
-    """Returns the outputs of an export for a row.
+    """Returns the outputs of an exported model for one example.
 
     Args:
-        choices: The choices, and padding.
-        logits: The logits of the choices without padding.
+        choices: The choices, including padding.
+        logits: The logits of the choices, without padding.
     """
     scores = np.zeros(len(choices), "float32")
     scores[: len(logits)] = softmax(logits)
@@ -121,7 +122,7 @@ def choice_outputs(choices: Sequence[str], logits: np.ndarray[Any, Any]) -> dict
 
 
 def _flat_choices(choices: Any) -> tuple[Any, Any]:
-    """Returns all choices one after another, and the number of choices of each row."""
+    """Returns all choices in a flat list, and the number of choices of each example."""
     if hasattr(choices, "row_lengths"):  # a ragged tensor
         return choices.flat_values, choices.row_lengths()
     xp = functions_for(choices)
@@ -134,7 +135,7 @@ def _flat_choices(choices: Any) -> tuple[Any, Any]:
 
 
 class ChoiceExamples:
-    """Texts with the choices of each in memory, as rows of a `Loader`."""
+    """Texts with their choices in memory, as the examples of a `Loader`."""
 
     def __init__(
         self,
@@ -146,7 +147,7 @@ class ChoiceExamples:
         self._preprocessor = preprocessor
         self._texts = TokenizedTexts(texts, preprocessor)
         self._choices = TokenizedTexts(flat, preprocessor)
-        # The indices of the choices of each text among all choices
+        # The index of each text's choices in the flat list
         self._numbers = Ragged(np.arange(len(flat)), counts)
         self._is_counted = np.zeros(len(counts), bool)
 
@@ -154,7 +155,7 @@ class ChoiceExamples:
         return len(self._texts)
 
     def pack(self, index: np.ndarray) -> Sequences:
-        """Packs the rows at some indices; each has a sequence for each choice."""
+        """Packs the examples at some indices. Each example has one sequence for each choice."""
         numbers, counts = take_rows(NUMPY, self._numbers, index)
         texts, choices = self._texts.take(index), self._choices.take(numbers)
         longest = NUMPY.segment_max(choices.lengths, row_numbers(NUMPY, counts), len(counts))

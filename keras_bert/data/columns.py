@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns and rows of any input: lists, arrays, dicts, and tables of other libraries.
+"""Columns and rows of any input: lists, arrays, dicts and tables from other libraries.
 
-Nothing here imports TensorFlow or those libraries: ids are recognized where they are missing, too.
+This module does not import TensorFlow or those libraries, so ids are recognized without them.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ def is_dataset(x: object) -> bool:
 
 
 def dataset_has_labels(dataset: Any) -> bool:
-    """Returns whether the elements of a dataset are `(x, labels)` or `(x, labels, weights)`."""
+    """Returns whether the dataset's elements are `(x, labels)` or `(x, labels, weights)`."""
     spec = dataset.element_spec
-    # `None` has a spec of its own.
+    # An element with labels of `None` has a `NoneTensorSpec`.
     return isinstance(spec, tuple) and len(spec) > 1 and type(spec[1]).__name__ != "NoneTensorSpec"
 
 
 def first_of_element(spec: Any) -> Any:
-    """Returns the spec of `x` from a dataset's element spec, with labels or without."""
+    """Returns the spec of `x` from a dataset's element spec."""
     return spec[0] if isinstance(spec, tuple) else spec
 
 
 def column_names(x: Any) -> tuple[Any, ...] | None:
-    """Returns the names of the columns of a dict or table, which index it; `None` for all else.
+    """Returns the column names of a dict or table, or `None` for other types.
 
-    A table is a data frame of pandas or polars, an Arrow table, or a data set of Hugging Face's
-    `datasets` that is not streamed. Its library is not imported.
+    A table is a data frame (pandas or polars), an Arrow table, or a Hugging Face data set that is
+    not streamed. Its library is not imported.
     """
     if isinstance(x, Mapping):
         return tuple(x)
@@ -47,7 +47,7 @@ def column_names(x: Any) -> tuple[Any, ...] | None:
 
 
 def label_column(x: Any, class_names: Sequence[str] | None = None) -> Any:
-    """Returns the `named_labels` of the column `label` of a dict or table; `None` without it."""
+    """Returns the `named_labels` of the column `label` in a dict or table, or `None` without it."""
     if "label" not in (column_names(x) or ()):
         return None
     features = getattr(x, "features", None)
@@ -56,13 +56,14 @@ def label_column(x: Any, class_names: Sequence[str] | None = None) -> Any:
 
 
 def named_labels(labels: Any, class_names: Sequence[str] | None, feature: Any = None) -> Any:
-    """Returns the names of ids in a column of Hugging Face's `datasets`, if it has names for them.
+    """Converts ids in a Hugging Face data set to class names, if the column has them.
 
-    The task's classes need names too: their order may be another. All else is returned as it is.
-    `feature` is that of the column, if it does not know it itself.
+    Otherwise, or if the task has no class names, labels are returned unchanged. Ids cannot be used
+    directly, because the task's classes may be in a different order. `feature` describes the column
+    if `labels` does not.
     """
     feature = getattr(labels, "features", None) if feature is None else feature
-    while hasattr(feature, "feature"):  # of the items of a list
+    while hasattr(feature, "feature"):  # The column contains lists.
         feature = feature.feature
     names = getattr(feature, "names", None)
     if class_names is None or not isinstance(names, Sequence):
@@ -77,15 +78,16 @@ def named_labels(labels: Any, class_names: Sequence[str] | None, feature: Any = 
 
 
 def as_list(values: Any) -> list[Any]:
-    """Converts a column to a list of Python's values.
+    """Converts a column to a list of Python values.
 
-    A column is an iterable, such as a tensor of any backend, a series of pandas or polars, or a
-    column of an Arrow table or of a data set of Hugging Face's. A string is an error: its
-    characters would become rows.
+    A column is any iterable, such as a tensor of any backend, a pandas or polars series, an Arrow
+    column, or a column of a Hugging Face data set. A string raises an error, because its characters
+    would become rows.
     """
     if isinstance(values, (str, bytes)):
-        raise ValueError(f"Received {values!r} as a column; expected a list of texts.")
-    # The methods of Arrow; of pandas, polars and ragged tensors; of NumPy, JAX and PyTorch
+        raise ValueError(f"A column must be a list of texts. Received: {values!r}")
+    # Arrow has `to_pylist`. Pandas, polars and ragged tensors have `to_list`. NumPy, JAX and
+    # PyTorch have `tolist`.
     for method in ("to_pylist", "to_list", "tolist"):
         if hasattr(values, method):
             return list(getattr(values, method)())
@@ -93,30 +95,30 @@ def as_list(values: Any) -> list[Any]:
 
 
 def as_array(values: Any) -> np.ndarray[Any, Any]:
-    """Converts a column of numbers or names, in any form that `as_list` takes, to an array."""
-    if hasattr(values, "detach"):  # a tensor of PyTorch, perhaps on a GPU or with gradients
+    """Converts a column of numbers or names to an array. See `as_list` for the accepted types."""
+    if hasattr(values, "detach"):  # A PyTorch tensor may be on a GPU or require gradients.
         values = values.detach().cpu()
     return np.asarray(values)
 
 
 def as_string(text: str | bytes) -> str:
-    """Converts UTF-8 to a string, without invalid bytes."""
+    """Decodes UTF-8 and drops invalid bytes."""
     return text.decode("utf-8", "ignore") if isinstance(text, bytes) else str(text)
 
 
 def columns_of_rows(
     rows: Sequence[Mapping[str, Any]], fields: Sequence[str], optional_fields: Sequence[str] = ()
 ) -> dict[str, list[Any]]:
-    """Converts rows, dicts of fields, to a list of values for each field.
+    """Converts rows (dicts of fields) to a list of values for each field.
 
-    Optional fields are in all rows or in none. Other entries are ignored.
+    An optional field must be in all rows or in none. Other entries are ignored.
     """
     present = [name for name in optional_fields if any(name in row for row in rows)]
     columns: dict[str, list[Any]] = {name: [] for name in (*fields, *present)}
     for index, row in enumerate(rows):
         for name, column in columns.items():
             if name not in row:
-                raise ValueError(f"Row {index} has no {name}; it has {', '.join(row)}.")
+                raise ValueError(f"Row {index} must have {name}. Received: {', '.join(row)}")
             column.append(row[name])
     return columns
 
@@ -127,33 +129,33 @@ def given_columns(**columns: Any) -> dict[str, Any]:
 
 
 def check_lengths(columns: Mapping[str, Sized]) -> None:
-    """Checks that columns have the same number of rows."""
+    """Checks that all columns have the same number of rows."""
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        raise ValueError(f"The columns differ in length: {lengths}.")
+        raise ValueError(f"All columns must have the same length. Received: {lengths}")
 
 
 def one_for_each(
     values: np.ndarray[Any, Any], rows: Sized, *, to_keras_batch: bool = False
 ) -> np.ndarray[Any, Any]:
-    """Checks that labels or weights have the shape `(rows,)`, or with columns `(rows, ...)`."""
+    """Checks that labels or weights are `(rows,)`, or `(rows, ...)` if columns are allowed."""
     if (values.shape[:1] if to_keras_batch else values.shape) != (len(rows),):
         raise ValueError(
-            f"There are {len(rows)} texts and labels or weights of shape {values.shape}; expected "
-            "one for each text."
+            f"There must be one label or weight for each of the {len(rows)} texts. Received the "
+            f"shape {values.shape}"
         )
     return values
 
 
 def validate_weights(sample_weight: Any, first_row: int = 0) -> np.ndarray[Any, Any]:
-    """Converts sample weights to a float32 array; they must be finite and at least 0.
+    """Converts sample weights to a float32 array, and checks that they are finite and at least 0.
 
-    One weight for each row may also have the shape `(rows, 1)`.
+    If there is one weight per row, the shape may also be `(rows, 1)`.
     """
     try:
         weights = np.atleast_1d(as_array(sample_weight)).astype("float32")
     except (TypeError, ValueError) as error:
-        raise ValueError(f"The sample weights are not numbers: {error}.") from error
+        raise ValueError(f"The sample weights must be numbers: {error}.") from error
     wrong = np.argwhere(~(np.isfinite(weights) & (weights >= 0)))
     if len(wrong):
         raise ValueError(
@@ -164,34 +166,35 @@ def validate_weights(sample_weight: Any, first_row: int = 0) -> np.ndarray[Any, 
 
 
 def split_index(num_rows: int, share: float) -> int:
-    """Returns the number of rows to train on, if a fraction of them is for validation.
+    """Returns the number of rows to train on if a fraction of the rows is used for validation.
 
-    No rows for one of the two are a `ValueError`.
+    Raises:
+        ValueError: If there are no rows left for training or validation.
     """
     start = int(num_rows * (1 - share))
     if not 0 < start < num_rows:
         raise ValueError(
-            f"validation_split is {share}, and there are {num_rows} rows; expected a fraction that "
-            "leaves rows to train on and holds out others."
+            "validation_split must leave at least one row for training and one for validation. "
+            f"Received: {share} for {num_rows} rows"
         )
     return start
 
 
 def materialize(x: Any) -> Any:
-    """Converts an iterator to a list; returns anything else unchanged."""
+    """Converts an iterator to a list. Returns other values unchanged."""
     return list(x) if isinstance(x, Iterator) else x
 
 
 def match_input_type(x: Any, answers: list[Any]) -> Any:
-    """Converts predictions, a dict or a list of dicts for each row, to the form of the input.
+    """Converts predictions (a dict or a list of dicts for each row) to the input's type.
 
-    A string has a single prediction; a pandas object has a data frame of the same index, or a
-    series if predictions are lists.
+    A string has a single prediction. A pandas object gets a data frame with the same index, or a
+    series if the predictions are lists.
     """
     if isinstance(x, str):
         return answers[0]
     if hasattr(x, "index") and hasattr(x, "iloc"):
-        import pandas  # installed, since `x` is a pandas object
+        import pandas  # It is installed, because `x` is a pandas object.
 
         form = pandas.Series if answers and isinstance(answers[0], list) else pandas.DataFrame
         return form(answers, index=x.index)

@@ -21,36 +21,36 @@ from keras_bert.data.text_files import read_lines
 DOCUMENT_START = "-DOCSTART-"
 _BLANK = " \t\r"
 _NO_VALUE = "_"
-# CoNLL-U's ids of multiword tokens ("1-2") and of empty nodes ("8.1").
+# CoNLL-U ids of multiword tokens ("1-2") and empty nodes ("8.1")
 _NOT_A_WORD = re.compile(r"\d+[-.]\d+")
 _NEW_DOCUMENT = re.compile(r"#\s*newdoc\b")
-# CoNLL-U, and its predecessor CoNLL-X: the number of columns, the id of the first word or of a
-# token before it, and the columns of the words and of their universal parts of speech
+# CoNLL-U and its predecessor CoNLL-X: the number of columns, the id of the first word or of a token
+# before it, and the columns with the words and their universal parts of speech
 _CONLL_U_COLUMNS = 10
 _FIRST_ID = re.compile(r"1(-\d+)?|0\.1")
 _FORM, _UPOS = 1, 3
 _NUMBER = re.compile(r"\d{1,9}")
-# A column holds word numbers if it counts the words in at least this share of the sentences
+# A column contains word numbers if it counts the words in at least this fraction of the sentences.
 _COUNTED = 0.9
 
 Separator = Literal["auto", "tab", "space"]
 
 
 class MissingLabelsError(ValueError):
-    """Raised if the first word of a file has no label, so that the file has no labels at all."""
+    """Raised if the first word of a file has no label, which means that no word has a label."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TaggedText:
-    """Sentences of words, with their labels and document boundaries.
+    """Sentences of words, with labels and document boundaries.
 
     Args:
         words: The words of each sentence.
-        labels: The label of each word; `None` for text without labels.
-        document_starts: The indices of the sentences that begin a document; `None` if the file
-            has no document boundaries, and each sentence is a document.
-        path: Path of the file, or a description of the source of the text.
-        skipped: An error message for each malformed sentence that was skipped.
+        labels: The label of each word, or `None` for text without labels.
+        document_starts: The indices of the first sentences of documents. `None` means that the file
+            has no document boundaries, so each sentence is a document.
+        path: Path of the file, or a description of the text's source.
+        skipped: An error message for each invalid sentence that was skipped.
     """
 
     words: list[list[str]]
@@ -69,7 +69,7 @@ class TaggedText:
             values: One value for each sentence, such as `words`, `labels` or predictions.
 
         Returns:
-            A list of the values for each document.
+            A list of values for each document.
         """
         starts = range(len(self)) if self.document_starts is None else self.document_starts
         ends = [*starts[1:], len(self)]
@@ -86,45 +86,45 @@ def read_conll(
     labeled: bool = True,
     skip_invalid: bool = False,
 ) -> TaggedText:
-    """Reads a CoNLL file of words in columns.
+    """Reads a CoNLL file, which has one word per line and its labels in columns.
 
-    Each line is a word, a blank line ends a sentence, and a line `-DOCSTART-` begins a document.
-    Lines that end in CRLF or CR, and whitespace in blank lines are accepted. With tabs between
-    columns, a word may be a space. A file of ten columns between tabs, with the words counted from
-    1 in the first, is CoNLL-U or CoNLL-X.
+    A blank line ends a sentence, and a line `-DOCSTART-` starts a document. Lines may end in CRLF
+    or CR, and blank lines may contain whitespace. If columns are separated by tabs, a word may be a
+    space. A file with ten tab-separated columns whose first column counts the words from 1 is read
+    as CoNLL-U or CoNLL-X.
 
     Args:
-        path: Path of the file, in UTF-8, or in UTF-16 with a byte order mark; gzip is decompressed.
-        word_column: Index of the column of words; negative indices count from the end. By default
-            the first, or the second if the first only counts the words of each sentence, as in
-            CoNLL-U.
-        label_column: Index of the column of labels, likewise. By default the last, or in CoNLL-U
-            the universal part of speech.
-        separator: The separator of columns: `"tab"`, exactly one tab; `"space"`, any number of
-            spaces and tabs; `"auto"`, tabs in a line that has one, otherwise spaces. With tabs,
-            words may contain spaces.
-        comments: Whether lines that begin with `#` before a sentence's first word are comments,
-            as in CoNLL-U. Then `# newdoc` begins a document, and CoNLL-U's multiword tokens (with
-            ids such as `1-2`) and empty nodes (`8.1`) are skipped. By default they are comments in
-            CoNLL-U.
-        labeled: Whether to read labels, or words alone.
-        skip_invalid: Whether to skip sentences with a malformed line, and list them in the result,
-            instead of raising an error.
+        path: Path of the file, in UTF-8, or in UTF-16 with a byte order mark. Gzip files are
+            decompressed.
+        word_column: Index of the column with the words. Negative indices count from the end.
+            Defaults to the first column, or to the second if the first only counts the words of
+            each sentence, as in CoNLL-U.
+        label_column: Index of the column with the labels. Negative indices count from the end.
+            Defaults to the last column, or in CoNLL-U to the universal part of speech.
+        separator: The separator of columns: `"tab"` (exactly one tab, so words may contain spaces),
+            `"space"` (any number of spaces and tabs), or `"auto"` (tabs in lines that contain one,
+            otherwise spaces). Defaults to `"auto"`.
+        comments: Whether lines that start with `#` before the first word of a sentence are
+            comments, as in CoNLL-U. Then `# newdoc` starts a document, and CoNLL-U's multiword
+            tokens (ids such as `1-2`) and empty nodes (`8.1`) are skipped. Defaults to `True` for
+            CoNLL-U files and `False` for others.
+        labeled: Whether to read labels as well as words. Defaults to `True`.
+        skip_invalid: Whether to skip sentences with an invalid line and list them in the result,
+            instead of raising an error. Defaults to `False`.
 
     Returns:
-        A `TaggedText` with the sentences in the order of the file.
+        A `TaggedText` with the sentences in file order.
 
     Warns:
-        UserWarning: If words are read from the second column, since the first only counts them, or
-            if labels of CoNLL-U are read from the column of the parts of speech by default.
+        UserWarning: If words are read from the second column because the first only counts them, or
+            if labels of a CoNLL-U file are read from the default column.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        MissingLabelsError: If labels are read and the first word has none.
-        ValueError: If the file is malformed or has no words, or every sentence begins with a line
-            that looks like a comment and `comments` is false. The message names the file and line,
-            the received and the expected value.
-
+        FileNotFoundError: If the file does not exist.
+        MissingLabelsError: If labels are read and the first word has no label.
+        ValueError: If the file is invalid or has no words, or if every sentence starts with a line
+            that looks like a comment and `comments` is false. The message contains the file, the
+            line, and the expected and received values.
     Example:
 
     >>> import pathlib, tempfile
@@ -144,11 +144,11 @@ def read_conll(
     comments = is_conll_u if comments is None else comments
     sentences, starts = _sentences(path, separator, comments)
     if not sentences:
-        raise ValueError(f"{path}: no words")
+        raise ValueError(f"{path} contains no words.")
     if len(sentences) > 1 and all(rows[0].columns[0].startswith("#") for rows in sentences):
         raise ValueError(
-            f"{path}: every sentence begins with a line that begins with #; if these are "
-            "comments, pass comments=True (in programs --comments)"
+            f"{path}: every sentence starts with a line that starts with #. If these lines are "
+            "comments, pass comments=True (--comments in commands)."
         )
     usual = _usual_row(sentences, skip_invalid)
     if word_column is None:
@@ -157,8 +157,9 @@ def read_conll(
         label_column = None
     elif label_column is None and is_conll_u:
         warnings.warn(
-            f"{path} is CoNLL-U: the labels are the universal parts of speech, column {_UPOS}; "
-            "label_column (in programs --label_column) names another",
+            f"{path} is a CoNLL-U file, so the labels are read from column {_UPOS}, the universal "
+            "parts of speech. To read a different column, pass label_column (--label_column in "
+            "commands).",
             stacklevel=2,
         )
         label_column = _UPOS
@@ -199,25 +200,26 @@ def read_conll(
 def write_conll(
     path: str | os.PathLike[str], text: TaggedText, *columns: Sequence[Sequence[str]]
 ) -> None:
-    """Writes words, their labels if there are any, and further columns, separated by tabs.
+    """Writes words, their labels if there are any, and additional columns, separated by tabs.
 
-    With predicted labels as the only further column, the file can be read by `conlleval`
-    (with `-d '\\t'`).
+    If the only additional column contains predicted labels, `conlleval -d '\\t'` can read the file.
 
     Args:
         path: Path of the file, which is written atomically.
         text: The words and labels.
-        *columns: Further columns, with one value for each word.
+        *columns: Additional columns with one value for each word.
 
     Raises:
-        ValueError: If a column has a different number of sentences or words, or a value contains
-            a tab or a line break.
+        ValueError: If a column has a different number of sentences or words, or a value contains a
+            tab or a line break.
     """
     path = Path(path)
     all_columns = [text.words, *([] if text.labels is None else [text.labels]), *columns]
     for column in all_columns:
         if len(column) != len(text):
-            raise ValueError(f"There are {len(text)} sentences; a column has {len(column)}.")
+            raise ValueError(
+                f"Each column must have {len(text)} sentences. Received: {len(column)} sentences"
+            )
     starts = set(text.document_starts or ())
     with (
         atomic_path(path) as temporary,
@@ -232,7 +234,7 @@ def write_conll(
 
 
 def _is_conll_u(path: Path) -> bool:
-    """Returns whether the first line, without comments and blanks, has CoNLL-U's columns."""
+    """Returns whether the first line that is not blank or a comment has CoNLL-U's columns."""
     for line in read_lines(path):
         if line.strip() and not line.startswith("#"):
             columns = line.split("\t")
@@ -241,7 +243,7 @@ def _is_conll_u(path: Path) -> bool:
 
 
 class _Row(NamedTuple):
-    """The line of a word: its number in the file, from 1, and its columns."""
+    """The line of a word: its line number in the file, from 1, and its columns."""
 
     line: int
     columns: list[str]
@@ -250,7 +252,7 @@ class _Row(NamedTuple):
 def _sentences(
     path: Path, separator: Separator, comments: bool
 ) -> tuple[list[list[_Row]], list[int]]:
-    """Returns the rows of each sentence, and the indices of the sentences that begin a document."""
+    """Returns the rows of each sentence, and the indices of the first sentences of documents."""
     sentences: list[list[_Row]] = []
     starts: list[int] = []
     rows: list[_Row] = []
@@ -260,7 +262,7 @@ def _sentences(
         if columns and comments and not rows and line.startswith("#"):
             if _NEW_DOCUMENT.match(line):
                 starts.append(len(sentences))
-        elif not columns or DOCUMENT_START in columns[:2]:  # Second, after the word's number
+        elif not columns or DOCUMENT_START in columns[:2]:  # It is second after a word number.
             if rows:
                 sentences.append(rows)
                 rows = []
@@ -272,7 +274,7 @@ def _sentences(
 
 
 def _word_column(path: Path, sentences: list[list[_Row]], usual: _Row, labeled: bool) -> int:
-    """Returns the first column, or the second if the first only counts the words of a sentence."""
+    """Returns the first column, or the second if the first only counts the words."""
     first_columns = [[row.columns[0] for row in rows] for rows in sentences if len(rows) > 1]
     num_counted = sum(
         all(map(_NUMBER.fullmatch, numbers))
@@ -283,18 +285,18 @@ def _word_column(path: Path, sentences: list[list[_Row]], usual: _Row, labeled: 
     if not has_others or not first_columns or num_counted < _COUNTED * len(first_columns):
         return 0
     warnings.warn(
-        f"{path}: the first column only counts the words of a sentence, and the words are read "
-        f"from the second, such as {usual.columns[1]!r} in line {usual.line}; word_column (in "
-        "programs --word_column) names another",
+        f"{path}: the first column only contains word numbers, so the words are read from the "
+        f"second, such as {usual.columns[1]!r} in line {usual.line}. To read a different column, "
+        "pass word_column (--word_column in commands).",
         stacklevel=3,
     )
     return 1
 
 
 def _usual_row(sentences: list[list[_Row]], skip_invalid: bool) -> _Row:
-    """Returns the row that sets the number of columns of the others.
+    """Returns the row whose number of columns the other rows must match.
 
-    It is the first row or, with `skip_invalid`, the first row with the most frequent number of
+    It is the first row or, with `skip_invalid`, the first row with the most common number of
     columns.
     """
     if not skip_invalid:
@@ -305,18 +307,18 @@ def _usual_row(sentences: list[list[_Row]], skip_invalid: bool) -> _Row:
 
 
 def _check_widths(path: Path, rows: list[_Row], usual: _Row) -> None:
-    """Checks that lines have equally many columns, which counting from the end requires."""
+    """Checks that lines have equal numbers of columns, which are counted from the end."""
     for line, columns in rows:
         if len(columns) != len(usual.columns):
             raise ValueError(
-                f"{path}, line {line}: received {_describe(columns)}; expected "
-                f"{len(usual.columns)}, as in line {usual.line} (is a label missing, or do lines "
-                "with # need comments=True, in programs --comments?)"
+                f"{path}, line {line}: each line must have {len(usual.columns)} columns, as in "
+                f"line {usual.line}. Received: {_describe(columns)}. A label may be missing, or "
+                "lines that start with # may need comments=True (--comments in commands)."
             )
 
 
 def _labels(path: Path, rows: list[_Row], column: int, is_first: bool) -> list[str]:
-    """Returns the labels of a sentence; `MissingLabelsError` if the file's first word has none."""
+    """Returns a sentence's labels. Raises an error if the file's first word has no label."""
     if is_first and not _has_column(rows[0], column, "label"):
         raise MissingLabelsError(_missing(path, rows[0], column, "label"))
     return [_value(path, row, column, "label") for row in rows]
@@ -330,9 +332,9 @@ def _has_column(row: _Row, column: int, role: str) -> bool:
 def _missing(path: Path, row: _Row, column: int, role: str) -> str:
     hint = ""
     if len(row.columns) == 1 and "," in row.columns[0]:
-        hint = "; columns are separated by tabs or spaces, not by commas"
+        hint = ". Columns must be separated by tabs or spaces, not by commas."
     return (
-        f"{path}, line {row.line}: no {role}: expected it in column {column}, received "
+        f"{path}, line {row.line}: the {role} must be in column {column}. Received: "
         f"{_describe(row.columns)}{hint}"
     )
 
@@ -342,7 +344,10 @@ def _value(path: Path, row: _Row, column: int, role: str) -> str:
         raise ValueError(_missing(path, row, column, role))
     value = row.columns[column]
     if not value or (role == "label" and value.strip() in ("", _NO_VALUE)):
-        raise ValueError(f"{path}, line {row.line}: the {role} in column {column} is {value!r}")
+        raise ValueError(
+            f"{path}, line {row.line}: the {role} in column {column} must not be empty. Received: "
+            f"{value!r}"
+        )
     return value
 
 
@@ -363,7 +368,7 @@ def _columns(line: str, separator: Separator) -> list[str]:
 
 
 def _whole(starts: list[int], num_sentences: int) -> list[int] | None:
-    """Completes the document starts: sentences before the first start are a document too."""
+    """Drops starts after the last sentence. Sentences before the first start form a document."""
     valid_starts = [start for start in starts if start < num_sentences]
     if not valid_starts:
         return None
@@ -373,7 +378,10 @@ def _whole(starts: list[int], num_sentences: int) -> list[int] | None:
 def _rows(sentence: Sequence[Sequence[str]], index: int) -> Iterator[tuple[str, ...]]:
     numbers = {len(column) for column in sentence}
     if len(numbers) > 1:
-        raise ValueError(f"Sentence {index} has columns of {sorted(numbers)} words.")
+        raise ValueError(
+            f"The columns of sentence {index} must have the same number of words. Received: "
+            f"{sorted(numbers)}"
+        )
     return zip(*sentence, strict=True)
 
 
@@ -381,6 +389,7 @@ def _line(row: Sequence[str], sentence: int) -> str:
     for value in row:
         if re.search(r"[\t\n\r]", value):
             raise ValueError(
-                f"Sentence {sentence} has {value!r}; a value must not contain a tab or line break."
+                f"A value must not contain a tab or line break. Received: {value!r} (sentence "
+                f"{sentence})"
             )
     return "\t".join(row) + "\n"

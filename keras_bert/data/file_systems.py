@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files to read, by path or by URL: remote file systems are read by fsspec."""
+"""Finds and opens input files, by path or by URL with fsspec."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _WILDCARDS = "*?["
 
 
 class InputFile(NamedTuple):
-    """A file to read.
+    """An input file.
 
     Attributes:
         path: The path, or a URL such as `s3://bucket/part-1.jsonl.gz`.
-        size: The number of bytes.
+        size: The size in bytes.
     """
 
     path: str
@@ -35,7 +35,7 @@ def is_url(path: str | os.PathLike[str]) -> bool:
 
 
 def open_file(path: str | os.PathLike[str]) -> BinaryIO:
-    """Opens a file, or a URL by fsspec, for reading bytes."""
+    """Opens a file, or a URL with fsspec, for reading bytes."""
     if not is_url(path):
         return open(path, "rb")
     system, own_path = _file_system(os.fspath(path))
@@ -43,14 +43,14 @@ def open_file(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 class Listing(NamedTuple):
-    """How the files of a file system are listed.
+    """Functions that list the files of a file system.
 
     Attributes:
-        is_folder: Returns whether a path or URL is that of a folder.
-        size: Returns the size of a file in bytes; `None` if there is no such file.
-        files: Returns the sizes of all files in a folder by their paths, of the given number of
-            levels; `None` for all levels.
-        real_path: Returns the path of a file without links.
+        is_folder: Returns whether a path or URL is a directory.
+        size: Returns the size of a file in bytes, or `None` if the file does not exist.
+        files: Returns a dict from path to size for the files in a directory, down to the given
+            number of levels (`None` for all levels).
+        real_path: Resolves the links in a path.
     """
 
     is_folder: Callable[[str], bool]
@@ -60,16 +60,18 @@ class Listing(NamedTuple):
 
 
 def find_files(path: str | os.PathLike[str], listing: Listing | None = None) -> list[InputFile]:
-    """Returns the files of a path or URL, by name: of a file, a folder or a glob pattern.
+    """Finds the files that a path, directory, URL or glob pattern refers to, sorted by name.
 
-    `*`, `?` and `[...]` match within a name, `**` any number of folders. A file or folder that
-    exists is taken as it is, also if its name has such characters. Files and folders whose names
-    begin with `.`, and files whose names begin with `_`, such as Spark's `_SUCCESS`, are left out,
-    unless a pattern begins so too. Links are followed; a file that is found twice is read once.
+    `*`, `?` and `[...]` match within a name, and `**` matches any number of directories. An
+    existing file or directory takes precedence over a pattern, for example if its name contains
+    `[`. Files and directories whose names start with `.`, and files whose names start with `_`
+    (such as Spark's `_SUCCESS`), are skipped unless the pattern starts with the same character.
+    Links are followed, and each file is only returned once.
 
     Args:
         path: The path or URL.
-        listing: The file system; by default this machine's, or that of the URL by fsspec.
+        listing: The file system. By default, the local file system, or the URL's file system
+            through fsspec.
     """
     name = os.fspath(path)
     if os.name == "nt" and not is_url(name):
@@ -96,7 +98,7 @@ def find_files(path: str | os.PathLike[str], listing: Listing | None = None) -> 
 
 
 def _split(pattern: str, listing: Listing) -> tuple[str, list[str]]:
-    """Returns the folder that a pattern begins with, and the patterns below it."""
+    """Splits a pattern into the directory that it starts with and the patterns below it."""
     parts = pattern.split("/")
     for index, part in enumerate(parts):
         has_wildcards = any(mark in part for mark in _WILDCARDS)
@@ -107,7 +109,7 @@ def _split(pattern: str, listing: Listing) -> tuple[str, list[str]]:
 
 
 def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
-    """Returns whether the names of a path match patterns, one for each name."""
+    """Returns whether the names in a path match the patterns."""
     if not patterns:
         return not names
     if patterns[0] == "**" and _matches(names, patterns[1:]):
@@ -124,7 +126,7 @@ def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
 
 def _local_files(root: str, levels: int | None) -> dict[str, int]:
     sizes = {}
-    above = {root: [os.path.realpath(root)]}  # of each folder, and of those that it was reached by
+    above = {root: [os.path.realpath(root)]}  # Real paths of each directory and its parents
     for folder, folders, names in os.walk(root, onerror=_check_listed, followlinks=True):
         parents = above.pop(folder)
         below = Path(folder).relative_to(root).parts
@@ -133,7 +135,7 @@ def _local_files(root: str, levels: int | None) -> dict[str, int]:
         for name in found:
             path = os.path.join(folder, name)
             real = os.path.realpath(path)
-            if real not in parents:  # else a link in a loop
+            if real not in parents:  # Otherwise, the link is in a loop.
                 folders.append(name)
                 above[path] = [*parents, real]
         for name in names:
@@ -144,7 +146,7 @@ def _local_files(root: str, levels: int | None) -> dict[str, int]:
 
 
 def _check_listed(error: OSError) -> None:
-    """Raises an error if a folder exists, but cannot be listed: its texts would be left out."""
+    """Raises an error if a directory cannot be listed, because its files would be skipped."""
     if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
         raise error
 
@@ -161,7 +163,7 @@ def _remote(url: str) -> Listing:
         return {
             f"{root}{path[start:]}": file["size"]
             for path, file in found.items()
-            if file["type"] == "file" or system.isfile(path)  # else a link, maybe to a folder
+            if file["type"] == "file" or system.isfile(path)  # A link may be a directory.
         }
 
     return Listing(system.isdir, size, files)
@@ -171,7 +173,7 @@ def _file_system(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
-        raise ImportError(f"{url} is read by fsspec: pip install fsspec") from error
+        raise ImportError(f"Reading {url} requires fsspec: pip install fsspec") from error
     try:
         system, path = url_to_fs(url)
     except (ImportError, ValueError) as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels: checks of class ids, class names and regression targets, and class weights."""
+"""Validates class ids, class names, regression targets and class weights."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ class LabelRules:
     """The labels that a task accepts.
 
     Args:
-        num_ids: Number of class ids; `None` if labels are not class ids.
-        class_names: The names of the classes in the order of their ids; labels may then be names.
-        lowest: The lowest accepted id: 0, or -1 if it means that a row has no label; `None` accepts
-            any negative id.
-        is_score: Whether labels are regression targets. NaN then means that a row has no label,
+        num_ids: Number of class ids, or `None` if labels are not class ids.
+        class_names: The class names in the order of their ids. If they are given, labels may be
+            names.
+        lowest: The lowest accepted id: 0, or -1 if it marks an example without a label. `None`
+            accepts any negative id.
+        is_score: Whether labels are regression targets. Then NaN marks an example without a label,
             unless `lowest` is 0.
-        ignored: Another id, which the loss ignores; `None` for none.
-        may_be_numbers: Whether labels may also have numbers for each class, such as one-hot labels
-            or probabilities. Whole numbers `(rows,)` are class ids all the same.
-        are_parts: Whether labels are read in parts, such as batches. A part does not tell whether
-            numbers are ids or names, so they are ids.
+        ignored: Another id that the loss ignores, or `None`.
+        may_be_numbers: Whether labels may also have a number for each class, such as one-hot labels
+            or probabilities. Whole numbers of shape `(rows,)` are still class ids.
+        are_parts: Whether labels are read in chunks, such as batches. A chunk is too small to
+            decide whether numbers are ids or names, so they are always read as ids.
     """
 
     num_ids: int | None = None
@@ -46,15 +47,15 @@ class LabelRules:
 
     @property
     def allows_unlabeled(self) -> bool:
-        """Whether rows may have no label."""
+        """Whether examples may have no label."""
         return self.lowest == -1
 
     def no_labels(self, num_rows: int) -> np.ndarray[Any, Any]:
-        """Returns the labels of rows that have none."""
+        """Returns the labels of examples without a label."""
         return np.full(num_rows, np.float32(np.nan) if self.is_score else np.int32(-1))
 
     def read(self, labels: Any, first_row: int = 0) -> np.ndarray[Any, Any]:
-        """Checks labels, and converts them to targets of the loss; names are strings or UTF-8."""
+        """Validates labels and converts them to loss targets. Names may be strings or UTF-8."""
         array = array_of_labels(labels)
         if self.is_score:
             return finite_scores(array, allow_unlabeled=self.lowest != 0, first_row=first_row)
@@ -68,8 +69,8 @@ class LabelRules:
         array = _single_column(array)
         if array.ndim > 1:
             raise ValueError(
-                f"The labels have the shape {array.shape}; expected class ids (rows,). One-hot "
-                "labels need compile(loss=keras.losses.CategoricalCrossentropy(from_logits=True))."
+                f"The labels must be class ids (rows,). Received the shape {array.shape}. For "
+                "one-hot labels, use keras.losses.CategoricalCrossentropy(from_logits=True)."
             )
         reject_missing(array, first_row)
         ids = validate_ids(
@@ -77,16 +78,16 @@ class LabelRules:
         )
         if not self.are_parts:
             _reject_ambiguous(ids, self.class_names)
-        # (A further part may have other numbers than ids, of the same dtype.)
+        # Later chunks may contain numbers of the same dtype that are not ids.
         return ids if self.may_be_numbers and ids.dtype.kind == "f" else ids.astype("int32")
 
     def best_constant(self, labels: Any, weights: Any = None) -> np.ndarray[Any, Any] | None:
-        """Returns the outputs with the lowest loss among those that are equal for all rows.
+        """Returns the constant output with the lowest loss.
 
-        They are the mean of scores; `None` for classes, whose heads start at 0.
+        For scores, this is their mean. For classes, it is `None`, because their heads start at 0.
 
         Args:
-            labels: Targets, as from `read`.
+            labels: Targets, as returned by `read`.
             weights: The sample weights, or `None`.
         """
         if not self.is_score:
@@ -99,14 +100,14 @@ class LabelRules:
 
 @dataclasses.dataclass(frozen=True)
 class MultiLabelRules(LabelRules):
-    """Any number of labels for a row: a list of names, or a 0 or 1 for each class."""
+    """Any number of labels per example: a list of names, or 0 or 1 for each class."""
 
     def read(self, labels: Any, first_row: int = 0) -> np.ndarray[Any, Any]:
-        """Checks lists of names, or of 0 and 1, and converts them to float32 `(rows, classes)`."""
-        # A table of columns of 0 and 1 is an array; it has no list of rows.
+        """Converts lists of names, or 0 or 1 for each class, to float32 `(rows, classes)`."""
+        # A table with columns of 0 and 1 is an array rather than a list of rows.
         is_table = len(getattr(labels, "shape", ())) == 2
         rows = as_list(as_array(labels) if is_table else labels)
-        if is_table and self.num_ids != 1:  # lists in a single column of a data frame
+        if is_table and self.num_ids != 1:  # A data frame may have a single column of lists.
             rows = [row[0] if len(row) == 1 else row for row in rows]
         targets = np.zeros((len(rows), self.num_ids or 0), "float32")
         names = self.class_names or ()
@@ -120,10 +121,13 @@ class MultiLabelRules(LabelRules):
                 unknown = [name for name in map(as_string, items) if name not in ids]
                 if unknown:
                     known = (
-                        f"the classes are {join_names(names)}" if names else "there are no names"
+                        f"one of {join_names(names)}"
+                        if names
+                        else "0 or 1 for each class, as there are no class_names"
                     )
                     raise ValueError(
-                        f"A label in row {first_row + row} is {unknown[0]!r}; {known}."
+                        f"A label in row {first_row + row} must be {known}. Received: "
+                        f"{unknown[0]!r}"
                     )
                 targets[row, [ids[as_string(name)] for name in items]] = 1
             elif len(items) == self.num_ids and all(item in (0, 1) for item in items):
@@ -138,7 +142,7 @@ class MultiLabelRules(LabelRules):
     def best_constant(self, labels: Any, weights: Any = None) -> np.ndarray[Any, Any] | None:
         """Returns the log odds of each label, float32 `(classes,)`.
 
-        Half a row more has each label, and half a row more has none.
+        As smoothing, half an example with the label and half an example without it are added.
         """
         weights = _row_weights(labels, weights)
         counts = weights @ labels
@@ -147,12 +151,13 @@ class MultiLabelRules(LabelRules):
 
 @dataclasses.dataclass(frozen=True)
 class TagRules(LabelRules):
-    """A class id for each word. Most words usually have one class, such as `O`."""
+    """A class id for each word. Usually, most words have the same class, such as `O`."""
 
     def best_constant(self, labels: Any, weights: Any = None) -> np.ndarray[Any, Any] | None:
         """Returns the log frequency of each class, float32 `(classes,)`, shifted to a mean of 0.
 
-        Half a word more has each class. If labels are not class ids, it is `None`.
+        As smoothing, half a word is added to each class. Returns `None` if labels are not class
+        ids.
         """
         ids, weights = labels.reshape(-1), _row_weights(labels, weights)
         if len(ids) != len(weights):
@@ -164,12 +169,12 @@ class TagRules(LabelRules):
 
 
 def _row_weights(labels: np.ndarray[Any, Any], weights: Any) -> np.ndarray[Any, Any]:
-    """Returns the weight of each row, float64 `(rows,)`, 1 by default."""
+    """Returns the weight of each row, float64 `(rows,)`. Defaults to 1."""
     return np.ones(len(labels)) if weights is None else np.asarray(weights, "float64").reshape(-1)
 
 
 def validate_num_classes(num_classes: int | None, class_names: Sequence[str] | None) -> int:
-    """Returns the number of classes, and checks it by `class_names` if both are given."""
+    """Returns the number of classes, and checks that it matches `class_names`."""
     if class_names is not None:
         checks.check_names("class_names", class_names)
     if num_classes is None:
@@ -179,16 +184,21 @@ def validate_num_classes(num_classes: int | None, class_names: Sequence[str] | N
     checks.POSITIVE_INT.check(num_classes=num_classes)
     num_classes = int(num_classes)
     if class_names is not None and len(class_names) != num_classes:
-        raise ValueError(f"num_classes is {num_classes}, but class_names has {len(class_names)}.")
+        raise ValueError(
+            f"num_classes must be the number of class_names, {len(class_names)}. Received: "
+            f"{num_classes}"
+        )
     names = () if class_names is None else tuple(class_names)
     if len(set(names)) < len(names):
         name, _ = collections.Counter(names).most_common(1)[0]
-        raise ValueError(f"class_names has {name!r} more than once: {join_names(names)}.")
+        raise ValueError(
+            f"class_names must be unique. Received {name!r} twice: {join_names(names)}"
+        )
     return num_classes
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Returns names for an error message, at most 20 of them, and the number of the others."""
+    """Formats up to 20 names for an error message, and how many more there are."""
     rest = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     return ", ".join(names[:_NAMES_SHOWN]) + rest
 
@@ -203,17 +213,17 @@ def validate_ids(
     name: str = "",
     first_row: int = 0,
 ) -> np.ndarray[Any, Any]:
-    """Checks that ids of classes, tokens or positions are from `lowest` to `num_ids - 1`.
+    """Checks that ids of classes, tokens or positions are between `lowest` and `num_ids - 1`.
 
-    On JAX, losses do not raise errors for ids out of range; on the other backends, their errors do
-    not name the row. Floats may have the values of integers. `lowest=None` accepts any negative id,
-    and `ignored` is accepted too. Ids with weight 0 are not checked. `name` names the output in the
-    error message.
+    On JAX, losses do not raise errors for invalid ids. On the other backends, the errors do not
+    contain the index of the example. Floats with integer values are accepted. `lowest=None` accepts
+    all negative ids, and `ignored` is an additional accepted id. Ids with weight 0 are not checked.
+    `name` is the name of the output in the error message.
     """
     array = as_array(ids)
     if array.dtype.kind not in "biuf":
         raise ValueError(
-            f"The labels{_output_suffix(name)} have the dtype {array.dtype}; expected integers."
+            f"The labels{_output_suffix(name)} must be integers. Received the dtype {array.dtype}"
         )
     if not array.size:
         return array
@@ -235,9 +245,8 @@ def validate_ids(
         raise ValueError(
             f"The label{_output_suffix(name)} in {where} must be an id from {least} to "
             f"{num_ids - 1}. Received: {array[(row, *position)]}. If labels do not count from 0, "
-            "pass them as "
-            'strings with class_names: for example labels such as "3" with class_names=["1", '
-            '"2", "3"].'
+            "pass them as strings with class_names. For example, pass labels such as "
+            '"3" with class_names=["1", "2", "3"].'
         )
     return array
 
@@ -245,15 +254,15 @@ def validate_ids(
 def finite_scores(
     labels: Any, *, allow_unlabeled: bool = False, first_row: int = 0
 ) -> np.ndarray[Any, Any]:
-    """Checks the targets of a regression, `(rows,)` or `(rows, 1)`; returns float32 `(rows,)`.
+    """Validates regression targets of shape `(rows,)` or `(rows, 1)`. Returns float32 `(rows,)`.
 
-    A row without a target has NaN, where `allow_unlabeled`.
+    With `allow_unlabeled`, NaN marks a row without a target.
     """
     array = np.asarray(labels)
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"The labels have the dtype {array.dtype}; expected numbers.")
+        raise ValueError(f"The labels must be numbers. Received the dtype {array.dtype}")
     if array.size != len(array):
-        raise ValueError(f"The labels have the shape {array.shape}; expected numbers (rows,).")
+        raise ValueError(f"The labels must be numbers (rows,). Received the shape {array.shape}")
     array = array.reshape(-1)
     is_wrong = np.isinf(array) if allow_unlabeled else ~np.isfinite(array)
     if is_wrong.any():
@@ -267,9 +276,9 @@ def finite_scores(
 def validate_class_weight(
     class_weight: Any, num_ids: int | None, class_names: Sequence[str] | None
 ) -> dict[int, float]:
-    """Checks a dict of the weights of classes, and converts the names of classes to ids.
+    """Validates a dict of class weights, and converts class names to ids.
 
-    `num_ids` is `None` if it depends on the row.
+    `num_ids` is `None` if the number of classes depends on the example.
     """
     names = tuple(class_names or ())
     choices = f"an id from 0 to {num_ids - 1}" if num_ids else "an id from 0"
@@ -277,7 +286,7 @@ def validate_class_weight(
         choices = f"one of {join_names(names)}, or {choices}"
     if not isinstance(class_weight, Mapping):
         raise ValueError(
-            f"class_weight must be a dict of weights, each of {choices}. Received: {class_weight!r}"
+            f"class_weight must be a dict whose keys are {choices}. Received: {class_weight!r}"
         )
     ids_of_names: dict[Any, int] = {name: index for index, name in enumerate(names)}
     by_id: dict[int, float] = {}
@@ -285,7 +294,7 @@ def validate_class_weight(
         class_id: Any = ids_of_names.get(key, key)
         is_id = isinstance(class_id, (int, np.integer)) and not isinstance(class_id, bool)
         if not is_id or not 0 <= class_id < (num_ids or math.inf):
-            raise ValueError(f"class_weight has a weight of {key!r}; expected {choices}.")
+            raise ValueError(f"Each key of class_weight must be {choices}. Received: {key!r}")
         checks.NON_NEGATIVE.check(**{f"class_weight[{key!r}]": weight})
         by_id[int(class_id)] = float(weight)
     _reject_ambiguous(np.array([key for key in class_weight if key not in names], int), names)
@@ -302,23 +311,23 @@ def _ids_of_names(
     if class_names is None:
         label_names = sorted(set(map(str, labels.flat)))
         raise ValueError(
-            f"The labels are names, such as {str(labels.flat[0])!r}, but this task has no "
-            "class_names. Create it with them, by `from_preset` or by its class: "
-            f"class_names={label_names if len(label_names) < 6 else [*label_names[:5], '…']}."
+            f"The labels must be class ids, because this task has no class_names. Received: "
+            f"{str(labels.flat[0])!r}. To train on names, pass them to from_preset or the task "
+            f"class: class_names={label_names if len(label_names) < 6 else [*label_names[:5], '…']}"
         )
     ids = {name: index for index, name in enumerate(class_names)}
     for row, label in enumerate(labels, first_row):
         if str(label) not in ids:
-            advice = " Remove the spaces around it." if str(label).strip() in ids else ""
+            advice = ". Remove the spaces around it." if str(label).strip() in ids else ""
             raise ValueError(
-                f"The label in row {row} is {str(label)!r}; the classes are "
-                f"{join_names(class_names)}.{advice}"
+                f"The label in row {row} must be one of {join_names(class_names)}. Received: "
+                f"{str(label)!r}{advice}"
             )
     return np.array([ids[str(label)] for label in labels], "int32")
 
 
 def array_of_labels(labels: Any) -> np.ndarray[Any, Any]:
-    """Converts labels to an array, with the dtype of the objects in a column of pandas."""
+    """Converts labels to an array. Objects in a pandas column determine its dtype."""
     array = np.atleast_1d(as_array(labels))
     return np.asarray(array.tolist()) if array.dtype.kind == "O" else array
 
@@ -330,22 +339,22 @@ def may_be_ids(array: np.ndarray[Any, Any]) -> bool:
 
 
 def _single_column(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Converts `(rows, 1)`, such as of a data frame of one column, to `(rows,)`."""
+    """Converts `(rows, 1)`, such as a data frame with one column, to `(rows,)`."""
     return array[:, 0] if array.shape[1:] == (1,) else array
 
 
 def reject_missing(labels: Any, first_row: int = 0) -> None:
-    """Raises an error for `None`, NaN and pandas' NA, which NumPy would make names."""
+    """Raises an error for `None`, NaN and pandas' NA, which NumPy would convert to names."""
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "biu":
         return
     for row, label in enumerate(_single_column(np.asarray(labels, dtype=object)), first_row):
         is_nan = isinstance(label, float | np.floating) and np.isnan(label)
         if label is None or is_nan or type(label).__name__ in ("NAType", "NaTType"):
-            raise ValueError(f"The label in row {row} is missing: {label}.")
+            raise ValueError(f"The label in row {row} must not be missing. Received: {label}")
 
 
 def _reject_ambiguous(ids: np.ndarray[Any, Any], class_names: Sequence[str] | None) -> None:
-    """Raises an error for ids that are all names of classes too, and not of the same ones."""
+    """Raises an error if all ids are also class names, but the names of different classes."""
     ids_of_numbers = {}
     for index, name in enumerate(class_names or ()):
         with contextlib.suppress(ValueError):
@@ -362,12 +371,11 @@ def _reject_ambiguous(ids: np.ndarray[Any, Any], class_names: Sequence[str] | No
 
 
 def f1_thresholds(labels: np.ndarray[Any, Any], scores: np.ndarray[Any, Any]) -> tuple[float, ...]:
-    """Returns for each class the threshold of its scores with the highest F1.
+    """Returns the threshold with the highest F1 score for each class.
 
-    It lies in the middle between two scores, so that rounding does not matter. Of several, it is
-    the highest, and for a class that no row has it is 0.5. Labels are 0 or 1, and scores
-    probabilities, both `(rows, classes)`.
-
+    A threshold is halfway between two scores, so rounding does not matter. If multiple thresholds
+    are equally good, the highest is returned. A class without examples gets 0.5. Labels are 0 or 1
+    and scores are probabilities, both of shape `(rows, classes)`.
     Example:
 
     >>> f1_thresholds(np.array([[1], [1], [0], [0]]), np.array([[0.9], [0.5], [0.25], [0.0]]))
@@ -379,7 +387,7 @@ def f1_thresholds(labels: np.ndarray[Any, Any], scores: np.ndarray[Any, Any]) ->
         score, hits = score[order], np.cumsum(truth[order])
         below = np.append(score[1:], 0.0)
         f1 = 2 * hits / (np.arange(1, len(score) + 1) + truth.sum())
-        f1[score == below] = -1  # no threshold divides equal scores
+        f1[score == below] = -1  # A threshold cannot separate equal scores.
         best = int(np.argmax(f1))
         middle = (score[best] + below[best]) / 2
         thresholds.append(float(middle) if truth.any() else 0.5)
@@ -387,7 +395,7 @@ def f1_thresholds(labels: np.ndarray[Any, Any], scores: np.ndarray[Any, Any]) ->
 
 
 def label_descriptions(labels: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """Returns the description of each label: of a label without one, its name."""
+    """Returns the description of each label. It defaults to the label's name."""
     names = labels if isinstance(labels, Mapping) else dict.fromkeys(labels)
     checks.check_names("labels", labels)
     if not names or len(names) != len(labels):
@@ -398,7 +406,7 @@ def label_descriptions(labels: Sequence[str] | Mapping[str, str]) -> dict[str, s
 
 
 def rank_labels(names: Sequence[Any], scores: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
-    """Returns a dict of `label` and `score` for each label, in descending order of the scores."""
+    """Returns a dict of `label` and `score` for each label, in descending order of score."""
     order = np.argsort(-scores, kind="stable")
     return [{"label": names[index], "score": float(scores[index])} for index in order]
 

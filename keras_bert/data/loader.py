@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of rows of similar lengths, each padded to the length of its bucket."""
+"""Batches of similarly long examples, each padded to the length of its bucket."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from keras_bert.data.batches import Batches, batch_of
 from keras_bert.data.bucketing import bucket_for, bucket_lengths, permutation, rows_of_batches
 from keras_bert.data.packing import Preprocessor, Sequences
 
-# The number of rows to pack at a time where only their sizes are needed
+# The number of rows packed at a time if only their sizes are needed
 _ROWS_SIZED = 2048
 
-# The other columns of rows by name, such as `labels` and `weights`, `(rows, ...)` each
+# The other columns of the rows by name, such as `labels` and `weights`, each `(rows, ...)`
 Columns = Mapping[str, np.ndarray]
-# Checks the labels and weights of some rows, if there are any, and converts them to columns. It
-# also takes `num_rows`, and `first_row`, the index of the first, for errors.
+# Validates labels and weights and converts them to columns. It also accepts `num_rows` and
+# `first_row`, the index of the first row in error messages.
 ReadColumns = Callable[..., Columns]
 
 
 class Examples(Protocol):
-    """Rows that can be packed."""
+    """Examples that can be packed."""
 
     def __len__(self) -> int: ...
 
     def pack(self, index: np.ndarray) -> Sequences:
-        """Packs the rows at some indices, an int64 array, into sequences of tokens."""
+        """Packs the examples at some indices, an int64 array, into sequences of tokens."""
 
 
 class Batch(NamedTuple):
-    """A batch of packed rows.
+    """A batch of packed examples.
 
     Args:
         features: Features `(batch, length)` or `(batch, sequences, length)`, with `padding_mask`.
-        rows: The index of each row in the input, int64 `(batch,)`.
-        row_mask: 0 for the padding rows that complete the batch, float32 `(batch,)`; `None` if
-            batches are not completed.
-        columns: The other columns of the rows, such as labels.
+        rows: The index of each example in the input, int64 `(batch,)`.
+        row_mask: 0 for padding examples at the end of the batch, otherwise 1, float32 `(batch,)`.
+            `None` if batches are not padded with examples.
+        columns: The other columns of the examples, such as labels.
     """
 
     features: dict[str, Any]
@@ -51,13 +51,13 @@ class Batch(NamedTuple):
 
 
 class BucketWindow(NamedTuple):
-    """Rows that are sorted by length together.
+    """Examples that are sorted by length together.
 
     Args:
-        examples: The examples that contain the rows.
+        examples: The examples that contain the rows of this window.
         rows: Their indices in `examples`, int64 `(rows,)`.
         columns: The other columns of `examples`, such as labels.
-        first: The index in the input of the first row of `examples`.
+        first: The index of the first of `examples` in the input.
     """
 
     examples: Examples
@@ -67,23 +67,23 @@ class BucketWindow(NamedTuple):
 
 
 class RowSource(Protocol):
-    """Where the windows of a `Loader` come from."""
+    """The source of a `Loader`'s windows."""
 
     num_rows: int | None
-    """The number of rows; `None` if it is unknown."""
+    """The number of rows, or `None` if it is unknown."""
 
     def sizes(self, options: BatchOptions) -> np.ndarray | None:
-        """Returns `sizes` of all rows, if rows are sharded over processes; otherwise `None`."""
+        """Returns the `sizes` of all rows if they are split among processes, otherwise `None`."""
 
     def example(self) -> BucketWindow | None:
-        """Returns a window of the first row, which `windows` yields again; `None` without rows."""
+        """Returns a window with the first row without consuming it, or `None` without rows."""
 
     def windows(self, epoch: int, options: BatchOptions, skipped: int) -> Iterator[BucketWindow]:
-        """Yields the windows of an epoch, without the first `skipped` ones."""
+        """Yields the windows of an epoch, except the first `skipped`."""
 
 
 class RowsInMemory:
-    """Rows in memory, as the source of a `Loader`."""
+    """Examples in memory, as the source of a `Loader`."""
 
     def __init__(self, examples: Examples, columns: Columns | None = None) -> None:
         self.examples = examples
@@ -91,7 +91,7 @@ class RowsInMemory:
         self.num_rows: int | None = len(examples)
 
     def sizes(self, options: BatchOptions) -> np.ndarray | None:
-        """Returns `sizes` of all rows, if rows are sharded over processes; otherwise `None`."""
+        """Returns the `sizes` of all rows if they are split among processes, otherwise `None`."""
         if options.sharded_map is None:
             return None
 
@@ -108,7 +108,7 @@ class RowsInMemory:
         )
 
     def example(self) -> BucketWindow | None:
-        """Returns a window of the first row."""
+        """Returns a window with the first row."""
         return BucketWindow(self.examples, np.arange(1), self.columns) if self.num_rows else None
 
     def windows(
@@ -123,15 +123,16 @@ class RowsInMemory:
 
 
 class Loader(Batches):
-    """Batches of rows of similar lengths.
+    """Batches of similarly long examples.
 
-    A window of rows is packed in one call, sorted by length and cut into batches, and each batch is
-    padded to the shortest bucket that holds it. Every batch but one is full, so that an epoch has
-    `ceil(rows / batch_size)` steps. The order of shuffled rows, and of the batches of a window,
-    depends on the seed and the epoch alone.
+    A window of examples is packed in one call, sorted by length and split into batches. Each batch
+    is padded to the shortest bucket that is long enough. Every batch except one is full, so an
+    epoch has `ceil(rows / batch_size)` steps. The order of shuffled examples and of the batches in
+    a window only depends on the seed and the epoch.
 
     `finish` converts a `Batch` to a batch for Keras, such as `(features, labels, weights)`.
-    `targets` are the labels and weights of all rows, if they are not columns of the source.
+    `targets` contains the labels and weights of all examples, if they are not columns of the
+    source.
     """
 
     def __init__(
@@ -155,17 +156,17 @@ class Loader(Batches):
         self._pad_token_id = preprocessor.tokenizer.pad_token_id
         is_coarse = options.has_few_lengths(self.num_batches)
         self._buckets = bucket_lengths(preprocessor.sequence_length, coarse=is_coarse)
-        # (Processes exchange them here, before a thread makes batches.)
+        # Processes exchange the sizes here, before a thread makes batches.
         self._sizes = source.sizes(options)
 
     @property
     def num_batches(self) -> int | None:
-        """The number of batches of an epoch; `None` if it is unknown."""
+        """The number of batches in an epoch, or `None` if it is unknown."""
         num_rows = self.source.num_rows
         return None if num_rows is None else -(-num_rows // self.options.rows_in_batch)
 
     def example(self) -> Any:
-        """Returns a batch of the first row; `None` if there are no rows."""
+        """Returns a batch with the first example, or `None` if there are no examples."""
         window = self.source.example()
         if window is None:
             return None
@@ -184,7 +185,8 @@ class Loader(Batches):
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
         options, seed = self.options, self.options.shuffle_seed
         in_window = options.window(self.source.num_rows)
-        # Whole windows are not read. A window of unknown size is, and its batches are left out.
+        # Skipped windows are not read. If the window size is unknown, they are read and their
+        # batches are dropped.
         windows_skipped, batches_skipped = divmod(first, in_window) if in_window else (0, first)
         windows = self.source.windows(number, options, windows_skipped)
         for index, window in enumerate(windows, windows_skipped):
@@ -214,9 +216,10 @@ class Loader(Batches):
 
         Args:
             window: The window.
-            sequences: All rows of the window; `None` if only the rows of this process are packed.
-            row_sizes: The `sizes` of all rows of the window.
-            batches: For each batch, the indices of its rows in the window.
+            sequences: The sequences of all rows in the window, or `None` to pack only the rows of
+                this process.
+            row_sizes: The `sizes` of all rows in the window.
+            batches: The indices in the window of each batch's rows.
         """
         fills, shard = self.options.pads_last_batch, self.options.shard
         full_batches = [np.resize(x, self.options.rows_in_batch) if fills else x for x in batches]
@@ -243,9 +246,9 @@ class Loader(Batches):
         row_mask: np.ndarray | None,
         window: BucketWindow,
     ) -> Batch:
-        """Makes a batch of some rows of a window: `place` are their indices in `sequences`.
+        """Pads some rows of a window to a batch. `place` contains their indices in `sequences`.
 
-        `size` has the largest of the `sizes` of the batch, over all processes.
+        `size` is the maximum of the `sizes` in the batch, over all processes.
         """
         length, num_sequences = bucket_for(max(1, size[0]), self._buckets), size[1]
         index = window.rows[rows]
@@ -258,9 +261,9 @@ class Loader(Batches):
 
 
 def sizes(sequences: Sequences) -> np.ndarray:
-    """Returns the length of each row's longest sequence, and the number of its sequences.
+    """Returns the length of each row's longest sequence and its number of sequences.
 
-    They determine the shape of a batch; int32 `(rows, 2)`.
+    They determine the shape of a batch. The array is int32 `(rows, 2)`.
     """
     longest, counts = sequences.longest(NUMPY), sequences.counts
     counts = np.ones_like(longest) if counts is None else counts
@@ -270,12 +273,12 @@ def sizes(sequences: Sequences) -> np.ndarray:
 def _pack_shards(
     window: BucketWindow, row_sizes: np.ndarray, shards: Sequence[np.ndarray]
 ) -> tuple[Sequences, np.ndarray]:
-    """Packs only the rows of this process's shards of batches.
+    """Packs only the rows in this process's shards of the batches.
 
     Returns:
-        The sequences, and for each row of the window that is in them, its index there, int64
-        `(rows,)`. For example, if a window has 6 rows and the shards `[[4, 0], [3]]`, rows 4, 0 and
-        3 have the indices 0, 1 and 2.
+        The sequences, and the index of each packed row of the window in them, int64 `(rows,)`. For
+        example, if a window has 6 rows and the shards `[[4, 0], [3]]`, rows 4, 0 and 3 have the
+        indices 0, 1 and 2.
     """
     own = np.concatenate([np.zeros(0, "int64"), *shards])
     place = np.arange(len(window.rows))
@@ -286,20 +289,20 @@ def _pack_shards(
 
 
 def _check_sizes(received: np.ndarray, expected: np.ndarray, rows: np.ndarray) -> None:
-    """Checks that another process, which sent the sizes of rows, has the same rows."""
+    """Checks the sizes of rows that another process has computed."""
     (differs,) = np.nonzero((received != expected).any(axis=1))
     if len(differs):
         at = differs[0]
         raise ValueError(
-            f"Row {rows[at]} has {received[at][0]} tokens in this process, and {expected[at][0]} "
-            "in another; expected the same rows in each process."
+            f"All processes must have the same rows. Received: row {rows[at]} with "
+            f"{received[at][0]} tokens in this process, and with {expected[at][0]} in another"
         )
 
 
 def to_keras_batch(batch: Batch) -> tuple[Any, ...]:
-    """Converts a batch to `(features, labels, weights)`; see `batch_of`.
+    """Converts a batch to `(features, labels, weights)`. See `batch_of`.
 
-    If batches are completed, sample weights are multiplied by weights of 0 for padding rows.
+    In padded batches, padding examples have a sample weight of 0.
     """
     labels, weights = batch.columns.get("labels"), batch.columns.get("weights")
     if batch.row_mask is not None:
@@ -308,11 +311,11 @@ def to_keras_batch(batch: Batch) -> tuple[Any, ...]:
 
 
 def add_row_mask(features: dict[str, Any], row_mask: np.ndarray | None) -> dict[str, Any]:
-    """Adds which rows are not padding rows, for losses: they count other rows of weight 0."""
+    """Marks the examples that are not padding. Losses still count other examples of weight 0."""
     # The name is `keras_bert.models.inputs.REAL_ROWS`.
     return features if row_mask is None else {**features, "row_mask": row_mask}
 
 
 def to_indexed_batch(batch: Batch) -> tuple[Any, ...]:
-    """Converts a batch to its features and the indices of its rows, for predictions."""
+    """Converts a batch to its features and the indices of its examples, for predictions."""
     return batch.features, batch.rows

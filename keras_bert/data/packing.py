@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenizes texts, packs them into rows with special tokens, and pads the rows."""
+"""Tokenizes texts, packs them into sequences with special tokens, and pads the sequences."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from keras_bert.text.tokenizer import Tokenizer, is_tensor, pair_limits
 
 
 class Preprocessor:
-    """Base class of preprocessors. Each argument is an attribute of the same name."""
+    """Base class of preprocessors. Every argument is stored in an attribute of the same name."""
 
     options: ClassVar[tuple[str, ...]] = ("sequence_length",)
-    """The arguments besides the tokenizer, which files save."""
+    """The arguments that are saved in files, without the tokenizer."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -38,7 +38,7 @@ class Preprocessor:
         self.sequence_length = sequence_length
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the config from which `from_config` creates the same preprocessor."""
+        """Returns a config from which `from_config` can recreate the preprocessor."""
         options = {name: checks.plain(getattr(self, name)) for name in self.options}
         return {"tokenizer": self.tokenizer.get_config(), **options}
 
@@ -50,12 +50,12 @@ class Preprocessor:
 
 
 class Sequences(NamedTuple):
-    """The sequences of tokens of some rows, without padding.
+    """Token sequences without padding.
 
     Args:
-        features: `token_ids` and other features of each token, `Ragged` of the same lengths.
-        counts: The number of sequences of each row, int64 `(rows,)`; in multiple choice, a sequence
-            is a text with one choice. `None` if each row is one sequence.
+        features: `token_ids` and other features of each token, as `Ragged` of the same lengths.
+        counts: The number of sequences of each row, int64 `(rows,)`. For example, in multiple
+            choice there is one sequence for each choice. `None` means one sequence per row.
     """
 
     features: dict[str, Ragged]
@@ -63,11 +63,11 @@ class Sequences(NamedTuple):
 
     @property
     def lengths(self) -> Any:
-        """The number of tokens of each sequence, int64 `(sequences,)`."""
+        """The length of each sequence in tokens, int64 `(sequences,)`."""
         return self.features["token_ids"].lengths
 
     def longest(self, xp: Arrays) -> Any:
-        """Returns the length of the longest sequence of each row, int64 `(rows,)`."""
+        """Returns the length of each row's longest sequence, int64 `(rows,)`."""
         if self.counts is None:
             return self.lengths
         rows = row_numbers(xp, self.counts)
@@ -85,11 +85,11 @@ class Sequences(NamedTuple):
     def pad(
         self, xp: Arrays, length: Any, pad_token_id: int, max_count: Any = None
     ) -> dict[str, Any]:
-        """Pads the sequences to a length, and adds the `padding_mask`.
+        """Pads the sequences to a length and adds the `padding_mask`.
 
-        `token_ids` are padded with `pad_token_id`, other features with 0. The features are `(rows,
-        length)`, or with `counts` `(rows, most, length)`: rows are filled up with empty sequences
-        to `max_count` sequences, by default the largest count.
+        `token_ids` are padded with `pad_token_id`, and other features with 0. The shape is
+        `(rows, length)`, or `(rows, max_count, length)` with `counts`. Then rows are padded with
+        empty sequences to `max_count` sequences, by default the maximum count.
         """
         lengths, shape = self.lengths, None
         if self.counts is not None:
@@ -113,9 +113,9 @@ class Sequences(NamedTuple):
         return {name: xp.reshape(value, shape) for name, value in dense.items()}
 
     def padded_to_longest(self, xp: Arrays, shortest: int, pad_token_id: int) -> dict[str, Any]:
-        """Pads the sequences to the length of the longest, and to at least `shortest` tokens.
+        """Pads the sequences to the longest length, but at least to `shortest` tokens.
 
-        With the number of special tokens as `shortest`, even a batch without rows has columns.
+        If `shortest` is the number of special tokens, even a batch without rows has columns.
         """
         return self.pad(xp, xp.highest(self.lengths, shortest), pad_token_id)
 
@@ -130,7 +130,7 @@ def functions_for(values: Any) -> Arrays:
 
 
 def tokenized(tokenizer: Tokenizer, texts: Any) -> Ragged:
-    """Converts a list of strings, or a string tensor of TensorFlow `(texts,)`, to ids."""
+    """Tokenizes a list of strings, or a TensorFlow string tensor `(texts,)`."""
     if not is_tensor(texts):
         return Ragged(*tokenizer.flat_ids(texts))
     ids = tokenizer.graph(texts)
@@ -138,16 +138,17 @@ def tokenized(tokenizer: Tokenizer, texts: Any) -> Ragged:
 
 
 def num_special_tokens(tokenizer: Tokenizer, num_texts: int = 1) -> int:
-    """Returns the number of special tokens in a row of one text or of two."""
+    """Returns the number of special tokens in a sequence of one or two texts."""
     return len(tokenizer.row_format(num_texts)) - num_texts
 
 
 def truncate(
     xp: Arrays, tokenizer: Tokenizer, first: Ragged, second: Ragged | None, max_tokens: int
 ) -> list[Ragged]:
-    """Truncates texts, or pairs of texts, to a maximum number of tokens, the longer text first.
+    """Truncates texts or text pairs to a maximum number of tokens, the longer text of a pair first.
 
-    The tokenizer says which end is cut off. Returns the texts, or the first and the second texts.
+    The tokenizer determines the side to truncate. Returns a list with the truncated texts, and for
+    pairs also the truncated second texts.
     """
     side = tokenizer.truncation_side
     if second is None:
@@ -160,9 +161,9 @@ def truncate(
 def cut_tokens(
     tokenizer: Tokenizer, columns: Sequence[Sequence[Sequence[int]]], max_tokens: int
 ) -> list[list[list[int]]]:
-    """Truncates the ids and the offsets of single texts' tokens as `truncate` does their rows.
+    """Truncates the ids and offsets of single texts in the same way as `truncate`.
 
-    `columns` is what `tokenize_with_offsets` returned for a list of texts.
+    `columns` contains the values that `tokenize_with_offsets` returns for a list of texts.
     """
     side = tokenizer.truncation_side
     return [
@@ -173,10 +174,10 @@ def cut_tokens(
 def pack_texts(
     xp: Arrays, tokenizer: Tokenizer, first: Ragged, second: Ragged | None = None
 ) -> dict[str, Ragged]:
-    """Packs ids into `[CLS] A [SEP]`, or `[CLS] A [SEP] B [SEP]` with the family's separators.
+    """Packs ids into `[CLS] A [SEP]` or, with the family's separators, `[CLS] A [SEP] B [SEP]`.
 
-    Returns `token_ids` and `segment_ids` (1 for the second text and its separator in families with
-    two segments), int32.
+    Returns `token_ids` and `segment_ids`, both int32. In families with two segments, the segment
+    ids of the second text and its separator are 1.
     """
     ones = xp.full(xp.size(first.lengths), 1, "int64")
     special = {
@@ -196,15 +197,15 @@ def pack_texts(
 
 
 def start_of_second(tokenizer: Tokenizer, first: Ragged) -> Any:
-    """Returns the position of the first token of each second text in rows of `pack_texts`.
+    """Returns the position of each second text's first token in the rows of `pack_texts`.
 
-    Segment ids do not show it in families with a single segment.
+    In families with a single segment, segment ids do not contain this information.
     """
     return 1 + first.lengths + tokenizer.pair_separators
 
 
 def surround_second(xp: Arrays, tokenizer: Tokenizer, first: Ragged, values: Ragged) -> Ragged:
-    """Extends values of the second texts' tokens to rows of `pack_texts`, with 0 elsewhere."""
+    """Extends values for second texts to the rows of `pack_texts`, with 0 elsewhere."""
     starts = start_of_second(tokenizer, first)
     lengths = starts + values.lengths + 1
     index = row_starts(xp, lengths) + starts - row_starts(xp, values.lengths)
@@ -213,9 +214,9 @@ def surround_second(xp: Arrays, tokenizer: Tokenizer, first: Ragged, values: Rag
 
 
 def single_or_batch(texts: Any) -> tuple[Any, bool]:
-    """Returns texts as a batch, and whether they were a single text.
+    """Returns a batch of texts, and whether the input was a single text.
 
-    Texts are a string, a batch of strings, or a string tensor of TensorFlow, `()` or `(batch,)`.
+    The input is a string, a batch of strings, or a TensorFlow string tensor `()` or `(batch,)`.
     """
     if is_tensor(texts):
         is_single = texts.shape.rank == 0
@@ -228,5 +229,5 @@ def single_or_batch(texts: Any) -> tuple[Any, bool]:
 
 
 def first_row(features: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the features of the first row of a batch."""
+    """Returns the features of a batch's first row."""
     return {name: value[0] for name, value in features.items()}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random numbers that depend on a seed alone, equal to TensorFlow's.
+"""Random numbers that only depend on a seed and match TensorFlow's.
 
-Philox 4x32-10 computes each block of four numbers from its index and a key, without a state. Key
-and counter are derived from a seed as by `tf.random.stateless_uniform(..., alg="philox")`.
+Philox 4x32-10 computes each block of four numbers from its index and a key, without a state. The
+key and counter are derived from a seed as in `tf.random.stateless_uniform(..., alg="philox")`.
 
 Reference:
     [Parallel random numbers: as easy as 1, 2, 3](https://doi.org/10.1145/2063384.2063405).
@@ -18,14 +18,14 @@ _WORD = 0xFFFFFFFF
 _ROUNDS = 10
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
-# The key under which TensorFlow scrambles a seed
+# The key with which TensorFlow scrambles a seed
 _SEED_KEY = (0x3EC8F720, 0x02461E29)
 
 
 def random_bits(seed: tuple[Any, Any], size: int, first: int = 0) -> np.ndarray:
-    """Returns the numbers of a seed's stream from an index on, in `[0, 2^32)`, int64 `(size,)`.
+    """Returns `size` numbers of a seed's stream from index `first`, int64 in `[0, 2^32)`.
 
-    The seed is two integers. Earlier numbers are not computed.
+    The seed consists of two integers. Earlier numbers of the stream are not computed.
     """
     one, other = (int(word) % 2**64 for word in seed)
     words = (one & _WORD, one >> 32, other & _WORD, other >> 32)

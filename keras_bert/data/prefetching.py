@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Iterators that read ahead: the first element, or elements that a thread makes."""
+"""Iterators that read ahead: a single element, or batches that a thread makes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ PREFETCHED_BATCHES = 8
 
 
 class Readings:
-    """Readings of a source, of which perhaps only the first has elements, as of an iterator.
+    """Repeated iterations over a source, such as an iterator, which may be empty after the first.
 
-    Looking at the first element begins a reading, which the next iteration continues.
+    Looking at the first element starts an iteration, and the next call of `iter` continues it.
     """
 
     def __init__(self, read: Callable[[], Iterable[Any]]) -> None:
@@ -27,7 +27,7 @@ class Readings:
         self._begun: tuple[list[Any], Iterator[Any]] | None = None
 
     def first(self) -> Any:
-        """Returns the first element; `None` if there is none."""
+        """Returns the first element, or `None` if there are no elements."""
         if self._begun is None:
             elements = iter(self._read())
             self._begun = list(itertools.islice(elements, 1)), elements
@@ -41,7 +41,7 @@ class Readings:
 def map_ahead(
     function: Callable[[Any], Any], elements: Iterable[Any], ahead: int
 ) -> Generator[Any, None, None]:
-    """Applies a function in a thread, to some elements ahead; the caller's thread reads them."""
+    """Applies a function in a thread, a few elements ahead. The caller's thread reads elements."""
     if not ahead:
         yield from map(function, elements)
         return
@@ -60,9 +60,9 @@ class _Failure(NamedTuple):
 
 
 def prefetch(batches: Iterable[Any], ahead: int = PREFETCHED_BATCHES) -> Generator[Any, None, None]:
-    """Yields batches, which a thread makes in advance.
+    """Yields batches that a thread makes in advance.
 
-    The thread ends when the generator is closed or collected.
+    The thread stops when the generator is closed or garbage-collected.
     """
     ready: queue.Queue[Any] = queue.Queue(ahead)
     is_closed = threading.Event()
@@ -93,5 +93,5 @@ def prefetch(batches: Iterable[Any], ahead: int = PREFETCHED_BATCHES) -> Generat
     finally:
         is_closed.set()
         with contextlib.suppress(queue.Empty):
-            while True:  # so that the thread does not wait for space
+            while True:  # Make space, so that the thread does not wait.
                 ready.get_nowait()

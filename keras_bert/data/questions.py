@@ -33,10 +33,10 @@ from keras_bert.data.squad import QuestionExample
 from keras_bert.data.texts import InMemory, TruncationCounter
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
-# Maximum number of questions that are tokenized at a time, and of characters of their passages
+# Maximum number of questions that are tokenized at a time, and of characters in their passages
 CHUNK = 512
 _CHARACTERS = 4_000_000
-# The columns of `_chunk` that have a value for each window; the others have one for each token
+# The columns of `_chunk` with one value for each window. Other columns have one for each token.
 _OF_WINDOWS = ("lengths", "question_index", "start_positions", "end_positions")
 
 
@@ -46,8 +46,8 @@ class TokenizedQuestions(NamedTuple):
     Args:
         question_ids: int32, truncated to `max_query_length`.
         passage_ids: int32.
-        char_starts: The offset of the first character of each passage token, int32.
-        char_ends: The offset one past its last character, int32.
+        char_starts: The offset of each passage token's first character, int32.
+        char_ends: The offset after each passage token's last character, int32.
     """
 
     question_ids: Ragged
@@ -65,13 +65,14 @@ class QuestionWindows(NamedTuple):
         question_index: The index of each window's question, int64 `(windows,)`.
         first_token: The index in the passage of each window's first passage token, int64
             `(windows,)`.
-        char_starts: The offset in the passage of each token's first character, int32; 0 outside the
-            passage.
-        char_ends: The offset one past each token's last character, int32; 0 outside the passage.
-        is_max_context: Whether this is the window in which the token has the maximum context, int32
-            1 or 0; 0 outside the passage.
-        passage_start: The position in the window of its first passage token, int64 `(windows,)`.
-        passage_length: The number of passage tokens in the window, int64 `(windows,)`.
+        char_starts: The passage offset of each token's first character, int32. 0 for tokens outside
+            the passage.
+        char_ends: The passage offset after each token's last character, int32. 0 for tokens outside
+            the passage.
+        is_max_context: 1 if the token has its maximum context in this window, otherwise 0, int32. 0
+            for tokens outside the passage.
+        passage_start: The position of each window's first passage token, int64 `(windows,)`.
+        passage_length: The number of passage tokens in each window, int64 `(windows,)`.
     """
 
     features: dict[str, Ragged]
@@ -87,28 +88,29 @@ class QuestionWindows(NamedTuple):
 class QuestionAnswererPreprocessor(Preprocessor):
     """Packs a question and a window of its passage into `[CLS] question [SEP] window [SEP]`.
 
-    A passage that is too long for one row is split into overlapping windows. Strings become NumPy
-    arrays. Tensors of TensorFlow become tensors, by graph operations that can be part of a
+    Overlong passages are split into overlapping windows. Strings are converted to NumPy arrays.
+    TensorFlow tensors are converted to tensors, with graph operations that can be part of a
     `tf.data` pipeline or a SavedModel.
 
     Args:
         tokenizer: The tokenizer that converts text to ids.
-        sequence_length: Maximum length of a row in tokens, including the special tokens.
-        doc_stride: Number of tokens between the starts of consecutive windows.
-        max_query_length: Maximum length of a question in tokens; longer questions are truncated.
-            Defaults to 64, or to half of a row that is too short for it.
+        sequence_length: Maximum sequence length in tokens, including special tokens. Defaults to
+            384.
+        doc_stride: Number of tokens between the starts of consecutive windows. Defaults to 128.
+        max_query_length: Maximum length of a question in tokens. Longer questions are truncated.
+            Defaults to 64, but at most half of the space in a short sequence.
 
     Call arguments:
         question: Strings of shape `(batch,)`.
         context: The passages, strings of shape `(batch,)`.
 
     Returns:
-        `QuestionWindows`, with at least one window for each question. Values of tokens are
-        `Ragged`: the values of all windows, and the length of each window.
+        `QuestionWindows` with at least one window for each question. Token values are `Ragged`: the
+        values of all windows, and the length of each window.
 
     Raises:
-        ValueError: If `doc_stride` or `max_query_length` is below 1, or a row with the longest
-            question leaves no space for a token of the passage.
+        ValueError: If `doc_stride` or `max_query_length` is below 1, or if the longest question
+            leaves no space for a passage token.
 
     Example:
 
@@ -120,7 +122,7 @@ class QuestionAnswererPreprocessor(Preprocessor):
     [[2, 7, 3, 4, 5, 3], [2, 7, 3, 5, 6, 3]]
 
     Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), section 4.2; windows as in the released code.
+            [BERT](https://arxiv.org/abs/1810.04805), section 4.2, and the original BERT code.
     """
 
     def __init__(
@@ -135,12 +137,12 @@ class QuestionAnswererPreprocessor(Preprocessor):
         num_special = num_special_tokens(tokenizer, 2)
         if max_query_length is None:
             max_query_length = max(1, min(64, (sequence_length - num_special) // 2))
-        # The special tokens, and a token of the passage
+        # The special tokens, and one passage token
         shortest = max_query_length + num_special + 1
         if sequence_length < shortest:
             raise ValueError(
-                f"sequence_length is {sequence_length} and max_query_length {max_query_length}; "
-                f"sequence_length must be at least {shortest}."
+                f"sequence_length must be at least {shortest} for max_query_length="
+                f"{max_query_length}. Received: {sequence_length}"
             )
         super().__init__(tokenizer, sequence_length)
         self.doc_stride = doc_stride
@@ -151,7 +153,7 @@ class QuestionAnswererPreprocessor(Preprocessor):
         return self.windows(self.tokenize(question, context))
 
     def tokenize(self, question: Any, context: Any) -> TokenizedQuestions:
-        """Tokenizes questions and passages, the first step of a call."""
+        """Tokenizes questions and passages. This is the first step of a call."""
         ids = tokenized(self.tokenizer, question)
         if not is_tensor(question):
             self.truncated_rows.add(ids.lengths, self.max_query_length)
@@ -166,10 +168,10 @@ class QuestionAnswererPreprocessor(Preprocessor):
         return TokenizedQuestions(question_ids, *passages)
 
     def windows(self, tokens: TokenizedQuestions) -> QuestionWindows:
-        """Splits tokenized passages into windows, the second step of a call."""
+        """Splits tokenized passages into windows. This is the second step of a call."""
         xp = functions_for(tokens.passage_ids.values)
         row, first, length = self._spans(xp, tokens)
-        # The indices of each window's tokens among the tokens of all passages
+        # The indices of each window's tokens in the flat array of all passages
         begin = xp.take(row_starts(xp, tokens.passage_ids.lengths), row) + first
         positions = Ragged(xp.ranges(begin, length), length)
         question = take_rows(xp, tokens.question_ids, row)
@@ -193,12 +195,12 @@ class QuestionAnswererPreprocessor(Preprocessor):
         )
 
     def _spans(self, xp: Arrays, tokens: TokenizedQuestions) -> tuple[Any, Any, Any]:
-        """Returns each window's question, first token in the passage, and number of tokens."""
+        """Returns the question, first passage token and number of tokens of each window."""
         passage_length = tokens.passage_ids.lengths
         special = num_special_tokens(self.tokenizer, 2)
         space = self.sequence_length - special - tokens.question_ids.lengths
         stride = xp.minimum(space, self.doc_stride)
-        # Rounded up: the last window has the rest. A passage without tokens has one window too.
+        # The last window contains the rest. A passage without tokens also has one window.
         num_windows = 1 + (xp.maximum(passage_length - space, 0) + stride - 1) // stride
         row = row_numbers(xp, num_windows)
         number = xp.ranges(xp.full(xp.size(num_windows), 0, "int64"), num_windows)
@@ -216,16 +218,16 @@ class QuestionAnswererPreprocessor(Preprocessor):
 
 
 def _is_max_context(xp: Arrays, positions: Ragged, num_tokens: Any) -> Any:
-    """Returns whether a token has its maximum context in a window, bool `(values,)`.
+    """Returns whether each token has its maximum context in a window, bool `(values,)`.
 
-    A token's context in a window is the smaller of the numbers of tokens to its left and to its
-    right, plus 0.01 times the length of the window. On a tie, the first window is taken.
+    A token's context in a window is the number of tokens to its left or right, whichever is
+    smaller, plus 0.01 times the window length. On a tie, the first window is chosen.
     """
     position, length = positions
     window = row_numbers(xp, length)
     left = xp.ranges(xp.full(xp.size(length), 0, "int64"), length)
     right = xp.take(length, window) - 1 - left
-    # In float64, so that ties are the same as in the released code
+    # The original BERT code also uses float64, so ties are the same.
     score = xp.cast(xp.minimum(left, right), "float64") + 0.01 * xp.cast(
         xp.take(length, window), "float64"
     )
@@ -236,7 +238,7 @@ def _is_max_context(xp: Arrays, positions: Ragged, num_tokens: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class QuestionRows:
-    """The windows of all questions, concatenated in flat arrays; see `QuestionWindows`.
+    """The windows of all questions, concatenated in flat arrays. See `QuestionWindows`.
 
     Args:
         row_splits: The index of each window's first token in the flat arrays, int64
@@ -244,10 +246,11 @@ class QuestionRows:
         token_ids, segment_ids, char_starts, char_ends: int32 `(tokens,)`.
         is_max_context: Bool `(tokens,)`.
         question_index: The index of each window's question, int32 `(windows,)`.
-        start_positions: The position in the window of the answer's first token, int32
-            `(windows,)`; 0, the position of `[CLS]`, if the window does not contain the whole
+        start_positions: The position of the answer's first token in each window, int32
+            `(windows,)`. 0, the position of `[CLS]`, if the window does not contain the complete
             answer.
-        end_positions: The position in the window of the answer's last token, likewise.
+        end_positions: The position of the answer's last token in each window, int32 `(windows,)`. 0
+            if the window does not contain the complete answer.
         num_questions: The number of questions.
     """
 
@@ -272,7 +275,7 @@ class QuestionRows:
 
     @property
     def examples(self) -> InMemory:
-        """The windows as rows of a `Loader`."""
+        """The windows as examples of a `Loader`."""
         features = {
             "token_ids": Ragged(self.token_ids, self.lengths),
             "segment_ids": Ragged(self.segment_ids, self.lengths),
@@ -285,11 +288,11 @@ def question_rows(
     preprocessor: QuestionAnswererPreprocessor,
     negative_fraction: float = 1.0,
 ) -> QuestionRows:
-    """Tokenizes questions, and splits their passages into windows, in the order of the questions.
+    """Tokenizes questions and splits their passages into windows, in the order of the questions.
 
-    The target is the first answer that overlaps a token. Of the windows without the answer, a
-    random sample of `negative_fraction` is kept, the same in each call; a question without an
-    answer in any window keeps all its windows.
+    The target is the first answer that overlaps a token. A random fraction `negative_fraction` of
+    the windows without the answer is kept, the same in each call. If no window contains the answer,
+    all windows of the question are kept.
     """
     chunks, first = [], 0
     for batch in batched_by_characters(examples, _CHARACTERS, CHUNK):
@@ -305,7 +308,7 @@ def question_rows(
 def batched_by_characters(
     examples: Sequence[QuestionExample], characters: int, count: int | None = None
 ) -> Iterator[Sequence[QuestionExample]]:
-    """Yields chunks of up to `count` questions and `characters` of passages, or one question."""
+    """Yields chunks of up to `count` questions and `characters` in passages, or one question."""
     first = total = 0
     for index, example in enumerate(examples):
         total += len(example.context)
@@ -325,25 +328,26 @@ def likely_spans(
     n_best: int,
     max_answer_length: int,
 ) -> tuple[Any, Any, Any]:
-    """Finds the most likely start and end tokens of each window, and pairs them to spans.
+    """Finds the most likely start and end tokens in each window, and pairs them to spans.
 
     Args:
         logits: Start logits and end logits, each float32 `(windows, length)`.
-        mask: Bool `(windows, length)`, False at padding.
-        may_start: Bool `(windows, length)`: whether a token has its maximum context in this window.
-        may_end: Bool `(windows, length)`: whether a token is in the passage.
-        n_best: Number of start tokens and of end tokens of each window; of tokens with equal
-            logits, the earlier ones are taken.
-        max_answer_length: Maximum length of an answer, in tokens.
+        mask: Bool `(windows, length)`, False for padding.
+        may_start: Bool `(windows, length)`, True if the token has its maximum context in this
+            window.
+        may_end: Bool `(windows, length)`, True if the token is in the passage.
+        n_best: Number of start tokens and of end tokens per window. If logits are equal, earlier
+            tokens come first.
+        max_answer_length: Maximum length of an answer in tokens.
 
     Returns:
-        A tuple of the positions of the start tokens and of the end tokens, int32
-        `(windows, best)`, in descending order of their logits, and of the valid spans
-        among their pairs, bool `(windows, best, best)`: both tokens allowed, the end not before the
-        start, and no more than `max_answer_length` tokens.
+        A tuple of start positions and end positions, both int32 `(windows, best)` in descending
+        order of the logits, and a bool array `(windows, best, best)` that is True for valid spans.
+        In a valid span, both tokens are allowed, the end is not before the start, and there are at
+        most `max_answer_length` tokens.
 
     Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), sections 4.2 and 4.3; the released code.
+        [BERT](https://arxiv.org/abs/1810.04805), sections 4.2 and 4.3, and the original BERT code.
     """
     xp = functions_for(mask)
     (first, starts), (last, ends) = (
@@ -362,7 +366,7 @@ def likely_spans(
 def _chunk(
     examples: Sequence[QuestionExample], preprocessor: QuestionAnswererPreprocessor, first: int
 ) -> dict[str, np.ndarray]:
-    # SQuAD has about five questions on each passage, which is tokenized once.
+    # SQuAD has about five questions for each passage, so passages are only tokenized once.
     contexts = dict.fromkeys(example.context for example in examples)
     positions = {context: position for position, context in enumerate(contexts)}
     tokens = preprocessor.tokenize([example.question for example in examples], list(contexts))
@@ -390,12 +394,12 @@ def _chunk(
 
 
 def _sample(chunk: dict[str, np.ndarray], negative_fraction: float) -> dict[str, np.ndarray]:
-    """Returns the columns of `_chunk` without most of the windows that lack the answer."""
+    """Removes most of the windows without the answer from the columns of `_chunk`."""
     question = chunk["question_index"]
     # `[CLS]` has position 0.
     is_positive = chunk["end_positions"] > 0
     first = int(question[0]) if question.size else 0
-    # The draw of a question's windows does not depend on other questions.
+    # The random numbers for a question's windows do not depend on other questions.
     draws = [
         np.random.default_rng((first + number,)).random(count)
         for number, count in enumerate(np.bincount(question - first))
@@ -412,10 +416,10 @@ def _sample(chunk: dict[str, np.ndarray], negative_fraction: float) -> dict[str,
 def _answer_tokens(
     examples: Sequence[QuestionExample], context_index: np.ndarray, tokens: TokenizedQuestions
 ) -> np.ndarray:
-    """Returns the token span of an answer to each question in its passage, int64 `(batch, 2)`.
+    """Returns the span of an answer's tokens in each question's passage, int64 `(batch, 2)`.
 
-    The span has the first and the last token that overlap the answer, which is the first one that
-    overlaps any token; -1 if there is none.
+    The span contains the first and last token that overlap the answer. It belongs to the first
+    answer that overlaps any token, and is -1 if there is no such answer.
     """
     starts, ends = tokens.char_starts.values, tokens.char_ends.values
     splits = np.concatenate([[0], np.cumsum(tokens.char_starts.lengths)])
@@ -423,7 +427,7 @@ def _answer_tokens(
     for number, (example, context) in enumerate(zip(examples, context_index, strict=True)):
         passage = slice(splits[context], splits[context + 1])
         for answer in example.answers or ():
-            # Offsets never decrease, so they are sorted.
+            # Offsets never decrease, so binary search works.
             first = np.searchsorted(ends[passage], answer.start, side="right")
             end = np.searchsorted(starts[passage], answer.start + len(answer.text), side="left")
             if first < end:

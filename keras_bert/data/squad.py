@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading of SQuAD 1.1 and 2.0: questions on passages, and answers with their offsets."""
+"""Reads SQuAD 1.1 and 2.0 files: questions, passages and answer offsets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from keras_bert.data.text_files import read_lines
 
 
 class SquadError(ValueError):
-    """Raised for a malformed file; the message names the article, paragraph and question."""
+    """Raised for an invalid file. The message contains the article, paragraph and question."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,9 +39,9 @@ class QuestionExample:
         id: The id of the question, which is the key of its prediction.
         question: The question.
         context: The passage.
-        answers: The reference answers; empty if the question is unanswerable, `None` if the
-            answers are unknown.
-        title: The title of the article that the passage is from, or an empty string.
+        answers: The reference answers. Empty if the question is unanswerable, `None` if the answers
+            are unknown.
+        title: The title of the article that contains the passage, or an empty string.
     """
 
     id: str
@@ -57,8 +57,8 @@ class SquadFile:
 
     Args:
         path: Path of the file.
-        has_unanswerable: Whether a question is marked as unanswerable, as in version 2.0.
-        examples: The questions, in the order of the file.
+        has_unanswerable: Whether any question is marked as unanswerable, as in version 2.0.
+        examples: The questions in file order.
         skipped: An error message for each article, paragraph, question or answer that was skipped.
     """
 
@@ -73,24 +73,26 @@ def read_squad(
 ) -> SquadFile:
     """Reads a JSON file in the format of SQuAD 1.1 or 2.0.
 
-    The text of every answer is compared with the passage at its offset, which counts code points.
-    A question without an `id` gets its index in the file.
+    The text of every answer is compared with the passage at its offset, which counts code points. A
+    question without an `id` gets its index in the file.
 
     Args:
-        path: Path of the file, in UTF-8, or in UTF-16 with a byte order mark; gzip is decompressed.
-        labeled: Whether every question must have answers, or be marked as unanswerable. Otherwise
-            malformed answers count as unknown.
-        skip_invalid: Whether to skip malformed entries, and list them in the result, instead of
-            raising an error. A question is skipped if none of its answers can be read.
+        path: Path of the file, in UTF-8, or in UTF-16 with a byte order mark. Gzip files are
+            decompressed.
+        labeled: Whether every question must have answers or be marked as unanswerable. Otherwise,
+            invalid answers count as unknown. Defaults to `True`.
+        skip_invalid: Whether to skip invalid entries and list them in the result, instead of
+            raising an error. A question is skipped if none of its answers can be read. Defaults to
+            `False`.
 
     Returns:
         A `SquadFile`.
 
     Raises:
-        SquadError: If the file is malformed; the message names the article, paragraph and
-            question. A file that is not JSON, or has no articles, raises an error whatever
-            `skip_invalid` is.
-        FileNotFoundError: If there is no such file.
+        SquadError: If the file is invalid. The message contains the article, paragraph and
+            question. A file that is not JSON or has no articles always raises an error, even with
+            `skip_invalid`.
+        FileNotFoundError: If the file does not exist.
     """
     return parse_squad(load_json(path), path, labeled=labeled, skip_invalid=skip_invalid)
 
@@ -98,7 +100,7 @@ def read_squad(
 def parse_squad(
     content: Any, path: str | os.PathLike[str], *, labeled: bool = True, skip_invalid: bool = False
 ) -> SquadFile:
-    """Reads the value of `load_json` for a file in the format of SQuAD, as `read_squad` does."""
+    """Parses the value that `load_json` returns for a SQuAD file. See `read_squad`."""
     reader = _Reader(os.fspath(path), labeled, skip_invalid)
     return reader.file(reader.examples(content))
 
@@ -110,27 +112,27 @@ def read_squad_rows(
     labeled: bool = True,
     skip_invalid: bool = False,
 ) -> SquadFile:
-    """Reads questions in rows, as Hugging Face's data sets `squad` and `squad_v2` have them.
+    """Reads questions in rows, as in the Hugging Face data sets `squad` and `squad_v2`.
 
     Args:
         rows: The place of each row in its file, such as `row 3`, and its fields: `question`,
-            `context`, and `answers`, a dict of two lists, `text` and `answer_start`, or a list of
-            dicts of both; optionally `id` (by default, the index of the row), `title` and
-            `is_impossible`. A row with empty answers is unanswerable.
-        path: Path of the file, for messages.
-        labeled: Whether every row must have answers, which may be empty. Otherwise malformed
-            answers count as unknown.
-        skip_invalid: As for `read_squad`.
+            `context`, and `answers`, which is a dict of two lists, `text` and `answer_start`, or a
+            list of dicts with both. Optional fields are `id` (defaults to the index of the row),
+            `title` and `is_impossible`. A row with empty answers is unanswerable.
+        path: Path of the file, for error messages.
+        labeled: Whether every row must have answers, which may be empty. Otherwise, invalid answers
+            count as unknown. Defaults to `True`.
+        skip_invalid: See `read_squad`.
 
     Raises:
-        SquadError: If a row is malformed; the message names the row and the field.
+        SquadError: If a row is invalid. The message contains the row and the field.
     """
     reader = _Reader(os.fspath(path), labeled, skip_invalid)
     return reader.file(reader.row_examples(rows))
 
 
 def load_json(path: str | os.PathLike[str]) -> Any:
-    """Reads a JSON file, which may be compressed by gzip; a `SquadError` names the file."""
+    """Reads a JSON file, which may be a gzip file. Raises a `SquadError` if it is not JSON."""
     path = os.fspath(path)
     try:
         text = "".join(read_lines(path))
@@ -139,11 +141,11 @@ def load_json(path: str | os.PathLike[str]) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise SquadError(f"{path} is not JSON: {error}") from error
+        raise SquadError(f"{path} is not valid JSON: {error}") from error
 
 
 class _Reader:
-    """Iterates over the questions of a file, and keeps the skipped entries and all ids."""
+    """Iterates over the questions of a file, and stores skipped entries and all ids."""
 
     def __init__(self, path: str, labeled: bool, skip_invalid: bool) -> None:
         self.path = path
@@ -166,7 +168,7 @@ class _Reader:
             where, index = f"{self.path}, {place}", next(self._indices)
             try:
                 context = _text(row, "context", where)
-                # One string for all questions on a passage
+                # All questions on a passage share one string.
                 context = contexts.setdefault(context, context)
                 question = {name: value for name, value in row.items() if value is not None}
                 example = self._example(question, index, context, where, is_row=True)
@@ -178,8 +180,9 @@ class _Reader:
     def examples(self, content: Any) -> Iterator[QuestionExample]:
         if not isinstance(content, dict):
             raise SquadError(
-                f"{self.path} is {shorten_repr(content)}, expected an object with the field "
-                '"data": a list of articles, each with paragraphs of a context and its qas'
+                f'{self.path} must be an object with the field "data", a list of articles. Each '
+                "article has paragraphs, with a context and its qas. Received: "
+                f"{shorten_repr(content)}"
             )
         articles = json_field(content, "data", list, self.path)
         for number, article in enumerate(articles, start=1):
@@ -215,7 +218,7 @@ class _Reader:
         question_id = str(number) if is_number else _text(question, "id", where)
         where += f" (id {shorten_repr(question_id)})"
         if question_id in self._ids:
-            raise SquadError(f"{where}: another question has this id")
+            raise SquadError(f"{where}: the id must be unique. Another question has the same id.")
         text = _text(question, "question", where)
         try:
             answers = self._answers(question, context, where, is_row)
@@ -239,12 +242,12 @@ class _Reader:
             # In rows, a question without answers is unanswerable.
             is_impossible |= is_row and not answers and "is_impossible" not in question
         if is_impossible and answers:
-            raise SquadError(f"{where}: is_impossible is true, and there are answers")
+            raise SquadError(f"{where}: answers must be empty, because is_impossible is true.")
         if is_impossible:
             self.has_unanswerable = True
             return ()
         if not answers and self.labeled:
-            raise SquadError(f"{where}: answers is empty, and is_impossible is not true")
+            raise SquadError(f"{where}: answers must not be empty, unless is_impossible is true.")
         valid_answers, errors = [], []
         for index, answer in enumerate(answers, start=1):
             try:
@@ -271,7 +274,7 @@ class _Reader:
 
 
 def _answer_objects(question: dict[str, Any], where: str) -> list[Any]:
-    """Returns the answers of a question as a list, also of an object of two lists."""
+    """Returns the answers to a question as a list. They may be an object with two lists."""
     answers = question.get("answers")
     if not isinstance(answers, Mapping):
         objects: list[Any] = json_field(question, "answers", list, where)
@@ -279,8 +282,8 @@ def _answer_objects(question: dict[str, Any], where: str) -> list[Any]:
     texts, starts = (json_field(answers, name, list, where) for name in ("text", "answer_start"))
     if len(texts) != len(starts):
         raise SquadError(
-            f"{where}: answers has {len(texts)} texts and {len(starts)} values of "
-            "answer_start, expected one for each text"
+            f"{where}: answers must have one answer_start for each text. Received: {len(texts)} "
+            f"texts and {len(starts)} values of answer_start"
         )
     return [
         {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
@@ -294,14 +297,14 @@ def _answer(answer: Any, context: str, where: str) -> SpanAnswer:
 
 
 def check_span(text: str, start: int, context: str, where: str) -> None:
-    """Checks that an answer is not empty and is found in the passage at its offset."""
+    """Checks that an answer is not empty and occurs in the passage at its offset."""
     if not text:
-        raise SquadError(f"{where}: the text is empty")
+        raise SquadError(f"{where}: the text of an answer must not be empty.")
     passage_text = context[start : start + len(text)] if start >= 0 else ""
     if passage_text != text:
         raise SquadError(
-            f"{where}: {shorten_repr(text)} is not at answer_start {start}, where the context has "
-            f"{shorten_repr(passage_text)}"
+            f"{where}: the context must contain {shorten_repr(text)} at answer_start {start}. "
+            f"Received: {shorten_repr(passage_text)}"
         )
 
 
@@ -315,11 +318,11 @@ _TYPE_NAMES = {
 
 
 def json_field(value: Any, name: str, kind: type, where: str) -> Any:
-    """Returns a field of an object in JSON; a `SquadError` if it is missing or of another type."""
+    """Returns a field of a JSON object, and checks its type."""
     if not isinstance(value, dict):
         raise SquadError(f"{where} must be an object. Received: {shorten_repr(value)}")
     if name not in value:
-        raise SquadError(f"{where}: the field {name!r} is missing")
+        raise SquadError(f"{where}: the field {name!r} is missing.")
     field = value[name]
     # In Python, bool is a subclass of int.
     if not isinstance(field, kind) or (kind is int and isinstance(field, bool)):
@@ -335,6 +338,6 @@ def _text(value: Any, name: str, where: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise SquadError(
-            f"{where}: character {error.start} of {name} is half of a surrogate pair"
+            f"{where}: character {error.start} of {name} is half of a surrogate pair."
         ) from error
     return text

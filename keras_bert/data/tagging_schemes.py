@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tagging schemes, by which the labels of words encode spans: IOB1, IOB2 and BIOES.
+"""Tagging schemes, with which the labels of words encode spans: IOB1, IOB2 and BIOES.
 
-Three other notations are converted to them: brackets, `(PER*`, `*`, `*)`, as in CoNLL-2005 and
-CoNLL-2012 (OntoNotes); IO, bare types, `PER`, as in Few-NERD; and suffixes, `PER-B` or `PER_B`,
-with `O` or `-` outside of spans, as in Korean data sets.
+Labels in three other notations can be converted to them:
+
+- brackets: `(PER*`, `*`, `*)`, as in CoNLL-2005 and CoNLL-2012 (OntoNotes);
+- IO: bare types such as `PER`, as in Few-NERD;
+- suffixes: `PER-B` or `PER_B`, with `O` or `-` outside of spans, as in Korean data sets.
 """
 
 from __future__ import annotations
@@ -20,17 +22,17 @@ SCHEMES: tuple[Scheme, ...] = ("IOB1", "IOB2", "BIOES")
 Notation = Literal["brackets", "IO", "suffixes"]
 
 OUTSIDE = "O"
-# The letters of BILOU, BMES and BMEWO that correspond to I, E and S of BIOES.
+# The letters of BILOU, BMES and BMEWO that correspond to I, E and S in BIOES
 _LETTERS = {"M": "I", "L": "E", "U": "S", "W": "S"}
 _SPAN_LABEL = re.compile(r"O|[BIESMLUW](-.+)?", re.DOTALL)
-# Labels that look like misspelled span labels, such as `B-`, `b-PER`, `B:PER` and `PER-B`.
+# Labels that look like misspelled span labels, such as `B-`, `b-PER`, `B:PER` and `PER-B`
 _TYPED_LABEL = re.compile(r"[BIESMLUW]-.+", re.DOTALL)
 _LIKE_A_SPAN_LABEL = re.compile(r"[BIESMLUW][-_:/].*|.+[-_:/](?-i:[BI])", re.DOTALL | re.IGNORECASE)
-# A label whose type is before its letter, and the labels that then are outside of spans
+# A label with the type before the letter, and the labels outside of spans in this notation
 _WITH_SUFFIX = re.compile(r"(?P<type>.+)[-_](?P<letter>[BIESMLUW])", re.DOTALL)
 _OUTSIDE = {OUTSIDE, "-"}
-# `*` is a word inside or outside of a span, `(PER*` begins a span, `*)` ends it, `(PER*)` is both;
-# the asterisk of brackets may be missing.
+# `*` is a word inside or outside of a span, `(PER*` starts a span, `*)` ends it, and `(PER*)` is
+# both. The asterisk next to a bracket may be missing.
 _BRACKETS = re.compile(r"(?:\((?P<type>[^()*\s]+))?\*?(?P<end>\))?")
 _OPENING_BRACKET = re.compile(r"\([^()*\s]")
 _NO_TYPE = "_"
@@ -40,9 +42,9 @@ class Entity(NamedTuple):
     """A span of words.
 
     Args:
-        type: The type of the entity; `_` if the labels have no types.
-        start: The index of its first word.
-        end: The index one past its last word.
+        type: The entity type. `_` if the labels have no types.
+        start: The index of the first word.
+        end: The index after the last word.
     """
 
     type: str
@@ -56,7 +58,7 @@ class _Label(NamedTuple):
 
 
 def are_span_labels(labels: Iterable[str]) -> bool:
-    """Returns whether labels encode spans (`B-PER`, `I-PER`, `O` …), as parts of speech do not."""
+    """Returns whether labels encode spans (`B-PER`, `I-PER`, `O` …), unlike parts of speech."""
     labels = set(labels)
     return labels != {OUTSIDE} and all(map(_SPAN_LABEL.fullmatch, labels))
 
@@ -64,14 +66,14 @@ def are_span_labels(labels: Iterable[str]) -> bool:
 def typed_labels(
     labels: Iterable[str], class_names: Iterable[str], outside: str = OUTSIDE
 ) -> list[str]:
-    """Returns labels that encode spans: a bare type, such as `PER`, is `I-PER`.
+    """Converts bare types to span labels. For example, `PER` becomes `I-PER`.
 
-    So adjacent words of one bare type are one span, as in IO notation.
+    Adjacent words with the same bare type are therefore one span, as in the IO notation.
 
     Args:
         labels: The labels of a sentence.
-        class_names: All labels, which determine whether `B` or `M` is a bare type.
-        outside: The label that is no type.
+        class_names: All labels. They determine whether `B` or `M` is a bare type.
+        outside: The label of words outside of spans. Defaults to `"O"`.
 
     Example:
 
@@ -88,8 +90,8 @@ def typed_labels(
 def misspelled_labels(labels: Iterable[str]) -> dict[str, int]:
     """Counts invalid labels, such as `B-`, `X-PER` or `b-PER`, among labels that encode spans.
 
-    Labels are taken to encode spans if `O` occurs among them, and at least half of the other
-    occurrences begin like `B-PER`, or end like `PER-B`, regardless of case.
+    Labels are considered to encode spans if `O` occurs among them, and if at least half of the
+    other occurrences start like `B-PER` or end like `PER-B`, regardless of case.
 
     Example:
 
@@ -107,10 +109,10 @@ def misspelled_labels(labels: Iterable[str]) -> dict[str, int]:
 def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme | None:
     """Returns the tagging scheme of the labels of sentences.
 
-    The letters of BILOU and BMES count as letters of BIOES. IOB1 and IOB2 have the same letters:
-    IOB2 begins each span with `B-`, IOB1 only a span right after another one of the same type.
-    For labels that follow neither, the scheme with fewer wrong labels is returned; `None` for
-    labels that do not encode spans, such as parts of speech.
+    The letters of BILOU and BMES count as letters of BIOES. IOB1 and IOB2 use the same letters. In
+    IOB2, each span starts with `B-`. In IOB1, only a span directly after a span of the same type
+    does. For labels that do not follow either scheme, the scheme with fewer wrong labels is
+    returned. For labels that do not encode spans, such as parts of speech, `None` is returned.
 
     Example:
 
@@ -134,11 +136,14 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme | None:
 
 
 def detect_notation(sequences: Iterable[Sequence[str]]) -> Notation | None:
-    """Returns in which notation other than a tagging scheme the labels of sentences encode spans.
+    """Returns the notation of labels that encode spans without a tagging scheme.
 
-    It is `"brackets"` if words are labeled `*` or in brackets; `"suffixes"` if some are labeled `O`
-    or `-`, and all others like `PER-B`, or with `-` like `B-PER`; `"IO"` if `O` is the most
-    frequent label, and no other label looks like a tagging scheme's; otherwise `None`.
+    - `"brackets"`: words are labeled `*` or in brackets.
+    - `"suffixes"`: some words are labeled `O` or `-`, and all others like `PER-B`. If `-` occurs,
+      they may also be labeled like `B-PER`.
+    - `"IO"`: `O` is the most frequent label, and the other labels do not look like span labels.
+
+    Other labels return `None`.
 
     Example:
 
@@ -163,15 +168,18 @@ def detect_notation(sequences: Iterable[Sequence[str]]) -> Notation | None:
 
 
 def _are_like(labels: Iterable[str], *patterns: re.Pattern[str]) -> bool:
-    """Returns whether all labels match one of the patterns."""
+    """Returns whether one of the patterns matches all labels."""
     return any(all(map(pattern.fullmatch, labels)) for pattern in patterns)
 
 
 def from_notation(labels: Sequence[str], notation: Notation) -> list[str]:
     """Converts the labels of a sentence to IOB2.
 
-    In IO, adjacent words of the same type are one span. Brackets that are nested or not balanced
-    are a `ValueError`, with the label; so are other labels among suffixes.
+    In IO, adjacent words of the same type are one span.
+
+    Raises:
+        ValueError: If brackets are nested or not balanced, or if a label does not follow the suffix
+            notation. The message contains the label.
 
     Example:
 
@@ -191,20 +199,24 @@ def from_notation(labels: Sequence[str], notation: Notation) -> list[str]:
     for label in labels:
         match = _BRACKETS.fullmatch(label)
         if not label or match is None or (match["type"] and open_type):
-            raise ValueError(f"The label {label!r} has nested brackets or no span of one type.")
+            raise ValueError(
+                f"Brackets must contain one span and not be nested. Received: {label!r}"
+            )
         span_type = match["type"] or open_type
         if match["end"] and not span_type:
-            raise ValueError(f"The label {label!r} ends a span that does not begin.")
+            raise ValueError(
+                f"A closing bracket must follow an opening bracket. Received: {label!r}"
+            )
         letter = "B" if match["type"] else "I"
         new_labels.append(f"{letter}-{span_type}" if span_type else OUTSIDE)
         open_type = "" if match["end"] else span_type
     if open_type:
-        raise ValueError(f"The span ({open_type}* does not end in its sentence.")
+        raise ValueError(f"A span must end in its sentence. Received: ({open_type}* without end")
     return new_labels
 
 
 def _from_suffix(label: str) -> str:
-    """Returns a label with its letter before its type."""
+    """Moves the letter of a label before its type."""
     if label in _OUTSIDE:
         return OUTSIDE
     if match := _WITH_SUFFIX.fullmatch(label):
@@ -213,11 +225,11 @@ def _from_suffix(label: str) -> str:
 
 
 def entities(labels: Sequence[str], strict: Scheme | None = None) -> list[Entity]:
-    """Returns the spans that the labels of a sentence encode, in their order.
+    """Returns the spans that the labels of a sentence encode, in order.
 
-    With `strict`, spans that do not follow the scheme are not counted. Without, all spans are, as
-    in `conlleval`: a label continues the span before it if it is an `I-` or `E-` of the same type
-    and that span has not ended; any other label but `O` begins a span.
+    With `strict`, spans that do not follow the scheme are not returned. Otherwise, all spans are
+    returned, as in `conlleval`: an `I-` or `E-` label continues the previous span if the types
+    match and that span has not ended. Every other label except `O` starts a span.
 
     Raises:
         ValueError: If a label does not encode a span, or has a letter that is not in the scheme.
@@ -236,7 +248,7 @@ def entities(labels: Sequence[str], strict: Scheme | None = None) -> list[Entity
     check_choice(SCHEMES, strict=strict)
     for label, (letter, _) in zip(labels, parsed_labels, strict=True):
         if strict != "BIOES" and letter in "ES":
-            raise ValueError(f"The label {label!r} is not in {strict}; expected B, I or O.")
+            raise ValueError(f"Labels in {strict} must start with B, I or O. Received: {label!r}")
     if strict == "IOB1":
         return list(_strict_iob1(parsed_labels, spans))
     if strict == "IOB2":
@@ -247,7 +259,7 @@ def entities(labels: Sequence[str], strict: Scheme | None = None) -> list[Entity
 def convert_labels(labels: Sequence[str], scheme: Scheme) -> list[str]:
     """Converts the labels of a sentence to another scheme.
 
-    Labels that do not follow a scheme are read as by `entities` without `strict`.
+    Labels that do not follow a scheme are read in the same way as by `entities` without `strict`.
 
     Example:
 
@@ -270,7 +282,7 @@ def convert_labels(labels: Sequence[str], scheme: Scheme) -> list[str]:
 
 
 def deviations(labels: Sequence[str], scheme: Scheme) -> list[int]:
-    """Returns the indices of the labels of a sentence that do not follow a scheme.
+    """Returns the indices of labels in a sentence that do not follow a scheme.
 
     The letters of BILOU and BMES count as letters of BIOES.
 
@@ -285,12 +297,12 @@ def deviations(labels: Sequence[str], scheme: Scheme) -> list[int]:
 
 def _parse(label: str) -> _Label:
     if not _SPAN_LABEL.fullmatch(label):
-        raise ValueError(f"The label {label!r} is not a span label; expected O, B-TYPE, I-TYPE …")
+        raise ValueError(f"A span label must be O, B-TYPE, I-TYPE …. Received: {label!r}")
     return _Label(_LETTERS.get(label[0], label[0]), label[2:] or _NO_TYPE)
 
 
 def _readable(labels: Sequence[_Label]) -> Iterator[Entity]:
-    """Finds spans as `conlleval` does, in any scheme."""
+    """Finds spans in any scheme, as in `conlleval`."""
     start, before = 0, _Label(OUTSIDE, "")
     for index, label in enumerate([*labels, _Label(OUTSIDE, "")]):
         continues = label.letter in "IE" and before.letter in "BI" and before.type == label.type
@@ -307,14 +319,14 @@ def _is_whole(labels: Sequence[_Label]) -> bool:
 
 
 def _strict_iob1(labels: Sequence[_Label], spans: Iterable[Entity]) -> Iterator[Entity]:
-    """Finds spans of IOB1, in which `B-` is valid only between two spans of the same type."""
+    """Finds IOB1 spans. In IOB1, `B-` is only valid between two spans of the same type."""
     outside = _Label(OUTSIDE, "")
     for entity in spans:
         before = labels[entity.start - 1] if entity.start else outside
         after = labels[entity.end] if entity.end < len(labels) else outside
         start = entity.start
         if labels[start].letter == "B" and before.type != entity.type:
-            start += 1  # The rest of the span, if any, is a span of its own
+            start += 1  # The rest of the span, if there is any, is a separate span.
         ends_in_b = labels[entity.end - 1].letter == "B"
         if start < entity.end and not (
             ends_in_b and after.letter == "B" and after.type != entity.type

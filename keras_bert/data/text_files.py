@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of text files, whatever their encoding and compression."""
+"""Reads lines of text files in any supported encoding and compression."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from typing import BinaryIO, cast
 from keras_bert.checks import importing, shorten_repr
 from keras_bert.data.file_systems import open_file
 
-# Suffixes of compressed files; they are recognized by their first bytes
+# Suffixes of compressed files, which are recognized by their first bytes
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
-# Errors of compressed data
+# Errors raised for invalid compressed data
 UNREADABLE = (EOFError, OSError, lzma.LZMAError, zlib.error)
-# Number of lines from which the encoding of a file is guessed
+# The number of lines used to guess the encoding of a file
 _LINES_SAMPLED = 200
-# UTF-32 first: its little-endian byte order mark begins with UTF-16's.
+# UTF-32 comes first, because its little-endian byte order mark starts with that of UTF-16.
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -40,13 +40,13 @@ _COMPRESSED: dict[bytes, Callable[[BinaryIO], object]] = {
 }
 _ZSTANDARD = b"\x28\xb5\x2f\xfd"
 _NOT_TEXT = {
-    b"PK\x03\x04": "a ZIP archive, as .xlsx files are; save it as CSV or decompress it",
-    b"PAR1": "a Parquet file; save it as CSV or JSON Lines",
+    b"PK\x03\x04": "a ZIP archive, such as an .xlsx file. Save it as CSV or decompress it.",
+    b"PAR1": "a Parquet file. Save it as CSV or JSON Lines.",
 }
 
 
 def plain_name(name: str) -> str:
-    """Returns the name of a file without the suffix of a compression.
+    """Returns a file name without the suffix of its compression.
 
     Example:
 
@@ -60,11 +60,12 @@ def plain_name(name: str) -> str:
 def read_lines(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator[str]:
     """Yields the physical lines of a text file or URL, with their line ends.
 
-    The file is UTF-8 (or in `encoding`), with or without a byte order mark, or UTF-16 or UTF-32
-    with one, and is decompressed where it begins like gzip, bzip2, xz or Zstandard (which requires
-    pyarrow). The bytes are split at line feeds before they are decoded, because text may contain
-    other characters that `str.splitlines` takes for line ends. A file without a line feed is split
-    at carriage returns, the line ends of classic Mac OS. Errors name the file and the line.
+    The file must be UTF-8 (or in `encoding`), with or without a byte order mark, or UTF-16 or
+    UTF-32 with a byte order mark. Files that start like gzip, bzip2, xz or Zstandard files are
+    decompressed. Zstandard requires pyarrow. The bytes are split at line feeds before they are
+    decoded, because text may contain other characters that `str.splitlines` treats as line ends. A
+    file without line feeds is split at carriage returns, the line ends of classic Mac OS. Error
+    messages contain the file and the line.
     """
     with open_file(path) as file:
         yield from decoded_lines(file, os.fspath(path), encoding)
@@ -73,7 +74,7 @@ def read_lines(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterato
 def decoded_lines(
     file: BinaryIO, name: str | os.PathLike[str], encoding: str = "utf-8"
 ) -> Iterator[str]:
-    """Yields the lines of a binary file, such as standard input, as `read_lines` does."""
+    """Yields the lines of a binary file, such as standard input. See `read_lines`."""
     number = 0
     is_ascii = True
     lines = byte_lines(file, name)
@@ -86,8 +87,8 @@ def decoded_lines(
         byte = error.object[error.start]
         advice = _encoding_advice(name, error, itertools.islice(lines, _LINES_SAMPLED), is_ascii)
         raise ValueError(
-            f"{name}, line {number}: expected UTF-8, found byte 0x{byte:02x} at position "
-            f"{error.start} of the line. {advice}"
+            f"{name}, line {number}: the file must be UTF-8. Received: byte 0x{byte:02x} at "
+            f"position {error.start} of the line. {advice}"
         ) from error
     except UNREADABLE as error:
         raise ValueError(f"{name}: cannot be read past line {number}: {error}") from error
@@ -99,13 +100,13 @@ def _encoding_advice(
     next_lines: Iterable[bytes],
     was_ascii: bool,
 ) -> str:
-    """Returns how to convert a file, by the encoding that the line and the next ones seem to have.
+    """Describes how to convert a file from the encoding that some of its lines seem to have.
 
     Args:
         name: The name of the file.
         error: The error of the line.
-        next_lines: Some of the lines after it.
-        was_ascii: Whether all lines before it have only ASCII characters.
+        next_lines: Some of the next lines.
+        was_ascii: Whether all previous lines only contain ASCII characters.
     """
     files, path = "", Path(name)
     if path.is_file() and plain_name(path.name) == path.name:
@@ -113,26 +114,26 @@ def _encoding_advice(
         files = f" {shlex.quote(str(path))} > {shlex.quote(str(target))}"
     if not was_ascii:
         return (
-            "The lines before it are UTF-8. "
-            f"`iconv -c -f UTF-8 -t UTF-8{files}` removes the bytes that are not."
+            "The previous lines are UTF-8. "
+            f"`iconv -c -f UTF-8 -t UTF-8{files}` removes the invalid bytes."
         )
-    import charset_normalizer  # This takes a tenth of a second.
+    import charset_normalizer  # The import takes a tenth of a second.
 
     sample = b"".join([error.object, *next_lines])
     guess = charset_normalizer.from_bytes(sample, cp_exclusion=["utf_16", "utf_32"]).best()
     encoding, text = "cp1252", "" if guess is None else str(guess)
-    # Among the code pages of Latin letters, which differ in few characters, the guess often errs.
+    # Code pages for Latin letters differ in few characters, so the guess among them is often wrong.
     if guess and not all("LATIN" in unicodedata.name(c, "") for c in text if c.isalpha()):
         encoding = guess.encoding
     excerpt = shorten_repr(error.object.decode(encoding, errors="replace").strip())
     return (
-        f"In the encoding {encoding.upper()} the line is {excerpt}. If this is right, "
+        f"In the encoding {encoding.upper()}, the line is {excerpt}. If this is right, "
         f"`iconv -f {encoding.upper()} -t UTF-8{files}` converts the file."
     )
 
 
 def byte_lines(file: BinaryIO, name: str | os.PathLike[str]) -> Iterator[bytes]:
-    """Yields the lines of a binary file, decompressed, and without a byte order mark in UTF-8."""
+    """Yields the lines of a binary file, decompressed and without the byte order mark of UTF-8."""
     file, start = _peek(file)
     if start == _ZSTANDARD:
         file, start = _peek(_from_zstandard(file, name))
@@ -142,19 +143,19 @@ def byte_lines(file: BinaryIO, name: str | os.PathLike[str]) -> Iterator[bytes]:
             break
     for magic, kind in _NOT_TEXT.items():
         if start.startswith(magic):
-            raise ValueError(f"{name}: expected text, but the file is {kind}")
+            raise ValueError(f"{name} must be a text file. Received: {kind}")
     encoding = next((e for mark, e in _BYTE_ORDER_MARKS.items() if start.startswith(mark)), None)
     if encoding is not None:
         file = _transcode(file, encoding, name)
     elif len(start) == 4 and b"\0\0" in (start[::2], start[1::2]):
         order = "BE" if start[0] == 0 else "LE"
         raise ValueError(
-            f"{name}, line 1: expected UTF-8, found NUL bytes as in UTF-16 without a byte order "
-            f"mark; `iconv -f UTF-16{order} -t UTF-8` converts it"
+            f"{name}, line 1: the file must be UTF-8. Received: NUL bytes, as in UTF-16 without a "
+            f"byte order mark. `iconv -f UTF-16{order} -t UTF-8` converts the file."
         )
     first = file.readline().removeprefix(codecs.BOM_UTF8)
     if not first.endswith(b"\n"):
-        yield from first.splitlines(keepends=True)  # at carriage returns, if there are any
+        yield from first.splitlines(keepends=True)  # The lines may end in carriage returns.
     else:
         yield first
         yield from file
@@ -167,7 +168,7 @@ def _from_zstandard(file: BinaryIO, name: str | os.PathLike[str]) -> BinaryIO:
 
 
 def _peek(file: BinaryIO) -> tuple[BinaryIO, bytes]:
-    """Returns a file, and its first four bytes, which remain to be read."""
+    """Returns a file and its first four bytes, without consuming them."""
     reader = file if hasattr(file, "peek") else io.BufferedReader(cast(io.RawIOBase, file))
     return reader, reader.peek(4)[:4]
 
@@ -179,6 +180,6 @@ def _transcode(file: BinaryIO, encoding: str, name: str | os.PathLike[str]) -> B
     except UnicodeDecodeError as error:
         number = content[: error.start].decode(encoding, "ignore").count("\n") + 1
         raise ValueError(
-            f"{name}, line {number}: the byte order mark is {encoding.upper()}'s, but byte "
-            f"{error.start} of the file is not: {error.reason}"
+            f"{name}, line {number}: the byte order mark is for {encoding.upper()}, but byte "
+            f"{error.start} of the file is invalid: {error.reason}"
         ) from error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packs texts and pairs of texts with special tokens, and serves them as rows of a `Loader`."""
+"""Packs texts and text pairs with special tokens, and stores them as examples of a `Loader`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from keras_bert.data.packing import (
 )
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
-# The largest number of token ids in memory, some 500 MB
+# The maximum number of token ids kept in memory, about 500 MB
 MAX_TOKENS_IN_MEMORY = 1 << 28
 
 
 class TruncationCounter:
-    """Counts the rows that are cut since they have more tokens than an option allows."""
+    """Counts the examples that are truncated because they exceed a limit in tokens."""
 
     def __init__(self, option: str, limit: int) -> None:
         self.option = option
@@ -41,56 +41,56 @@ class TruncationCounter:
         self.num_rows = self.num_cut = 0
 
     def add(self, lengths: np.ndarray, max_tokens: int) -> None:
-        """Counts the rows that are cut, by their numbers of tokens."""
+        """Counts examples, and the truncated ones among them, given their lengths in tokens."""
         self.num_rows += len(lengths)
         self.num_cut += int(np.count_nonzero(lengths > max_tokens))
 
     def add_once(
         self, is_counted: np.ndarray, index: np.ndarray, lengths: np.ndarray, max_tokens: int
     ) -> None:
-        """Counts the rows at some indices that were not counted before, and marks them."""
+        """Counts the examples at some indices unless they were counted before."""
         is_new = ~is_counted[index]
         is_counted[index] = True
         self.add(lengths[is_new], max_tokens)
 
     def message(self, rows_before: int = 0, cut_before: int = 0) -> str:
-        """Returns a message about the rows cut since the counts before; empty if there are none."""
+        """Describes the examples truncated since earlier counts, or returns an empty string."""
         num_cut = self.num_cut - cut_before
         if not num_cut:
             return ""
-        are_cut = "is cut: it has" if num_cut == 1 else "are cut: they have"
+        are_cut = "is truncated: it has" if num_cut == 1 else "are truncated: they have"
         return (
             f"{num_cut:,} of {self.num_rows - rows_before:,} rows {are_cut} more tokens than "
-            f"{self.option}={self.limit} has space for. To read more of them, pass another "
-            f"{self.option} to from_preset, or fine-tune with another --{self.option}."
+            f"{self.option}={self.limit} allows. To read more of them, pass a larger "
+            f"{self.option} to from_preset, or fine-tune with a larger --{self.option}."
         )
 
 
 class TextClassifierPreprocessor(Preprocessor):
-    """Packs a text or a pair of texts into `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
+    """Packs texts or text pairs into `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 
-    RoBERTa's rows are `<s> A </s>` and `<s> A </s></s> B </s>`, with segment id 0 everywhere.
-    Strings become NumPy arrays. Tensors of TensorFlow become tensors, by graph operations that can
-    be part of a `tf.data` pipeline or a SavedModel.
+    RoBERTa's sequences are `<s> A </s>` and `<s> A </s></s> B </s>`, and all segment ids are 0.
+    Strings are converted to NumPy arrays. TensorFlow tensors are converted to tensors, with graph
+    operations that can be part of a `tf.data` pipeline or a SavedModel.
 
     Args:
         tokenizer: The tokenizer that converts text to ids.
-        sequence_length: Maximum length of a row in tokens, including the special tokens. A pair
-            that is longer is truncated from the end of its longer text, one token at a time; from
-            its beginning if the `truncation_side` of the tokenizer is `"left"`.
+        sequence_length: Maximum sequence length in tokens, including special tokens. Longer pairs
+            are truncated one token at a time, at the end of the longer text, or at its start if the
+            tokenizer's `truncation_side` is `"left"`. Defaults to 512.
 
     Call arguments:
         text: A string, or a batch of strings of shape `(batch,)`.
-        text_pair: The second texts, of the same shape; `None` for single texts.
+        text_pair: The second texts, of the same shape, or `None` for single texts.
 
     Returns:
-        A dict of `token_ids` (int32), `segment_ids` (int32, 1 for the second text in families
-        with two segments) and `padding_mask` (bool), each of shape `(batch, length)`, where
-        `length` is the length of the longest row; `(length,)` for a single string.
+        A dict of `token_ids` (int32), `segment_ids` (int32, 1 for the second text in families with
+        two segments) and `padding_mask` (bool). The shapes are `(batch, length)`, where `length` is
+        the length of the longest sequence, or `(length,)` for a single string.
 
     Raises:
-        ValueError: If `sequence_length` is too small for the special tokens of a pair and one
-            token of each text.
+        ValueError: If `sequence_length` is too small for the special tokens of a pair and one token
+            from each text.
 
     Example:
 
@@ -101,11 +101,11 @@ class TextClassifierPreprocessor(Preprocessor):
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 3, "Input/Output Representations";
-        truncation as in the released code.
+            truncation as in the original BERT code.
     """
 
     def __init__(self, tokenizer: Tokenizer, sequence_length: int = 512) -> None:
-        # The special tokens of a pair, and one token of each text
+        # The special tokens of a pair, and one token from each text
         shortest = num_special_tokens(tokenizer, 2) + 2
         checks.NumberRange(at_least=shortest, integer=True).check(sequence_length=sequence_length)
         super().__init__(tokenizer, sequence_length)
@@ -121,11 +121,11 @@ class TextClassifierPreprocessor(Preprocessor):
         return first_row(features) if is_single else features
 
     def pack(self, text: Any, text_pair: Any = None) -> Sequences:
-        """Packs a batch of texts or pairs without padding.
+        """Packs a batch of texts or text pairs without padding.
 
         Args:
-            text: Strings, a list or a tensor of TensorFlow `(batch,)`.
-            text_pair: Strings likewise, or `None`.
+            text: A list of strings or a TensorFlow string tensor, `(batch,)`.
+            text_pair: The second texts in the same form, or `None`.
 
         Returns:
             `Sequences` with `token_ids` and `segment_ids`, int32.
@@ -138,22 +138,23 @@ class TextClassifierPreprocessor(Preprocessor):
         return self.pack_tokens(*tokens)
 
     def pack_tokens(self, first: Ragged, second: Ragged | None = None) -> Sequences:
-        """Packs tokenized texts or pairs, the second step of `pack`."""
+        """Packs tokenized texts or pairs. This is the second step of `pack`."""
         xp = functions_for(first.values)
         max_tokens = self.max_tokens(1 if second is None else 2)
         texts = truncate(xp, self.tokenizer, first, second, max_tokens)
         return Sequences(pack_texts(xp, self.tokenizer, *texts))
 
     def max_tokens(self, num_texts: int) -> int:
-        """Returns the number of tokens of one text, or of two, that a row has space for."""
+        """Returns the number of tokens that fit into a sequence with one or two texts."""
         return self.sequence_length - num_special_tokens(self.tokenizer, num_texts)
 
 
 class TokenizedTexts:
-    """Texts in memory, which are tokenized when they are first read, and a cache of their tokens.
+    """Texts in memory that are tokenized when they are first read, with a cache of their tokens.
 
-    Of each text up to `sequence_length` tokens are kept, in two bytes each if the vocabulary allows
-    it. Once the cache has `max_tokens` tokens, the texts that it lacks are tokenized each time.
+    The cache stores up to `sequence_length` tokens of each text, in two bytes each if the
+    vocabulary is small enough. Once it contains `max_tokens` tokens, other texts are tokenized in
+    each epoch.
     """
 
     def __init__(
@@ -169,7 +170,7 @@ class TokenizedTexts:
         fits = self._tokenizer.vocabulary_size <= 1 << 16
         self._flat = np.empty(0, "uint16" if fits else "int32")
         self._num_used = 0
-        # The index of each text's first token in the flat array, -1 for texts that are not in it
+        # The index of each text's first token in the flat array, or -1 if the text is not cached
         self._starts = np.full(len(texts), -1, "int64")
         self._lengths = np.zeros(len(texts), "int32")
 
@@ -195,7 +196,8 @@ class TokenizedTexts:
         values, lengths = self._tokenize(index)
         end = self._num_used + len(values)
         if end > len(self._flat):
-            # Space for all texts, if they are like these; memory counts only once it is written to.
+            # Reserve space for all texts, assuming that they are like these. Unwritten memory does
+            # not count.
             is_new = self._starts < 0
             estimate = self._num_used + int(1.1 * len(values) / len(index) * is_new.sum())
             larger = np.empty(max(end, estimate), self._flat.dtype)
@@ -208,7 +210,7 @@ class TokenizedTexts:
 
 
 class TextExamples:
-    """Texts or pairs of texts in memory, the columns of `text_columns`, as rows of a `Loader`."""
+    """Texts or text pairs in memory (columns from `text_columns`), as examples of a `Loader`."""
 
     def __init__(
         self, columns: Mapping[str, Sequence[Any]], preprocessor: TextClassifierPreprocessor
@@ -221,25 +223,25 @@ class TextExamples:
         return len(self._columns[0])
 
     def pack(self, index: np.ndarray) -> Sequences:
-        """Packs the rows at some indices."""
+        """Packs the examples at some indices."""
         columns = [column.take(index) for column in self._columns]
         self._count(index, sum(column.lengths for column in columns), len(columns))
         return self._preprocessor.pack_tokens(*columns)
 
     def _count(self, index: np.ndarray, lengths: Any, num_texts: int) -> None:
-        """Counts the rows that are cut, each once."""
+        """Counts truncated examples, each only once."""
         max_tokens = self._preprocessor.max_tokens(num_texts)
         self._preprocessor.truncated_rows.add_once(self._is_counted, index, lengths, max_tokens)
 
 
 class TextPairExamples(TextExamples):
-    """Pairs of texts in memory, each text a sequence of its own."""
+    """Text pairs in memory, with each text in a separate sequence."""
 
     def pack(self, index: np.ndarray) -> Sequences:
-        """Packs the pairs at some indices; each has two sequences."""
+        """Packs the pairs at some indices. Each pair has two sequences."""
         first, second = (column.take(index) for column in self._columns)
         self._count(index, np.maximum(first.lengths, second.lengths), 1)
-        # The texts of a pair follow each other.
+        # The two texts of a pair are next to each other.
         lengths = np.stack([first.lengths, second.lengths], axis=1).reshape(-1)
         starts = np.cumsum(lengths) - lengths
         values = np.empty(lengths.sum(), "int32")
@@ -250,10 +252,10 @@ class TextPairExamples(TextExamples):
 
 
 class ProductExamples:
-    """Each of some texts with each of some second texts; only the first texts are truncated.
+    """All combinations of texts and second texts. Only the first texts are truncated.
 
     Raises:
-        ValueError: If a second text leaves no space for a token of the first.
+        ValueError: If a second text leaves no space for a token of the first text.
     """
 
     def __init__(
@@ -269,8 +271,8 @@ class ProductExamples:
         self._max_tokens = preprocessor.max_tokens(2)
         if self._second.lengths.max() >= self._max_tokens:
             raise ValueError(
-                f"A second text has {self._second.lengths.max()} tokens, and a row has space for "
-                f"{self._max_tokens} with the first text. Shorten it."
+                f"A second text must have fewer than {self._max_tokens} tokens, so that a row has "
+                f"space for the first text. Received: {self._second.lengths.max()} tokens"
             )
         lengths = self._first.lengths[:, np.newaxis] + self._second.lengths
         preprocessor.truncated_rows.add(lengths.reshape(-1), self._max_tokens)
@@ -279,7 +281,7 @@ class ProductExamples:
         return len(self._first.lengths) * len(self._second.lengths)
 
     def pack(self, index: np.ndarray) -> Sequences:
-        """Packs the rows at some indices, by which the second texts of a text are consecutive."""
+        """Packs the combinations at some indices. Consecutive indices share the first text."""
         first_index, second_index = np.divmod(index, len(self._second.lengths))
         first = take_rows(NUMPY, self._first, first_index)
         second = take_rows(NUMPY, self._second, second_index)
@@ -289,7 +291,7 @@ class ProductExamples:
 
 
 class InMemory:
-    """Sequences in memory, as rows of a `Loader`."""
+    """Sequences in memory, as examples of a `Loader`."""
 
     def __init__(self, sequences: Sequences) -> None:
         self._sequences = sequences
@@ -299,17 +301,17 @@ class InMemory:
         return len(self._sequences.lengths if counts is None else counts)
 
     def pack(self, index: np.ndarray) -> Sequences:
-        """Returns the rows at some indices."""
+        """Returns the sequences of the rows at some indices."""
         return self._sequences.take(NUMPY, index)
 
 
 def rows_of_ids(token_ids: Sequence[Sequence[int]]) -> InMemory:
-    """Returns ids that include the special tokens, `(rows, None)`, as rows of a `Loader`."""
+    """Converts ids `(rows, None)`, including special tokens, to examples of a `Loader`."""
     return InMemory(Sequences({"token_ids": Ragged.from_rows(token_ids)}))
 
 
 def split_pair(x: Any) -> tuple[Any, Any]:
-    """Returns `(text, text_pair)` of a string, pair or dict; `text_pair` is `None` for one text."""
+    """Splits a string, pair or dict into `(text, text_pair)`. A single text has no `text_pair`."""
     if isinstance(x, Mapping):
         return x["text"], x.get("text_pair")
     if isinstance(x, tuple):

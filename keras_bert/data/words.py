@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sentences of words: windows in which each word is tagged at its first subword."""
+"""Splits sentences of words into windows, in which each word is tagged at its first subword."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class NestedWords(NamedTuple):
     """Words of sentences or of documents.
 
     Args:
-        words: All words one after another: a list, or a string tensor of TensorFlow.
+        words: All words in order: a list, or a TensorFlow string tensor.
         words_per_sentence: int64 `(sentences,)`.
-        sentences_per_document: int64 `(documents,)`; `None` if sentences are not in documents.
+        sentences_per_document: int64 `(documents,)`, or `None` without documents.
     """
 
     words: Any
@@ -43,11 +43,11 @@ class NestedWords(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """Words, sentences, documents or windows, as spans of the tokens of all words.
+    """Words, sentences, documents or windows, as spans in the tokens of all words.
 
     Args:
         start: The index of each span's first token, int64 `(spans,)`.
-        stop: The index one past its last token, int64 `(spans,)`.
+        stop: The index after each span's last token, int64 `(spans,)`.
     """
 
     start: Any
@@ -60,7 +60,7 @@ class Spans(NamedTuple):
 
     @property
     def lengths(self) -> Any:
-        """The number of tokens of each span."""
+        """The length of each span in tokens."""
         return self.stop - self.start
 
     def take(self, xp: Arrays, index: Any) -> Spans:
@@ -69,12 +69,12 @@ class Spans(NamedTuple):
 
 
 class WordWindows(NamedTuple):
-    """Windows of sentences, and the window and position of each word's tag.
+    """Windows of sentences, and the window and position in which each word is tagged.
 
     Args:
         token_ids: int32, including `[CLS]` and `[SEP]`.
         word_window: The index of the window in which each word is tagged, int64 `(words,)`.
-        word_position: The position in that window of the word's first subword, int64 `(words,)`.
+        word_position: The position of the word's first subword in that window, int64 `(words,)`.
     """
 
     token_ids: Ragged
@@ -83,52 +83,53 @@ class WordWindows(NamedTuple):
 
     @property
     def sequences(self) -> Sequences:
-        """The windows as sequences with `segment_ids` that are all 0."""
+        """The windows as sequences. All `segment_ids` are 0."""
         xp = functions_for(self.word_window)
         segment_ids = same_in_rows(xp, 0, self.token_ids.lengths)
         return Sequences({"token_ids": self.token_ids, "segment_ids": segment_ids})
 
     def first_subwords(self) -> Any:
-        """Returns the index of each word's first subword among the tokens of all windows."""
+        """Returns the index of each word's first subword in the flat array of all windows."""
         xp = functions_for(self.word_window)
         starts = row_starts(xp, self.token_ids.lengths)
         return xp.take(starts, self.word_window) + self.word_position
 
     def scatter(self, values: Any) -> Ragged:
-        """Scatters a value of each word, `(words,)`, to its first subword; 0 everywhere else."""
+        """Scatters values of words, `(words,)`, to their first subwords. Other tokens get 0."""
         xp = functions_for(self.word_window)
         size = xp.size(self.token_ids.values)
         return Ragged(xp.scatter(self.first_subwords(), values, size), self.token_ids.lengths)
 
 
 class TokenClassifierPreprocessor(Preprocessor):
-    """Packs sentences of words into `[CLS] subwords [SEP]`; a word's tag is at its first subword.
+    """Packs sentences of words into `[CLS] subwords [SEP]`, and tags words at the first subword.
 
-    A sentence that is too long for one row is split into overlapping windows at word boundaries,
-    and a word is tagged in the window in which it has the maximum context. A word without tokens,
-    such as a control character, becomes `[UNK]`, so that it has a tag too. In a sentence of
-    several windows, words are truncated to `overlap` subwords.
+    Overlong sentences are split into overlapping windows at word boundaries. A word is tagged in
+    the window in which it has the maximum context. A word without tokens, such as a control
+    character, is replaced with `[UNK]`, so that it also has a tag. In a sentence with multiple
+    windows, words are truncated to `overlap` subwords.
 
     Args:
         tokenizer: The tokenizer that converts words to ids.
-        sequence_length: Maximum length of a row in tokens, including the special tokens.
+        sequence_length: Maximum sequence length in tokens, including special tokens. Defaults to
+            512.
         overlap: Number of tokens that consecutive windows of a long sentence share. Defaults to a
-            quarter of a window.
+            quarter of the window.
 
     Call arguments:
-        words: Sentences of words, a list of lists; or documents of such sentences, a list of lists
-            of lists. In a document, the rest of a sentence's window is filled with the sentences
-            around it, to the left and to the right in equal parts where possible. Or a ragged
-            tensor of TensorFlow, `(sentences, None)` or `(documents, None, None)`.
+        words: Sentences of words (a list of lists), documents of such sentences (a list of lists of
+            lists), or a ragged TensorFlow tensor, `(sentences, None)` or `(documents, None, None)`.
+            In a document, the rest of a window is filled with the surrounding sentences, on the
+            left and right in equal parts if possible.
 
     Returns:
         A dict of `token_ids` (int32), `segment_ids` (int32, all 0) and `padding_mask` (bool), each
-        of shape `(windows, length)`, where `length` is the longest window's: tensors of
-        TensorFlow if the words are, and NumPy arrays otherwise. The method `windows` also returns
-        the window and the position of each word.
+        of shape `(windows, length)`, where `length` is the length of the longest window. The values
+        are TensorFlow tensors if the words are, and NumPy arrays otherwise. The method `windows`
+        also returns the window and position of each word.
 
     Raises:
-        ValueError: If `sequence_length` or `overlap` is out of range, or words are not nested as
+        ValueError: If `sequence_length` or `overlap` is out of range, or if words are not nested as
             described.
 
     Example:
@@ -162,7 +163,7 @@ class TokenClassifierPreprocessor(Preprocessor):
         return self.pad(self.windows(words))
 
     def pad(self, windows: WordWindows) -> dict[str, Any]:
-        """Pads windows to dense features `(windows, length)`, with the length of the longest."""
+        """Pads windows to dense features `(windows, length)`, the length of the longest window."""
         return windows.sequences.padded_to_longest(
             functions_for(windows.word_window),
             num_special_tokens(self.tokenizer),
@@ -173,7 +174,7 @@ class TokenClassifierPreprocessor(Preprocessor):
         """Splits sentences or documents into windows.
 
         Args:
-            words: See the call arguments; or `NestedWords`.
+            words: See the call arguments, or `NestedWords`.
 
         Returns:
             `WordWindows` in the order of the sentences. A sentence without words has no window.
@@ -211,7 +212,7 @@ class TokenClassifierPreprocessor(Preprocessor):
         )
 
     def _pieces(self, xp: Arrays, nested: NestedWords) -> Ragged:
-        """Returns the ids of each word, truncated to `overlap` in sentences of several windows."""
+        """Returns the ids of words, truncated to `overlap` in sentences with multiple windows."""
         is_first = _first_words(xp, nested)
         if is_tensor(nested.words):
             ids = self.tokenizer.graph.tokenize_words(nested.words, is_first)
@@ -229,7 +230,7 @@ class TokenClassifierPreprocessor(Preprocessor):
 
 
 def nested_words(words: Any) -> NestedWords:
-    """Flattens sentences or documents of words, lists or a ragged tensor of TensorFlow."""
+    """Flattens sentences or documents of words: nested lists or a ragged TensorFlow tensor."""
     if is_tensor(words):
         xp, counts = functions_for(words), words.nested_row_lengths()
         *per_document, per_sentence = (xp.cast(count, "int64") for count in counts)
@@ -251,13 +252,13 @@ def nested_words(words: Any) -> NestedWords:
 
 def _badly_nested(items: Sequence[Any]) -> ValueError:
     return ValueError(
-        "Words must be strings in a list for each sentence, or in lists of such lists for each "
-        f"document; received {items[0]!r} where a list was expected, or too many levels."
+        "Words must be strings in a list for each sentence, or in a list of such lists for each "
+        f"document. Received: {items[0]!r} instead of a list, or too many levels"
     )
 
 
 def _first_words(xp: Arrays, nested: NestedWords) -> Any:
-    """Returns which words are the first ones of a sentence, or in documents of a document."""
+    """Returns whether each word is the first in its sentence or, with documents, its document."""
     bounds = _bounds(xp, nested.words_per_sentence)
     if nested.sentences_per_document is not None:
         bounds = xp.take(bounds, _bounds(xp, nested.sentences_per_document))
@@ -265,7 +266,7 @@ def _first_words(xp: Arrays, nested: NestedWords) -> Any:
 
 
 def _bounds(xp: Arrays, lengths: Any) -> Any:
-    """Returns the index of each row's first value, and at last the number of values.
+    """Returns the index of each row's first value, followed by the number of values.
 
     >>> _bounds(Arrays(), np.array([2, 1, 4])).tolist()
     [0, 2, 3, 7]
@@ -274,10 +275,10 @@ def _bounds(xp: Arrays, lengths: Any) -> Any:
 
 
 def _split_sentences(xp: Arrays, sentences: Spans, max_tokens: int, step: int) -> tuple[Spans, Any]:
-    """Returns windows of at most `max_tokens`, one every `step` tokens, and their number in each
-    sentence, 0 if it is empty.
+    """Splits sentences into windows of at most `max_tokens`, starting every `step` tokens.
 
-    For example, a sentence of 11 tokens has three windows, and one of 5 tokens is a window:
+    Also returns the number of windows in each sentence, 0 for empty sentences. For example, a
+    sentence of 11 tokens has three windows, and a sentence of 5 tokens is a single window:
 
     >>> sentences = Spans.between(np.array([0, 11, 16]))
     >>> windows, num_windows = _split_sentences(Arrays(), sentences, max_tokens=6, step=3)
@@ -293,7 +294,7 @@ def _split_sentences(xp: Arrays, sentences: Spans, max_tokens: int, step: int) -
 
 
 def _whole_words(xp: Arrays, spans: Spans, word_bounds: Any) -> Spans:
-    """Shortens spans to the words that they contain whole.
+    """Shortens spans to the complete words that they contain.
 
     >>> _whole_words(Arrays(), Spans(np.array([3]), np.array([9])), np.array([0, 2, 4, 7, 10]))
     Spans(start=array([4]), stop=array([7]))
@@ -304,10 +305,10 @@ def _whole_words(xp: Arrays, spans: Spans, word_bounds: Any) -> Spans:
 
 
 def _extend(xp: Arrays, windows: Spans, documents: Spans, max_tokens: int) -> Spans:
-    """Extends windows into their documents on both sides, in equal parts where possible.
+    """Extends windows into their documents on both sides, in equal parts if possible.
 
-    For example, a window of 2 tokens is extended to 6. In a document that begins one token before
-    it, it gets 3 of the tokens after it:
+    For example, a window of 2 tokens is extended to 6. If its document starts one token before the
+    window, the window gets the next 3 tokens:
 
     >>> windows = Spans(np.array([1, 12]), np.array([3, 14]))
     >>> _extend(Arrays(), windows, Spans.between(np.array([0, 8, 20])), max_tokens=6)
@@ -320,13 +321,14 @@ def _extend(xp: Arrays, windows: Spans, documents: Spans, max_tokens: int) -> Sp
 
 
 def _nearest_window(xp: Arrays, words: Spans, num_windows: Any, max_tokens: int, step: int) -> Any:
-    """Returns which window of its sentence has the maximum context of each word.
+    """Returns the index of the window in its sentence in which each word has the maximum context.
 
-    Words are spans of the tokens of their sentences, of `num_windows` windows each: `[0,
-    max_tokens)`, `[step, step + max_tokens)` and so on. In sentences of several windows, words have
-    at most `max_tokens - step` tokens, so that at least one window contains the whole word.
+    Words are spans in the tokens of their sentences, which have `num_windows` windows each:
+    `[0, max_tokens)`, `[step, step + max_tokens)` and so on. In sentences with multiple windows,
+    words have at most `max_tokens - step` tokens, so at least one window contains the complete
+    word.
 
-    For example, the word `[4, 6)` is at the edge of the window `[0, 6)`, and inside of `[3, 9)`:
+    For example, the word `[4, 6)` is at the edge of the window `[0, 6)`, but inside of `[3, 9)`:
 
     >>> words, num_windows = Spans(np.array([2, 4]), np.array([4, 6])), np.array([2, 2])
     >>> _nearest_window(Arrays(), words, num_windows, max_tokens=6, step=3).tolist()
@@ -334,7 +336,7 @@ def _nearest_window(xp: Arrays, words: Spans, num_windows: Any, max_tokens: int,
     """
     # The middle of a window is `step * number + max_tokens / 2`.
     nearest = (words.start + words.stop - max_tokens + step) // (2 * step)
-    # The first and the last window that contain the whole word
+    # The first and last window that contain the complete word
     first = xp.maximum(-((max_tokens - words.stop) // step), 0)
     last = xp.minimum(words.start // step, num_windows - 1)
     return xp.minimum(xp.maximum(nearest, first), last)

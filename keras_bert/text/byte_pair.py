@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BPE tokenizers: RoBERTa's, ModernBERT's, EuroBERT's, mmBERT's, with character offsets.
+"""BPE tokenizers for RoBERTa, ModernBERT, EuroBERT and mmBERT, with character offsets.
 
-Text is split into words, each with the space before it, and the bytes of a word are merged to
-tokens. mmBERT merges characters instead; one that the vocabulary lacks becomes a token per byte.
+Text is split into words that include the preceding space, and the bytes of a word are merged to
+tokens. mmBERT merges characters instead. A character outside of its vocabulary is replaced with a
+token for each of its bytes.
 """
 
 from __future__ import annotations
@@ -40,86 +41,89 @@ if TYPE_CHECKING:
     from keras_bert.text.graph.tokenizer import GraphTokenizer
 
 
-# Represents the space that is added before a text, so that no span includes it. It is half of a
-# surrogate pair, which no text contains.
+# Represents the space that is added before a text, so that it can be excluded from spans. It is
+# half of a surrogate pair, which valid text does not contain.
 _ADDED_SPACE = "\udc00"
-# The prefix of a special or added token among the words of a text, likewise half of a pair
+# The prefix of a special or added token in a list of words. It is also half of a surrogate pair.
 _FOUND = "\udc01"
 
 WORD_PATTERNS = ("gpt2", "llama3")
-"""The ways to split text into words."""
+"""The methods for splitting text into words."""
 
 _BLANK_WORDS = re.compile(f"{BLANK}*[^{BLANK}]+|{BLANK}+")
-# Words of at most this many symbols are merged by comparing all pairs before each merge, which is
-# faster than a heap.
+# Up to this number of symbols, comparing all pairs before each merge is faster than a heap.
 _FEW_SYMBOLS = 32
 
 
 class BytePairTokenizer(Tokenizer):
-    """A byte-pair encoding (BPE) tokenizer: RoBERTa's, ModernBERT's, EuroBERT's or mmBERT's.
+    """A byte-pair encoding (BPE) tokenizer for RoBERTa, ModernBERT, EuroBERT or mmBERT.
 
-    Strings are tokenized in Python, with a cache of words. Tensors of TensorFlow are tokenized with
-    graph operations, also in `tf.data.Dataset.map`, a `tf.function` and a SavedModel, which then
-    contains the vocabulary (and must track `graph.resources`). No special tokens are added around
-    a text. Bytes that are not valid UTF-8 are dropped. Characters that were added after Unicode 15
-    are not recognized as letters or numbers.
+    Strings are tokenized in Python with a cache of words. TensorFlow tensors are tokenized with
+    graph operations, which can be part of a `tf.data` pipeline, a `tf.function` or a SavedModel.
+    The SavedModel then contains the vocabulary and must track `graph.resources`. No special tokens
+    are added around texts. Bytes that are not valid UTF-8 are dropped. Characters added after
+    Unicode 15 are not recognized as letters or numbers.
 
     Args:
         vocabulary: The tokens in the order of their ids, or the path of a `vocab.json`. Each
-            character of a token represents a byte, such as `Ġ` the space; see also
-            `byte_fallback`. All special tokens are required, except the mask token if nothing is
-            masked.
-        merges: The pairs of tokens to merge, such as `"Ġ t"`, in the order in which they were
-            learned; or the path of a `merges.txt`.
+            character in a token represents a byte. For example, `Ġ` represents the space. See also
+            `byte_fallback`. All special tokens are required, except for the mask token if the model
+            does not mask.
+        merges: The pairs of tokens to merge in the order in which they were learned, such as
+            `"Ġ t"`, or the path of a `merges.txt`.
         add_prefix_space: Whether to tokenize the first word of a text as if it followed a space.
-        special_tokens_in_text: Whether `<mask>` (including the whitespace before it), `</s>` and
-            the other special tokens are one token each where they occur in a text. If not, they
-            are split like other text.
-        special_tokens: The special tokens by their roles, `"pad"`, `"unk"`, `"cls"`, `"sep"` and
-            `"mask"`, such as `{"cls": "[CLS]"}`; several roles may have the same token. Defaults to
-            RoBERTa's: `<pad>`, `<unk>`, `<s>`, `</s>` and `<mask>`.
-        pair_separators: The number of special tokens between the texts of a pair: 2 in RoBERTa, 1
-            in ModernBERT.
-        mask_takes_space: Whether the whitespace before a mask token in a text is part of the token.
-        added_tokens: Other tokens of the vocabulary, such as runs of spaces and entity markers,
-            that are one token each where they occur in a text, before it is split into words.
-        special_added_tokens: The tokens of `added_tokens` that `decode` omits like special tokens.
+            Defaults to `False`.
+        special_tokens_in_text: Whether `<mask>` (including the preceding whitespace), `</s>` and
+            other special tokens in a text become a single token each. Otherwise, they are split
+            like other text. Defaults to `False`.
+        special_tokens: The special tokens by role: `"pad"`, `"unk"`, `"cls"`, `"sep"` and `"mask"`.
+            For example, `{"cls": "[CLS]"}`. Multiple roles may have the same token. Defaults to
+            RoBERTa's special tokens: `<pad>`, `<unk>`, `<s>`, `</s>` and `<mask>`.
+        pair_separators: Number of special tokens between the texts of a pair: 2 in RoBERTa, 1 in
+            ModernBERT. Defaults to 2.
+        mask_takes_space: Whether a mask token in a text includes the preceding whitespace. Defaults
+            to `True`.
+        added_tokens: Other tokens of the vocabulary that become a single token each wherever they
+            occur in a text, such as runs of spaces and entity markers. They are found before the
+            text is split into words.
+        special_added_tokens: The `added_tokens` that `decode` omits like special tokens.
         word_pattern: How text is split into words before bytes are merged: `"gpt2"`, as in RoBERTa
-            and ModernBERT; or `"llama3"`, as in EuroBERT, where numbers have at most three digits,
-            and a word may begin with a punctuation mark. With `byte_fallback`, text is not split.
-        compose: Whether to compose characters (NFC) first, as in ModernBERT.
-        ignore_merges: Whether a word that is in the vocabulary becomes that token even if merging
-            its bytes leads to other tokens, as in EuroBERT.
-        space_before_first_word: If the words of a text are passed separately, to `tokenize_words`
-            or a tagger, whether the first one too is tokenized as if it followed a space, as in
-            RoBERTa. The others always are.
-        byte_fallback: Whether tokens consist of characters and not of bytes, as in Gemma and
-            mmBERT. `▁` represents the space (and also itself), and a character that is not in the
-            vocabulary becomes a token for each of its bytes, such as `<0xC3>`, which are not
-            merged. Text is not split into words, so merges may cross spaces.
+            and ModernBERT, or `"llama3"`, as in EuroBERT, where numbers have at most three digits
+            and a word may start with a punctuation mark. With `byte_fallback`, text is not split.
+            Defaults to `"gpt2"`.
+        compose: Whether to compose characters (NFC) first, as in ModernBERT. Defaults to `False`.
+        ignore_merges: Whether a word in the vocabulary is always a single token, even if merging
+            its bytes results in other tokens, as in EuroBERT. Defaults to `False`.
+        space_before_first_word: Whether the first word of a text is also tokenized as if it
+            followed a space, if words are passed separately to `tokenize_words` or a tagger, as in
+            RoBERTa. This always applies to the other words. Defaults to `True`.
+        byte_fallback: Whether tokens consist of characters instead of bytes, as in Gemma and
+            mmBERT. `▁` represents both the space and itself. A character outside of the vocabulary
+            is replaced with a token for each of its bytes, such as `<0xC3>`. These tokens are not
+            merged. Text is not split into words, so merges may cross spaces. Defaults to `False`.
         repeats_cls: Whether the last special token between the texts of a pair is the CLS token
-            instead of a separator.
-        truncation_side: The end at which texts that are too long for a row are truncated: `"right"`
-            or `"left"`.
+            instead of a separator. Defaults to `False`.
+        truncation_side: The side at which overlong texts are truncated: `"right"` or `"left"`.
+            Defaults to `"right"`.
 
     Call arguments:
-        text: A string or `bytes`, or a batch of them: a list, an array, or a string tensor of
-            TensorFlow, which may be ragged.
+        text: A string or `bytes`, or a batch of them: a list, an array, or a TensorFlow string
+            tensor, which may be ragged.
 
     Input shape:
         `()`, `(batch,)`, or more dimensions.
 
     Output shape:
-        For a string, a list of its ids, and for a batch, a list of such lists. For a tensor, an
-        int32 tensor `(tokens,)`, or a ragged one `(batch, tokens)`.
+        For a string, a list of ids. For a batch, a list of such lists. For a tensor, an int32
+        tensor `(tokens,)` or a ragged tensor `(batch, tokens)`.
 
     Raises:
         FileNotFoundError: If a file does not exist.
         TypeError: If a token is not a string.
-        ValueError: If the vocabulary lacks a special or added token or has a duplicate, a merge is
-            not of two tokens that form a token together, or `word_pattern` or `truncation_side`
-            is not one of the above. With `byte_fallback`, if the vocabulary lacks a byte, or a
-            merge has one.
+        ValueError: If the vocabulary lacks a special or added token or contains a duplicate, if a
+            merge does not consist of two tokens that form a token together, or if `word_pattern` or
+            `truncation_side` has an unsupported value. With `byte_fallback`, also if the vocabulary
+            lacks a byte, or if a merge contains a byte.
 
     Example:
 
@@ -138,7 +142,7 @@ class BytePairTokenizer(Tokenizer):
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.4;
         [ModernBERT](https://arxiv.org/abs/2412.13663), section 2.1.1;
         [EuroBERT](https://arxiv.org/abs/2503.05500), section 2.1;
-        [mmBERT](https://arxiv.org/abs/2509.06888), section 3, with the tokenizer of
+            [mmBERT](https://arxiv.org/abs/2509.06888), section 3, whose tokenizer is from
         [Gemma 2](https://arxiv.org/abs/2408.00118);
         [Sennrich et al., 2016](https://arxiv.org/abs/1508.07909).
     """
@@ -194,7 +198,7 @@ class BytePairTokenizer(Tokenizer):
         self._word_space, self._space = (BLANK, BLANK) if byte_fallback else (SPACE, " ")
         special = self.special_token_ids
         whole = {*special, *map(self.token_to_id, self.added_tokens)}
-        # The bytes of each token; None for special and added tokens, which are never merged
+        # The bytes of each token, or None for special and added tokens, which are never merged
         bytes_of = _fallback_bytes if byte_fallback else token_bytes
         self._pieces = [
             None if index in whole else bytes_of(token)
@@ -232,7 +236,7 @@ class BytePairTokenizer(Tokenizer):
 
     @property
     def continuation_token_ids(self) -> list[int]:
-        """The ids of tokens that do not begin with a space."""
+        """The ids of tokens that do not start with a space."""
         return [
             index
             for index, (token, piece) in enumerate(zip(self.vocabulary, self._pieces, strict=True))
@@ -241,9 +245,9 @@ class BytePairTokenizer(Tokenizer):
 
     @functools.cached_property
     def unmerged_token_ids(self) -> list[int]:
-        """The ids of tokens that merging their own bytes does not lead to.
+        """The ids of tokens that cannot result from merging their own bytes.
 
-        They occur only as whole words with `ignore_merges`. Special and added tokens are excluded.
+        They only occur as whole words with `ignore_merges`. Special and added tokens are excluded.
         """
         added_ids = {*map(self.token_to_id, self.added_tokens)}
         return [
@@ -255,21 +259,21 @@ class BytePairTokenizer(Tokenizer):
         ]
 
     def token_text(self, token_id: int) -> str:
-        """Returns the text of a token; an incomplete character becomes U+FFFD."""
+        """Returns the text of a token. An incomplete character is replaced with U+FFFD."""
         return self._text_of(self.id_to_token(token_id), token_id).decode("utf-8", "replace")
 
     def save_vocabulary(self, path: str | os.PathLike[str]) -> None:
-        """Writes the vocabulary and the merges to `vocab.json` and `merges.txt` in a folder.
+        """Writes the vocabulary and merges to `vocab.json` and `merges.txt` in a directory.
 
         Raises:
-            ValueError: With `byte_fallback`, since merges may then contain line breaks. A preset
-                saves such a tokenizer as a `tokenizer.json`.
+            ValueError: With `byte_fallback`, because merges may then contain line breaks. A preset
+                saves such a tokenizer in a `tokenizer.json`.
         """
         if self.byte_fallback:
             raise ValueError(
-                "A merges.txt cannot represent merges of line breaks, which a tokenizer with "
-                "byte_fallback may have; expected another tokenizer. save_to_preset writes this "
-                "one to a tokenizer.json."
+                "The tokenizer must not have byte_fallback, because a merges.txt cannot represent "
+                "merges of line breaks. Received: byte_fallback=True. Use save_to_preset, which "
+                "writes a tokenizer.json."
             )
         save_tokens_and_merges(self.vocabulary, self.merges, path)
 
@@ -308,21 +312,21 @@ class BytePairTokenizer(Tokenizer):
         return _after_space(text) if self.add_prefix_space else text
 
     def _as_word(self, word: str, is_first: bool) -> str:
-        """Adds a space before a word, unless it is the first one of its text and has none there."""
+        """Adds a space before a word, except before the first word if the tokenizer does not."""
         return word if is_first and not self.space_before_first_word else _after_space(word)
 
     def _split_at_spaces(self, text: str) -> list[str]:
-        """Splits a text quickly into words, which `_split_words` may split further."""
+        """Splits a text into words quickly. `_split_words` may split them further."""
         if self.byte_fallback:
             text = text.replace(" ", BLANK)
             return [text] if self._crosses_spaces else _BLANK_WORDS.findall(text) or [""]
         if text.isprintable() and "  " not in text:
-            # All whitespace is single spaces, and each is the first character of a word.
+            # All whitespace is single spaces, and each space is the first character of a word.
             return text.replace(" ", "\n ").split("\n")[text.startswith(" ") :]
         return self._split_words(text) or [""]
 
     def _split_at_joints(self, text: str) -> list[str]:
-        """Splits a text between characters that no merge joins, so that no token is split."""
+        """Splits a text between characters that no merge joins, so tokens are never split."""
         if not text:
             return []
         pairs = map(str.__add__, text, text[1:])
@@ -330,7 +334,7 @@ class BytePairTokenizer(Tokenizer):
         return [text[i:j] for i, j in itertools.pairwise((0, *cuts, len(text)))]
 
     def _ids_to_text(self, ids: Sequence[int]) -> str:
-        """Concatenates the bytes of tokens; invalid UTF-8 is replaced with U+FFFD."""
+        """Concatenates the bytes of tokens. Invalid UTF-8 is replaced with U+FFFD."""
         texts = self._token_texts()
         return b"".join([texts[index] for index in ids]).decode("utf-8", "replace")
 
@@ -365,7 +369,7 @@ class BytePairTokenizer(Tokenizer):
         )
 
     def _ids_of_word(self, word: str) -> list[int]:
-        """Converts a word of `_split_at_spaces`, or a token marked by `_FOUND`, to ids."""
+        """Converts a word from `_split_at_spaces`, or a token marked with `_FOUND`, to ids."""
         if word.startswith(_FOUND):
             return [self._splitter.ids[word[1:]]] if self._splitter else []
         ids: list[int] = []
@@ -376,7 +380,7 @@ class BytePairTokenizer(Tokenizer):
         return ids
 
     def _symbols(self, piece: bytes) -> list[int]:
-        """Returns the ids of the bytes or characters of a word, before merging."""
+        """Returns the ids of a word's bytes or characters before merging."""
         if not self.byte_fallback:
             return [self._byte_ids[byte] for byte in piece]
         ids: list[int] = []
@@ -390,19 +394,19 @@ class BytePairTokenizer(Tokenizer):
         return ids
 
     def _tokens_of_word(self, word: str) -> Iterator[int]:
-        """Yields the id of each token of a word, its start and its end; spaces are in no span."""
+        """Yields `id, start, end` of each token in a word. Spaces are not part of any span."""
         if word.startswith(_FOUND):
             yield from (*self._ids_of_word(word), 0, len(word) - 1)
             return
         floor = int(word.startswith(_ADDED_SPACE))
         word = word.replace(_ADDED_SPACE, self._space)
-        # The index of the character of each byte
+        # The character index of each byte
         characters = [
             index for index, letter in enumerate(word) for _ in range(len(letter.encode("utf-8")))
         ]
         begin = 0
         for index in self._ids_of_word(word):
-            # An unknown token is a byte that is not in the vocabulary.
+            # An unknown token is a byte outside of the vocabulary.
             piece = b"\xff" if index == self.unk_token_id else self._pieces[index]
             if piece is None:
                 piece = self.vocabulary[index].encode("utf-8")
@@ -416,7 +420,7 @@ class BytePairTokenizer(Tokenizer):
             begin = end
 
     def _merge(self, ids: list[int]) -> list[int]:
-        """Merges the pair with the lowest rank, wherever it occurs, until no pair has a rank."""
+        """Merges all pairs with the lowest rank, and repeats this until no pair has a rank."""
         if len(ids) > _FEW_SYMBOLS:
             return merge_with_heap(ids, self._ranks, self._merge_results)
         no_rank = len(self._ranks)
@@ -446,15 +450,15 @@ class BytePairTokenizer(Tokenizer):
 
 @functools.cache
 def byte_word_splitter(word_pattern: str) -> Callable[[str], list[str]]:
-    """Returns a function that splits a text into words, without losing a character.
+    """Returns a function that splits a text into words without losing characters.
 
-    `"gpt2"` splits into runs of letters, numbers, whitespace, or other characters. A single space
-    before a word is its first character. Other whitespace is a word of its own, except for its last
+    `"gpt2"` splits text into runs of letters, numbers, whitespace or other characters. A word
+    includes a single preceding space. Other whitespace is a separate word, except for its last
     space, which belongs to the next word. Contractions such as `'s` are words. For `"llama3"`, see
     `BytePairTokenizer`.
 
     Reference:
-        [Radford et al., 2019](https://github.com/openai/gpt-2), the released code.
+        [Radford et al., 2019](https://github.com/openai/gpt-2), the original GPT-2 code.
     """
     return re.compile(word_expression(word_pattern)).findall
 
@@ -462,7 +466,7 @@ def byte_word_splitter(word_pattern: str) -> Callable[[str], list[str]]:
 def word_expression(word_pattern: str) -> str:
     """Returns the regular expression for a word pattern.
 
-    Its character classes are spelled out, so that they do not depend on the version of Unicode.
+    Its character classes are spelled out, so they do not depend on the Unicode version.
     """
     letter, number, space = character_class("L"), character_class("N"), WHITE_SPACE
     at_end = f"[{space}]+(?![^{space}])|[{space}]+"
@@ -470,7 +474,7 @@ def word_expression(word_pattern: str) -> str:
     if word_pattern == "gpt2":
         return f"'s|'t|'re|'ve|'m|'ll|'d| ?[{letter}]+| ?[{number}]+| ?{other}+|{at_end}"
     if word_pattern == "llama3":
-        # The long s matches s if case is ignored.
+        # Without case, the long s also matches s.
         endings = "[sS\u017ftTmMdD]|[rR][eE]|[vV][eE]|[lL][lL]"
         return (
             f"'(?:{endings})|[^\r\n{letter}{number}]?[{letter}]+|[{number}]{{1,3}}"
@@ -480,7 +484,7 @@ def word_expression(word_pattern: str) -> str:
 
 
 def _after_space(text: str) -> str:
-    """Adds a space before a text that does not begin with one and is not empty."""
+    """Adds a space before a nonempty text that does not start with a space."""
     return f" {text}" if text and not text.startswith(" ") else text
 
 
@@ -497,7 +501,7 @@ def _merged_ids(merges: Sequence[str], ids: Mapping[str, int]) -> dict[tuple[int
 
 
 def _fallback_bytes(token: str) -> bytes:
-    """Returns the bytes of a token of BPE with byte fallback."""
+    """Returns the bytes of a token in BPE with byte fallback."""
     byte = _bytes_of_tokens().get(token)
     return token.encode("utf-8") if byte is None else bytes([byte])
 
@@ -508,22 +512,22 @@ def _bytes_of_tokens() -> Mapping[str, int]:
 
 
 def _joints(merges: Sequence[str]) -> frozenset[str]:
-    """Returns the pairs of characters, each as a string of two, that merges join."""
+    """Returns the pairs of characters that merges join, as strings of two characters."""
     pairs = (merge.split(" ") for merge in merges)
     return frozenset(left[-1] + right[0] for left, right in pairs)
 
 
 def _check_bytes(tokens: Collection[str], merges: Sequence[str]) -> None:
-    """Checks that each byte that is needed has a token, and that no merge contains one."""
+    """Checks that all required bytes have a token, and that no merge contains such a token."""
     for byte, token in enumerate(byte_tokens()):
         if token not in tokens and not (byte < 0x80 and chr(byte) in tokens) and byte != ord(" "):
             raise ValueError(
-                f"byte_fallback is True, and the vocabulary lacks the byte {token}; expected a "
-                "token for each byte of a character that has none."
+                "With byte_fallback, the vocabulary must have a token for each byte of a character "
+                f"outside of the vocabulary. Received a vocabulary without {token}"
             )
     for merge in merges:
         if not _bytes_of_tokens().keys().isdisjoint(merge.split(" ")):
             raise ValueError(
-                f"byte_fallback is True, and there is the merge {merge!r}; expected merges of "
-                "characters, and not of bytes."
+                "With byte_fallback, merges must consist of characters, not bytes. Received: "
+                f"{merge!r}"
             )

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Properties of characters as TensorFlow's operations have them, on every version of Python.
+"""Unicode properties of characters that match TensorFlow's operations in every Python version.
 
-Categories and combining classes come from `characters.txt`. The case and the decomposition of a
-character never change once it is assigned, so Python's are used for characters that are assigned in
-the table. Newer ones have neither case nor decomposition, unless the table has them.
+Categories and combining classes are read from `characters.txt`. Case and decomposition of a
+character never change after it is assigned, so Python's data is used for characters in the table.
+Newer characters have neither case nor decomposition, unless the table contains them.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 WHITE_SPACE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-"""Whitespace, for character classes of regular expressions (Python's and RE2's)."""
+"""Whitespace in character classes of regular expressions (Python and RE2)."""
 
 _SUPPLEMENTARY_IDEOGRAPHS = (
     "\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f\U0002b820-\U0002ceaf"
     "\U0002f800-\U0002fa1f"
 )
 IDEOGRAPHS = f"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff{_SUPPLEMENTARY_IDEOGRAPHS}"
-"""The blocks that BERT's code regards as Chinese, for character classes likewise."""
+"""The blocks that the original BERT code regards as Chinese, in character classes."""
 
 # The last block ends before the code points that mark special tokens.
 IDEOGRAPHS_AS_LETTERS = (
     ("\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufadf", 0xF0000),
     (_SUPPLEMENTARY_IDEOGRAPHS, 0xE0000),
 )
-"""Ideographs, for character classes, and their distance to letters of the planes of private use."""
+"""Ideographs in character classes, and their distance to letters in the private use planes."""
 PRIVATE_PLANES = ("\U000f0000-\U0010ffff", "\U000ffffd")
-"""The characters of these planes, for character classes, and their replacement there."""
+"""The characters of these planes in character classes, and their replacement."""
 
 DECOMPOSED_MARKS = "\u0344\u0f73\u0f75\u0f81"
-"""The characters that decompose to several combining marks; Unicode will never add others."""
+"""The characters that decompose to multiple combining marks. Unicode will not add more."""
 
 _UNASSIGNED = "Cn"
 
@@ -61,19 +61,19 @@ class _Table(NamedTuple):
 
 @functools.cache
 def category(character: str) -> str:
-    """Returns the general category: `"L"` or `"N"` for all letters or numbers, else two letters."""
+    """Returns the general category: `"L"` for letters, `"N"` for numbers, else two letters."""
     return _character_range(character).category
 
 
 @functools.cache
 def combining_class(character: str) -> int:
-    """Returns the canonical combining class; 0 for all but combining marks."""
+    """Returns the canonical combining class, which is 0 except for combining marks."""
     return _character_range(character).combining_class
 
 
 @functools.cache
 def is_punctuation(character: str) -> bool:
-    """Returns whether BERT splits at a character: category P, and all other ASCII symbols."""
+    """Returns whether BERT splits at a character: category P and all other ASCII symbols."""
     if character.isascii():
         return character.isprintable() and not character.isalnum() and character != " "
     return category(character)[0] == "P"
@@ -81,12 +81,12 @@ def is_punctuation(character: str) -> bool:
 
 @functools.cache
 def is_ideograph(character: str) -> bool:
-    """Returns whether a character is in one of the blocks that BERT's code regards as Chinese."""
+    """Returns whether the original BERT code regards a character as Chinese."""
     return re.match(f"[{IDEOGRAPHS}]", character) is not None
 
 
 def ideographs_as_letters(text: str) -> str:
-    """Replaces ideographs with characters at which nothing splits a text into words."""
+    """Replaces ideographs with characters at which text is not split into words."""
     if text.isascii():
         return text
     characters, replacement = PRIVATE_PLANES
@@ -97,21 +97,21 @@ def ideographs_as_letters(text: str) -> str:
 
 
 def check_characters(text: Any, where: str) -> None:
-    """Checks that UTF-8 can represent a text, without half of a surrogate pair."""
-    # `isascii` takes no time.
+    """Checks that UTF-8 can represent a text: it must not contain half of a surrogate pair."""
+    # `isascii` takes almost no time.
     if not isinstance(text, str) or text.isascii():
         return
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{where} has the character {text[error.start]!r} at position {error.start}, half of a "
-            "surrogate pair; expected characters that UTF-8 can represent."
+            f"{where} must only contain characters that UTF-8 can represent. Received: half of a "
+            f"surrogate pair, {text[error.start]!r}, at position {error.start}"
         ) from error
 
 
 def lower_text(text: str) -> str:
-    """Lowercases a text. A sigma at the end of a word becomes a final one, as in `str.lower`."""
+    """Lowercases a text. A sigma at the end of a word becomes a final sigma, as in `str.lower`."""
     if text.isascii():
         return text.lower()
     runs = itertools.groupby(text, lambda character: category(character) == _UNASSIGNED)
@@ -120,7 +120,7 @@ def lower_text(text: str) -> str:
 
 @functools.cache
 def decompose(character: str, compatible: bool = False) -> str:
-    """Decomposes a character, by NFD or, if `compatible`, NFKD."""
+    """Decomposes a character with NFD or, if `compatible`, NFKD."""
     table = _table()
     if category(character) == _UNASSIGNED:
         decomposition = table.canonical.get(character)
@@ -138,23 +138,23 @@ def character_class(category: str) -> str:
 
 
 def character_class_of(points: Iterable[int]) -> str:
-    """Returns characters, given by their code points, for character classes likewise."""
+    """Returns the characters with some code points, for regular expressions."""
     return _spell((point, point) for point in sorted(points))
 
 
 def combining_marks() -> str:
-    """Returns the characters of `combining_points`, for character classes likewise."""
+    """Returns the characters of `combining_points`, for regular expressions."""
     return character_class_of(combining_points())
 
 
 def combining_points() -> set[int]:
-    """Returns the code points that are or decompose to combining marks."""
+    """Returns the code points that are combining marks or decompose to combining marks."""
     ranges = (range(row.first, row.last + 1) for row in combining_classes())
     return {*itertools.chain.from_iterable(ranges), *map(ord, DECOMPOSED_MARKS)}
 
 
 def combining_classes() -> Sequence[CharacterRange]:
-    """Returns the ranges of characters that have a combining class, in ascending order."""
+    """Returns the ranges of characters with a combining class, in ascending order."""
     return [row for row in _table().ranges if row.combining_class]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Canonical composition (NFC) of texts in linear time, and the source of each character.
+"""Canonical composition (NFC) in linear time, and the source of each composed character.
 
 Reference:
     [Unicode Standard Annex 15](https://www.unicode.org/reports/tr15/).
@@ -22,24 +22,24 @@ from keras_bert.text.characters import (
     decompose,
 )
 
-# Hangul vowels and final consonants, which are composed by rule
+# Hangul vowels and final consonants, which are composed by a rule
 _HANGUL_PARTS = (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))
 
 
 MAX_MARKS = 30
-"""The longest run of combining marks that text has, by Unicode's Stream-Safe Text Format."""
+"""The maximum number of consecutive marks in Unicode's Stream-Safe Text Format."""
 
 
 def compose_text(text: str) -> str:
-    """Composes a text: `e` and a combining acute accent become `é`."""
+    """Composes a text (NFC). For example, `e` and a combining acute accent become `é`."""
     return normalize_form("NFC", text)
 
 
 def normalize_form(form: Literal["NFC", "NFKC"], text: str) -> str:
-    """Returns a normalization form of a text, in linear time, as `unicodedata.normalize` does not.
+    """Returns a normalization form of a text in linear time, unlike `unicodedata.normalize`.
 
-    `unicodedata` moves each combining mark past earlier ones one by one, and holds the
-    interpreter's lock meanwhile, so the marks of long runs are sorted first.
+    `unicodedata` moves each combining mark past earlier marks one by one, and holds the interpreter
+    lock while it does. Therefore, the marks of long runs are sorted first.
     """
     if not text.isascii():
         text = _long_runs().sub(lambda run: _canonical_order(run[0]), text)
@@ -56,17 +56,17 @@ def _long_runs() -> re.Pattern[str]:
 
 
 def is_composed(text: str) -> bool:
-    """Returns whether `compose_text` leaves a text as it is."""
+    """Returns whether composition (NFC) would not change a text."""
     return unicodedata.is_normalized("NFC", text)
 
 
 def sources_of_composed(text: str) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the span of a text that each character of the composed text comes from.
+    """Returns the span in a text from which each character of the composed text comes.
 
-    A character that is composed of several has all of them, with the marks that are reordered or
-    composed around it; any other character has itself. The offsets of first characters, with the
-    end of the text as the last one, are int64 `(characters + 1,)`, those past the last ones
-    `(characters,)`.
+    The span of a composed character contains all characters it was composed from, and the
+    surrounding marks that are reordered or composed. Other characters have a span of one character.
+    The start offsets, followed by the length of the text, are int64 `(characters + 1,)`. The end
+    offsets are `(characters,)`.
     """
     starts: list[int] = []
     ends: list[int] = []
@@ -78,7 +78,7 @@ def sources_of_composed(text: str) -> tuple[np.ndarray, np.ndarray]:
             ends += range(begin + 1, end + 1)
         else:
             if new[0] == cluster[0][0]:
-                # Only the marks after it change.
+                # Only the marks after the first character change.
                 starts.append(begin)
                 ends.append(begin + 1)
                 begin, new = begin + 1, new[1:]
@@ -89,10 +89,10 @@ def sources_of_composed(text: str) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.cache
 def combining_characters() -> str:
-    """Returns the characters that composition may move or join to earlier ones.
+    """Returns the characters that composition may move or join to earlier characters.
 
     They are the combining marks and the second characters of compositions, for character classes of
-    regular expressions (Python's, RE2's).
+    regular expressions (Python and RE2).
     """
     points = {*_HANGUL_PARTS, *combining_points()}
     for point in range(0x110000):
@@ -104,6 +104,6 @@ def combining_characters() -> str:
 
 @functools.cache
 def _clusters() -> re.Pattern[str]:
-    """Returns a pattern for spans of a text that are composed independently of one another."""
+    """Returns a pattern for spans that are composed independently of each other."""
     combining = combining_characters()
     return re.compile(f"(?s:[^{combining}]?[{combining}]+|[^{combining}])")

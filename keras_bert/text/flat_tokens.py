@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tokens of many texts in flat arrays, computed for a chunk of the texts at a time."""
+"""The tokens of many texts in flat arrays, computed in chunks of texts."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 from keras_bert.text.characters import check_characters
 from keras_bert.text.composition import is_composed, sources_of_composed
 
-# Number of characters that are tokenized at a time, so that words stay in the processor's cache
+# The number of characters tokenized at a time, so that words stay in the processor's cache
 _CHUNK = 1 << 17
 
 
 class FlatTokens(NamedTuple):
-    """The tokens of several texts, one text after another.
+    """The tokens of multiple texts, concatenated.
 
     Args:
         ids: The id of each token, int32 `(tokens,)`.
         starts: The offset of each token's first character in its text, int32 `(tokens,)`.
-        ends: The offset one past its last character, int32 `(tokens,)`.
-        lengths: The number of tokens of each text, int64 `(texts,)`.
+        ends: The offset after each token's last character, int32 `(tokens,)`.
+        lengths: The number of tokens in each text, int64 `(texts,)`.
     """
 
     ids: np.ndarray
@@ -46,14 +46,16 @@ class FlatTokens(NamedTuple):
 
 
 def decoded_chunks(texts: Sequence[str | bytes]) -> Iterator[list[str]]:
-    """Decodes and checks texts, and yields a limited number of characters at a time."""
+    """Decodes and validates texts, and yields chunks with a limited number of characters."""
     chunk: list[str] = []
     first = size = 0
     for text in texts:
         if isinstance(text, bytes):
             text = text.decode("utf-8", "ignore")
         if not isinstance(text, str):
-            raise TypeError(f"Received {text!r} of type {type(text).__name__}; expected text.")
+            raise TypeError(
+                f"Texts must be strings. Received: {text!r} of type {type(text).__name__}"
+            )
         chunk.append(text)
         size += len(text)
         if size >= _CHUNK:
@@ -64,7 +66,7 @@ def decoded_chunks(texts: Sequence[str | bytes]) -> Iterator[list[str]]:
 
 
 def _check(texts: list[str], first: int) -> list[str]:
-    """Checks the characters of consecutive texts, numbered from `first` on."""
+    """Validates the characters of consecutive texts, numbered from `first`."""
     try:
         "".join(texts).encode()
     except UnicodeEncodeError:
@@ -74,7 +76,7 @@ def _check(texts: list[str], first: int) -> list[str]:
 
 
 def concatenate(chunks: Iterable[Sequence[np.ndarray]], *dtypes: Any) -> list[np.ndarray]:
-    """Concatenates each of several arrays, without a second copy of all of them in memory."""
+    """Concatenates chunks of multiple arrays without a second copy of them all in memory."""
     buffers = [bytearray() for _ in dtypes]
     for chunk in chunks:
         for buffer, values, dtype in zip(buffers, chunk, dtypes, strict=True):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creation of tokenizers from their configs."""
+"""Creates tokenizers from their configs."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import Any
 from keras_bert.text.tokenizer import Tokenizer, tokenizer_class
 from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config
 
-# The tokenizers in use by the hashes of their configs: models with the same vocabulary, such as
-# models of several seeds, share one, and its graph is traced once.
+# Tokenizers that are in use, by the hash of their config. Models with the same vocabulary, such as
+# models with different seeds, share a tokenizer, and its graph is traced only once.
 _IN_USE: weakref.WeakValueDictionary[bytes, Tokenizer] = weakref.WeakValueDictionary()
 
 
 def tokenizer_from_config(config: Mapping[str, Any]) -> Tokenizer:
-    """Returns a tokenizer with the config that its `get_config` returned.
+    """Creates a tokenizer from a config that its `get_config` returned.
 
-    Tokenizers do not change, so equal configs share one as long as it is in use.
+    Tokenizers do not change, so equal configs share a tokenizer while it is in use.
 
     Args:
-        config: A dict of the arguments of the class and of `kind`: `"wordpiece"`, `"byte_pair"` or
+        config: A dict of the class's arguments and of `kind`: `"wordpiece"`, `"byte_pair"` or
             `"sentence_piece"`. Without `kind`, it is the config of a `WordPieceTokenizer`.
 
     Returns:
-        A tokenizer.
+        A `Tokenizer`.
 
     Raises:
-        ValueError: If `kind` is not one of the above, or an argument of the class is invalid; a
-            path is, since a config names no files.
+        ValueError: If `kind` has an unsupported value or an argument is invalid. Paths are not
+            supported, because a config does not refer to files.
     """
     kind = check_tokenizer_config(config)
     text = json.dumps({**config, "kind": kind}, sort_keys=True)

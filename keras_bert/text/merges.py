@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 
 def single_ranks(merges: Mapping[tuple[int, int], int]) -> frozenset[int]:
-    """Returns the ranks of merges with a result that may be merged further at once.
+    """Returns the ranks of merges whose result may immediately be merged further.
 
-    The result is then in a merge of a lower rank, as with runs of spaces in Gemma. Such a merge
-    must not be done at several places before the next one is looked for.
+    The result is then part of a merge with a lower rank, as for runs of spaces in Gemma. Such
+    merges must be made one at a time, before the next merge is chosen.
     """
     lowest: dict[int, int] = {}
     for rank, pair in enumerate(merges):
@@ -23,10 +23,11 @@ def single_ranks(merges: Mapping[tuple[int, int], int]) -> frozenset[int]:
 
 
 def longest_runs(tokens: Sequence[str], merges: Mapping[tuple[int, int], int]) -> dict[str, int]:
-    """Returns the characters with long runs that merge to tokens of one length, and that length.
+    """Returns characters with long runs that merge to tokens of one length, and that length.
 
-    A run may be split after each of these tokens without changing the others: all merges of the
-    character with itself come before merges with others, and there is none of the longest token.
+    A run can be split after each of these tokens without changing the result, because all merges of
+    the character with itself come before its merges with other characters, and no merge contains
+    the longest token.
     """
     runs: dict[str, dict[str, int]] = {}
     with_others: set[str] = set()
@@ -60,7 +61,7 @@ def longest_runs(tokens: Sequence[str], merges: Mapping[tuple[int, int], int]) -
 
 
 def count_blanks(piece: bytes, space: str) -> tuple[int, int]:
-    """Counts the spaces at the beginning and at the end of the bytes of a token."""
+    """Counts the spaces at the start and end of a token's bytes."""
     blank = space.encode("utf-8")
     leading = trailing = 0
     while piece.startswith(blank, leading * len(blank)):
@@ -75,7 +76,7 @@ def merge_with_heap(
     ranks: Mapping[tuple[int, int], int],
     merges: Mapping[tuple[int, int], int],
 ) -> list[int]:
-    """Merges the first pair of the lowest rank until there is none, in n log n steps."""
+    """Merges the first pair with the lowest rank until no pair has a rank, in n log n steps."""
     end = len(ids)
     ids = [*ids, -1]
     after = list(range(1, end + 1))
@@ -91,7 +92,7 @@ def merge_with_heap(
         push(place)
     while heap:
         rank, place = heapq.heappop(heap)
-        # The right one of two merged symbols has the id -1.
+        # When two symbols are merged, the right symbol gets the id -1.
         pair = ids[place], ids[after[place]]
         if ranks.get(pair) != rank:
             continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nested lists of texts as a flat list, and their results nested as the texts were."""
+"""Converts nested lists of texts to a flat list, and nests their results in the same way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keras_bert.text.characters import check_characters
 
 
 def flatten(text: Any) -> tuple[Any, list[str]]:
-    """Decodes and checks texts; returns them as nested lists, and as a flat list."""
+    """Decodes and validates texts. Returns them as nested lists and as a flat list."""
     strings: list[str] = []
 
     def collect(text: Any, path: tuple[int, ...]) -> Any:
@@ -28,20 +28,20 @@ def flatten(text: Any) -> tuple[Any, list[str]]:
             return text
         if hasattr(text, "__iter__") and not isinstance(text, dict):
             return [collect(item, (*path, index)) for index, item in enumerate(text)]
-        raise TypeError(f"Received {text!r} of type {type(text).__name__}; expected text.")
+        raise TypeError(f"Texts must be strings. Received: {text!r} of type {type(text).__name__}")
 
     return collect(text, ()), strings
 
 
 def nest(nested: Any, results: Iterator[Any]) -> Any:
-    """Replaces the strings of nested lists with results, in order."""
+    """Replaces the strings in nested lists with results, in order."""
     if isinstance(nested, list):
         return [nest(item, results) for item in nested]
     return next(results)
 
 
 def is_first_in_list(nested: Any) -> Iterator[bool]:
-    """Yields whether each string of nested lists is the first one of its list."""
+    """Yields whether each string in nested lists is the first in its list."""
     if not isinstance(nested, list):
         yield True
         return

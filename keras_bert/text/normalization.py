@@ -2,7 +2,7 @@
 """BERT's text normalization and splitting into words, with the source of each character.
 
 Reference:
-    [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), the released code, `BasicTokenizer`.
+    [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), original code, `BasicTokenizer`.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from keras_bert.text.characters import (
     lower_text,
 )
 
-# Characters that `str.split` takes for whitespace and the original drops, as control characters
+# Characters that `str.split` treats as whitespace, but the original BERT code drops as control
+# characters
 _DROPPED_SPACE = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
 _OTHER_CONTROL = str.maketrans(dict.fromkeys(_DROPPED_SPACE, "\x01"))
-# Replaces a character that normalization changes by the characters around it
+# Replaces a character whose normalization depends on the surrounding characters
 _IN_CONTEXT = "\0"
 _JOINERS_AND_TAGS = frozenset(map(chr, (0x200C, 0x200D, *range(0xE0020, 0xE0080))))
 
 
 class Normalization(NamedTuple):
-    """How text is normalized.
+    """Rules for text normalization.
 
     Args:
-        lowercase: Whether to lowercase it.
-        strip_accents: Whether to decompose characters and to drop marks of category Mn.
-        split_ideographs: Whether each CJK ideograph is a word. If not, ideographs are replaced with
-            characters that are letters for every step after this one.
+        lowercase: Whether to lowercase text.
+        strip_accents: Whether to decompose characters and drop marks of category Mn.
+        split_ideographs: Whether each CJK ideograph is a separate word. Otherwise, ideographs are
+            replaced with characters that later steps treat as letters.
     """
 
     lowercase: bool = True
@@ -52,9 +53,9 @@ class Word(NamedTuple):
 
     Args:
         letters: Its characters.
-        firsts: The index in the raw word of the character that each of them comes from; of marks
-            that canonical decomposition may reorder, the first one.
-        lasts: The index of the last one of these.
+        firsts: The index in the raw word of each character's source. For marks that canonical
+            decomposition may reorder, the index of the first of them.
+        lasts: The index of the last of them.
     """
 
     letters: str
@@ -62,12 +63,12 @@ class Word(NamedTuple):
     lasts: Sequence[int]
 
     def part(self, begin: int, end: int) -> Word:
-        """Returns some of its characters."""
+        """Returns a slice of the word."""
         return Word(self.letters[begin:end], self.firsts[begin:end], self.lasts[begin:end])
 
 
 def splittable(texts: Sequence[str]) -> Sequence[str]:
-    """Replaces characters of texts so that `str.split` splits where the original does."""
+    """Replaces characters so that `str.split` splits where the original BERT code does."""
     all_text = "".join(texts)
     if any(character in all_text for character in _DROPPED_SPACE):
         return [text.translate(_OTHER_CONTROL) for text in texts]
@@ -83,7 +84,7 @@ def word_starts(text: str) -> np.ndarray:
 
 
 def normalized_characters(raw: str, rules: Normalization) -> list[str]:
-    """Normalizes a raw word and splits it into words, like `split_word`, without their sources."""
+    """Normalizes and splits a raw word like `split_word`, but without character sources."""
     if raw.isascii() and raw.isalnum():
         return [raw.lower() if rules.lowercase else raw]
     words = raw.translate(_letters(rules))
@@ -93,7 +94,7 @@ def normalized_characters(raw: str, rules: Normalization) -> list[str]:
 
 
 def split_word(raw: str, rules: Normalization) -> Iterator[Word]:
-    """Normalizes a raw word, and splits it at punctuation and ideographs, which are words too."""
+    """Normalizes a raw word, and splits it at punctuation and ideographs, which are also words."""
     parts = _parts(raw, rules)
     if _IN_CONTEXT in parts:
         yield from _split_in_context(raw, rules)
@@ -108,12 +109,12 @@ def split_word(raw: str, rules: Normalization) -> Iterator[Word]:
 
 
 def drops_characters(raw: str, rules: Normalization) -> bool:
-    """Returns whether normalization drops some of the characters of a raw word."""
+    """Returns whether normalization drops any character of a raw word."""
     return not all(_parts(raw, rules))
 
 
 def _split_in_context(raw: str, rules: Normalization) -> Iterator[Word]:
-    """Splits a word with characters that normalization changes by the characters around them."""
+    """Splits a word whose normalization depends on neighboring characters."""
     word = _normalize(raw, rules)
     begin = 0
     for index, letter in enumerate(word.letters):
@@ -127,7 +128,7 @@ def _split_in_context(raw: str, rules: Normalization) -> Iterator[Word]:
 
 
 def _parts(raw: str, rules: Normalization) -> list[str]:
-    """Returns the normalization of each character of a raw word; see `_CharacterMap`."""
+    """Returns the normalization of each character in a raw word. See `_CharacterMap`."""
     return list(map(_letters(rules).__getitem__, map(ord, raw)))
 
 
@@ -149,9 +150,9 @@ def split_words(lowercase: bool) -> Callable[[str], Iterator[str]]:
 def extend_over_dropped_marks(
     text: str, start: int, end: int, is_dropped: Callable[[int], bool]
 ) -> tuple[int, int]:
-    """Extends a span by the marks after it that normalization drops.
+    """Extends a span by the following marks that normalization drops.
 
-    Marks at the beginning of a text, or after whitespace, belong to the span after them.
+    Marks at the start of a text or after whitespace belong to the next span.
     """
     while end < len(text) and is_dropped(end):
         end += 1
@@ -165,12 +166,12 @@ def extend_over_dropped_marks(
 
 
 def is_extending(character: str) -> bool:
-    """Returns whether a character belongs to the one before it (UAX 29, rule GB9), if dropped."""
+    """Returns whether a dropped character belongs to the previous one (UAX 29, rule GB9)."""
     return _is_mark(character) or character in _JOINERS_AND_TAGS
 
 
 def without_case(text: str, rules: Normalization | None = None) -> str:
-    """Lowercases a text and strips its accents, as an uncased tokenizer does, or by its rules."""
+    """Lowercases a text and strips its accents, by default like an uncased tokenizer."""
     rules = rules or Normalization()
     text = lower_text(text) if rules.lowercase else text
     if not rules.strip_accents:
@@ -217,16 +218,17 @@ def _letters(rules: Normalization) -> _CharacterMap:
 
 @functools.cache
 def _is_space() -> np.ndarray:
-    """Returns whether each code point up to the one after the last whitespace is whitespace."""
+    """Returns whether code points are whitespace, up to one after the last whitespace."""
     return np.array([chr(point).isspace() for point in range(0x3002)])
 
 
 def _normalize(raw: str, rules: Normalization) -> Word:
-    """Drops control characters, and normalizes the others by the rules."""
+    """Drops control characters and normalizes the other characters by the rules."""
     sources = [index for index, character in enumerate(raw) if not is_dropped(character)]
     letters = "".join([raw[index] for index in sources])
     if rules.lowercase:
-        # The form of a sigma depends on its neighbors; the number of small letters does not.
+        # The form of a sigma depends on its neighbors, but the number of lowercase letters does
+        # not.
         sources = [
             source
             for letter, source in zip(letters, sources, strict=True)
@@ -241,7 +243,7 @@ def _normalize(raw: str, rules: Normalization) -> Word:
 
 
 def _strip_accents(word: Word) -> Word:
-    """Decomposes, and strips marks of category Mn."""
+    """Decomposes characters and strips marks of category Mn."""
     parts = [
         (part, source)
         for letter, source in zip(word.letters, word.firsts, strict=True)
@@ -257,7 +259,7 @@ def _strip_accents(word: Word) -> Word:
 
 
 def _movable_marks(parts: list[tuple[str, int]]) -> dict[int, list[int]]:
-    """Maps the source of each mark that may be reordered to the sources of the marks around it."""
+    """Maps the source of each reorderable mark to the sources of the surrounding marks."""
     sources = {source for letter, source in parts if combining_class(letter)}
     clusters: dict[int, list[int]] = {}
     if sources:
@@ -282,7 +284,7 @@ def _canonical_order(parts: list[tuple[str, int]]) -> list[tuple[str, int]]:
 
 @functools.cache
 def is_dropped(character: str) -> bool:
-    """Returns whether the original drops a character, unless it is whitespace."""
+    """Returns whether the original BERT code drops a character that is not whitespace."""
     return category(character) in ("Cc", "Cf") or character == "\ufffd"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SentencePiece tokenizers, such as ALBERT's and XLM-RoBERTa's, with character offsets."""
+"""SentencePiece tokenizers, for example for ALBERT and XLM-RoBERTa, with character offsets."""
 
 from __future__ import annotations
 
@@ -38,64 +38,69 @@ _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~£€')
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """A SentencePiece tokenizer: ALBERT's, XLM-RoBERTa's or DeBERTa's.
+    """A SentencePiece tokenizer for ALBERT, XLM-RoBERTa or DeBERTa.
 
-    For ALBERT, text is normalized in these steps before the model is applied: runs of whitespace
-    become one space, and texts are stripped; pairs of backticks or apostrophes become `"`; unless
-    accents are kept, characters are decomposed (NFKD) and combining marks dropped; and text is
-    lowercased. After the model, pieces that end with a digit and a comma are split: `1990,` becomes
-    `1990` and `,`. For XLM-RoBERTa, all of this is off: `lowercase=False`, `keep_accents=True`,
-    `albert_rules=False`. For DeBERTa (v2 and v3), it is off too, and `compose=True`.
+    For ALBERT, text is normalized before the model is applied:
 
-    Strings are tokenized by the `sentencepiece` library. Tensors of TensorFlow are tokenized with
-    graph operations of TF Text, also in `tf.data.Dataset.map`, a `tf.function` and a SavedModel,
-    which then contains the model. The ids of the two may differ where segmentations have equal
-    scores, such as `9` `99` and `99` `9`, since TF Text has an older version of the library, which
-    prefers the other one. No special tokens are added around a text. Bytes that are not valid UTF-8
-    are dropped.
+    1. Runs of whitespace are replaced with one space, and texts are stripped.
+    2. Pairs of backticks or apostrophes are replaced with `"`.
+    3. Unless accents are kept, characters are decomposed (NFKD) and combining marks are dropped.
+    4. Text is lowercased.
+
+    After the model, pieces that end with a digit and a comma are split. For example, `1990,` is
+    split into `1990` and `,`. For XLM-RoBERTa, these steps are disabled by `lowercase=False`,
+    `keep_accents=True` and `albert_rules=False`. For DeBERTa (v2 and v3), they are also disabled,
+    and `compose=True`.
+
+    Strings are tokenized by the `sentencepiece` library. TensorFlow tensors are tokenized with
+    operations from TF Text, which can be part of a `tf.data` pipeline, a `tf.function` or a
+    SavedModel. The SavedModel then contains the model. The ids may differ if segmentations have
+    equal scores, such as `9` `99` and `99` `9`, because TF Text contains an older version of the
+    library that prefers a different one. No special tokens are added around texts. Bytes that are
+    not valid UTF-8 are dropped.
 
     Args:
-        model: A serialized SentencePiece model as bytes, or the path of one (`spiece.model`). Its
-            pieces are the vocabulary. All special tokens are required, except the mask token if
-            nothing is masked.
-        lowercase: Whether to lowercase text, as the released models expect.
-        keep_accents: Whether to keep accents, without decomposing characters. (If the model itself
+        model: A serialized SentencePiece model as bytes, or the path of a model (`spiece.model`).
+            Its pieces are the vocabulary. All special tokens are required, except for the mask
+            token if the model does not mask.
+        lowercase: Whether to lowercase text, as the released models expect. Defaults to `True`.
+        keep_accents: Whether to keep accents and not decompose characters. If the model itself
             decomposes a character, such as a ligature, the span of a piece that ends inside the
-            character does not include it.)
+            character does not include it. Defaults to `False`.
         albert_rules: Whether to apply the rules above for whitespace, quotes, and numbers with
-            commas.
-        special_tokens_in_text: Whether `[MASK]` (including the whitespace before it), `[SEP]` and
-            the other special tokens and control pieces are one token each where they occur in a
-            text. If not, they are split like other text.
-        special_tokens: The special tokens by their roles, `"pad"`, `"unk"`, `"cls"`, `"sep"` and
-            `"mask"`, such as `{"cls": "<s>"}`. Defaults to ALBERT's: `<pad>`, `<unk>`, `[CLS]`,
-            `[SEP]` and `[MASK]`.
-        pair_separators: The number of separators between the texts of a pair: 1 in ALBERT, 2 in
-            XLM-RoBERTa.
-        num_segments: The number of segments of the encoder: 2 in ALBERT; with 1, all segment ids
-            are 0.
-        truncation_side: The end at which texts that are too long for a row are truncated: `"right"`
-            or `"left"`.
-        compose: Whether to compose characters (NFC) and to replace runs of whitespace with one
-            space, instead of the model's own normalization, like the tokenizer of DeBERTa in
-            `transformers` 5. With `compose=False`, text is normalized as in DeBERTa's pre-training:
-            a no-break space is a space, and not unknown. Text without such characters has the same
-            ids.
+            commas. Defaults to `True`.
+        special_tokens_in_text: Whether `[MASK]` (including the preceding whitespace), `[SEP]` and
+            other special tokens and control pieces in a text become a single token each. Otherwise,
+            they are split like other text. Defaults to `False`.
+        special_tokens: The special tokens by role: `"pad"`, `"unk"`, `"cls"`, `"sep"` and `"mask"`.
+            For example, `{"cls": "<s>"}`. Defaults to ALBERT's special tokens: `<pad>`, `<unk>`,
+            `[CLS]`, `[SEP]` and `[MASK]`.
+        pair_separators: Number of separators between the texts of a pair: 1 in ALBERT, 2 in
+            XLM-RoBERTa. Defaults to 1.
+        num_segments: Number of segments of the encoder: 2 in ALBERT. With 1, all segment ids are 0.
+            Defaults to 2.
+        truncation_side: The side at which overlong texts are truncated: `"right"` or `"left"`.
+            Defaults to `"right"`.
+        compose: Whether to compose characters (NFC) and replace runs of whitespace with one space,
+            instead of applying the model's own normalization, as the DeBERTa tokenizer in
+            `transformers` 5 does. With `compose=False`, text is normalized as in DeBERTa's
+            pre-training: a no-break space is a space instead of an unknown character. Text without
+            such characters gets the same ids. Defaults to `False`.
 
     Call arguments:
-        text: A string or `bytes`, or a batch of them: a list, an array, or a string tensor of
-            TensorFlow, which may be ragged.
+        text: A string or `bytes`, or a batch of them: a list, an array, or a TensorFlow string
+            tensor, which may be ragged.
 
     Input shape:
         `()`, `(batch,)`, or more dimensions.
 
     Output shape:
-        For a string, a list of its ids, and for a batch, a list of such lists. For a tensor, an
-        int32 tensor `(tokens,)`, or a ragged one `(batch, tokens)`.
+        For a string, a list of ids. For a batch, a list of such lists. For a tensor, an int32
+        tensor `(tokens,)` or a ragged tensor `(batch, tokens)`.
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If the model is not a SentencePiece model, or lacks a special token; or if
+        ValueError: If the model is not a SentencePiece model or lacks a special token, or if
             `compose` is used with `lowercase` or `albert_rules`, or without `keep_accents`.
 
     Example:
@@ -108,7 +113,7 @@ class SentencePieceTokenizer(Tokenizer):
     Reference:
         [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1;
         [XLM-R](https://arxiv.org/abs/1911.02116), section 3;
-        [Kudo, 2018](https://arxiv.org/abs/1804.10959), the search.
+            [Kudo, 2018](https://arxiv.org/abs/1804.10959), the search algorithm.
     """
 
     kind = "sentence_piece"
@@ -132,8 +137,8 @@ class SentencePieceTokenizer(Tokenizer):
     ) -> None:
         if compose and (lowercase or albert_rules or not keep_accents):
             raise ValueError(
-                f"compose is True with lowercase={lowercase}, keep_accents={keep_accents} and "
-                f"albert_rules={albert_rules}; expected False, True and False."
+                f"compose requires lowercase=False, keep_accents=True and albert_rules=False. "
+                f"Received: {lowercase}, {keep_accents} and {albert_rules}"
             )
         self._rename_special_tokens(special_tokens)
         self.model = model if isinstance(model, bytes) else _read(Path(model))
@@ -156,7 +161,7 @@ class SentencePieceTokenizer(Tokenizer):
             lowercase, keep_accents, collapse=albert_rules, join_spaces=compose
         )
         self.parts = self._parts_of_pieces() if albert_rules else {}
-        """For each piece that ends with a digit and a comma, by id, the pieces that replace it."""
+        """The pieces that replace each piece that ends with a digit and a comma, by its id."""
         indices = range(len(self.vocabulary))
         self._control_ids = tuple(filter(self._processor.is_control, indices))
         present = {self.vocabulary[index]: index for index in self.skipped_token_ids}
@@ -171,7 +176,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @property
     def continuation_token_ids(self) -> list[int]:
-        """The ids of pieces without a space before them; with `albert_rules`, of letters only."""
+        """The ids of pieces without a preceding space. `albert_rules` only allows letters."""
         special = set(self.skipped_token_ids)
         return [
             index
@@ -181,11 +186,11 @@ class SentencePieceTokenizer(Tokenizer):
         ]
 
     def token_text(self, token_id: int) -> str:
-        """Returns the text of a piece, including the space before it."""
+        """Returns the text of a piece, including the preceding space."""
         return self.id_to_token(token_id).replace(SPACE, " ")
 
     def save_vocabulary(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model to a file, atomically."""
+        """Writes the model to a file atomically."""
         write_bytes(Path(path), self.model)
 
     def _config_values(self) -> dict[str, Any]:
@@ -194,10 +199,10 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Creates a tokenizer from the config that `get_config` returned.
+        """Creates a tokenizer from a config that `get_config` returned.
 
         Raises:
-            ValueError: If a field is missing, unknown or of the wrong type, or `model` is not
+            ValueError: If a field is missing, unknown or of the wrong type, or if `model` is not
                 base64.
         """
         check_tokenizer_config({**config, "kind": cls.kind})
@@ -235,7 +240,7 @@ class SentencePieceTokenizer(Tokenizer):
         return FlatTokens(ids, starts, ends_of, np.diff(ends, prepend=0))
 
     def _ids_to_text(self, ids: Sequence[int]) -> str:
-        """Concatenates pieces, and replaces their space characters with spaces."""
+        """Concatenates pieces and converts their space characters to spaces."""
         text = "".join([self.vocabulary[index] for index in ids])
         return text.replace(SPACE, " ").removeprefix(" ")
 
@@ -257,7 +262,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @property
     def ids_of_parts(self) -> list[list[int]]:
-        """The ids that replace each id; most ids replace themselves."""
+        """The ids that replace each id. Most ids replace themselves."""
         return [
             [self._ids.get(part, self.unk_token_id) for part in row] for row in self._parts_of_all()
         ]
@@ -266,8 +271,8 @@ class SentencePieceTokenizer(Tokenizer):
     def blank_characters(self) -> str:
         """The characters that the model drops or replaces with a space, as a character class.
 
-        They are in no span. ALBERT's rules handle whitespace before the model, so only the space
-        remains.
+        They are not part of any span. ALBERT's rules process whitespace before the model does, so
+        only the space remains.
         """
         if self.albert_rules:
             return " "
@@ -297,8 +302,8 @@ class SentencePieceTokenizer(Tokenizer):
         number = piece[:-1].replace(SPACE, "")
         parts = self._processor.encode(number, out_type=str)
         if not piece.startswith(SPACE) and parts[0].startswith(SPACE):
-            # The model adds a space at the beginning of a text, but there is none before this
-            # number.
+            # The model adds a space at the start of a text, but this number does not follow a
+            # space.
             parts = [part for part in (parts[0].removeprefix(SPACE), *parts[1:]) if part]
         return [*parts, ","]
 
@@ -308,7 +313,7 @@ class SentencePieceTokenizer(Tokenizer):
                 yield self._ids.get(part, self.unk_token_id)
 
     def _tokens_of_segment(self, text: str, begin: int) -> Iterator[tuple[int, int, int]]:
-        """Yields the tokens of a segment that begins at an offset, with offsets in characters."""
+        """Yields the tokens of a segment that starts at an offset. Offsets are in characters."""
         widths, is_merged = self.cleaner.traces(text)
         byte_ends = list(itertools.accumulate(widths))
 
@@ -317,10 +322,10 @@ class SentencePieceTokenizer(Tokenizer):
 
         for index, first, last in self._pieces(self.cleaner(text).encode("utf-8")):
             if self.vocabulary[index].strip(SPACE):
-                # If the model itself splits a character into several pieces, only the last piece
+                # If the model itself splits a character into multiple pieces, only the last piece
                 # has bytes.
                 last = max(last, first + 1)
-            # Characters without bytes are skipped.
+            # Skip characters without bytes.
             start = min(bisect.bisect(byte_ends, first), len(text))
             end = min(bisect.bisect(byte_ends, last - 1) + 1, len(text))
             end += end < len(text) and is_merged[end]
@@ -330,7 +335,7 @@ class SentencePieceTokenizer(Tokenizer):
             yield index, begin + start, begin + (start if is_empty else end)
 
     def _pieces(self, clean_text: bytes) -> Iterator[tuple[int, int, int]]:
-        """Yields the id and the span of each piece of a normalized text: bytes, without spaces."""
+        """Yields the id and byte span of each piece in a normalized text, without spaces."""
         encoding = self._processor.encode(clean_text, return_type="offset_mapping")
         for index, (begin, last) in zip(encoding["ids"], encoding["offsets"], strict=True):
             first, last = self._drop_blanks(clean_text, begin, last)
@@ -344,7 +349,7 @@ class SentencePieceTokenizer(Tokenizer):
                 first = end
 
     def _drop_blanks(self, clean_text: bytes, begin: int, last: int) -> tuple[int, int]:
-        """Returns a span of bytes without the blank characters at its ends."""
+        """Removes the blank characters at both ends of a byte span."""
         text = clean_text[begin:last].decode("utf-8")
         if self.albert_rules:
             return begin + len(text) - len(text.lstrip(" ")), last
@@ -356,8 +361,8 @@ class SentencePieceTokenizer(Tokenizer):
 
 def _read(path: Path) -> bytes:
     if not path.is_file():
-        problem = "is a folder" if path.is_dir() else "does not exist"
-        raise FileNotFoundError(f"{path} {problem}; expected a SentencePiece model.")
+        problem = "is a directory" if path.is_dir() else "does not exist"
+        raise FileNotFoundError(f"{path} {problem}. Pass the path of a SentencePiece model.")
     return read_bytes(path)
 
 
@@ -366,17 +371,17 @@ def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
         return sentencepiece.SentencePieceProcessor(model_proto=model)
     except RuntimeError as error:
         raise ValueError(
-            f"The model of {len(model)} bytes is not a SentencePiece model: {error}"
+            f"model must be a SentencePiece model. Received: {len(model)} bytes ({error})"
         ) from error
 
 
 def _valid(text: str) -> str:
-    """Replaces NUL with another unknown character, as before operations of TF Text."""
+    """Replaces NUL with another unknown character, as the TF Text operations require."""
     return text.replace("\0", "\ue000")
 
 
 def _width(part: str) -> int:
-    """Returns the number of bytes of a piece in a text, without the space before it."""
+    """Returns the number of bytes of a piece in a text, without the preceding space."""
     return len(part.replace(SPACE, "").encode("utf-8"))
 
 

@@ -2,7 +2,7 @@
 """ALBERT's text normalization before SentencePiece, and the source of each byte.
 
 Reference:
-    [Lan et al., 2020](https://arxiv.org/abs/1909.11942), the released code, `preprocess_text`.
+    [Lan et al., 2020](https://arxiv.org/abs/1909.11942), original code, `preprocess_text`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ _JOINED = re.compile(f"[{WHITE_SPACE}]{{2,}}|[\n\r\t]")
 
 
 class Traces(NamedTuple):
-    """The characters of a text in the normalized text.
+    """How the characters of a text are represented in the normalized text.
 
     Args:
-        widths: The number of bytes that each character has there; 0 if it is dropped.
-        is_merged: Whether it has none because it is merged with the character before it.
+        widths: The number of bytes of each character in the normalized text. 0 for dropped
+            characters.
+        is_merged: Whether a character has no bytes because it is merged with the previous
+            character.
     """
 
     widths: list[int]
@@ -39,12 +41,12 @@ class TextCleaner:
 
     Args:
         lowercase: Whether to lowercase text.
-        keep_accents: Whether to keep accents. If not, characters are decomposed (NFKD) and
-            combining marks dropped.
+        keep_accents: Whether to keep accents. Otherwise, characters are decomposed (NFKD) and
+            combining marks are dropped.
         collapse: Whether to replace runs of whitespace with one space, strip texts, and replace
             pairs of backticks or apostrophes with a quotation mark.
         join_spaces: Whether to replace runs of whitespace, line breaks and tabs with one space, and
-            to drop whitespace at the end.
+            to drop whitespace at the end. Defaults to `False`.
     """
 
     lowercase: bool
@@ -61,9 +63,9 @@ class TextCleaner:
         return _fold(text, self.lowercase, self.keep_accents)
 
     def traces(self, text: str) -> Traces:
-        """Finds the characters of a text in the normalized text."""
+        """Finds how the characters of a text are represented in the normalized text."""
         # The result does not depend on neighboring characters, except for the form of a lowercase
-        # sigma: its two forms have the same number of bytes.
+        # sigma. Both forms have the same number of bytes.
         options = map(itertools.repeat, (self.lowercase, self.keep_accents))
         widths = [1] * len(text) if text.isascii() else list(map(_width, text, *options))
         is_merged = [False] * len(text)
@@ -85,7 +87,7 @@ class TextCleaner:
 
 
 def _end(text: str) -> int:
-    """Returns the offset of the whitespace at the end of a text."""
+    """Returns the offset at which the trailing whitespace of a text starts."""
     end = len(text)
     while end and _SPACE.match(text, end - 1):
         end -= 1
@@ -106,6 +108,6 @@ def _width(character: str, lowercase: bool, keep_accents: bool) -> int:
 
 @functools.cache
 def _base(character: str) -> str:
-    """Decomposes a character (NFKD) and drops the combining marks."""
+    """Decomposes a character (NFKD) and drops combining marks."""
     parts = decompose(character, compatible=True)
     return "".join(part for part in parts if not combining_class(part))

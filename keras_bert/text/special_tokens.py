@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognition of special and added tokens in texts, for each kind of tokenizer."""
+"""Finds special and added tokens in texts, for each type of tokenizer."""
 
 from __future__ import annotations
 
@@ -20,34 +20,37 @@ SPECIAL_TOKENS = (PADDING, UNKNOWN, CLASSIFY, SEPARATE, MASK)
 SUFFIX = "##"
 """The prefix of tokens that continue a word."""
 
-# Unassigned code points in the range of CJK ideographs: each is a word of its own, normalization
+# Unassigned code points among the CJK ideographs. Each of them is a separate word, normalization
 # does not change it, and it does not occur in real text.
 FIRST_MARK = 0xFAE0
 _NO_CHARACTER = 0xFAFF
 BORDERS = "\ufade\ufadf"
-"""The characters around a token that was found, before a mark replaces both and the token."""
+"""The characters around a found token, until a mark replaces the token and both characters."""
 AROUND_DROPPED = "\ufadc\ufadd"
-"""The characters around those that normalization drops, meanwhile: patterns that had all of them
-between any two letters would be too large."""
-# A regular expression without a match
+"""The characters that temporarily enclose characters that normalization drops. Without them,
+patterns would need to allow all dropped characters between any two letters and be too large."""
+# A regular expression that does not match anything
 _NOTHING = "(?!)"
 # Characters that normalization replaces with a space
 _SPACES = "[\t\n\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
-# Characters that it drops, for a character class of RE2 and PCRE2
+# Characters that normalization drops, for a character class (RE2 and PCRE2)
 _DROPPED = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\p{Cf}\x{fffd}"
 
 
 class TokenMarks:
     """Replaces each special token in a text with a single character that the tokenizer recognizes.
 
-    Of the tokens that begin at the same character, the longest one is found. As in the `tokenizers`
-    library, `normalized` tokens are found after the others, in normalized text.
+    If multiple tokens start at the same character, the longest is found. As in the `tokenizers`
+    library, `normalized` tokens are found after the other tokens, in normalized text.
 
     Args:
-        tokens: The tokens to recognize, at most 31; a `ValueError` if there are more.
-        normalized: Those that are recognized in normalized text: around characters that
-            normalization drops and, if it does so, in any case and with any accents.
-        rules: How text is normalized.
+        tokens: The tokens to find, at most 31.
+        normalized: The tokens to find in normalized text: around characters that normalization
+            drops and, if it folds case and strips accents, in any case and with any accents.
+        rules: The normalization rules.
+
+    Raises:
+        ValueError: If there are more than 31 tokens.
     """
 
     def __init__(
@@ -58,15 +61,15 @@ class TokenMarks:
     ) -> None:
         if len(tokens) > _NO_CHARACTER - FIRST_MARK:
             raise ValueError(
-                f"There are {len(tokens)} special and added tokens to find in texts; at most "
-                f"{_NO_CHARACTER - FIRST_MARK} are supported."
+                f"At most {_NO_CHARACTER - FIRST_MARK} special and added tokens can be found in "
+                f"texts. Received: {len(tokens)} tokens"
             )
         raw = [token for token in tokens if token not in normalized]
         others = [token for token in tokens if token in normalized]
         self.raw_widths = tuple(map(len, raw))
-        """The number of characters of each token that is found in raw text."""
+        """The number of characters in each token that is found in raw text."""
         self.marks = {token: chr(FIRST_MARK + index) for index, token in enumerate((*raw, *others))}
-        """The character that replaces each token, those that are found in raw text first."""
+        """The character that replaces each token. Tokens found in raw text come first."""
         rules = rules or Normalization()
         spelling = _Spelling(rules)
 
@@ -76,10 +79,10 @@ class TokenMarks:
         # A mark that occurs in a text is not a special token.
         marks = "".join(self.marks.values())
         self.until_borders = [(f"[{marks}{BORDERS}{AROUND_DROPPED}]", chr(_NO_CHARACTER))]
-        """Regular expressions (of RE2) and the replacements of their matches. They leave borders
-        around the tokens that are found in normalized text."""
+        """Regular expressions (RE2) and the replacements for their matches. They leave borders
+        around tokens that are found in normalized text."""
         self.from_borders: list[tuple[str, str]] = []
-        """Those that replace these tokens, with their borders, with marks."""
+        """Regular expressions that replace these tokens and their borders with marks."""
         if raw:
             self.until_borders.append(_put_around(longest_of(raw), BORDERS))
             self.until_borders += [marked(token, re.escape(token)) for token in raw]
@@ -97,19 +100,19 @@ class TokenMarks:
         )
 
     def border(self, text: str) -> str:
-        """Replaces tokens in a text with their marks, or puts them between borders."""
+        """Replaces tokens in a text with their marks, or encloses them in borders."""
         for pattern, mark in self._until_borders:
             text = pattern.sub(mark, text)
         return text
 
     def mark(self, bordered_text: str) -> str:
-        """Replaces the tokens between borders with their marks."""
+        """Replaces tokens between borders with their marks."""
         for pattern, mark in self._from_borders:
             bordered_text = pattern.sub(mark, bordered_text)
         return bordered_text
 
     def offsets(self, bordered_text: str, marked_text: str) -> np.ndarray:
-        """Returns the offsets in the text before `border` of each character and of the end."""
+        """Returns the offset of each character, and of the end, in the text before `border`."""
         index = _code_points(marked_text).astype(np.int64) - FIRST_MARK
         widths = np.ones(len(index) + 1, np.int64)
         widths[0] = 0
@@ -123,7 +126,7 @@ class TokenMarks:
 
 
 def _put_around(pattern: str, characters: str) -> tuple[str, str]:
-    """Returns a replacement that puts one character before, and another after, each match."""
+    """Returns a replacement that encloses each match in two characters."""
     return f"({pattern})", rf"{characters[0]}\1{characters[1]}"
 
 
@@ -132,7 +135,7 @@ def _code_points(text: str) -> np.ndarray:
 
 
 def _in_python(pattern: str) -> str:
-    """Returns a regular expression of RE2 for Python, which has no classes by category."""
+    """Converts an RE2 regular expression for Python, which does not support category classes."""
     for name in ("Cf", "Mn"):
         if rf"\p{{{name}}}" in pattern:
             pattern = pattern.replace(rf"\p{{{name}}}", character_class(name))
@@ -140,12 +143,12 @@ def _in_python(pattern: str) -> str:
 
 
 class Segment(NamedTuple):
-    """A chunk of a text: a special token, or the text between two of them.
+    """A segment of a text: a special token, or the text between two special tokens.
 
     Args:
-        start: The offset of its first character, without whitespace that a token takes.
-        end: The offset one past its last character.
-        token_id: The id of the token; `None` for other text.
+        start: The offset of its first character, without whitespace that belongs to a token.
+        end: The offset after its last character.
+        token_id: The id of the token, or `None` for other text.
     """
 
     start: int
@@ -154,11 +157,11 @@ class Segment(NamedTuple):
 
 
 class TokenSplitter:
-    """Splits texts at tokens that are one token each wherever they occur.
+    """Splits texts at tokens that are a single token wherever they occur.
 
-    Of tokens that begin at the same character, the longest one is found. The tokens `taking_space`,
-    which include the whitespace before them, are found before others, so that a run of spaces that
-    is a token itself belongs to a mask token after it. `ids` has the id of each token.
+    If multiple tokens start at the same character, the longest is found. The tokens in
+    `taking_space`, which include preceding whitespace, are found first. Therefore, a run of spaces
+    that is itself a token belongs to a mask token after it. `ids` contains the id of each token.
     """
 
     def __init__(self, ids: Mapping[str, int], taking_space: Collection[str] = ()) -> None:
@@ -169,15 +172,15 @@ class TokenSplitter:
             *([f"[{WHITE_SPACE}]*{with_space}"] if with_space else []),
             *([others] if others else []),
         ]
-        """Regular expressions of RE2. The second is for the text between matches of the first: as
-        one, they would read a run of spaces again for each token of spaces in it."""
-        # One of Python would read it again from each space.
+        """RE2 regular expressions. The second applies to the text between matches of the first. A
+        combined expression would scan a run of spaces again for each token of spaces in it."""
+        # Without the lookbehind, Python would scan the run again from each space.
         spaces = f"(?:(?<![{WHITE_SPACE}])[{WHITE_SPACE}]+)?"
         self._with_space = re.compile(f"{spaces}({with_space or _NOTHING})")
         self._others = re.compile(others or _NOTHING)
 
     def __call__(self, text: str) -> Iterator[Segment]:
-        """Yields the segments of a text in order; other text may be empty."""
+        """Yields the segments of a text in order. Segments that are not tokens may be empty."""
         begin = 0
         for match in self._with_space.finditer(text):
             yield from self._strip_space(text, begin, match.start())
@@ -194,9 +197,9 @@ class TokenSplitter:
 
 
 def longest_of(strings: Iterable[str]) -> str:
-    """Returns a regular expression for any of some strings, the longest one that matches.
+    """Returns a regular expression that matches the longest of some strings.
 
-    It reads each character once, while a list of alternatives would be tried one after the other.
+    It reads each character once, whereas a list of alternatives would be tried one by one.
     """
     rests = collections.defaultdict(list)
     for string in strings:
@@ -212,12 +215,12 @@ def longest_of(strings: Iterable[str]) -> str:
 
 
 def segments(text: str, splitter: TokenSplitter | None) -> Iterator[Segment]:
-    """Yields the segments of a text, which is one without a `splitter`."""
+    """Yields the segments of a text. Without a `splitter`, this is the whole text."""
     return splitter(text) if splitter else iter([Segment(0, len(text), None)])
 
 
 class _Spelling:
-    """Regular expressions for the raw texts that become the same normalized text as some tokens."""
+    """Regular expressions for raw texts with the same normalized text as some tokens."""
 
     def __init__(self, rules: Normalization) -> None:
         self._rules = rules
@@ -225,7 +228,7 @@ class _Spelling:
         self._between = f"(?:{AROUND_DROPPED[0]}[^{end}]*{end})?"
 
     def pattern(self, tokens: Iterable[str]) -> str:
-        """Returns a pattern for any of some tokens, the longest one that matches."""
+        """Returns a pattern that matches the longest of some tokens."""
         tree: dict[str, Any] = {}
         for token in tokens:
             text = "".join(map(self._normalized, token))
@@ -234,7 +237,7 @@ class _Spelling:
                 node = node.setdefault(letter, {})
             if text:
                 node[""] = {}
-        return self._branches(tree) or r"[^\s\S]"  # no match
+        return self._branches(tree) or r"[^\s\S]"  # It does not match anything.
 
     def _branches(self, tree: Mapping[str, Any]) -> str:
         branches = [
@@ -250,7 +253,7 @@ class _Spelling:
         return f"(?:{longer})?" if "" in tree else longer
 
     def _letter(self, letter: str) -> str:
-        """Returns a pattern for a letter, of several characters if it may be decomposed."""
+        """Returns a pattern for a letter, including its decompositions into multiple characters."""
         if letter == " ":
             return _SPACES
         spellings = _spellings(self._rules)
@@ -278,9 +281,9 @@ class _Spelling:
 
 @functools.cache
 def _spellings(rules: Normalization) -> Mapping[str, Sequence[str]]:
-    """Maps each character to all characters that become it without case and accents."""
+    """Maps each character to all characters that equal it without case and accents."""
     spellings = collections.defaultdict(list)
-    for point in range(0x20000):  # ideographs follow
+    for point in range(0x20000):  # Higher planes contain ideographs.
         if not 0xD800 <= point < 0xE000:
             spellings[without_case(chr(point), rules)].append(chr(point))
     return spellings

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of the tokenizers: plain Python for strings, graph operations for tensors."""
+"""The base class of tokenizers, which use Python for strings and graph operations for tensors."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ SPECIAL_ROLES = ("pad", "unk", "cls", "sep", "mask")
 """The roles of special tokens."""
 
 _CLASSES: dict[str, type[Tokenizer]] = {}
-"""The class of each kind of tokenizer."""
+"""The class of each tokenizer type."""
 
 
 class Tokenizer(abc.ABC):
     """Base class of tokenizers, which convert text to ids and back.
 
-    `from_preset` returns the tokenizer of any checkpoint. A call converts text to ids without
-    special tokens, and `encode` to a row with them. Strings are converted in Python, and tensors of
-    TensorFlow with its operations, in a graph or not. Both give the same ids and offsets.
+    `from_preset` creates the tokenizer of any checkpoint. Calling a tokenizer converts text to ids
+    without special tokens, and `encode` adds the special tokens. Strings are converted in Python,
+    and TensorFlow tensors with TensorFlow operations, eagerly or in a graph. Both give the same ids
+    and offsets.
 
     Subclasses define their special tokens, and implement `_texts_to_ids`, `_texts_to_tokens`,
     `_ids_to_text` and `_make_graph`.
 
     Args:
         vocabulary: The tokens in the order of their ids.
-        special_tokens_in_text: Whether special tokens that occur in a text, such as `[MASK]`, are
-            one token each, instead of being split like other text.
-        truncation_side: The end at which texts that are too long for a row are truncated: `"right"`
-            or `"left"`.
+        special_tokens_in_text: Whether special tokens in a text, such as `[MASK]`, become a single
+            token each, instead of being split like other text.
+        truncation_side: The side at which overlong texts are truncated: `"right"` or `"left"`.
 
     Raises:
-        ValueError: If `truncation_side` is not one of the above.
+        ValueError: If `truncation_side` has an unsupported value.
 
     Example:
 
@@ -67,7 +67,7 @@ class Tokenizer(abc.ABC):
     """
 
     kind: ClassVar[str]
-    """The name of the tokenizer in configs."""
+    """The tokenizer type in configs."""
 
     pad_token: str
     unk_token: str
@@ -82,22 +82,22 @@ class Tokenizer(abc.ABC):
     """Whether the last special token between two texts is the CLS token instead of a separator."""
 
     num_segments: int = 2
-    """The number of segments of the family's encoders; with 1, all segment ids are 0."""
+    """The number of segments in the family's encoders. With 1, all segment ids are 0."""
 
     mask_takes_space: bool = False
-    """Whether the whitespace before a mask token in a text is part of the token."""
+    """Whether a mask token in a text includes the preceding whitespace."""
 
     compose: bool = False
-    """Whether characters are composed (NFC) first."""
+    """Whether to compose characters (NFC) first."""
 
     added_tokens: tuple[str, ...] = ()
-    """Tokens that are one token each where they occur in a text, besides the special tokens."""
+    """Additional tokens that become a single token each wherever they occur in a text."""
 
     special_added_tokens: tuple[str, ...] = ()
     """The added tokens that `decode` omits like special tokens."""
 
     masks_with_special_tokens: ClassVar[bool] = True
-    """Whether the random tokens of the family's masking may be special tokens."""
+    """Whether random tokens may be special tokens when the family's models are pre-trained."""
 
     def __init__(
         self, vocabulary: tuple[str, ...], special_tokens_in_text: bool, truncation_side: str
@@ -122,24 +122,24 @@ class Tokenizer(abc.ABC):
         """Creates the tokenizer of a checkpoint, without loading its weights.
 
         Args:
-            preset: A folder (a preset of this package or of KerasHub, a Hugging Face checkpoint or
-                a TF1 release; or a folder with the files of a tokenizer alone, such as `vocab.txt`
-                or `tokenizer.json`), `"minilm"`, `"hf://organization/model"`, or the name of a
-                KerasHub preset. For a model in a `.keras` file, use
+            preset: A directory, `"minilm"`, `"hf://organization/model"`, or the name of a KerasHub
+                preset. The directory can contain a preset of this package or KerasHub, a Hugging
+                Face checkpoint, a TF1 release, or just tokenizer files, such as `vocab.txt` or
+                `tokenizer.json`. For a model in a `.keras` file, use
                 `keras_bert.load_model(path).preprocessor.tokenizer` instead.
             special_tokens_in_text: See the arguments of the class. Defaults to the value in a
-                preset of this package, otherwise to `False`.
+                preset of this package, and to `False` otherwise.
 
         Returns:
-            A `WordPieceTokenizer`, `BytePairTokenizer` or `SentencePieceTokenizer`, as the files
-            require.
+            A `WordPieceTokenizer`, `BytePairTokenizer` or `SentencePieceTokenizer`, depending on
+            the files.
 
         Raises:
-            keras_bert.checkpoints.CheckpointError: If files are missing or malformed, or the
-                tokenizer or its model is not supported.
-            ValueError: If the tokenizer is not of this class.
+            keras_bert.checkpoints.CheckpointError: If files are missing or invalid, or if the
+            tokenizer or its model is not supported.
+            ValueError: If the tokenizer does not belong to this class.
         """
-        # Imported here, since tokenizers need neither Keras nor its backend.
+        # This is imported here because tokenizers do not need Keras or its backend.
         from keras_bert.checkpoints.loading import open_tokenizer
 
         config = open_tokenizer(preset)
@@ -147,8 +147,8 @@ class Tokenizer(abc.ABC):
         own_kind = getattr(cls, "kind", kind)
         if own_kind != kind:
             raise ValueError(
-                f"The tokenizer of {os.fspath(preset)} is a {tokenizer_class(kind).__name__}, not "
-                f"a {cls.__name__}. `keras_bert.Tokenizer.from_preset` takes each."
+                f"The tokenizer of {os.fspath(preset)} must be a {cls.__name__}. Received: "
+                f"{tokenizer_class(kind).__name__}. Or use keras_bert.Tokenizer.from_preset."
             )
         if special_tokens_in_text is not None:
             config = {**config, "special_tokens_in_text": special_tokens_in_text}
@@ -157,34 +157,35 @@ class Tokenizer(abc.ABC):
         return tokenizer
 
     def special_tokens(self) -> tuple[str, ...]:
-        """Returns the special tokens, each once; the vocabulary may lack some of them."""
+        """Returns the distinct special tokens. The vocabulary may lack some of them."""
         tokens = (self.pad_token, self.unk_token, self.cls_token, self.sep_token, self.mask_token)
         return tuple(dict.fromkeys(tokens))
 
     def _rename_special_tokens(self, names: Mapping[str, str] | None) -> None:
-        """Replaces the special tokens of the class by role."""
+        """Replaces special tokens of the class, given by role."""
         self._special_tokens_by_role: dict[str, str] = {}
         for role, token in (names or {}).items():
             if role not in SPECIAL_ROLES:
                 raise ValueError(
-                    f"special_tokens has {role!r}; expected {', '.join(SPECIAL_ROLES)}."
+                    f"The roles in special_tokens must be {', '.join(SPECIAL_ROLES)}. Received: "
+                    f"{role!r}"
                 )
             if token != getattr(type(self), f"{role}_token"):
                 setattr(self, f"{role}_token", token)
                 self._special_tokens_by_role[role] = token
 
     def _check_added_tokens(self) -> None:
-        """Checks that the vocabulary has all added tokens."""
+        """Checks that the vocabulary contains all added tokens."""
         for token in self.added_tokens:
             if token not in self._ids:
-                raise ValueError(f"added_tokens has {token!r}, which is not in the vocabulary.")
+                raise ValueError(f"added_tokens must be in the vocabulary. Received: {token!r}")
         for name in ("normalized_tokens", "special_added_tokens"):
             for token in getattr(self, name, ()):
                 if token not in self.added_tokens:
-                    raise ValueError(f"{name} has {token!r}, which is not in added_tokens.")
+                    raise ValueError(f"{name} must be in added_tokens. Received: {token!r}")
 
     def __call__(self, text: Any) -> Any:
-        """Converts a text, or a batch of texts, to ids."""
+        """Converts a text or a batch of texts to ids."""
         if is_tensor(text):
             return self.graph(text)
         nested, texts = flatten(text)
@@ -194,21 +195,21 @@ class Tokenizer(abc.ABC):
         """Converts texts to ids, with the offsets of each token in its text.
 
         Offsets count the Unicode code points of the original text, without invalid bytes, and never
-        decrease. The span of a token is the shortest one that contains all characters that the
-        token comes from; the span of an unknown token is the text that it replaces. If a character
-        is split into several tokens, it is the span of each of them.
+        decrease. The span of a token is the shortest that contains all characters from which the
+        token is made. The span of an unknown token is the text that it replaces. If a character is
+        split into multiple tokens, each of them has the span of the character.
 
         A combining mark that the tokenizer drops, as an uncased tokenizer does, belongs to the span
-        of the character before it, or at the beginning of a word to the token after it. So does a
-        zero-width joiner. Other dropped characters, such as zero-width spaces, are in no span,
-        unless they are inside a token. The space before a word is not in its span.
+        of the previous character, or at the start of a word to the next token. The same applies to
+        zero-width joiners. Other dropped characters, such as zero-width spaces, are not part of any
+        span unless they are inside a token. The space before a word is not part of its span.
 
         Args:
             text: A text or a batch of texts, as in a call.
 
         Returns:
-            A tuple of the ids, the start of each token (the offset of its first character), and its
-            end (the offset one past its last character), each nested like the ids from a call.
+            A tuple of the ids, the start of each token (the offset of its first character) and its
+            end (the offset after its last character), each nested like the ids from a call.
         """
         if is_tensor(text):
             return self.graph.tokenize_with_offsets(text)
@@ -218,13 +219,14 @@ class Tokenizer(abc.ABC):
         return ids, starts, ends
 
     def tokenize_words(self, words: Any) -> Any:
-        """Converts the words of a text, each a separate string, to ids.
+        """Converts the words of a text, which are separate strings, to ids.
 
         Args:
-            words: Strings of any shape, as in a call. The last dimension has the words of a text.
+            words: Strings of any shape, as in a call. The last dimension contains the words of a
+                text.
 
         Returns:
-            The ids of each word, as from a call.
+            The ids of each word, as in a call.
         """
         if is_tensor(words):
             return self.graph.tokenize_words(words)
@@ -232,14 +234,14 @@ class Tokenizer(abc.ABC):
         return nest(nested, split_rows(*self.flat_words(strings, is_first_in_list(nested))))
 
     def flat_ids(self, texts: Sequence[str | bytes]) -> tuple[np.ndarray, np.ndarray]:
-        """Converts texts to ids, one text after another.
+        """Converts texts to ids in a flat array.
 
         Args:
-            texts: Strings or `bytes`, UTF-8; invalid bytes are dropped.
+            texts: Strings, or `bytes` in UTF-8. Invalid bytes are dropped.
 
         Returns:
-            A tuple of the ids of all texts, an int32 array `(tokens,)`; and the number of tokens of
-            each text, int64 `(texts,)`.
+            A tuple of the ids of all texts, int32 `(tokens,)`, and the number of tokens in each
+            text, int64 `(texts,)`.
 
         Raises:
             TypeError: If a text is neither a string nor `bytes`.
@@ -250,15 +252,15 @@ class Tokenizer(abc.ABC):
     def flat_words(
         self, words: Sequence[str | bytes], is_first: Iterable[bool] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Converts the words of texts, each a separate string, to ids, one word after another.
+        """Converts the words of texts, which are separate strings, to ids in a flat array.
 
         Args:
             words: See `flat_ids`.
-            is_first: Whether each word is the first one of a text, `(words,)`. By default, all are
-                the words of a single text.
+            is_first: Whether each word is the first in its text, `(words,)`. By default, all words
+                belong to a single text.
 
         Returns:
-            See `flat_ids`; the lengths count the tokens of the words.
+            See `flat_ids`. The lengths count the tokens of each word.
         """
         single = itertools.chain([True], itertools.repeat(False))
         flags = single if is_first is None else iter(is_first)
@@ -274,14 +276,14 @@ class Tokenizer(abc.ABC):
         return ids, lengths
 
     def flat_tokens(self, texts: Sequence[str | bytes]) -> FlatTokens:
-        """Converts texts to ids with offsets, one text after another.
+        """Converts texts to ids with offsets in flat arrays.
 
         Args:
             texts: See `flat_ids`.
 
         Returns:
-            A tuple of the ids, the starts and ends of the tokens in their texts, as in
-            `tokenize_with_offsets`, and the number of tokens of each text.
+            A tuple of the ids, the starts and ends of the tokens in their texts (see
+            `tokenize_with_offsets`), and the number of tokens in each text.
         """
         chunks = map(self._chunk_to_tokens, decoded_chunks(texts))
         return FlatTokens(*concatenate(chunks, np.int32, np.int32, np.int32, np.int64))
@@ -299,28 +301,28 @@ class Tokenizer(abc.ABC):
         add_special_tokens: bool = True,
         sequence_length: int | None = None,
     ) -> list[int] | list[list[int]]:
-        """Converts a text or a pair of texts to the ids of a row of the model.
+        """Converts texts or text pairs to ids, including special tokens.
 
-        The preprocessor of a task gives the same ids, with padding: `[CLS] A [SEP]` or
+        A task's preprocessor gives the same ids, with padding: `[CLS] A [SEP]` or
         `[CLS] A [SEP] B [SEP]`, and in RoBERTa `<s> A </s>` or `<s> A </s></s> B </s>`.
 
         Args:
             text: A string or `bytes`, or a batch of them: a list or an array `(batch,)`.
-            text_pair: The second text, or the second texts likewise; `None` for single texts.
-            add_special_tokens: Whether to add the special tokens of the row. Without them, the
-                texts of a pair follow one another.
-            sequence_length: Maximum length of a row in tokens, including the special tokens. A pair
-                that is longer loses one token of its longer text at a time, at the
-                `truncation_side`. Defaults to no limit.
+            text_pair: The second text or texts in the same form, or `None` for single texts.
+            add_special_tokens: Whether to add the special tokens. Without them, the texts of a pair
+                are concatenated. Defaults to `True`.
+            sequence_length: Maximum sequence length in tokens, including special tokens. Longer
+                pairs are truncated one token at a time, at the `truncation_side` of the longer
+                text. Defaults to no limit.
 
         Returns:
-            A list of the ids, or for a batch a list of such lists.
+            A list of ids, or for a batch a list of such lists.
 
         Raises:
-            TypeError: If a text is neither a string nor `bytes`. (The preprocessor of a task also
-                takes tensors of TensorFlow.)
-            ValueError: If there are not as many texts as second texts, `sequence_length` is too
-                small for the special tokens, or UTF-8 cannot represent a text.
+            TypeError: If a text is neither a string nor `bytes`. Use a task's preprocessor for
+                TensorFlow tensors.
+            ValueError: If the numbers of texts and second texts differ, if `sequence_length` is too
+                small for the special tokens, or if UTF-8 cannot represent a text.
         """
         columns = [self._single_texts(text, "text")]
         if text_pair is not None:
@@ -328,8 +330,8 @@ class Tokenizer(abc.ABC):
             (first, is_single), (second, second_is_single) = columns
             if is_single != second_is_single or len(first) != len(second):
                 raise ValueError(
-                    f"text has {_count(first, is_single)}, text_pair has "
-                    f"{_count(second, second_is_single)}; expected as many."
+                    f"text and text_pair must have the same form and length. Received: "
+                    f"{_count(first, is_single)} and {_count(second, second_is_single)}"
                 )
         row_format = self.row_format(len(columns))
         if not add_special_tokens:
@@ -346,7 +348,7 @@ class Tokenizer(abc.ABC):
         return rows[0] if columns[0][1] else rows
 
     def _truncate(self, texts: tuple[list[int], ...], limit: int | None) -> Iterator[list[int]]:
-        """Yields the ids of a text or of both texts of a pair, at most `limit` together."""
+        """Yields the ids of a text or both texts of a pair, with at most `limit` ids in total."""
         if limit is None:
             return iter(texts)
         limits = (limit,) if len(texts) == 1 else pair_limits(len(texts[0]), len(texts[1]), limit)
@@ -358,7 +360,7 @@ class Tokenizer(abc.ABC):
         return (ids[first : first + most] for ids, first, most in bounds)
 
     def row_format(self, num_texts: int = 1) -> list[int | None]:
-        """Returns the ids of the special tokens of a row in order, with `None` for each text.
+        """Returns the ids of the special tokens in order, with `None` for each text.
 
         Args:
             num_texts: 1, or 2 for a pair.
@@ -370,58 +372,60 @@ class Tokenizer(abc.ABC):
         return [self.cls_token_id, None, *second, self.sep_token_id]
 
     def _single_texts(self, text: Any, name: str) -> tuple[list[str], bool]:
-        """Returns texts as a batch, and whether they were a single one."""
+        """Returns a batch of texts, and whether the input was a single text."""
         if is_tensor(text):
             raise TypeError(
-                f"{name} is a tensor of TensorFlow; expected strings. The preprocessor of a task "
-                "encodes tensors."
+                f"{name} must be strings. Received: a TensorFlow tensor. Use a task's preprocessor "
+                "to encode tensors."
             )
         nested, texts = flatten(text)
         if isinstance(nested, str):
             return texts, True
         if not all(isinstance(each, str) for each in nested):
             raise TypeError(
-                f"{name} has lists of strings; expected a string or a list of strings. Pairs are "
-                "passed as two lists: encode(texts, text_pair=others)."
+                f"{name} must be a string or a list of strings. Received: lists of strings. Pass "
+                "pairs as two lists: encode(texts, text_pair=others)."
             )
         return texts, False
 
     def decode(self, token_ids: Any, skip_special_tokens: bool = False) -> str | list[str]:
         """Converts ids to readable text, without spaces before punctuation.
 
-        It differs from `detokenize` for WordPiece only. `detokenize` puts spaces around all words
-        and punctuation; `decode` omits them before `.`, `,`, `?` and `!`, and before a token such
-        as `'s`, like `decode` of `transformers` and `tokenizers`. Lowercased text stays lowercased,
+        It only differs from `detokenize` for WordPiece. `detokenize` puts spaces around all words
+        and punctuation. `decode` omits them before `.`, `,`, `?` and `!`, and before tokens such as
+        `'s`, like `decode` in `transformers` and `tokenizers`. Lowercased text stays lowercased,
         and other spaces remain: "don't (yet)" becomes "don ' t ( yet )".
 
         Args:
             token_ids: Ids, `(tokens,)` or `(batch, tokens)`: lists or arrays.
-            skip_special_tokens: Whether to omit special tokens, such as padding.
+            skip_special_tokens: Whether to omit special tokens, such as padding. Defaults to
+                `False`.
 
         Returns:
             A string or a list of strings.
 
         Raises:
-            ValueError: If `token_ids` has another number of dimensions, or an id is not in the
-                vocabulary.
+            ValueError: If `token_ids` has a different number of dimensions, or if an id is not in
+                the vocabulary.
         """
         return self._decode_rows(token_ids, skip_special_tokens, self._ids_to_readable_text)
 
     def detokenize(self, token_ids: Any, skip_special_tokens: bool = False) -> Any:
-        """Converts ids to text; with WordPiece, spaces separate all words and punctuation.
+        """Converts ids to text. With WordPiece, spaces separate all words and punctuation.
 
         Args:
-            token_ids: Ids, `(tokens,)` or `(batch, tokens)`: lists, arrays, or a tensor of
-                TensorFlow, which may be ragged.
-            skip_special_tokens: Whether to omit special tokens, such as padding.
+            token_ids: Ids, `(tokens,)` or `(batch, tokens)`: lists, arrays, or a TensorFlow tensor,
+                which may be ragged.
+            skip_special_tokens: Whether to omit special tokens, such as padding. Defaults to
+                `False`.
 
         Returns:
-            A string or a list of strings; for a tensor, a string tensor of shape `()` or
+            A string or a list of strings. For a tensor, a string tensor of shape `()` or
             `(batch,)`.
 
         Raises:
-            ValueError: If `token_ids` has another number of dimensions, or an id is not in the
-                vocabulary. For a tensor, the latter is a `tf.errors.InvalidArgumentError`.
+            ValueError: If `token_ids` has a different number of dimensions, or if an id is not in
+                the vocabulary. For a tensor, an invalid id raises `tf.errors.InvalidArgumentError`.
         """
         if is_tensor(token_ids):
             return self.graph.detokenize(token_ids, skip_special_tokens)
@@ -430,7 +434,7 @@ class Tokenizer(abc.ABC):
     def _decode_rows(
         self, token_ids: Any, skip_special_tokens: bool, join: Callable[[Sequence[int]], str]
     ) -> str | list[str]:
-        """Applies a function to the ids of each row, without special tokens if they are skipped."""
+        """Applies a function to the ids of each row, optionally without special tokens."""
         rows = list(token_ids) if np.iterable(token_ids) else []
         special = frozenset(self.skipped_token_ids if skip_special_tokens else ())
         if rows and all(map(np.iterable, rows)):
@@ -441,17 +445,19 @@ class Tokenizer(abc.ABC):
         ids = np.asarray(token_ids)
         if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
             raise ValueError(
-                f"token_ids has rows of shape {ids.shape} and type {ids.dtype}; expected integers, "
-                "(tokens,) or (batch, tokens)."
+                "token_ids must be integers, (tokens,) or (batch, tokens). Received: rows of shape "
+                f"{ids.shape} and type {ids.dtype}"
             )
         wrong = ids[(ids < 0) | (ids >= len(self.vocabulary))]
         if wrong.size:
-            raise ValueError(f"Token id {wrong[0]} is not in [0, {len(self.vocabulary)}).")
+            raise ValueError(
+                f"Token ids must be in [0, {len(self.vocabulary)}). Received: {wrong[0]}"
+            )
         return [index for index in ids.tolist() if index not in skipped]
 
     @property
     def graph(self) -> GraphTokenizer:
-        """This tokenizer as TensorFlow operations, created on first use."""
+        """This tokenizer as TensorFlow operations, created when it is first used."""
         with self._lock:
             if self._graph is None:
                 try:
@@ -460,9 +466,8 @@ class Tokenizer(abc.ABC):
                     if error.name != "tensorflow_text":
                         raise
                     raise ModuleNotFoundError(
-                        "Tensors of text are tokenized by operations of the package "
-                        "tensorflow-text, which is not installed (and not published for Windows); "
-                        "pass strings.",
+                        "Tensors of text require the package tensorflow-text, which is not "
+                        "installed. It has no Windows wheels. Pass strings instead.",
                         name=error.name,
                     ) from error
             return self._graph
@@ -484,7 +489,7 @@ class Tokenizer(abc.ABC):
 
     @property
     def cls_token_id(self) -> int:
-        """The id of the token at the beginning of each row (`[CLS]`)."""
+        """The id of the token at the start of each sequence (`[CLS]`)."""
         return self.token_to_id(self.cls_token)
 
     @property
@@ -494,7 +499,7 @@ class Tokenizer(abc.ABC):
 
     @property
     def mask_token_id(self) -> int:
-        """The id of the mask token. Raises a `ValueError` if the vocabulary has none."""
+        """The id of the mask token. Raises a `ValueError` if the vocabulary has no mask token."""
         return self.token_to_id(self.mask_token)
 
     @property
@@ -510,7 +515,7 @@ class Tokenizer(abc.ABC):
     @property
     @abc.abstractmethod
     def continuation_token_ids(self) -> Sequence[int]:
-        """The ids of tokens that continue the word of the token before them."""
+        """The ids of tokens that continue the previous token's word."""
 
     def token_to_id(self, token: str) -> int:
         """Returns the id of a token.
@@ -519,26 +524,30 @@ class Tokenizer(abc.ABC):
             ValueError: If the token is not in the vocabulary.
         """
         if token not in self._ids:
-            raise ValueError(f"{token!r} is not in the vocabulary of {len(self._ids)} tokens.")
+            raise ValueError(
+                f"token must be in the vocabulary of {len(self._ids)} tokens. Received: {token!r}"
+            )
         return self._ids[token]
 
     def id_to_token(self, token_id: int) -> str:
-        """Returns the token of an id.
+        """Returns the token with an id.
 
         Raises:
             ValueError: If the id is out of range.
         """
         if not 0 <= token_id < len(self.vocabulary):
-            raise ValueError(f"Token id {token_id} is not in [0, {len(self.vocabulary)}).")
+            raise ValueError(
+                f"Token ids must be in [0, {len(self.vocabulary)}). Received: {token_id}"
+            )
         return self.vocabulary[token_id]
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the config, including the vocabulary, from which `from_config` creates a copy."""
+        """Returns the config, including the vocabulary. `from_config` creates a copy from it."""
         kind = {} if self.kind == WORDPIECE else {"kind": self.kind}
         return {**kind, **without_defaults(self.kind, self._config_values())}
 
     def _config_values(self) -> dict[str, Any]:
-        """Returns the values of all fields of the config."""
+        """Returns the values of all config fields."""
         values = {name: checks.plain(getattr(self, name)) for name in FIELDS[self.kind]}
         values = {
             name: list(value) if isinstance(value, tuple) else value
@@ -548,22 +557,22 @@ class Tokenizer(abc.ABC):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Creates a tokenizer from the config that `get_config` returned.
+        """Creates a tokenizer from a config that `get_config` returned.
 
         Raises:
-            ValueError: If a field is missing, unknown, or of the wrong type. The path of a file is
-                not accepted.
+            ValueError: If a field is missing, unknown or of the wrong type. Paths of files are not
+                supported.
         """
         check_tokenizer_config({**config, "kind": cls.kind})
         return cls(**{name: value for name, value in config.items() if name != "kind"})
 
     def token_text(self, token_id: int) -> str:
-        """Returns the text of a token in the middle of a text, including the space before it."""
+        """Returns a token's text inside of a longer text, including the preceding space."""
         return self.id_to_token(token_id)
 
     @functools.cached_property
     def with_special_tokens_in_text(self) -> Self:
-        """This tokenizer if it recognizes special tokens in text, otherwise a copy that does."""
+        """This tokenizer if it finds special tokens in text, otherwise a copy that does."""
         if self.special_tokens_in_text:
             return self
         return self.from_config({**self.get_config(), "special_tokens_in_text": True})
@@ -573,18 +582,18 @@ class Tokenizer(abc.ABC):
 
     @abc.abstractmethod
     def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Converts composed texts to ids, of any integer type, and their number in each text."""
+        """Converts composed texts to ids (any integer type) and the number of ids in each text."""
 
     @abc.abstractmethod
     def _texts_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
-        """Converts composed texts to ids with offsets in characters, of any integer type."""
+        """Converts composed texts to ids with offsets in characters (any integer type)."""
 
     @abc.abstractmethod
     def _ids_to_text(self, ids: Sequence[int]) -> str:
         """Converts ids to text."""
 
     def _ids_to_readable_text(self, ids: Sequence[int]) -> str:
-        """Converts ids to text as `decode` returns it."""
+        """Converts ids to the text that `decode` returns."""
         return self._ids_to_text(ids)
 
     @abc.abstractmethod
@@ -597,9 +606,9 @@ class Tokenizer(abc.ABC):
 
 
 def tokenizer_class(kind: str) -> type[Tokenizer]:
-    """Returns the class of a kind of tokenizer.
+    """Returns the class of a tokenizer type.
 
-    The package's own classes are known once `keras_bert.text` is imported.
+    The classes in this package are registered when `keras_bert.text` is imported.
     """
     return _CLASSES[kind]
 
@@ -609,9 +618,9 @@ def pair_limits(
 ) -> tuple[Any, Any]:
     """Returns how many tokens each text of a pair may keep.
 
-    The result is the same as if the longer text (the second one on a tie) lost one token at a time,
-    but there is no loop: each text may keep up to half of the tokens, and the longer one also gets
-    the unused rest of the other half. The numbers may be arrays if `maximum` takes them.
+    The result is the same as if the longer text (on a tie, the second) lost one token at a time,
+    but without a loop: each text may keep up to half of the tokens, and the longer text also gets
+    the unused rest of the other half. The numbers may be arrays if `maximum` supports them.
     """
     half = max_tokens // 2
     return (
@@ -621,7 +630,7 @@ def pair_limits(
 
 
 def is_tensor(value: Any) -> bool:
-    """Returns whether a value is a tensor of TensorFlow, ragged or not; does not import it."""
+    """Returns whether a value is a TensorFlow tensor, ragged or not, without importing it."""
     return type(value).__module__.startswith("tensorflow.")
 
 

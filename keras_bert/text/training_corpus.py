@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The corpora that vocabularies are trained on: reading, word counts, and the choice of case."""
+"""Reads training corpora for vocabularies, counts their words, and chooses the case."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from keras_bert.text.characters import category
 from keras_bert.text.normalization import without_case
 
 _SAMPLE_BYTES = 2**21
-# The number of chunks of a file that are sampled, since they may be in different languages.
+# The number of chunks sampled from a file, because its parts may be in different languages
 _CHUNKS = 16
 _LEAST_CASED = 0.5
 _MOST_CHANGED = 0.1
@@ -25,9 +25,10 @@ Corpus = str | os.PathLike[str] | Iterable[str | bytes | os.PathLike[str]]
 
 
 def corpus_texts(corpus: Corpus) -> Iterator[bytes]:
-    """Yields the texts of a corpus as bytes; the texts of files are their lines.
+    """Yields the texts of a corpus as bytes. The texts of a file are its lines.
 
-    A string in an iterable that is the name of a file is a `ValueError`.
+    Raises:
+        ValueError: If a string in an iterable is the name of a file.
     """
     if isinstance(corpus, str | os.PathLike):
         with open(corpus, "rb") as lines:
@@ -38,15 +39,15 @@ def corpus_texts(corpus: Corpus) -> Iterator[bytes]:
             yield from corpus_texts(item)
         elif isinstance(item, str) and os.path.isfile(item):
             raise ValueError(
-                f"The corpus has the text {item!r}, which is the name of a file. To read files, "
-                "pass them as pathlib.Path."
+                f"Files must be passed as pathlib.Path. Received: the text {item!r}, which is the "
+                "name of a file"
             )
         else:
             yield item.encode("utf-8", "ignore") if isinstance(item, str) else item
 
 
 def read_corpus(corpus: Corpus, progress: bool) -> Iterator[bytes]:
-    """Yields the texts of a corpus; if `progress`, standard error shows how much has been read."""
+    """Yields the texts of a corpus. With `progress`, reports how much has been read on stderr."""
     size = os.path.getsize(corpus) if isinstance(corpus, str | os.PathLike) else None
     with bar("reading", size, "B", unit_scale=True, disable=not progress) as progress_bar:
         for text in corpus_texts(corpus):
@@ -60,9 +61,9 @@ def count_words(
     max_distinct_words: int,
     progress: bool,
 ) -> dict[str, int]:
-    """Counts the words of a corpus, in descending order of counts, then of code points.
+    """Counts the words of a corpus, in descending order of counts, then by code points.
 
-    With more than `max_distinct_words` in memory, the rarest are dropped.
+    If there are more than `max_distinct_words` in memory, the rarest are dropped.
     """
     counts: Counter[str] = Counter()
     total, too_rare = 0, 0
@@ -79,7 +80,7 @@ def count_words(
 
 
 def repeat_words(counts: Iterable[tuple[str, int]]) -> Iterator[str]:
-    """Yields each word as often as it occurs, for trainers that do not take counts."""
+    """Repeats each word according to its count, for trainers that do not accept counts."""
     for word, count in counts:
         whole, rest = divmod(count, _WORDS_AT_A_TIME)
         for times in (*[_WORDS_AT_A_TIME] * whole, rest):
@@ -90,8 +91,8 @@ class CaseChoice(NamedTuple):
     """The decision of `choose_lowercase`.
 
     Args:
-        lowercase: Whether to lowercase text and strip its accents.
-        reason: The reason: the percentages of letters that decided it.
+        lowercase: Whether to lowercase text and strip accents.
+        reason: The percentages of letters that determined the decision.
     """
 
     lowercase: bool
@@ -99,23 +100,24 @@ class CaseChoice(NamedTuple):
 
 
 def choose_lowercase(corpus: Corpus) -> CaseChoice:
-    """Decides whether text like a corpus' should be lowercased and its accents stripped.
+    """Decides whether text like a corpus should be lowercased and its accents stripped.
 
-    It should not if less than half of the letters have a case, so that there is little to gain, or
-    if stripping accents (NFD without the marks of category Mn) would change at least a tenth of the
-    letters and marks: it decomposes the syllables of Hangul, and drops vowel signs and tone marks
-    of Thai, Hindi and Vietnamese.
+    It should not if less than half of the letters have a case, because there is little to gain. It
+    also should not if stripping accents (NFD without the marks of category Mn) would change at
+    least a tenth of the letters and marks. For example, it decomposes Hangul syllables, and drops
+    vowel signs and tone marks in Thai, Hindi and Vietnamese.
 
     Args:
-        corpus: The path of a text file; or an iterable of texts, of `pathlib.Path`s of text files,
-            or of both, which must not be an iterator. A sample of about 2 MB is read: chunks of
-            files at regular intervals, and every n-th text.
+        corpus: The path of a text file, or an iterable of texts and `pathlib.Path`s of text files,
+            which must not be an iterator. A sample of about 2 MB is read: chunks of files at
+            regular intervals, and every n-th text.
 
     Returns:
-        A named tuple of the decision, `lowercase`, and of its `reason`.
+        A named tuple of the decision (`lowercase`) and its `reason`.
 
     Raises:
-        ValueError: If the corpus is an iterator, or a string in an iterable is the name of a file.
+        ValueError: If the corpus is an iterator, or if a string in an iterable is the name of a
+            file.
 
     Example:
 
@@ -123,7 +125,7 @@ def choose_lowercase(corpus: Corpus) -> CaseChoice:
     >>> choose_lowercase(["Seoul is the capital."]).lowercase
     True
     >>> choose_lowercase(["서울은 대한민국의 수도이다."])
-    CaseChoice(lowercase=False, reason='0 % of the letters have a case')
+    CaseChoice(lowercase=False, reason='0% of the letters have a case')
     """
     characters: Counter[str] = Counter()
     for text in _sample(corpus):
@@ -139,17 +141,17 @@ def choose_lowercase(corpus: Corpus) -> CaseChoice:
             num_cased += count * (character.lower() != character.upper())
     if not letters:
         return CaseChoice(True, "there are no letters")
-    reason = f"{100 * num_cased / letters:.0f} % of the letters have a case"
+    reason = f"{100 * num_cased / letters:.0f}% of the letters have a case"
     if num_cased < _LEAST_CASED * letters:
         return CaseChoice(False, reason)
     reason += (
-        f", and stripping accents changes {100 * num_changed / total:.0f} % of letters and marks"
+        f", and stripping accents changes {100 * num_changed / total:.0f}% of letters and marks"
     )
     return CaseChoice(num_changed < _MOST_CHANGED * total, reason)
 
 
 def chosen_lowercase(corpus: Corpus, progress: bool) -> bool:
-    """Calls `choose_lowercase`, and reports its decision on standard error if `progress`."""
+    """Calls `choose_lowercase`. With `progress`, reports the decision on standard error."""
     choice = choose_lowercase(corpus)
     if progress:
         print(f"lowercase={choice.lowercase}: {choice.reason}", file=sys.stderr, flush=True)
@@ -159,8 +161,8 @@ def chosen_lowercase(corpus: Corpus, progress: bool) -> bool:
 def _sample(corpus: Corpus) -> Iterator[bytes]:
     if isinstance(corpus, Iterator):
         raise ValueError(
-            "lowercase is None, for which the corpus is read twice; expected a path or a list of "
-            f"texts or paths, received {type(corpus).__name__}. Or pass True or False."
+            "corpus must be a path, or a list of texts or paths, because lowercase=None reads it "
+            f"twice. Received: {type(corpus).__name__}. Or pass lowercase=True or lowercase=False."
         )
     items = [Path(corpus)] if isinstance(corpus, str | os.PathLike) else list(corpus)
     files = [item for item in items if isinstance(item, os.PathLike)]
@@ -171,7 +173,7 @@ def _sample(corpus: Corpus) -> Iterator[bytes]:
 
 
 def _sample_chunks(path: Path, size: int) -> Iterator[bytes]:
-    """Yields chunks of a file at regular intervals; a small file is yielded completely."""
+    """Yields chunks of a file at regular intervals. Small files are yielded completely."""
     with open(path, "rb") as file:
         length = os.fstat(file.fileno()).st_size
         if length <= _CHUNKS * size:

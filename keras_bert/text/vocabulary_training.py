@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training of vocabularies on a corpus: WordPiece, byte-level BPE and SentencePiece models."""
+"""Trains vocabularies on a corpus: WordPiece, byte-level BPE and SentencePiece models."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from keras_bert.vocabularies import fairseq_ids
 from keras_bert.vocabularies.byte_pair_files import byte_characters
 from keras_bert.vocabularies.tokenizer_config import MAX_WORD_LENGTH
 
-# RoBERTa's special tokens by their roles, in the order of their ids
+# RoBERTa's special tokens by role, in the order of their ids
 _BYTE_PAIR_TOKENS = {
     "cls": "<s>",
     "pad": "<pad>",
@@ -36,7 +36,7 @@ _BYTE_PAIR_TOKENS = {
     "unk": "<unk>",
     "mask": "<mask>",
 }
-# Always pieces of their own, as in the vocabulary of ALBERT
+# These are always separate pieces, as in ALBERT's vocabulary.
 _SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
 
 
@@ -52,35 +52,37 @@ def train_vocabulary(
 ) -> tuple[str, ...]:
     """Trains a WordPiece vocabulary on a corpus, which may be larger than the memory.
 
-    The corpus is read once, and normalized and split into words as by the tokenizer; only the
-    distinct words and their counts are in memory. The vocabulary is then learned by the trainer of
-    the `tokenizers` library. It takes seconds, while the learner of TF Text, which is written in
-    Python, takes minutes or hours; and the vocabulary has exactly the requested size. On its own,
-    the trainer numbers the letters inside words in an order that differs between runs, and breaks
-    ties by number; here it is given a fixed order, so that training is deterministic.
+    The corpus is read once, and normalized and split into words like in the tokenizer. Only the
+    distinct words and their counts are in memory. The `tokenizers` library then learns the
+    vocabulary, which has exactly the requested size. This takes seconds, whereas TF Text's learner,
+    which is written in Python, takes minutes or hours. By itself, the library numbers the
+    characters inside words in an order that differs between runs, and breaks ties by number. Here
+    it gets a fixed order, so training is deterministic.
 
     Args:
-        corpus: The path of a text file; or an iterable of texts, of `pathlib.Path`s of text files,
-            or of both. Files are UTF-8 and read line by line.
-        vocabulary_size: The number of tokens: the special tokens, the alphabet, then the learned
-            tokens. A small corpus may result in fewer.
-        lowercase: Whether to lowercase text and strip accents; pass the same to the tokenizer.
-            With `None`, `choose_lowercase` decides, for which the corpus must not be an iterator.
-        alphabet_size: The number of characters to keep, the most frequent ones; words with other
-            characters will be unknown. By default, as many as fit in half of the vocabulary.
-        min_frequency: The minimum number of occurrences of a pair of tokens for merging it.
-        max_distinct_words: The maximum number of distinct words in memory; beyond it, the rarest
-            words are dropped.
-        progress: Whether to report the progress on standard error.
-        special_tokens: The special tokens by their roles, in the order of their ids; pass the same
-            to the tokenizer. Defaults to BERT's: `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]` and `[MASK]`.
+        corpus: The path of a text file, or an iterable of texts and `pathlib.Path`s of text files.
+            Files must be UTF-8 and are read line by line.
+        vocabulary_size: Number of tokens: the special tokens, the alphabet, then the learned
+            tokens. A small corpus may result in fewer tokens.
+        lowercase: Whether to lowercase text and strip accents. Pass the same value to the
+            tokenizer. `None` calls `choose_lowercase`, which requires that the corpus is not an
+            iterator. Defaults to `True`.
+        alphabet_size: Number of characters to keep, the most frequent first. Words with other
+            characters become unknown. By default, the alphabet may fill half of the vocabulary.
+        min_frequency: Minimum number of occurrences of a token pair for merging it. Defaults to 2.
+        max_distinct_words: Maximum number of distinct words in memory. Beyond it, the rarest words
+            are dropped. Defaults to 2,000,000.
+        progress: Whether to report the progress on standard error. Defaults to `True`.
+        special_tokens: The special tokens by role, in the order of their ids. Pass the same value
+            to the tokenizer. Defaults to BERT's special tokens: `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]`
+            and `[MASK]`.
 
     Returns:
         A tuple of the tokens in the order of their ids.
 
     Raises:
         ImportError: If `tokenizers` is not installed.
-        ValueError: If the corpus has no words, or the alphabet does not fit into the vocabulary.
+        ValueError: If the corpus has no words, or if the alphabet does not fit into the vocabulary.
 
     Example:
 
@@ -99,14 +101,15 @@ def train_vocabulary(
     counts = count_words(texts, split_words(lowercase), max_distinct_words, progress)
     counts = {word: count for word, count in counts.items() if len(word) <= MAX_WORD_LENGTH}
     if not counts:
-        raise ValueError(f"The corpus has no words: {corpus!r}.")
+        raise ValueError(f"The corpus must contain words. Received: {corpus!r}")
     letters, inside = _alphabet(counts, alphabet_size, vocabulary_size)
     special = tuple(special_tokens.values()) if special_tokens else SPECIAL_TOKENS
     size = len(special) + len(letters) + len(inside)
     if size > vocabulary_size:
         raise ValueError(
-            f"vocabulary_size is {vocabulary_size}, but the special tokens and the {len(letters)} "
-            f"characters of the alphabet need {size}; increase it or decrease alphabet_size."
+            f"vocabulary_size must be at least {size}, for the special tokens and the "
+            f"{len(letters)} characters of the alphabet. Received: {vocabulary_size}. Increase it "
+            "or decrease alphabet_size."
         )
     # The trainer keeps the order of its "special tokens".
     first = [*special, *(SUFFIX + letter for letter in inside)]
@@ -116,7 +119,7 @@ def train_vocabulary(
         special_tokens=first,
         initial_alphabet=letters,
         continuing_subword_prefix=SUFFIX,
-        # Without a terminal it prints empty lines.
+        # If the output is not a terminal, it prints empty lines.
         show_progress=progress and sys.stderr.isatty(),
     )
     learner = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=special[0]))
@@ -138,7 +141,7 @@ class BytePairVocabulary(NamedTuple):
 
     Args:
         vocabulary: The tokens in the order of their ids.
-        merges: The pairs of tokens to merge, in the order in which they were learned.
+        merges: The token pairs to merge, in the order in which they were learned.
     """
 
     vocabulary: tuple[str, ...]
@@ -157,32 +160,32 @@ def train_byte_pair_vocabulary(
 ) -> BytePairVocabulary:
     """Trains a byte-level BPE vocabulary on a corpus, which may be larger than the memory.
 
-    The corpus is read once and split into words as by the tokenizer; only the distinct words and
-    their counts are in memory. The merges are then learned by the trainer of the `tokenizers`
-    library.
+    The corpus is read once and split into words like in the tokenizer. Only the distinct words and
+    their counts are in memory. The `tokenizers` library then learns the merges.
 
     Args:
-        corpus: The path of a text file; or an iterable of texts, of `pathlib.Path`s of text files,
-            or of both. Files are UTF-8 and read line by line, without the line breaks.
-        vocabulary_size: The number of tokens: the special tokens, the 256 bytes, then the merged
-            tokens. A small corpus may result in fewer.
-        min_frequency: The minimum number of occurrences of a pair of tokens for merging it.
-        max_distinct_words: The maximum number of distinct words in memory; beyond it, the rarest
-            words are dropped.
-        progress: Whether to report the progress on standard error.
-        special_tokens: The special tokens by their roles; pass the same to the tokenizer. Defaults
-            to RoBERTa's: `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`.
-        compose: Whether to compose characters (NFC) first; pass the same to the tokenizer.
-        word_pattern: How text is split into words, `"gpt2"` or `"llama3"`; pass the same to the
-            tokenizer.
+        corpus: The path of a text file, or an iterable of texts and `pathlib.Path`s of text files.
+            Files must be UTF-8 and are read line by line, without line breaks.
+        vocabulary_size: Number of tokens: the special tokens, the 256 bytes, then the merged
+            tokens. A small corpus may result in fewer tokens.
+        min_frequency: Minimum number of occurrences of a token pair for merging it. Defaults to 2.
+        max_distinct_words: Maximum number of distinct words in memory. Beyond it, the rarest words
+            are dropped. Defaults to 2,000,000.
+        progress: Whether to report the progress on standard error. Defaults to `True`.
+        special_tokens: The special tokens by role. Pass the same value to the tokenizer. Defaults
+            to RoBERTa's special tokens: `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`.
+        compose: Whether to compose characters (NFC) first. Pass the same value to the tokenizer.
+            Defaults to `False`.
+        word_pattern: How text is split into words, `"gpt2"` or `"llama3"`. Pass the same value to
+            the tokenizer. Defaults to `"gpt2"`.
 
     Returns:
-        A named tuple of the `vocabulary` and the `merges`, the arguments of `BytePairTokenizer`.
+        A named tuple of the `vocabulary` and `merges`, the arguments of `BytePairTokenizer`.
 
     Raises:
         ImportError: If `tokenizers` is not installed.
-        ValueError: If the corpus has no words, `vocabulary_size` is below 261, or `word_pattern` is
-            neither of the above.
+        ValueError: If the corpus has no words, if `vocabulary_size` is below 261, or if
+            `word_pattern` has an unsupported value.
 
     Example:
 
@@ -198,8 +201,8 @@ def train_byte_pair_vocabulary(
     smallest = len(first) + 256
     if vocabulary_size < smallest:
         raise ValueError(
-            f"vocabulary_size is {vocabulary_size}; the special tokens and the bytes need "
-            f"{smallest}."
+            f"vocabulary_size must be at least {smallest}, for the special tokens and bytes. "
+            f"Received: {vocabulary_size}"
         )
     texts = (text.rstrip(b"\r\n") for text in read_corpus(corpus, progress))
 
@@ -210,7 +213,7 @@ def train_byte_pair_vocabulary(
 
     counts = count_words(texts, split, max_distinct_words, progress)
     if not counts:
-        raise ValueError(f"The corpus has no words: {corpus!r}.")
+        raise ValueError(f"The corpus must contain words. Received: {corpus!r}")
     letters = byte_characters()
     words = (
         ("".join(letters[byte] for byte in word.encode("utf-8")), count)
@@ -221,7 +224,7 @@ def train_byte_pair_vocabulary(
         min_frequency=min_frequency,
         special_tokens=first,
         initial_alphabet=list(letters),
-        # Without a terminal it prints empty lines.
+        # If the output is not a terminal, it prints empty lines.
         show_progress=progress and sys.stderr.isatty(),
     )
     learner = tokenizers.Tokenizer(tokenizers.models.BPE())
@@ -248,38 +251,41 @@ def train_sentence_piece_model(
 ) -> bytes:
     """Trains a SentencePiece unigram model on a corpus, which may be larger than the memory.
 
-    The corpus is read once, and normalized as by the tokenizer; the trainer of the `sentencepiece`
-    library learns from a sample of its lines. The settings are ALBERT's, or, with `special_tokens`,
-    XLM-RoBERTa's and DeBERTa's.
+    The corpus is read once and normalized like in the tokenizer. The `sentencepiece` library then
+    learns from a sample of its lines. The settings match ALBERT or, with `special_tokens`,
+    XLM-RoBERTa and DeBERTa.
 
     Args:
-        corpus: The path of a text file; or an iterable of texts, of `pathlib.Path`s of text files,
-            or of both. Files are UTF-8 and read line by line.
-        vocabulary_size: The number of pieces, special tokens included. A small corpus may result in
-            fewer.
-        lowercase: Whether to lowercase text; pass the same to the tokenizer. With `None`,
-            `choose_lowercase` decides, for which the corpus must not be an iterator; if it decides
-            against it, accents are kept too.
-        keep_accents: Whether to keep accents; pass the same to the tokenizer.
-        character_coverage: The fraction of all characters that the pieces must cover; the rarest
-            other characters will be unknown.
-        max_sentences: The number of texts or lines that are sampled, and held in memory.
-        max_sentence_bytes: Maximum length of a text or line in bytes; longer ones are skipped.
-        num_threads: Number of threads; training is deterministic only with 1.
-        seed: Seed of the sample.
-        progress: Whether to report the progress on standard error.
-        special_tokens: The special tokens by their roles, in the order of their ids; pass the same
-            to the tokenizer. XLM-RoBERTa's have the ids of the library fairseq: `<s>`, `<pad>`,
-            `</s>` and `<unk>` first, and `<mask>` last. Defaults to ALBERT's: `<pad>`, `<unk>`,
-            `[CLS]`, `[SEP]` and `[MASK]`; then brackets, quotes, hyphens and periods are pieces of
-            their own.
+        corpus: The path of a text file, or an iterable of texts and `pathlib.Path`s of text files.
+            Files must be UTF-8 and are read line by line.
+        vocabulary_size: Number of pieces, including special tokens. A small corpus may result in
+            fewer pieces.
+        lowercase: Whether to lowercase text. Pass the same value to the tokenizer. `None` calls
+            `choose_lowercase`, which requires that the corpus is not an iterator. If it decides
+            against lowercasing, accents are also kept. Defaults to `True`.
+        keep_accents: Whether to keep accents. Pass the same value to the tokenizer. Defaults to
+            `False`.
+        character_coverage: Fraction of all characters that the pieces must cover. The rarest other
+            characters become unknown. Defaults to 0.99995.
+        max_sentences: Number of texts or lines that are sampled and kept in memory. Defaults to
+            5,000,000.
+        max_sentence_bytes: Maximum length of a text or line in bytes. Longer lines are skipped.
+            Defaults to 16,384.
+        num_threads: Number of threads. Training is only deterministic with 1. Defaults to 1.
+        seed: Seed of the sample. Defaults to 0.
+        progress: Whether to report the progress on standard error. Defaults to `True`.
+        special_tokens: The special tokens by role, in the order of their ids. Pass the same value
+            to the tokenizer. XLM-RoBERTa's special tokens have the ids of the library fairseq:
+            `<s>`, `<pad>`, `</s>` and `<unk>` first, and `<mask>` last. Defaults to ALBERT's
+            special tokens: `<pad>`, `<unk>`, `[CLS]`, `[SEP]` and `[MASK]`. In this case, brackets,
+            quotes, hyphens and periods are separate pieces.
 
     Returns:
         The serialized model as bytes, the argument of `SentencePieceTokenizer`.
 
     Raises:
         ImportError: If `sentencepiece` is not installed.
-        ValueError: If the corpus has no words, or its characters do not fit into the vocabulary.
+        ValueError: If the corpus has no words, or if its characters do not fit into the vocabulary.
 
     Example:
 
@@ -306,7 +312,7 @@ def train_sentence_piece_model(
     num_pieces = vocabulary_size
     with_fairseq_ids = special_tokens == ROBERTA_TOKENS
     if with_fairseq_ids:
-        # As XLM-RoBERTa's own model, which knows neither padding nor the mask
+        # XLM-RoBERTa's own model also has neither padding nor the mask.
         special = {"unk_id": 0, "bos_id": 1, "eos_id": 2}
         num_pieces -= len({"<pad>", "<mask>"})
     elif special_tokens is not None:
@@ -348,7 +354,7 @@ def train_sentence_piece_model(
 def _alphabet(
     counts: dict[str, int], alphabet_size: int | None, vocabulary_size: int
 ) -> tuple[list[str], list[str]]:
-    """Returns the characters to keep, and the ones that occur inside words, both sorted."""
+    """Returns the characters to keep, and those that occur inside words, both sorted."""
     frequencies: Counter[str] = Counter()
     inside: set[str] = set()
     for word, count in counts.items():
@@ -356,7 +362,7 @@ def _alphabet(
             frequencies[letter] += count
         if len(word) > 1:
             inside.update(word)
-    # A character that is always a word of its own, as CJK and punctuation are, takes one token.
+    # A character that is always a separate word, such as CJK and punctuation, takes one token.
     letters_by_frequency = sorted(frequencies, key=lambda letter: (-frequencies[letter], letter))
     space = (vocabulary_size - len(SPECIAL_TOKENS)) // 2
     alphabet = set()

@@ -10,24 +10,25 @@ import numpy as np
 
 from keras_bert.text.flat_tokens import FlatTokens
 
-# The words in each half of the cache, the newer and the older; a word takes some 200 bytes.
+# The number of words in each half of the cache, newer and older. A word takes about 200 bytes.
 _MAX_WORDS = 1 << 17
-# Longer words are hardly ever seen twice.
+# Longer words rarely occur twice.
 _MAX_WORD_LENGTH = 64
 
 END = "\ud800"
-"""The word that ends each text: half of a surrogate pair, which no text contains."""
+"""The word that ends each text: half of a surrogate pair, which valid text does not contain."""
 
 
 class WordCache(dict[str, bytes]):
     """The tokens of words, computed when a word is first looked up.
 
-    They are int32 numbers as bytes, which are joined faster than lists. The cache is bounded: it
-    forgets words that have not been looked up for long. Several threads may look words up.
+    They are stored as the bytes of int32 numbers, which are faster to join than lists. The cache
+    has a limited size and drops words that have not been looked up recently. Multiple threads may
+    use it.
 
     Args:
-        tokens: Computes the ids of a word; or for each of its tokens the id, the start and the end.
-        width: The count of numbers for each token, 1 or 3.
+        tokens: Computes the ids of a word, or the id, start and end of each of its tokens.
+        width: The number of values for each token, 1 or 3.
     """
 
     def __init__(self, tokens: Callable[[str], Iterable[int]], width: int) -> None:
@@ -49,13 +50,13 @@ class WordCache(dict[str, bytes]):
         return entry
 
     def ids(self, words: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the ids of all texts, each ended by `END`, and the number of ids of each."""
+        """Returns the ids of all texts, which end with `END`, and the number of ids per text."""
         ids = np.frombuffer(b"".join(map(self.__getitem__, words)), np.int32)
         is_end = ids < 0
         return ids[~is_end], _lengths(is_end)
 
     def tokens(self, words: Iterable[str], begins: np.ndarray) -> FlatTokens:
-        """Returns the tokens of texts; `begins` has the offset of each word, and of each `END`."""
+        """Returns the tokens of texts. `begins` contains the offset of each word and each `END`."""
         entries = list(map(self.__getitem__, words))
         tokens = np.frombuffer(b"".join(entries), np.int32).reshape(-1, 3)
         counts = np.fromiter(map(len, entries), np.int64, len(entries)) // (3 * tokens.itemsize)

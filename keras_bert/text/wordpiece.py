@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT's WordPiece tokenizer, exact and with character offsets."""
+"""WordPiece tokenizer with the same ids as the original BERT code, and character offsets."""
 
 from __future__ import annotations
 
@@ -33,65 +33,66 @@ if TYPE_CHECKING:
     from keras_bert.text.graph.tokenizer import GraphTokenizer
 
 _BETWEEN = f" {END} "
-# TF Text stores the length of a token in a byte.
+# TF Text stores the length of a token in one byte.
 _MAX_PIECE_BYTES = 256
 _ONE_LETTER = (1,)
-# The beginnings of tokens that `decode` puts no space before, as the decoder of `tokenizers` does
+# Prefixes of tokens before which `decode` does not put a space, as in the decoder of `tokenizers`
 _WITHOUT_SPACE = (".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re")
 
 
 class WordPieceTokenizer(Tokenizer):
-    """A WordPiece tokenizer, with the same ids as BERT's released code.
+    """A WordPiece tokenizer with the same ids as the original BERT code.
 
-    Strings are tokenized in Python, with a cache of words. Tensors of TensorFlow are tokenized with
-    graph operations, so in `tf.data.Dataset.map`, a `tf.function` and a SavedModel, which then
-    contains the vocabulary. No special tokens are added around a text. The ids are the same as the
-    original for every character assigned in Unicode 15; bytes that are not valid UTF-8 are
-    dropped, as in the original.
+    Strings are tokenized in Python with a cache of words. TensorFlow tensors are tokenized with
+    graph operations, which can be part of a `tf.data` pipeline, a `tf.function` or a SavedModel.
+    The SavedModel then contains the vocabulary. No special tokens are added around texts. The ids
+    match the original BERT code for every character in Unicode 15. Bytes that are not valid UTF-8
+    are dropped, as in the original BERT code.
 
     Args:
         vocabulary: The tokens in the order of their ids, or the path of a `vocab.txt`.
-        lowercase: Whether to lowercase text and strip accents, as uncased models expect.
-        special_tokens_in_text: Whether `[MASK]`, `[SEP]` and the other special tokens are one token
-            each where they occur in a text. If not, they are split like other text: `[`, `mask`,
-            `]`.
-        added_tokens: Other tokens of the vocabulary, such as entity markers, that are one token
-            each where they occur in a text, also inside a word.
-        normalized_tokens: The tokens of `added_tokens` that are recognized in normalized text: in
-            any case and with any accents if the tokenizer is uncased, and around characters that
-            it drops, such as zero-width spaces.
-        special_added_tokens: The tokens of `added_tokens` that `decode` omits like special tokens.
-        max_word_length: Maximum number of characters of a word; a longer one is an unknown token.
-            It is 200 in the released code, and 100 in `transformers`.
-        num_segments: The number of segments of the encoder; with 1, all segment ids are 0.
-        truncation_side: The end at which texts that are too long for a row are truncated: `"right"`
-            or `"left"`.
-        strip_accents: Whether to strip accents, where that is not as `lowercase` says: German
-            uncased models keep them.
-        tokenize_chinese_chars: Whether each CJK ideograph is a word of its own.
-        special_tokens: The special tokens by their roles, `"pad"`, `"unk"`, `"cls"`, `"sep"` and
-            `"mask"`, such as `{"cls": "<s>"}` in MPNet. Defaults to BERT's: `[PAD]`, `[UNK]`,
-            `[CLS]`, `[SEP]` and `[MASK]`.
-        pair_separators: The number of separators between the texts of a pair: 1 in BERT, 2 in
-            MPNet.
+        lowercase: Whether to lowercase text and strip accents, as uncased models expect. Defaults
+            to `True`.
+        special_tokens_in_text: Whether `[MASK]`, `[SEP]` and other special tokens in a text become
+            a single token each. Otherwise, they are split like other text. For example, `[MASK]` is
+            split into `[`, `mask` and `]`. Defaults to `False`.
+        added_tokens: Other tokens of the vocabulary, such as entity markers, that become a single
+            token each wherever they occur in a text, even inside a word.
+        normalized_tokens: The `added_tokens` that are found in normalized text: in any case and
+            with any accents if the tokenizer is uncased, and around characters that it drops, such
+            as zero-width spaces.
+        special_added_tokens: The `added_tokens` that `decode` omits like special tokens.
+        max_word_length: Maximum word length in characters. Longer words become the unknown token.
+            It is 200 in the original BERT code, and 100 in `transformers`. Defaults to 200.
+        num_segments: Number of segments of the encoder. With 1, all segment ids are 0. Defaults to
+            2.
+        truncation_side: The side at which overlong texts are truncated: `"right"` or `"left"`.
+            Defaults to `"right"`.
+        strip_accents: Whether to strip accents. By default, the same as `lowercase`. German uncased
+            models keep accents.
+        tokenize_chinese_chars: Whether each CJK ideograph is a separate word. Defaults to `True`.
+        special_tokens: The special tokens by role: `"pad"`, `"unk"`, `"cls"`, `"sep"` and `"mask"`.
+            For example, `{"cls": "<s>"}` in MPNet. Defaults to BERT's special tokens: `[PAD]`,
+            `[UNK]`, `[CLS]`, `[SEP]` and `[MASK]`.
+        pair_separators: Number of separators between the texts of a pair: 1 in BERT, 2 in MPNet.
+            Defaults to 1.
 
     Call arguments:
-        text: A string or `bytes`, or a batch of them: a list, an array, or a string tensor of
-            TensorFlow, which may be ragged.
+        text: A string or `bytes`, or a batch of them: a list, an array, or a TensorFlow string
+            tensor, which may be ragged.
 
     Input shape:
         `()`, `(batch,)`, or more dimensions.
 
     Output shape:
-        For a string, a list of its ids, and for a batch, a list of such lists. For a tensor, an
-        int32 tensor `(tokens,)`, or a ragged one `(batch, tokens)`.
+        For a string, a list of ids. For a batch, a list of such lists. For a tensor, an int32
+        tensor `(tokens,)` or a ragged tensor `(batch, tokens)`.
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If the vocabulary lacks a special token other than the one for masking, has an
-            empty, duplicate or too long token (more than 256 bytes), or does not have an added
-            token; if `max_word_length` is not in [1, 999]; or if `truncation_side` is not one of
-            the above.
+        ValueError: If the vocabulary lacks a special token other than the mask token, contains an
+            empty, duplicate or overlong token (more than 256 bytes), or lacks an added token; if
+            `max_word_length` is not in [1, 999]; or if `truncation_side` has an unsupported value.
 
     Example:
 
@@ -166,17 +167,17 @@ class WordPieceTokenizer(Tokenizer):
         self.token_marks = (
             TokenMarks(in_text, self.normalized_tokens, self.rules) if in_text else None
         )
-        """The recognition of special and added tokens in texts; `None` if there are none."""
+        """Finds special and added tokens in texts. `None` if there are no such tokens."""
         self._subwords = _Subwords(self.matched_vocabulary, self.unk_token_id, max_word_length)
         self._word_ids = WordCache(self._ids_of_word, width=1)
         self._word_tokens = WordCache(self._tokens_of_word, width=3)
 
     @property
     def matched_vocabulary(self) -> list[str]:
-        """The tokens as strings that match, in marked texts, where the original matches them.
+        """The strings that match in marked texts where the original BERT code matches the tokens.
 
-        Special and added tokens are the characters that `token_marks` replaces them with. Tokens
-        that the original never matches are strings that no text contains.
+        Special and added tokens are represented by the characters with which `token_marks` replaces
+        them. Tokens that the original BERT code never matches are strings that no text contains.
         """
         marks = self.token_marks.marks if self.token_marks else {}
         normalize = str if self.tokenize_chinese_chars else ideographs_as_letters
@@ -184,8 +185,8 @@ class WordPieceTokenizer(Tokenizer):
         never = {each for each in characters if each.isspace() or category(each) in ("Cc", "Cf")}
         return [
             marks.get(token)
-            # TF Text would match a token with a space inside before it splits at whitespace, and
-            # it rejects the token "##". Punctuation is always a word of its own.
+            # TF Text would match a token that contains a space before it splits at whitespace, and
+            # it rejects the token "##". Punctuation is always a separate word.
             or (
                 f"[unmatched {index}]"
                 if token == SUFFIX or not never.isdisjoint(token)
@@ -196,7 +197,7 @@ class WordPieceTokenizer(Tokenizer):
 
     @property
     def continuation_token_ids(self) -> list[int]:
-        """The ids of tokens such as `##ing`, which continue a word."""
+        """The ids of tokens that continue a word, such as `##ing`."""
         return [index for index, token in enumerate(self.vocabulary) if token.startswith(SUFFIX)]
 
     def save_vocabulary(self, path: str | os.PathLike[str]) -> None:
@@ -223,7 +224,7 @@ class WordPieceTokenizer(Tokenizer):
         return FlatTokens(tokens.ids, starts - begins, ends - begins, tokens.lengths)
 
     def _join(self, texts: Sequence[str]) -> str:
-        """Puts borders around special and added tokens, or marks them, and joins the texts."""
+        """Puts borders around special and added tokens or marks them, and joins the texts."""
         if self.token_marks:
             texts = [self.token_marks.border(text) for text in texts]
         return _BETWEEN.join([*splittable(texts), ""])
@@ -232,11 +233,11 @@ class WordPieceTokenizer(Tokenizer):
         return self.token_marks.mark(bordered_text) if self.token_marks else bordered_text
 
     def _ids_to_text(self, ids: Sequence[int]) -> str:
-        """Joins words and punctuation with spaces, and subwords without."""
+        """Joins words and punctuation with spaces, and subwords without spaces."""
         return " ".join([self.vocabulary[index] for index in ids]).replace(f" {SUFFIX}", "")
 
     def _ids_to_readable_text(self, ids: Sequence[int]) -> str:
-        """Joins words with spaces, except for words that have no space before them."""
+        """Joins words with spaces, except for words that do not follow a space."""
         tokens = [self.vocabulary[index] for index in ids]
         begin, *others = tokens or [""]
         pieces = (
@@ -261,14 +262,14 @@ class WordPieceTokenizer(Tokenizer):
         )
 
     def _ids_of_word(self, raw: str) -> list[int]:
-        """Converts a raw word, without whitespace, to ids."""
+        """Converts a raw word without whitespace to ids."""
         ids: list[int] = []
         for letters in normalized_characters(raw, self.rules):
             ids += self._subwords.split(letters)
         return ids
 
     def _tokens_of_word(self, raw: str) -> list[int]:
-        """Returns the id of each token of a raw word, its start and its end."""
+        """Returns the id, start and end of each token in a raw word."""
 
         def is_dropped(index: int) -> bool:
             is_accent = category(raw[index]) == "Mn"
@@ -292,15 +293,15 @@ class WordPieceTokenizer(Tokenizer):
 
 
 class _Subwords:
-    """The tokens that words are split into: greedily, longest match first.
+    """Splits words into tokens, greedily with the longest match first.
 
-    `tokens` are the strings that match, in the order of their ids.
+    `tokens` are the strings to match, in the order of their ids.
     """
 
     def __init__(self, tokens: Sequence[str], unknown_id: int, max_length: int) -> None:
         self._max_length = max_length
         self.widths = [len(token.removeprefix(SUFFIX)) for token in tokens]
-        """The number of letters of each token."""
+        """The number of letters in each token."""
         self.unknown_id = unknown_id
         beginnings: dict[str, int] = {}
         continuations: dict[str, int] = {}
@@ -313,7 +314,7 @@ class _Subwords:
         self._continuations = continuations, _lengths(continuations)
 
     def split(self, word: str) -> list[int]:
-        """Returns the ids of the tokens of a word."""
+        """Returns the token ids of a word."""
         ids: list[int] = []
         tokens, lengths = self._beginnings
         if len(word) > self._max_length:
@@ -336,7 +337,7 @@ class _Subwords:
 
 
 def _lengths(tokens: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Returns the lengths of the tokens that begin with each two letters, longest first."""
+    """Returns the lengths of the tokens that start with each two letters, longest first."""
     length_sets: defaultdict[str, set[int]] = defaultdict(lambda: {1})
     for token in tokens:
         length_sets[token[:2]].add(len(token))
@@ -346,11 +347,11 @@ def _lengths(tokens: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _check_sizes(vocabulary: Sequence[str]) -> None:
-    """Checks the number of bytes of each token."""
+    """Checks the number of bytes in each token."""
     for index, token in enumerate(vocabulary):
         size = len(token.encode("utf-8"))
         if size > _MAX_PIECE_BYTES:
             raise ValueError(
-                f"Token {index} of the vocabulary has {size} bytes: {token!r}; at most "
-                f"{_MAX_PIECE_BYTES} are supported."
+                f"Tokens must have at most {_MAX_PIECE_BYTES} bytes. Received: {size} bytes (token "
+                f"{index} of the vocabulary, {token!r})"
             )

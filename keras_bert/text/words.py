@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splitting of raw text into words, as data sets for tagging have them."""
+"""Splits raw text into words like data sets for tagging."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from keras_bert.text.characters import IDEOGRAPHS, character_class
 def split_words(text: str) -> tuple[list[str], list[int], list[int]]:
     """Splits a text into words.
 
-    Punctuation marks and CJK ideographs are words of their own, except inside words (`AT&T`,
-    `o'clock`, `12:30`, `U.S.`) and URLs, and at the start of `@name` and `#tag`.
+    Punctuation marks and CJK ideographs are separate words, except inside words (`AT&T`, `o'clock`,
+    `12:30`, `U.S.`) and URLs, and at the start of `@name` and `#tag`.
 
     Returns:
-        A tuple of the words; the offset in characters of the first character of each; and the
-        offset one past its last character.
+        A tuple of the words, the offset of each word's first character, and the offset after its
+        last character.
 
     Example:
 
@@ -41,15 +41,15 @@ def split_words(text: str) -> tuple[list[str], list[int], list[int]]:
 
 
 def word_patterns(characters: Callable[[str], str]) -> tuple[str, str]:
-    """Returns regular expressions of a word, and of the text between words.
+    """Returns regular expressions for a word and for the text between words.
 
-    `characters` spells the characters of a general category, such as `L` or `Cf`.
+    `characters` returns the characters of a general category, such as `L` or `Cf`.
     """
     letters, numbers, marks, spaces, punctuation, symbols = map(characters, "LNMZPS")
     controls, formats = map(characters, ("Cc", "Cf"))
     emoji = characters("So") + characters("Sk")
-    # A character that a word can begin with, and one that can follow it: also accents and the
-    # zero-width joiners of Persian or Hindi.
+    # A character with which a word can start, and a character that can follow it. The latter
+    # includes accents and the zero-width joiners of Persian or Hindi.
     first = f"[^{spaces}{punctuation}{symbols}{controls}{formats}{IDEOGRAPHS}]"
     letter = f"[^{spaces}{punctuation}{symbols}{controls}{IDEOGRAPHS}]"
     word = "|".join(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vocabularies of tokenizers and their files: one reader and one writer for each format.
+"""Tokenizer vocabularies and their files, with one reader and one writer for each format.
 
-They are used by `text`, to create tokenizers, and by `checkpoints`, and need neither TensorFlow nor
-Keras.
+The package `text` uses them to create tokenizers, and `checkpoints` to read and write tokenizer
+files. They do not need TensorFlow or Keras.
 """

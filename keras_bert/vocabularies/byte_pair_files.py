@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """BPE vocabularies: their alphabet, `vocab.json` and `merges.txt`.
 
-The tokens of byte-level BPE consist of bytes, and a character represents each byte. The tokens of
-BPE with byte fallback consist of characters; a character that has none has a token for each byte.
+In byte-level BPE, tokens consist of bytes, and each byte is represented by a character. In BPE with
+byte fallback, tokens consist of characters. A character outside of the vocabulary is replaced with
+a token for each of its bytes.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ MERGES_FILE = "merges.txt"
 SPACE = "Ġ"
 """The character that represents the space in tokens of byte-level BPE."""
 BLANK = "▁"
-"""The character that represents it in tokens of BPE with byte fallback."""
+"""The character that represents the space in tokens of BPE with byte fallback."""
 
 _FIRST_LINE = "#version:"
-# The bytes that are represented by the visible characters of Latin-1.
+# The bytes that are represented by visible Latin-1 characters
 _VISIBLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 
 
@@ -33,11 +34,11 @@ _VISIBLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 def byte_characters() -> tuple[str, ...]:
     """Returns the character that represents each of the 256 bytes in tokens.
 
-    Visible characters of Latin-1 represent their own bytes, the characters from U+0100 on the other
-    bytes in their order.
+    Visible Latin-1 characters represent their own bytes. The characters from U+0100 represent the
+    other bytes in order.
 
     Reference:
-        [Radford et al., 2019](https://github.com/openai/gpt-2), the released code.
+        [Radford et al., 2019](https://github.com/openai/gpt-2), the original GPT-2 code.
     """
     hidden = [byte for byte in range(256) if byte not in _VISIBLE]
     return tuple(
@@ -57,7 +58,7 @@ def _bytes_of_characters() -> Mapping[str, int]:
 
 
 def token_bytes(token: str) -> bytes | None:
-    """Returns the bytes of a token, or `None` if one of its characters represents no byte."""
+    """Returns the bytes of a token, or `None` if a character does not represent a byte."""
     known = _bytes_of_characters()
     if any(character not in known for character in token):
         return None
@@ -65,7 +66,7 @@ def token_bytes(token: str) -> bytes | None:
 
 
 def load_tokens(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Reads a `vocab.json`, an id for each token; returns the tokens in the order of their ids."""
+    """Reads a `vocab.json` with an id for each token. Returns the tokens in the order of ids."""
     return tokens_in_order(read_json(Path(path)), f"{path}: the file")
 
 
@@ -74,20 +75,20 @@ def tokens_in_order(ids: Mapping[str, Any], where: str) -> tuple[str, ...]:
     for token, index in ids.items():
         if not isinstance(index, int) or isinstance(index, bool):
             raise ValueError(
-                f"{where} must give each token an id, an integer; {token!r} has {index!r}."
+                f"{where} must map each token to an integer id. Received: {index!r} for {token!r}"
             )
     tokens = {index: token for token, index in ids.items()}
     if len(tokens) < len(ids):
         first = next(token for token, index in ids.items() if tokens[index] != token)
         raise ValueError(
-            f"{where} must give each token an id of its own; {first!r} and "
-            f"{tokens[ids[first]]!r} both have id {ids[first]}."
+            f"{where} must give each token a different id. Received: the id {ids[first]} for "
+            f"{first!r} and {tokens[ids[first]]!r}"
         )
     gaps = [index for index in range(len(tokens)) if index not in tokens]
     if gaps or not tokens:
         raise ValueError(
-            f"{where} must give the ids 0, 1, 2 …, each to a token; "
-            f"no token has id {gaps[0] if gaps else 0}."
+            f"{where} must contain the ids 0, 1, 2 …. Received: no token with the id "
+            f"{gaps[0] if gaps else 0}"
         )
     return tuple(tokens[index] for index in range(len(tokens)))
 
@@ -97,7 +98,7 @@ def load_merges(
 ) -> tuple[str, ...]:
     """Reads a `merges.txt`: two tokens per line, separated by a space, such as `"Ġ t"`.
 
-    The tokens must be in the vocabulary, if there is one. Error messages name the line.
+    If a vocabulary is given, it must contain the tokens. Error messages contain the line number.
     """
     merges = []
     for number, line in enumerate(read_text(Path(path)).split("\n"), 1):
@@ -114,7 +115,7 @@ def load_merges(
 
 
 def check_merge(merge: object, vocabulary: Collection[str], where: str) -> tuple[str, str]:
-    """Checks that a merge is two tokens that form a token together; returns them."""
+    """Checks that a merge consists of two tokens that form a token together. Returns them."""
     if not isinstance(merge, str):
         raise ValueError(f"{where} must be a string of two tokens. Received: {merge!r}")
     left, _, right = merge.partition(" ")
@@ -125,7 +126,7 @@ def check_merge(merge: object, vocabulary: Collection[str], where: str) -> tuple
         )
         raise ValueError(
             f"{where} must be two tokens of the vocabulary separated by a space, whose "
-            f"concatenation is in the vocabulary too. Received: {merge!r}: {what}"
+            f"concatenation is also in the vocabulary. Received: {merge!r}: {what}"
         )
     return left, right
 
@@ -133,7 +134,7 @@ def check_merge(merge: object, vocabulary: Collection[str], where: str) -> tuple
 def save_tokens_and_merges(
     vocabulary: Sequence[str], merges: Sequence[str], folder: str | os.PathLike[str]
 ) -> None:
-    """Writes `vocab.json` and `merges.txt`, each atomically."""
+    """Writes `vocab.json` and `merges.txt`, both atomically."""
     ids = {token: index for index, token in enumerate(vocabulary)}
     lines = (f"{_FIRST_LINE} 0.2", *merges)
     write_bytes(Path(folder) / TOKENS_FILE, json.dumps(ids, ensure_ascii=False).encode("utf-8"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the config of a BPE tokenizer from the files of a folder."""
+"""Reads the config of a BPE tokenizer from the files in a directory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from keras_bert.vocabularies.tokenizer_config import BYTE_PAIR, without_defaults
 from keras_bert.vocabularies.tokenizer_json import WORD_PATTERNS, TokenizerJson, describe_steps
 from keras_bert.vocabularies.tokenizer_settings import FIRST_WORD_FIELD, TokenizerSettings
 
-# Options of BPE models that are not supported, with the values that disable them
+# Unsupported options of BPE models, with the values that disable them
 _OFF: dict[str, tuple[Any, ...]] = {
     "dropout": (None, 0, 0.0),
     "continuing_subword_prefix": (None, ""),
@@ -75,10 +75,10 @@ def _byte_pair_of_file(file: TokenizerJson, settings: TokenizerSettings) -> dict
     options = _byte_pair_options(file)
     vocabulary = file.vocabulary()
     names, between, _ = read_special_tokens(file, settings, vocabulary)
-    check_names(names, vocabulary, file.path, "expected")
+    check_names(names, vocabulary, file.path, "It must have")
     unknown = file.part("model").get("unk_token")
     if unknown not in (None, names["unk"]):
-        raise file.error(f"model.unk_token is {unknown!r}, and unk_token {names['unk']!r}")
+        raise file.error(f"model.unk_token must be {names['unk']!r}. Received: {unknown!r}")
     config = {
         "kind": BYTE_PAIR,
         "vocabulary": list(vocabulary),
@@ -103,11 +103,11 @@ def _byte_pair_of_file(file: TokenizerJson, settings: TokenizerSettings) -> dict
 
 
 def _byte_pair_options(tokenizer: TokenizerJson) -> dict[str, Any]:
-    """Reads how a BPE tokenizer splits and merges text, as fields of a tokenizer's config."""
+    """Reads how a BPE tokenizer splits and merges text, as fields of a tokenizer config."""
     model = tokenizer.part("model")
     for name, off in _OFF.items():
         if model.get(name) not in off:
-            raise tokenizer.error(f"model.{name} is {model[name]!r}, which is not supported")
+            raise tokenizer.error(f"model.{name} must be {off[0]!r}. Received: {model[name]!r}")
     options = {
         "merges": _merges_of(tokenizer),
         "ignore_merges": bool(model.get("ignore_merges", False)),
@@ -119,7 +119,7 @@ def _byte_pair_options(tokenizer: TokenizerJson) -> dict[str, Any]:
     normalizer = tokenizer.steps("normalizer")
     if [step.get("type") for step in normalizer] not in ([], ["NFC"]):
         raise tokenizer.error(
-            f"normalizer has the steps {describe_steps(normalizer)}; expected none, or NFC"
+            f"normalizer must be missing or NFC. Received: {describe_steps(normalizer)}"
         )
     word_pattern, add_prefix_space = _byte_words(tokenizer)
     return {
@@ -131,7 +131,7 @@ def _byte_pair_options(tokenizer: TokenizerJson) -> dict[str, Any]:
 
 
 def _merges_of(tokenizer: TokenizerJson) -> list[str]:
-    """Reads the merges of a BPE model; malformed ones are a `ValueError`."""
+    """Reads and validates the merges of a BPE model."""
     merges = tokenizer.part("model").get("merges")
     if not isinstance(merges, list):
         raise tokenizer.error(f"model.merges must be a list. Received: {type(merges).__name__}")
@@ -143,9 +143,9 @@ def _merges_of(tokenizer: TokenizerJson) -> list[str]:
 
 
 def _check_byte_fallback(tokenizer: TokenizerJson) -> None:
-    """Checks that a tokenizer with byte fallback replaces spaces and splits no words, as Gemma's.
+    """Checks that a tokenizer with byte fallback only replaces spaces, as in Gemma.
 
-    Gemma's pre-tokenizer splits at spaces, but the normalizer has replaced them all.
+    Gemma's pre-tokenizer splits at spaces, but its normalizer has already replaced them all.
     """
     steps = tokenizer.steps("normalizer")
     replaced = [
@@ -155,27 +155,25 @@ def _check_byte_fallback(tokenizer: TokenizerJson) -> None:
     ]
     if len(steps) != 1 or replaced != [({"String": " "}, BLANK)]:
         raise tokenizer.error(
-            f"model.byte_fallback is True, and normalizer has the steps {describe_steps(steps)}; "
-            f"expected Gemma's, Replace ' ' by {BLANK!r}"
+            f"With model.byte_fallback, normalizer must replace ' ' with {BLANK!r}, as in Gemma. "
+            f"Received: {describe_steps(steps)}"
         )
     steps = tokenizer.steps("pre_tokenizer")
     splits_spaces = [step.get("pattern") == {"String": " "} for step in steps]
     if steps and ([step.get("type") for step in steps] != ["Split"] or not all(splits_spaces)):
         raise tokenizer.error(
-            f"model.byte_fallback is True, and pre_tokenizer is {describe_steps(steps)}; expected "
-            "Gemma's, a Split at ' ', or none"
+            "With model.byte_fallback, pre_tokenizer must be missing or a Split at ' ', as in "
+            f"Gemma. Received: {describe_steps(steps)}"
         )
     normalized_tokens = [
         token.get("content") for token in tokenizer.added_tokens() if token.get("normalized", False)
     ]
     if any(BLANK in str(token) for token in normalized_tokens):
-        raise tokenizer.error(
-            f"an added token has {BLANK} and is found in normalized text, which is not supported"
-        )
+        raise tokenizer.error(f"added tokens with {BLANK} must not be found in normalized text")
 
 
 def _byte_words(tokenizer: TokenizerJson) -> tuple[str, bool]:
-    """Reads the pattern of words, and whether a space is added before a text."""
+    """Reads the word pattern, and whether a space is added before a text."""
     steps = tokenizer.steps("pre_tokenizer")
     *splits, last = steps or [{}]
     names = {pattern: name for name, pattern in WORD_PATTERNS.items()}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ids of XLM-RoBERTa and CamemBERT, which differ from their SentencePiece models'.
+"""Converts the ids of XLM-RoBERTa and CamemBERT, which differ from their SentencePiece models.
 
-The library that they were trained with (fairseq) has tokens of its own before the pieces of a
-model, and the mask token after them. A model with these tokens as pieces has their ids.
+The models were trained with fairseq, which puts its own tokens before the pieces of a model, and
+the mask token after them. A model that contains these tokens as pieces has the same ids.
 
 Reference:
     [fairseq](https://github.com/facebookresearch/fairseq), `Dictionary`;
@@ -22,15 +22,15 @@ from keras_bert.vocabularies.sentence_piece_model import (
 )
 
 MODEL_FILE = "sentencepiece.bpe.model"
-"""The name of a released model. Its ids are not the vocabulary's."""
+"""The name of a released model. Its ids differ from the ids of the vocabulary."""
 
 
 class FairseqIds(NamedTuple):
-    """What the ids begin with.
+    """The pieces at the start of a vocabulary.
 
     Args:
-        first: The pieces before the released model's.
-        replaced: The pieces at the beginning of the released model that are not repeated.
+        first: The pieces before the pieces of the released model.
+        replaced: The pieces at the start of the released model that `first` replaces.
     """
 
     first: tuple[Piece, ...]
@@ -58,19 +58,19 @@ CAMEMBERT = FairseqIds(
 
 
 def with_fairseq_ids(model: bytes, ids: FairseqIds) -> bytes:
-    """Converts a released, serialized model to one with the ids of the vocabulary."""
+    """Converts a released, serialized model to a model with the ids of the vocabulary."""
     pieces = read_pieces(model)
     count = len(ids.replaced)
     if _texts(pieces[:count]) != _texts(ids.replaced):
         raise ValueError(
-            f"a SentencePiece model whose first pieces are {', '.join(_texts(pieces[:count]))}; "
-            f"expected {', '.join(_texts(ids.replaced))}"
+            f"a SentencePiece model whose first pieces must be {', '.join(_texts(ids.replaced))}. "
+            f"Received: {', '.join(_texts(pieces[:count]))}"
         )
     return replace_pieces(model, [*ids.first, *pieces[count:], _MASK])
 
 
 def released_model(model: bytes) -> tuple[bytes, FairseqIds] | None:
-    """Converts a model back to the released one, with the ids; `None` if its pieces are others."""
+    """Restores a released model and its ids. Returns `None` if the pieces do not match."""
     pieces = read_pieces(model)
     for ids in (XLM_ROBERTA, CAMEMBERT):
         count = len(ids.first)

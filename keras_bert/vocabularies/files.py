@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading and writing of small files, with error messages that name the file."""
+"""Reads and writes small files, with error messages that contain the file name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 MAX_BYTES = 1 << 28
-"""The maximum size of a config or vocabulary, ten times the largest released one's."""
+"""The maximum size of a config or vocabulary, ten times as large as any released file."""
 
 
 def read_bytes(path: Path) -> bytes:
@@ -28,17 +28,17 @@ def read_small(file: IO[bytes], name: str) -> bytes:
     """Reads an opened file of at most `MAX_BYTES`."""
     content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise ValueError(f"{name} has more than {MAX_BYTES:,} bytes; expected a smaller one.")
+        raise ValueError(f"{name} must have at most {MAX_BYTES:,} bytes. Received a larger file.")
     return content
 
 
 def read_text(path: Path) -> str:
-    """Reads a text file in UTF-8, without its byte order mark; line ends are not converted."""
+    """Reads a text file in UTF-8 without its byte order mark. Line ends are not converted."""
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{path}: the file must be UTF-8; byte {error.start} is not ({error.reason})."
+            f"{path}: the file must be UTF-8. Received: invalid byte {error.start} ({error.reason})"
         ) from error
 
 
@@ -51,7 +51,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: the file must contain JSON: {error}.") from error
     if not isinstance(value, dict):
         raise ValueError(
-            f"{path}: the file must contain a JSON object, received {type(value).__name__}."
+            f"{path}: the file must contain a JSON object. Received: {type(value).__name__}"
         )
     return value
 
@@ -62,7 +62,7 @@ def write_json(path: Path, value: Mapping[str, Any] | Sequence[Any]) -> None:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parses JSON, in which, unlike in Python's own parser, all numbers must be finite."""
+    """Parses JSON. Unlike in Python's own parser, all numbers must be finite."""
     try:
         return json.loads(text, parse_float=_finite, parse_constant=_finite)
     except RecursionError as error:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading and writing of serialized SentencePiece models.
+"""Reads and writes serialized SentencePiece models.
 
-The necessary fields of the protocol buffer are parsed here. The protobuf classes of the
-`sentencepiece` package cannot be used: importing them in the same process as the classes of
+This module parses the required fields of the protocol buffer. The protobuf classes in the
+`sentencepiece` package cannot be used, because importing them together with the classes in
 `transformers` raises protobuf's error "duplicate file name sentencepiece_model.proto".
 
 Reference:
@@ -40,11 +40,11 @@ class Piece(NamedTuple):
     type: int
 
 
-# Scores that differ less belong to one piece, in decimal digits and as a float.
+# Smaller differences are rounding errors between decimal digits and floats.
 _SAME_SCORE = 1e-3
 _VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5
 _UNIGRAM = 1
-_MOST_VARINT_BYTES = 10  # of 64 bits, 7 in a byte
+_MOST_VARINT_BYTES = 10  # 64 bits, with 7 bits per byte
 
 
 def read_pieces(model: bytes) -> list[Piece]:
@@ -59,7 +59,7 @@ def read_pieces(model: bytes) -> list[Piece]:
 
 
 def read_characters_map(model: bytes) -> bytes:
-    """Reads the precompiled normalization map of a valid model; empty if it has none."""
+    """Reads the precompiled normalization map of a valid model, which may be empty."""
     for number, normalizer in _fields(model):
         if number == 3 and isinstance(normalizer, bytes):
             value = dict(_fields(normalizer)).get(2, b"")
@@ -68,7 +68,7 @@ def read_characters_map(model: bytes) -> bytes:
 
 
 def without_characters_map(model: bytes) -> bytes:
-    """Returns a valid model that leaves all characters as they are."""
+    """Removes the normalization map of a valid model, so that it does not change characters."""
     fields = []
     for number, value in _fields(model):
         if number == 3 and isinstance(value, bytes):
@@ -78,13 +78,13 @@ def without_characters_map(model: bytes) -> bytes:
 
 
 def have_same_pieces(model: bytes, other: bytes) -> bool:
-    """Returns whether two models have the same pieces, with the same scores, and the same map."""
+    """Returns whether two models have the same pieces, scores and normalization map."""
     pieces, others = read_pieces(model), read_pieces(other)
     return (
         len(pieces) == len(others)
         and all(
             piece.text == other.text
-            # Only normal pieces are found by their scores.
+            # Only normal pieces are found by score.
             and (piece.type != PieceType.NORMAL or abs(piece.score - other.score) < _SAME_SCORE)
             for piece, other in zip(pieces, others, strict=True)
         )
@@ -93,7 +93,7 @@ def have_same_pieces(model: bytes, other: bytes) -> bool:
 
 
 def write_model(pieces: Iterable[Piece], characters_map: bytes) -> bytes:
-    """Serializes a unigram model of pieces and a precompiled normalization map."""
+    """Serializes a unigram model from pieces and a precompiled normalization map."""
     parts = list(map(_serialized, pieces))
     trainer = _field(3, _UNIGRAM) + _field(4, len(parts))
     # precompiled_charsmap, add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces
@@ -102,7 +102,7 @@ def write_model(pieces: Iterable[Piece], characters_map: bytes) -> bytes:
 
 
 def replace_pieces(model: bytes, pieces: Iterable[Piece]) -> bytes:
-    """Returns a valid model with other pieces, whose other fields are unchanged."""
+    """Replaces the pieces of a valid model, and keeps its other fields."""
     others = [_field(number, value) for number, value in _fields(model) if number != 1]
     return b"".join([*map(_serialized, pieces), *others])
 
@@ -110,9 +110,9 @@ def replace_pieces(model: bytes, pieces: Iterable[Piece]) -> bytes:
 def _serialized(piece: Piece) -> bytes:
     fields = (
         _field(1, piece.text.encode("utf-8")),
-        b"\x15",  # the tag of field 2, with a value of four bytes
+        b"\x15",  # The tag of field 2, whose value has four bytes
         struct.pack("<f", piece.score),
-        # The library leaves the default out.
+        # The library omits the default.
         b"" if piece.type == PieceType.NORMAL else _field(3, int(piece.type)),
     )
     return _field(1, b"".join(fields))
@@ -132,7 +132,7 @@ def _piece(message: object) -> Piece:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """Yields the field numbers and values of a message; fixed-size numbers are yielded as bytes."""
+    """Yields the field numbers and values of a message. Fixed-size numbers are yielded as bytes."""
     position = 0
     while position < len(message):
         tag, position = _read_varint(message, position)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the config of a SentencePiece tokenizer from the files of a folder."""
+"""Reads the config of a SentencePiece tokenizer from the files in a directory."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ from keras_bert.vocabularies.tokenizer_settings import (
     TokenizerSettings,
 )
 
-# The tokenizer class that each SentencePiece model implies, if no file names a class
+# The tokenizer class that each model file implies if no file defines a class
 MODEL_FILES = {
     MODEL_FILE: ALBERT,
     RELEASED_MODEL_FILE: ALBERT,
     fairseq_ids.MODEL_FILE: XLM_ROBERTA,
     DEBERTA_MODEL_FILE: DEBERTA_V2,
 }
-# Steps that SentencePiece does itself: it joins runs of spaces, and strips spaces at the end
+# Steps that SentencePiece itself does: it joins runs of spaces and strips spaces at the end.
 _OF_SPACES = (f"Replace {SPACES!r} by ' '", f"Replace {SPACES!r} by {BLANK!r}", "Strip")
 
 
 def read_sentence_piece(path: Path) -> dict[str, Any]:
-    """Reads the config of a tokenizer with ALBERT's special tokens that only applies its model."""
+    """Reads a tokenizer with ALBERT's special tokens that applies its model without other rules."""
     return _sentence_piece(read_bytes(path), path, ALBERT_TOKENS, **UNCLEANED)
 
 
@@ -92,7 +92,7 @@ def read_sentence_piece_files(
             raise settings.error("do_lower_case", "must be False or absent", True)
     if file is not None and (
         name in (None, *DEFINED_BY_FILE)
-        # The class of ALBERT takes the tokens of a row from the file too.
+        # ALBERT's class also reads the special tokens of a sequence from the file.
         or (name == ALBERT and file.part("post_processor"))
     ):
         vocabulary = [piece.text for piece in read_pieces(model)]
@@ -101,8 +101,8 @@ def read_sentence_piece_files(
     has_spaces = options["albert_rules"] or options["compose"] or read_characters_map(model)
     if file is not None and not has_spaces:
         raise file.error(
-            "normalizer has no Precompiled step, which replaces whitespace by the space; without, "
-            "other whitespace is unknown to the model"
+            "normalizer must have a Precompiled step, which replaces whitespace with spaces. "
+            "Otherwise, the model does not know other whitespace"
         )
     unknown = [piece.text for piece in read_pieces(model) if piece.type == PieceType.UNKNOWN]
     if unknown != [names["unk"]]:
@@ -122,24 +122,24 @@ def read_sentence_piece_files(
 def _model_of_files(
     folder: Path, path: Path | None, name: str | None, file: TokenizerJson | None
 ) -> bytes:
-    """Reads the model at `path`, or else creates it from the pieces of a `tokenizer.json`."""
+    """Reads the model at `path`, or creates it from the pieces in a `tokenizer.json`."""
     if path is None:
         if file is None:
-            raise ValueError(f"{folder} has no SentencePiece model.")
+            raise ValueError(f"{folder} must contain a SentencePiece model.")
         return _unigram_model(file)
     model = _released_model(path, name)
     if file is not None and not _are_same_models(
         model, _unigram_model(file), name == DEBERTA_V2 or _composes(file)
     ):
         raise ValueError(
-            f"{file.path}: model.vocab or the Precompiled normalizer differs from {path}; "
-            "expected the same pieces, or one of the files."
+            f"{file.path}: model.vocab and the Precompiled normalizer must match {path}. Received: "
+            "different pieces. Keep only one of the files."
         )
     return model
 
 
 def _released_model(path: Path, name: str | None) -> bytes:
-    """Reads a model; for XLM-RoBERTa and CamemBERT, its ids are changed to fairseq's."""
+    """Reads a model. For XLM-RoBERTa and CamemBERT, its ids are converted to fairseq's ids."""
     model = read_bytes(path)
     try:
         if path.name == fairseq_ids.MODEL_FILE:
@@ -152,9 +152,9 @@ def _released_model(path: Path, name: str | None) -> bytes:
 
 
 def _are_same_models(model: bytes, other: bytes, composes: bool) -> bool:
-    """Returns whether two models are the same for a class of the transformers library.
+    """Returns whether two models are equivalent for a tokenizer class in transformers.
 
-    DeBERTa's class, which composes characters, ignores their map, and adds the mask token.
+    DeBERTa's class, which composes characters, ignores their map and adds the mask token.
     """
     if not composes:
         return have_same_pieces(model, other)
@@ -163,7 +163,7 @@ def _are_same_models(model: bytes, other: bytes, composes: bool) -> bool:
 
 
 def _with_added_pieces(model: bytes, settings: TokenizerSettings) -> bytes:
-    """Returns a model with the special tokens that files add directly after its pieces."""
+    """Adds the special tokens that files define directly after the pieces of a model."""
     pieces = read_pieces(model)
     count = len(pieces)
     tokens = [token for token in settings.added_tokens() if token.get("special", False)]
@@ -175,7 +175,7 @@ def _with_added_pieces(model: bytes, settings: TokenizerSettings) -> bytes:
 
 
 def _with_mask(model: bytes) -> bytes:
-    """Returns a model of DeBERTa with the mask token added to its pieces, if it is not one."""
+    """Adds the mask token to the pieces of a DeBERTa model, unless they already contain it."""
     pieces, mask = read_pieces(model), WORDPIECE_TOKENS["mask"]
     if any(piece.text == mask for piece in pieces):
         return model
@@ -185,9 +185,9 @@ def _with_mask(model: bytes) -> bytes:
 def _with_control_pieces(
     model: bytes, names: Mapping[str, str], settings: TokenizerSettings
 ) -> bytes:
-    """Returns a model in which all further special tokens are control pieces.
+    """Converts all additional special tokens in a model to control pieces.
 
-    Any other added token is an error, since SentencePiece finds only pieces of the model.
+    Other added tokens raise an error, because SentencePiece only finds pieces of the model.
     """
     pieces = read_pieces(model)
     indices = {piece.text: index for index, piece in enumerate(pieces)}
@@ -199,9 +199,8 @@ def _with_control_pieces(
             continue
         if index is None or not token.get("special", False) or token["id"] not in (None, index):
             raise ValueError(
-                f"{token['path']}: the token {content!r} was added to the vocabulary; this is not "
-                f"supported for a {SENTENCE_PIECE} tokenizer, but for special tokens that are "
-                "pieces of its model."
+                f"{token['path']}: a {SENTENCE_PIECE} tokenizer must not have added tokens, except "
+                f"for special tokens that are pieces of its model. Received: {content!r}"
             )
         if pieces[index].type != PieceType.CONTROL:
             pieces[index] = pieces[index]._replace(type=PieceType.CONTROL)
@@ -222,7 +221,7 @@ def _sentence_piece(
         pieces = {piece.text for piece in read_pieces(model)}
     except ValueError as error:
         raise ValueError(f"{path}: the file is {error}.") from error
-    check_names(names, pieces, path, "expected")
+    check_names(names, pieces, path, "It must have")
     renamed = renamed_tokens(names, ALBERT_TOKENS)
     return {
         "kind": SENTENCE_PIECE,
@@ -235,7 +234,7 @@ def _sentence_piece(
 
 
 def _unigram_model(tokenizer: TokenizerJson) -> bytes:
-    """Creates a SentencePiece model from the pieces and the Precompiled normalizer of a file."""
+    """Creates a SentencePiece model from a file's pieces and Precompiled normalizer."""
     characters_map = b""
     for step in tokenizer.steps("normalizer"):
         if step.get("type") == "Precompiled":
@@ -243,7 +242,7 @@ def _unigram_model(tokenizer: TokenizerJson) -> bytes:
                 encoded = step.get("precompiled_charsmap") or ""
                 characters_map = base64.b64decode(encoded, validate=True)
             except (TypeError, ValueError) as error:
-                raise tokenizer.error(f"precompiled_charsmap is not base64 ({error})") from error
+                raise tokenizer.error(f"precompiled_charsmap must be base64 ({error})") from error
             break
     return write_model(_pieces(tokenizer), characters_map)
 
@@ -272,10 +271,10 @@ def _pieces(tokenizer: TokenizerJson) -> list[Piece]:
 def _unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
     """Reads how a unigram tokenizer normalizes and splits text, as fields of a config.
 
-    Steps that none of ALBERT, XLM-RoBERTa and DeBERTa has are an error.
+    Steps that do not occur in ALBERT, XLM-RoBERTa or DeBERTa raise an error.
     """
     if tokenizer.part("model").get("byte_fallback"):
-        raise tokenizer.error("model.byte_fallback is True, which is not supported")
+        raise tokenizer.error("model.byte_fallback must be False. Received: True")
     steps = tokenizer.steps("normalizer")
     if _composes(tokenizer):
         _check_pre_tokenizer(tokenizer, steps)
@@ -291,14 +290,14 @@ def _unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
         *(rules if albert_rules else []),
         *([] if keep_accents else ["NFKD", "StripAccents"]),
         *(["Lowercase"] if lowercase else []),
-        # Precompiled replaces whitespace with the space, as ALBERT's rules do.
+        # Like ALBERT's rules, Precompiled replaces whitespace with spaces.
         *(["Precompiled"] if "Precompiled" in names or not albert_rules else []),
     ]
     if [name for name in names if name not in _OF_SPACES] != usual_names:
         raise tokenizer.error(
-            f"normalizer has the steps {', '.join(names) or 'none'}; expected ALBERT's, "
-            f"{', '.join([*rules, *usual_names[len(rules) * albert_rules :]])}, or XLM-RoBERTa's, "
-            "Precompiled"
+            f"normalizer must have the steps of ALBERT, "
+            f"{', '.join([*rules, *usual_names[len(rules) * albert_rules :]])}, or of "
+            f"XLM-RoBERTa, Precompiled. Received: {', '.join(names) or 'none'}"
         )
     _check_pre_tokenizer(tokenizer, steps)
     return {
@@ -331,7 +330,7 @@ def _check_pre_tokenizer(
         and last.get("add_prefix_space", True)
         and last.get("replacement", BLANK) == BLANK
     )
-    # Instead of WhitespaceSplit, files of transformers 4 may have normalizers that join runs of
+    # Instead of WhitespaceSplit, files from transformers 4 may have normalizers that join runs of
     # spaces and strip spaces at the end.
     kinds = [step.get("type") for step in normalizers[-3:]]
     drops_spaces = normalizers == COMPOSING or (
@@ -340,8 +339,8 @@ def _check_pre_tokenizer(
     splits = types == ["WhitespaceSplit", "Metaspace"] or (types == ["Metaspace"] and drops_spaces)
     if not splits or not begins_words:
         raise tokenizer.error(
-            f"pre_tokenizer has the steps {describe_steps(steps)}; expected ALBERT's, "
-            f"WhitespaceSplit and a Metaspace that begins every text with {BLANK}, or that "
-            "Metaspace alone after the normalizers Precompiled, Strip on the right, and Replace of "
-            "runs of spaces"
+            "pre_tokenizer must have the steps of ALBERT, WhitespaceSplit and a Metaspace that "
+            f"starts every text with {BLANK}, or only that Metaspace after the normalizers "
+            "Precompiled, Strip on the right, and Replace of runs of spaces. Received: "
+            f"{describe_steps(steps)}"
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the special and the added tokens from the files of a tokenizer."""
+"""Reads the special and added tokens from the files of a tokenizer."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from keras_bert.vocabularies.tokenizer_config import BYTE_PAIR, WORDPIECE
 from keras_bert.vocabularies.tokenizer_json import TokenizerJson, row_formats
 from keras_bert.vocabularies.tokenizer_settings import ALBERT_TOKENS, SAME_ROLES, TokenizerSettings
 
-# The special tokens to look for by role, in files that do not name them
+# The special tokens to look for by role, if files do not define them
 _USUAL_NAMES = {
     "pad": ("<pad>", "[PAD]"),
     "unk": ("<unk>", "[UNK]"),
-    # Gemma's vocabulary has `<s>` too.
+    # Gemma's vocabulary also contains `<s>`.
     "cls": ("<bos>", "<s>", "[CLS]"),
     "sep": ("<eos>", "</s>", "[SEP]"),
     "mask": ("<mask>", "[MASK]", "<|mask|>"),
@@ -26,13 +26,13 @@ _USUAL_NAMES = {
 def read_special_tokens(
     file: TokenizerJson, settings: TokenizerSettings, vocabulary: Sequence[str]
 ) -> tuple[dict[str, str], list[str], int]:
-    """Reads the special tokens of a tokenizer that is defined by a `tokenizer.json`.
+    """Reads the special tokens of a tokenizer that a `tokenizer.json` defines completely.
 
-    CLS and SEP are the tokens that its post-processor adds. The others are named by
-    `tokenizer_config.json` or `special_tokens_map.json`, or have usual names. A vocabulary without
-    a padding token has the SEP token in its place, and one without an unknown token has the padding
-    token. Returns the tokens by role, the tokens between the texts of a pair, and the number of
-    segments.
+    CLS and SEP are the tokens that its post-processor adds. The other special tokens are defined in
+    `tokenizer_config.json` or `special_tokens_map.json`, or have their usual names. If the
+    vocabulary has no padding token, the SEP token is used. If it has no unknown token, the padding
+    token is used. Returns the tokens by role, the tokens between the texts of a pair, and the
+    number of segments.
     """
     names = {}
     for role, usual in _USUAL_NAMES.items():
@@ -50,8 +50,8 @@ def read_special_tokens(
     single, pair = ([name for name, _ in row] for row in (formats.single, formats.pair))
     if len(single) != 3 or single[1] != "A":
         raise file.error(
-            f"post_processor makes the row {' '.join(single) or 'of nothing'}; it must add a token "
-            f"before each text and one after it, such as {names['cls']} A {names['sep']}"
+            f"post_processor must add one token before and one after each text, such as "
+            f"{names['cls']} A {names['sep']}. Received: {' '.join(single) or 'nothing'}"
         )
     names["cls"], _, names["sep"] = single
     for role, other in (("pad", "sep"), ("unk", "pad")):
@@ -64,13 +64,13 @@ def read_special_tokens(
     usual_row = [cls, "A", *between, "B", sep]
     if pair != usual_row:
         raise file.error(
-            f"post_processor makes the row {' '.join(pair)}; it must be {' '.join(usual_row)}"
+            f"post_processor must make the row {' '.join(usual_row)}. Received: {' '.join(pair)}"
         )
     for token in (cls, sep):
         if token not in vocabulary or formats.ids.get(token) != [vocabulary.index(token)]:
             raise file.error(
-                f"post_processor gives {token!r} the ids {formats.ids.get(token)}, which are not "
-                "those of the vocabulary"
+                f"post_processor must give {token!r} its id in the vocabulary. Received: "
+                f"{formats.ids.get(token)}"
             )
     segments = [[segment for _, segment in row] for row in (formats.single, formats.pair)]
     firsts = len(between) + 2
@@ -80,8 +80,8 @@ def read_special_tokens(
         return names, between, 1
     if segments != expected_segments or file.kind == "BPE":
         raise file.error(
-            f"post_processor gives pairs the segment ids {segments[1]}; expected "
-            f"{expected_segments[1]}, or 0 only"
+            f"post_processor must give pairs the segment ids {expected_segments[1]}, or only 0. "
+            f"Received: {segments[1]}"
         )
     return names, between, 2
 
@@ -89,18 +89,18 @@ def read_special_tokens(
 def check_names(
     names: Mapping[str, str], vocabulary: Collection[str], path: Path, expected: str
 ) -> None:
-    """Checks that a vocabulary has all special tokens except the mask token."""
+    """Checks that a vocabulary contains all special tokens except the mask token."""
     required = list(dict.fromkeys(names[role] for role in ("cls", "pad", "sep", "unk")))
     absent_tokens = [token for token in required if token not in vocabulary]
     if absent_tokens:
         raise ValueError(
-            f"{path}: the vocabulary of {len(vocabulary)} tokens lacks {', '.join(absent_tokens)}; "
+            f"{path}: the vocabulary of {len(vocabulary)} tokens lacks {', '.join(absent_tokens)}. "
             f"{expected} {', '.join(required)}."
         )
 
 
 def renamed_tokens(names: Mapping[str, str], usual: Mapping[str, str]) -> dict[str, str] | None:
-    """Returns the special tokens that differ from the usual ones; `None` if none does."""
+    """Returns the special tokens that differ from the usual tokens, or `None` if none differ."""
     return {role: name for role, name in names.items() if name != usual[role]} or None
 
 
@@ -109,9 +109,9 @@ def with_added_tokens(
 ) -> tuple[dict[str, Any], dict[str, bool]]:
     """Adds tokens to the config of a WordPiece or BPE tokenizer.
 
-    Also returns whether each token includes the whitespace before it, if files say so. The ids of
-    new tokens must follow the vocabulary. `single_word` is not supported; with BPE, neither is
-    `rstrip`, nor `lstrip` except for the mask token.
+    Also returns whether each token includes preceding whitespace, if files define it. The ids of
+    new tokens must follow the vocabulary. `single_word` is not supported. With BPE, `rstrip` is not
+    supported either, and `lstrip` only for the mask token.
     """
     kind = config.get("kind", WORDPIECE)
     usual = ROBERTA_TOKENS if kind == BYTE_PAIR else WORDPIECE_TOKENS
@@ -124,7 +124,7 @@ def with_added_tokens(
         content, index = token["content"], token["id"]
         if index is None:
             if content in roles.values() and content not in indices:
-                continue  # such as a mask token, which a vocabulary may lack
+                continue  # For example, a mask token that is not in the vocabulary
             index = indices.get(content, len(vocabulary))
         if index == len(vocabulary) and content not in indices:
             indices[content] = index
@@ -132,8 +132,8 @@ def with_added_tokens(
         elif not 0 <= index < len(vocabulary) or vocabulary[index] != content:
             has = repr(vocabulary[index]) if 0 <= index < len(vocabulary) else "nothing"
             raise ValueError(
-                f"{token['path']}: the added token {content!r} has id {index}, where the "
-                f"vocabulary of {len(vocabulary)} tokens has {has}."
+                f"{token['path']}: the id of the added token {content!r} must match the vocabulary "
+                f"of {len(vocabulary)} tokens. Received: the id {index} of {has}"
             )
     lstrip = {
         token["content"]: token.get("lstrip", False)
@@ -149,13 +149,13 @@ def with_added_tokens(
         for option in refused:
             if token.get(option):
                 raise ValueError(
-                    f"{token['path']}: the added token {token['content']!r} has {option}, which is "
-                    "not supported."
+                    f"{token['path']}: the added token {token['content']!r} must not have "
+                    f"{option}, which is not supported."
                 )
     own = [token for token in added if token["content"] not in roles.values()]
     names = [token["content"] for token in own]
     special = [token["content"] for token in own if token.get("special", False)]
-    # "normalized" means that the token is found in the normalized text.
+    # A token with "normalized" is found in the normalized text.
     normalized = [
         token["content"]
         for token in own

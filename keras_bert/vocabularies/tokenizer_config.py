@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The config of a tokenizer: plain values, which name no files.
+"""The config of a tokenizer, which consists of plain values without file names.
 
-It travels in `.keras` files, and their reader must not open other files. A path of a vocabulary is
-an argument of the classes of tokenizers alone.
+It is stored in `.keras` files, and reading them must not open other files. Therefore, only the
+tokenizer classes accept the path of a vocabulary.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from keras_bert.vocabularies.sentence_piece_model import read_pieces
 WORDPIECE, BYTE_PAIR, SENTENCE_PIECE = KINDS = ("wordpiece", "byte_pair", "sentence_piece")
 
 MAX_WORD_LENGTH = 200
-"""The maximum number of characters of a word in BERT's released code; longer ones are unknown."""
+"""The maximum word length in the original BERT code. Longer words are unknown."""
 WORD_LENGTH = checks.NumberRange(at_least=1, below=1000, integer=True)
-"""The range of other such maxima; regular expressions (RE2) count no further."""
+"""The range of other maximum word lengths. Regular expressions (RE2) cannot count further."""
 TRUNCATION_SIDES = ("right", "left")
-"""The ends at which texts that are too long for a row may be truncated, the usual one first."""
+"""The sides at which overlong texts may be truncated. The first is the default."""
 
 _STRINGS, _FLAG, _BASE64 = "a list of strings", "True or False", "a string, the model in base64"
 _STRING, _INTEGER, _NAMES = "a string", "a positive integer", "a dict of strings"
@@ -75,8 +75,8 @@ FIELDS: dict[str, dict[str, tuple[str, Any]]] = {
         "compose": (_FLAG, False),
     },
 }
-"""The type and the default of each field of a config, by the kind of the tokenizer."""
-# Fields that configs have even if they are the defaults
+"""The type and default of each config field, by tokenizer type."""
+# Fields that configs contain even if they have the default value
 _ALWAYS = (
     "lowercase",
     "add_prefix_space",
@@ -87,18 +87,16 @@ _ALWAYS = (
 
 
 def check_tokenizer_config(config: object) -> str:
-    """Checks the fields of a tokenizer's config, the arguments of its class; returns its kind.
+    """Validates a tokenizer config, which contains the arguments of its class. Returns its type.
 
     Without `kind`, it is the config of a `WordPieceTokenizer`.
     """
     if not isinstance(config, Mapping):
-        raise ValueError(
-            f"The config of a tokenizer must be a dict. Received: {shorten_repr(config)}"
-        )
+        raise ValueError(f"A tokenizer config must be a dict. Received: {shorten_repr(config)}")
     kind = config.get("kind", WORDPIECE)
     if kind not in KINDS:
         raise ValueError(
-            f"kind of a tokenizer's config must be one of {', '.join(KINDS)}. Received: "
+            f"kind in a tokenizer config must be one of {', '.join(KINDS)}. Received: "
             f"{shorten_repr(kind)}"
         )
     fields = FIELDS[kind]
@@ -111,16 +109,16 @@ def check_tokenizer_config(config: object) -> str:
             f"lacks {absent_fields[0]}" if absent_fields else f"has {shorten_repr(other_fields[0])}"
         )
         raise ValueError(
-            f"The config of a {kind} tokenizer {what}; its fields are kind, {', '.join(fields)}."
+            f"The config of a {kind} tokenizer {what}. Its fields are kind, {', '.join(fields)}."
         )
     for name, value in values.items():
         field_type, _ = fields[name]
         if not _is(value, field_type):
             raise ValueError(
-                f"{name} of a tokenizer's config must be {field_type}. Received: "
+                f"{name} in a tokenizer config must be {field_type}. Received: "
                 f"{shorten_repr(value)}"
                 + (
-                    " The file of a vocabulary is an argument of the tokenizer's class only."
+                    ". Only the tokenizer's class accepts the file of a vocabulary."
                     if field_type == _STRINGS and isinstance(value, str)
                     else ""
                 )
@@ -129,13 +127,13 @@ def check_tokenizer_config(config: object) -> str:
 
 
 def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a tokenizer's config with the defaults of the fields that it lacks."""
+    """Returns a tokenizer config with the defaults of missing fields."""
     fields = FIELDS[config.get("kind", WORDPIECE)]
     return {name: config.get(name, default) for name, (_, default) in fields.items()}
 
 
 def without_defaults(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values of fields that the config of a tokenizer has: not most defaults."""
+    """Removes most default values from the fields of a tokenizer config."""
     return {
         name: value
         for name, value in values.items()
@@ -144,18 +142,18 @@ def without_defaults(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def list_tokens(tokenizer: Mapping[str, Any]) -> list[str]:
-    """Returns the tokens of a tokenizer's config in the order of their ids."""
+    """Returns the tokens of a tokenizer config in the order of their ids."""
     if check_tokenizer_config(tokenizer) == SENTENCE_PIECE:
         return [piece.text for piece in read_pieces(decode_model(tokenizer))]
     return list(tokenizer["vocabulary"])
 
 
 def decode_model(tokenizer: Mapping[str, Any]) -> bytes:
-    """Decodes the SentencePiece model of a tokenizer's config, base64."""
+    """Decodes the base64 SentencePiece model in a tokenizer config."""
     try:
         return base64.b64decode(tokenizer["model"], validate=True)
     except (TypeError, ValueError, binascii.Error) as error:
-        raise ValueError(f"model of a tokenizer's config is not base64: {error}.") from error
+        raise ValueError(f"model in a tokenizer config must be base64: {error}.") from error
 
 
 def _is(value: object, kind: str) -> bool:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the parts of a `tokenizer.json`, the format of the `tokenizers` library.
 
-ALBERT has one beside the SentencePiece model: without it, the `transformers` library (5.23) splits
-texts at user-defined pieces and begins a word after each, so that its ids differ from
-SentencePiece's.
+ALBERT has such a file in addition to the SentencePiece model. Without it, the `transformers`
+library (5.23) splits texts at user-defined pieces and starts a word after each of them, so its ids
+differ from SentencePiece.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ WORD_PATTERNS = {
         r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
     ),
 }
-"""The regular expression of each word pattern."""
-# The field that holds the steps of a part of type Sequence
+"""The regular expression for each word pattern."""
+# The field that contains the steps of a part with type Sequence
 _STEPS = {
     "normalizer": "normalizers",
     "pre_tokenizer": "pretokenizers",
     "post_processor": "processors",
 }
 QUOTES = ("``", "''")
-"""What ALBERT's normalizer replaces by a double quote."""
+"""The quotes that ALBERT's normalizer replaces with a double quote."""
 SPACES = " {2,}"
-"""The runs of spaces that normalizers join."""
+"""A regular expression for the runs of spaces that normalizers join."""
 COMPOSING = [
     {"type": "Replace", "pattern": {"Regex": r"\s{2,}|[\n\r\t]"}, "content": " "},
     {"type": "NFC"},
     {"type": "Strip", "strip_left": False, "strip_right": True},
 ]
-"""The normalizer of DeBERTa's class in `transformers` 5, which ignores the model's own."""
+"""The normalizer of DeBERTa's class in `transformers` 5, which ignores the model's normalizer."""
 
 
 class TokenizerJson:
-    """The content of a `tokenizer.json`; a file without a JSON object is a `ValueError`."""
+    """The content of a `tokenizer.json`. Raises a `ValueError` if it is not a JSON object."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fields = read_json(path)
 
     def part(self, name: str) -> Mapping[str, Any]:
-        """Returns a top-level object of the file; `{}` if it is absent."""
+        """Returns a top-level object in the file, or `{}` if it is absent."""
         value: Mapping[str, Any] = self._fields.get(name) or {}
         return value
 
     def steps(self, name: str) -> list[Mapping[str, Any]]:
-        """Returns a list of the steps of a normalizer, pre-tokenizer or post-processor."""
+        """Returns the steps of a normalizer, pre-tokenizer or post-processor as a list."""
         part = self.part(name)
         if part.get("type") != "Sequence":
             return [part] if part else []
@@ -64,7 +64,7 @@ class TokenizerJson:
 
     @property
     def kind(self) -> str:
-        """The type of the model: `"WordPiece"`, `"BPE"` or `"Unigram"`; all else is an error."""
+        """The model type: `"WordPiece"`, `"BPE"` or `"Unigram"`. Other types raise an error."""
         kind = self.part("model").get("type")
         if kind not in ("WordPiece", "BPE", "Unigram"):
             raise self.error(
@@ -79,8 +79,8 @@ class TokenizerJson:
         for token, index in ids.items():
             if vocabulary.get(token, index) != index:
                 raise self.error(
-                    f"{token!r} has the id {vocabulary[token]!r} in model.vocab, and {index!r} in "
-                    "added_tokens"
+                    f"{token!r} must have the same id in model.vocab and added_tokens. Received: "
+                    f"{vocabulary[token]!r} and {index!r}"
                 )
         return tokens_in_order({**vocabulary, **ids}, f"{self.path}: model.vocab")
 
@@ -90,18 +90,18 @@ class TokenizerJson:
         return added
 
     def error(self, what: str) -> ValueError:
-        """Creates an error that names the file."""
+        """Creates an error with the path of the file."""
         return ValueError(f"{self.path}: {what}.")
 
 
 class RowFormats(NamedTuple):
-    """How a post-processor packs texts into rows.
+    """How a post-processor adds special tokens to texts.
 
     Args:
-        single: The special tokens of a row with one text, and `A` for the text, each with its
+        single: The special tokens around one text, and `A` for the text, each with its segment.
+        pair: The special tokens around two texts, and `A` and `B` for the texts, each with its
             segment.
-        pair: The same for a row with two texts, `A` and `B`.
-        ids: The ids that each special token has in a row.
+        ids: The ids that replace each special token.
     """
 
     single: list[tuple[str, int]]
@@ -110,17 +110,17 @@ class RowFormats(NamedTuple):
 
 
 def row_formats(tokenizer: TokenizerJson) -> RowFormats:
-    """Reads how the post-processor packs one or two texts into a row.
+    """Reads how the post-processor adds special tokens to one or two texts.
 
-    Post-processors of other types are an error.
+    Other types of post-processors raise an error.
     """
-    # ByteLevel changes offsets only.
+    # ByteLevel only changes offsets.
     steps = [step for step in tokenizer.steps("post_processor") if step.get("type") != "ByteLevel"]
     kinds = ("BertProcessing", "RobertaProcessing", "TemplateProcessing")
     if len(steps) != 1 or steps[0].get("type") not in kinds:
         raise tokenizer.error(
-            f"post_processor has the steps {describe_steps(steps)}; it must be one of "
-            f"{', '.join(kinds)}, without which no special tokens are added"
+            f"post_processor must be one of {', '.join(kinds)}, because no special tokens are "
+            f"added otherwise. Received: {describe_steps(steps)}"
         )
     step = steps[0]
     if step["type"] == "TemplateProcessing":
@@ -131,7 +131,7 @@ def row_formats(tokenizer: TokenizerJson) -> RowFormats:
     single = [(cls, 0), ("A", 0), (sep, 0)]
     pair = [*single, ("B", 1), (sep, 1)]
     if step["type"] == "RobertaProcessing":
-        # Without these fields, `tokenizers` reads it as a BertProcessing.
+        # Without these fields, `tokenizers` treats it as a BertProcessing.
         if not all(isinstance(step[name], bool) for name in ("trim_offsets", "add_prefix_space")):
             raise TypeError("trim_offsets and add_prefix_space must be true or false")
         pair = [*single, (sep, 0), ("B", 0), (sep, 0)]

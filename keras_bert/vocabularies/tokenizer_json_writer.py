@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a `tokenizer.json` for each kind of tokenizer."""
+"""Writes a `tokenizer.json` for each type of tokenizer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from keras_bert.vocabularies.tokenizer_json import COMPOSING, QUOTES, SPACES, WO
 
 
 def wordpiece_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the content of a `tokenizer.json`; see `byte_pair_json`."""
+    """Returns the content of a `tokenizer.json`. See `byte_pair_json`."""
     ids = {token: index for index, token in enumerate(config["vocabulary"])}
     added = [
         *(_added_token(token, ids[token]) for token in _present(names, ids)),
@@ -54,9 +54,9 @@ def wordpiece_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[
 
 
 def _words_of_model(config: Mapping[str, Any]) -> dict[str, int]:
-    """Returns the tokens that are also found as words: not those that were added at the end.
+    """Returns the tokens that are also found as words, without tokens added at the end.
 
-    `tokenizers` numbers added tokens that are no words from the end of the vocabulary on.
+    The `tokenizers` library gives added tokens that are not words the ids after the vocabulary.
     """
     words = list(config["vocabulary"])
     while words[-1] in config["added_tokens"]:
@@ -67,7 +67,7 @@ def _words_of_model(config: Mapping[str, Any]) -> dict[str, int]:
 def byte_pair_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Returns the content of a `tokenizer.json` for a config with defaults.
 
-    `names` are the special tokens by their roles.
+    `names` are the special tokens by role.
     """
     ids = {token: index for index, token in enumerate(config["vocabulary"])}
     byte_fallback = config["byte_fallback"]
@@ -149,10 +149,10 @@ def _gemma_steps() -> dict[str, Any]:
 def unigram_json(
     model: bytes, config: Mapping[str, Any], names: Mapping[str, str], vocabulary: Sequence[Piece]
 ) -> dict[str, Any]:
-    """Returns the content of a `tokenizer.json` for a SentencePiece model; see `byte_pair_json`.
+    """Returns the content of a `tokenizer.json` for a SentencePiece model. See `byte_pair_json`.
 
-    `vocabulary` has the pieces without DeBERTa's mask token, which is an added token. ALBERT's rule
-    for commas after numbers does not exist in this format.
+    `vocabulary` contains the pieces without DeBERTa's mask token, which is an added token. The
+    format cannot represent ALBERT's rule for commas after numbers.
     """
     pieces = read_pieces(model)
     ids = {piece.text: index for index, piece in enumerate(pieces)}
@@ -203,13 +203,13 @@ def _normalizers(model: bytes, config: Mapping[str, Any]) -> list[dict[str, Any]
 
 
 def pieces_without_mask(pieces: Sequence[Piece], mask: str) -> Sequence[Piece]:
-    """Returns pieces without a mask token at their end."""
+    """Returns pieces without a mask token at the end."""
     text, _, kind = pieces[-1]
     return pieces[:-1] if (text, kind) == (mask, PieceType.CONTROL) else pieces
 
 
 def _present(names: Mapping[str, str], ids: Mapping[str, int]) -> list[str]:
-    """Returns the special tokens that a vocabulary has, each once."""
+    """Returns the distinct special tokens that are in a vocabulary."""
     return list(dict.fromkeys(token for token in names.values() if token in ids))
 
 
@@ -226,7 +226,7 @@ def _added_token(token: str, token_id: int, takes_space: bool = False) -> dict[s
 
 
 def _beginning(added: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the first fields of all files."""
+    """Returns the first fields, which are the same in all files."""
     return {
         "version": "1.0",
         "truncation": None,
@@ -243,7 +243,7 @@ def _template(
     between = [sep] * config["pair_separators"]
     if config.get("repeats_cls"):
         between[-1] = cls
-    # The segment of the second text and of the token after it; BPE families have one segment.
+    # The segment of the second text and the token after it. BPE families only have one segment.
     segment = config.get("num_segments", 1) - 1
 
     def special(token: str, segment: int = 0) -> dict[str, Any]:

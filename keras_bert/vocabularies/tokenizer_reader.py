@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the config of a tokenizer from the files of a folder."""
+"""Reads the config of a tokenizer from the files in a directory."""
 
 from __future__ import annotations
 
@@ -28,27 +28,28 @@ _KINDS_OF_MODELS = {"WordPiece": WORDPIECE, "BPE": BYTE_PAIR, "Unigram": SENTENC
 
 
 def read_tokenizer(folder: Path) -> dict[str, Any] | None:
-    """Reads the tokenizer of a folder of this package, of Hugging Face or of a TF1 release.
+    """Reads the tokenizer in a directory: a preset of this package, a Hugging Face checkpoint or a
+    TF1 release.
 
-    If there is a `tokenizer.json`, the vocabulary is read from it, and a SentencePiece model beside
-    it must have the same pieces. The class that `tokenizer_config.json` or `config.json` names
-    determines where settings come from, as in the transformers library: for the classes of BERT,
-    MPNet, RoBERTa, ALBERT, XLM-RoBERTa, CamemBERT and DeBERTa, first from `tokenizer_config.json`;
-    for other classes or none, from `tokenizer.json`. Without a `tokenizer.json`, vocabularies are
-    tried in this order: `vocab.txt` (WordPiece), `spiece.model`, the released `30k-clean.model`,
-    XLM-RoBERTa's `sentencepiece.bpe.model` or DeBERTa's `spm.model` (SentencePiece), and
-    `vocab.json` with `merges.txt` (BPE).
+    If there is a `tokenizer.json`, the vocabulary is read from it, and a SentencePiece model next
+    to it must have the same pieces. The class in `tokenizer_config.json` or `config.json`
+    determines where settings are read from, as in the transformers library. For the classes of
+    BERT, MPNet, RoBERTa, ALBERT, XLM-RoBERTa, CamemBERT and DeBERTa, `tokenizer_config.json` takes
+    precedence. For other classes or without a class, settings are read from `tokenizer.json`.
+    Without a `tokenizer.json`, vocabularies are tried in this order: `vocab.txt` (WordPiece),
+    `spiece.model`, the released `30k-clean.model`, XLM-RoBERTa's `sentencepiece.bpe.model` or
+    DeBERTa's `spm.model` (SentencePiece), and `vocab.json` with `merges.txt` (BPE).
 
-    Returns the config; `None` if the folder has none of the files.
+    Returns the config, or `None` if the directory does not contain any of these files.
 
     Raises:
         OSError: If a file cannot be read.
-        ValueError: If a file is malformed, or the tokenizer is not supported.
+        ValueError: If a file is invalid, or if the tokenizer is not supported.
     """
     try:
         return _read_tokenizer(folder)
     except (AttributeError, IndexError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder}: a tokenizer file is malformed: {error!r}.") from error
+        raise ValueError(f"{folder}: a tokenizer file is invalid: {error!r}.") from error
 
 
 def _read_tokenizer(folder: Path) -> dict[str, Any] | None:
@@ -61,8 +62,8 @@ def _read_tokenizer(folder: Path) -> dict[str, Any] | None:
     kind_of_class = KINDS.get(settings.tokenizer_class or "", kind)
     if kind_of_class != kind:
         raise ValueError(
-            f"{folder}: the class of the tokenizer is {settings.tokenizer_class}, of the kind "
-            f"{kind_of_class}; the files have a {kind} vocabulary."
+            f"{folder}: the class of the tokenizer must be a {kind} tokenizer, like its "
+            f"vocabulary. Received: {settings.tokenizer_class} ({kind_of_class})"
         )
     settings.check(kind)
     readers = {
@@ -78,7 +79,7 @@ def _read_tokenizer(folder: Path) -> dict[str, Any] | None:
 
 
 def _kind_of_files(folder: Path, file: TokenizerJson | None) -> str | None:
-    """Returns the kind of the vocabulary in a folder; `None` if there is no vocabulary."""
+    """Returns the type of the vocabulary in a directory, or `None` without a vocabulary."""
     if file is not None:
         return _KINDS_OF_MODELS[file.kind]
     if (folder / VOCABULARY_FILE).exists():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the settings of a tokenizer may say: `tokenizer_config.json` and the files beside it.
+"""The settings of a tokenizer in `tokenizer_config.json` and the files next to it.
 
-A field is read, or has no effect on ids, or is refused unless it has its default, so that no word
-of a file is lost.
+Every field is either read, has no effect on ids, or must have its default value. Therefore, no
+setting is ignored silently.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from keras_bert.vocabularies.tokenizer_json import TOKENIZER_FILE, TokenizerJson
 
 SETTINGS_FILE = "tokenizer_config.json"
 NAMES_FILE = "special_tokens_map.json"
-"""The special tokens by their roles, of files without all added tokens in their settings."""
+"""The special tokens by role, if the settings do not contain all added tokens."""
 ADDED_FILE = "added_tokens.json"
 VOCABULARY_FILE = "vocab.txt"
 MODEL_FILE = "spiece.model"
 DEBERTA_MODEL_FILE = "spm.model"
 RELEASED_MODEL_FILE = "30k-clean.model"
-"""The SentencePiece model of ALBERT's TF1 release."""
+"""The SentencePiece model in ALBERT's TF1 release."""
 ALL_FILES = (
     VOCABULARY_FILE,
     TOKENS_FILE,
@@ -47,29 +47,29 @@ ALL_FILES = (
     ADDED_FILE,
     NAMES_FILE,
 )
-"""The names of all tokenizer files. A file that is not written belongs to another tokenizer."""
+"""All tokenizer files. Existing files that are not written belong to a different tokenizer."""
 
-# Fields of this package, which the transformers library ignores
+# Fields of this package that the transformers library ignores
 SPECIAL_IN_TEXT_FIELD = "special_tokens_in_text"
 FIRST_WORD_FIELD = "space_before_first_word"
 WORD_LENGTH_FIELD = "max_word_length"
 
 ALBERT_TOKENS = {**WORDPIECE_TOKENS, "pad": "<pad>", "unk": "<unk>"}
-"""The special tokens of ALBERT by their roles."""
+"""ALBERT's special tokens by role."""
 SAME_ROLES = {"cls": "bos", "sep": "eos"}
-"""The names of the tokens at the beginning and the end of a text in the transformers library."""
+"""The names of the tokens at the start and end of a text in the transformers library."""
 
 ALBERT, XLM_ROBERTA, CAMEMBERT = "AlbertTokenizer", "XLMRobertaTokenizer", "CamembertTokenizer"
 MPNET, DEBERTA_V2 = "MPNetTokenizer", "DebertaV2Tokenizer"
 DEFINED_BY_FILE = ("PreTrainedTokenizer", "TokenizersBackend")
-"""The classes of `transformers` for tokenizers that a `tokenizer.json` defines completely."""
-# Models that this package does not have, but their tokenizers
+"""The `transformers` classes for tokenizers that a `tokenizer.json` defines completely."""
+# Models that are not supported, although their tokenizers are
 _OTHER_MODELS = {
     "convbert": "ConvBertTokenizer",
     "layoutlm": "LayoutLMTokenizer",
     "mobilebert": "MobileBertTokenizer",
 }
-# The classes of folders that do not name one, by the model_type of their config.json
+# The default tokenizer class by model_type in config.json
 _CLASSES_OF_MODELS = {
     **{family.name: family.tokenizer_class for family in FAMILIES.values()},
     **_OTHER_MODELS,
@@ -79,25 +79,25 @@ CLASS_FAMILIES = {
     for family in FAMILIES.values()
     if family.tokenizer_class and family.tokenizer_class not in DEFINED_BY_FILE
 }
-"""The families with a tokenizer class of their own in `transformers`, by that class."""
+"""The families with their own tokenizer class in `transformers`, by class."""
 KINDS: dict[str, str] = {
     **{name: family.values.get("tokenizer", WORDPIECE) for name, family in CLASS_FAMILIES.items()},
     **dict.fromkeys(_OTHER_MODELS.values(), WORDPIECE),
 }
-"""The kinds of the classes of `transformers` that take a vocabulary alone from `tokenizer.json`."""
+"""The types of the `transformers` classes that only read a vocabulary from `tokenizer.json`."""
 USUAL_TOKENS = {
     WORDPIECE: WORDPIECE_TOKENS,
     BYTE_PAIR: ROBERTA_TOKENS,
     SENTENCE_PIECE: ALBERT_TOKENS,
 }
-"""The special tokens of each kind without names of its own."""
+"""The default special tokens of each type."""
 TOKENS_OF_CLASSES: dict[str, Mapping[str, str]] = {
     name: family.tokenizer.get("special_tokens", USUAL_TOKENS[KINDS[name]])
     for name, family in CLASS_FAMILIES.items()
 }
 """The special tokens of each of these classes."""
 
-# Fields that change ids in `transformers`, and the values with which they do not
+# Fields that change ids in `transformers`, and the values with which they have no effect
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "split_special_tokens": (False, None),
     "init_inputs": ([], None),
@@ -109,13 +109,13 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "do_word_tokenize": (True, None),
     "do_subword_tokenize": (True, None),
 }
-# Those of classes that take a vocabulary alone
+# Additional fields for classes that only read a vocabulary from `tokenizer.json`
 _DEFAULTS_OF_KINDS: dict[str, dict[str, tuple[Any, ...]]] = {
     WORDPIECE: {},
     BYTE_PAIR: {},
     SENTENCE_PIECE: {"add_prefix_space": (True,), "split_by_punct": (False,)},
 }
-# Those without a `tokenizer.json`, which has the tokens of a row otherwise
+# Additional fields without a `tokenizer.json`, which otherwise defines the special tokens
 _DEFAULTS_WITHOUT_FILE: dict[str, tuple[Any, ...]] = {
     "add_bos_token": (False, None),
     "add_eos_token": (False, None),
@@ -126,9 +126,10 @@ _ID = re.compile("[0-9]{1,18}")
 
 
 class TokenizerSettings:
-    """The settings of a tokenizer in a folder with its `tokenizer.json`, if it has one.
+    """The settings of a tokenizer in a directory, including its `tokenizer.json` if it has one.
 
-    A malformed file, or a class that is not supported, is a `ValueError`.
+    Raises:
+        ValueError: If a file is invalid or the tokenizer class is not supported.
     """
 
     def __init__(self, folder: Path, file: TokenizerJson | None, kind: str) -> None:
@@ -144,19 +145,19 @@ class TokenizerSettings:
             if isinstance(first, list) and isinstance(second, list):
                 self.fields[_EXTRA] = [*first, *second]
         self.is_empty = not (self.fields or file or (folder / "config.json").exists())
-        """Whether the folder has no file of the transformers library but a vocabulary."""
+        """Whether the directory has a vocabulary, but no files of the transformers library."""
         self.tokenizer_class = self._class(kind)
 
     def _class(self, kind: str) -> str | None:
-        """Returns the name of the tokenizer's class, without `Fast`; `None` if no file says it."""
+        """Returns the tokenizer class without `Fast`, or `None` if no file defines it."""
         path = self._folder / "config.json"
         config = read_json(path) if path.exists() else {}
         usual = _CLASSES_OF_MODELS.get(str(config.get("model_type")))
         if usual in DEFINED_BY_FILE and self._file is not None:
-            return usual  # whatever class the files name
+            return usual  # It takes precedence over the class in the files.
         name = self.fields.get("tokenizer_class") or config.get("tokenizer_class")
         if name is None:
-            # Such as Chinese ALBERT, with BERT's vocabulary
+            # For example, Chinese ALBERT uses BERT's vocabulary.
             return usual if KINDS.get(usual or "", kind) == kind else None
         class_name = str(name).removesuffix("Fast")
         if class_name not in KINDS and class_name not in DEFINED_BY_FILE:
@@ -166,15 +167,15 @@ class TokenizerSettings:
 
     @property
     def is_defined_by_file(self) -> bool:
-        """Whether the class takes everything from a `tokenizer.json`."""
+        """Whether the class reads everything from a `tokenizer.json`."""
         return self._file is not None and self.tokenizer_class in (None, *DEFINED_BY_FILE)
 
     def check(self, kind: str) -> None:
-        """Checks that fields that are not read, and may change ids, have their defaults."""
+        """Checks that unread fields that may change ids have their default values."""
         defaults = {**_DEFAULTS}
         if not self.is_defined_by_file:
             defaults |= _DEFAULTS_OF_KINDS[kind]
-            # Without one of them, another piece takes its place.
+            # Without one of these tokens, a different piece takes its place.
             needed = ("unk", "cls", "sep") if self.tokenizer_class == DEBERTA_V2 else ("unk",)
             for role, token in self.special_tokens(kind).items():
                 defaults[f"{role}_token"] = (token,) if role in needed else (token, None)
@@ -191,23 +192,23 @@ class TokenizerSettings:
         others = [word for word in words if word not in WORDPIECE_TOKENS.values()]
         if others:
             raise ValueError(
-                f"{self.path}: never_split has {', '.join(map(repr, others[:5]))}, which is not "
-                "supported; it may have special tokens only."
+                f"{self.path}: never_split may only contain special tokens. Received: "
+                f"{', '.join(map(repr, others[:5]))}"
             )
         if self.side("padding", ("right", "left")) == "left":
             checks.warn(
-                f"{self.path}: padding_side is 'left'. Rows are padded on the right here, which "
-                "does not change their results; in transformers, it does with absolute positions, "
-                "or where the first token of a row is pooled."
+                f"{self.path}: padding_side is 'left', but rows are padded on the right, which "
+                "does not change their results. In transformers, it changes results with absolute "
+                "positions, or if the first token of a row is pooled."
             )
 
     def special_tokens(self, kind: str) -> Mapping[str, str]:
-        """Returns the special tokens of a class that takes a vocabulary alone, by their roles."""
+        """Returns the special tokens by role for a class that only reads a vocabulary."""
         usual = WORDPIECE_TOKENS if kind == WORDPIECE else {}
         return TOKENS_OF_CLASSES.get(self.tokenizer_class or "", usual)
 
     def flag(self, field: str) -> bool | None:
-        """Returns a field that is true or false; `None` if it is absent."""
+        """Returns a field that is true or false, or `None` if it is absent."""
         if field not in self.fields:
             return None
         value = self.fields[field]
@@ -216,7 +217,7 @@ class TokenizerSettings:
         return value
 
     def side(self, what: str, sides: Sequence[str] = TRUNCATION_SIDES) -> str:
-        """Returns the end at which rows are padded or truncated, which `tokenizer.json` may say."""
+        """Returns the side of padding or truncation, which `tokenizer.json` can also define."""
         field = f"{what}_side"
         part = self._file.part("truncation" if what == "truncation" else what) if self._file else {}
         value = self.fields.get(field) or str(part.get("direction", sides[0])).lower()
@@ -225,19 +226,19 @@ class TokenizerSettings:
         return str(value)
 
     def has_segments(self, default: bool) -> bool:
-        """Returns whether the encoder gets the segment ids of a row."""
+        """Returns whether the encoder gets segment ids."""
         names = self.fields.get("model_input_names")
         return default if names is None else "token_type_ids" in names
 
     def token(self, role: str) -> str | None:
-        """Returns the token of a role, such as `"cls"` or `"bos"`; `None` if it is not named."""
+        """Returns the token of a role, such as `"cls"` or `"bos"`, or `None` if it is absent."""
         token: str | None = _content(self.fields.get(f"{role}_token"))
         return token
 
     def added_tokens(self) -> list[dict[str, Any]]:
-        """Returns the tokens that are added to the vocabulary, or that texts are split at.
+        """Returns the tokens that are added to the vocabulary or at which texts are split.
 
-        Each has a `content` and its `id`, which is `None` where only a name mentions it, and
+        Each has a `content`, an `id`, which is `None` if only a name refers to the token, and
         optionally `single_word`, `lstrip`, `rstrip`, `special` and `normalized`.
         """
         settings: dict[str, dict[str, Any]] = {}
@@ -246,13 +247,13 @@ class TokenizerSettings:
                 content, index = token.get("content"), token.get("id")
                 if not isinstance(content, str) or not _ID.fullmatch(str(index)):
                     raise ValueError(
-                        f"{path}: each added token must have a content, a string, and an id, an "
-                        f"integer from 0; received {token!r}."
+                        f"{path}: each added token must have a string content and an id of at "
+                        f"least 0. Received: {token!r}"
                     )
                 if not all(isinstance(token.get(flag, False), bool) for flag in _FLAGS):
                     raise ValueError(
-                        f"{path}: {', '.join(_FLAGS)} of an added token must be true or false; "
-                        f"received {token!r}."
+                        f"{path}: {', '.join(_FLAGS)} of an added token must be true or false. "
+                        f"Received: {token!r}"
                     )
                 settings[content] = {**token, "id": int(str(index)), "path": path}
         for token in self._named_tokens():
@@ -277,7 +278,7 @@ class TokenizerSettings:
             yield file_tokens
 
     def _named_tokens(self) -> Iterator[dict[str, Any]]:
-        """Yields the tokens that fields name, whether or not they have an id."""
+        """Yields the tokens to which fields refer by name, with or without an id."""
         fields = self.fields
         more = fields.get(_EXTRA) or fields.get("additional_special_tokens") or []
         specific = fields.get("model_specific_special_tokens") or {}
@@ -289,7 +290,7 @@ class TokenizerSettings:
         else:
             raise self.error(_EXTRA, "must be a list of tokens or an object", more)
         for name, value in {**values, **specific}.items():
-            # Such as add_bos_token
+            # For example, add_bos_token
             if value is None or isinstance(value, bool):
                 continue
             content = _content(value)
@@ -299,7 +300,7 @@ class TokenizerSettings:
             yield {**flags, "content": content, "id": None, "special": True, "path": self.path}
 
     def error(self, field: str, expected: str, value: Any) -> ValueError:
-        """Creates an error that names a field."""
+        """Creates an error with the name of a field."""
         return ValueError(f"{self.path}: {field} {expected}. Received: {value!r}")
 
 

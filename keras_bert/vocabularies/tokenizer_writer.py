@@ -54,7 +54,7 @@ from keras_bert.vocabularies.tokenizer_settings import (
     XLM_ROBERTA,
 )
 
-# The fields of a config that RoBERTa's own files have
+# The config fields that RoBERTa's own files can represent
 _ROBERTA_FIELDS = {
     *("vocabulary", "merges", "add_prefix_space", "added_tokens", "mask_takes_space"),
     *("special_added_tokens", "truncation_side", SPECIAL_IN_TEXT_FIELD),
@@ -64,10 +64,10 @@ _ROBERTA_FIELDS = {
 def write_tokenizer(
     folder: Path, tokenizer: Mapping[str, Any] | None, max_sequence_length: int
 ) -> None:
-    """Writes the files of a tokenizer, including `tokenizer_config.json`; of `None`, nothing.
+    """Writes the files of a tokenizer, including `tokenizer_config.json`. Does nothing for `None`.
 
     Raises:
-        ValueError: If the files would be read as another tokenizer.
+        ValueError: If the files would be read as a different tokenizer.
     """
     if tokenizer is None:
         return
@@ -88,7 +88,7 @@ def write_tokenizer(
         read = read_tokenizer(folder)
     except ValueError as error:
         raise ValueError(
-            f"The tokenizer cannot be saved, since its files could not be read: {error}"
+            f"The tokenizer cannot be saved, because its files could not be read: {error}"
         ) from error
     check_same_tokenizer(tokenizer, read or {})
 
@@ -96,10 +96,10 @@ def write_tokenizer(
 def check_same_tokenizer(
     tokenizer: Mapping[str, Any], read: Mapping[str, Any], ignored: Collection[str] = ()
 ) -> None:
-    """Checks that a tokenizer is read again from its files: each field that has an effect.
+    """Checks that reading a tokenizer's files gives the same value for each field with an effect.
 
     Raises:
-        ValueError: If a field differs that is not `ignored`; the message has both values.
+        ValueError: If a field differs that is not `ignored`. The message contains both values.
     """
     ours, theirs = _effects(tokenizer), _effects(read)
     for name, value in ours.items():
@@ -111,7 +111,7 @@ def check_same_tokenizer(
 
 
 def _effects(tokenizer: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a config by which tokenizers differ, all with values."""
+    """Returns the config fields in which tokenizers can differ, all with values."""
     kind, names = tokenizer.get("kind", WORDPIECE), _names(tokenizer)
     values = {"kind": kind, **with_defaults(tokenizer), "special_tokens": names}
     for field in ("added_tokens", "normalized_tokens", "special_added_tokens"):
@@ -129,7 +129,7 @@ def _effects(tokenizer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _names(tokenizer: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the special tokens of a tokenizer's config by their roles."""
+    """Returns the special tokens in a tokenizer config by role."""
     usual = USUAL_TOKENS[tokenizer.get("kind", WORDPIECE)]
     return {**usual, **(tokenizer.get("special_tokens") or {})}
 
@@ -137,10 +137,10 @@ def _names(tokenizer: Mapping[str, Any]) -> dict[str, str]:
 def _write_wordpiece(
     folder: Path, config: Mapping[str, Any], names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Writes a WordPiece vocabulary; returns the fields of `tokenizer_config.json`."""
+    """Writes a WordPiece vocabulary. Returns the fields of `tokenizer_config.json`."""
     rows = config["pair_separators"], config["num_segments"]
     name = "PreTrainedTokenizerFast"
-    # These classes always have the second length; the first one is BERT's own.
+    # The transformers classes always use a maximum word length of 100. BERT's own is 200.
     is_usual = config[WORD_LENGTH_FIELD] in (MAX_WORD_LENGTH, 100)
     if is_usual and names == WORDPIECE_TOKENS and rows[0] == 1:
         name = "BertTokenizer"
@@ -166,13 +166,13 @@ def _write_wordpiece(
 def _write_byte_pair(
     folder: Path, config: Mapping[str, Any], names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Writes the vocabulary of a BPE tokenizer; returns the fields of `tokenizer_config.json`."""
+    """Writes a BPE vocabulary. Returns the fields of `tokenizer_config.json`."""
     prefix = config["add_prefix_space"]
     write_json(folder / TOKENIZER_FILE, byte_pair_json(config, names))
     if without_defaults(BYTE_PAIR, config).keys() <= _ROBERTA_FIELDS:
         save_tokens_and_merges(config["vocabulary"], config["merges"], folder)
-        # The mask token includes the space before it, which RoBERTa's class in `transformers` 5
-        # does not know by itself.
+        # The mask token includes the preceding space. RoBERTa's class in `transformers` 5 does not
+        # know this unless it is defined here.
         masks = {"<mask>": config["mask_takes_space"]} if "<mask>" in config["vocabulary"] else {}
         return {
             "tokenizer_class": "RobertaTokenizer",
@@ -191,7 +191,7 @@ def _write_byte_pair(
 def _write_sentence_piece(
     folder: Path, config: Mapping[str, Any], names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Writes a SentencePiece model; returns the fields of `tokenizer_config.json`."""
+    """Writes a SentencePiece model. Returns the fields of `tokenizer_config.json`."""
     model = decode_model(config)
     pieces: Sequence[Piece] = read_pieces(model)
     released = fairseq_ids.released_model(model)
@@ -199,7 +199,7 @@ def _write_sentence_piece(
     settings: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         **_names_field(names, [piece.text for piece in pieces]),
-        # Classes leave out the segment ids, which ALBERT needs for pairs.
+        # By default, classes omit the segment ids, which ALBERT needs for pairs.
         "model_input_names": ["input_ids", *segments, "attention_mask"],
     }
 
@@ -229,7 +229,7 @@ def _added_tokens_field(
 ) -> dict[str, Any]:
     """Returns the field `added_tokens_decoder` of `tokenizer_config.json`.
 
-    `masks` says whether each mask token includes the space before it.
+    `masks` defines whether each mask token includes the preceding space.
     """
     ids = {token: index for index, token in enumerate(config["vocabulary"])}
     masks = masks or {}
@@ -247,5 +247,5 @@ def _added_tokens_field(
 
 
 def _names_field(names: Mapping[str, str], vocabulary: Collection[str]) -> dict[str, str]:
-    """Returns the fields of `tokenizer_config.json` for the special tokens of a vocabulary."""
+    """Returns the fields of `tokenizer_config.json` for the special tokens in a vocabulary."""
     return {f"{role}_token": name for role, name in names.items() if name in vocabulary}

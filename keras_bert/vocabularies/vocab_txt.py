@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WordPiece vocabularies: `vocab.txt` with one token per line, and detection of uncased ones."""
+"""WordPiece vocabularies in `vocab.txt`, with one token per line, and detection of uncased ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from keras_bert.vocabularies.files import read_bytes
 
 REQUIRED_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
-# The fraction of tokens of an uncased vocabulary that may contain characters it never produces
+# The fraction of tokens in an uncased vocabulary that may contain characters it never produces
 _MOST_CHANGED = 0.1
 _SPECIAL = re.compile(r"\[.+\]|<.+>")
 
@@ -23,11 +23,11 @@ _SPECIAL = re.compile(r"\[.+\]|<.+>")
 def load_vocabulary(
     path: str | os.PathLike[str], required: Sequence[str] = REQUIRED_TOKENS
 ) -> tuple[str, ...]:
-    """Reads a `vocab.txt`: UTF-8, with one token per line in the order of their ids.
+    """Reads a `vocab.txt` in UTF-8, with one token per line in the order of their ids.
 
-    Whitespace around tokens is stripped, as in the original code, and so are a byte order mark and
-    blank lines at the end. Tokens that are only whitespace, such as U+2028 in the Chinese
-    vocabulary, are kept: normalized text does not contain them.
+    Whitespace around tokens is stripped, as in the original BERT code. A byte order mark and blank
+    lines at the end are also stripped. Tokens that are only whitespace, such as U+2028 in the
+    Chinese vocabulary, are kept, because normalized text does not contain them.
 
     Args:
         path: Path of the file.
@@ -38,14 +38,14 @@ def load_vocabulary(
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If the file is not UTF-8, has a blank line between tokens or a duplicate token,
-            or lacks a required one.
+        ValueError: If the file is not UTF-8, contains a blank line between tokens or a duplicate
+            token, or lacks a required token.
     """
     path = Path(path)
     if not path.is_file():
-        what = "is a folder" if path.is_dir() else "does not exist"
-        raise FileNotFoundError(f"{path} {what}; expected a file with one token per line.")
-    # Only "\n" ends a line: other characters that Python's splitlines() splits at are tokens.
+        what = "is a directory" if path.is_dir() else "does not exist"
+        raise FileNotFoundError(f"{path} {what}. Pass a file with one token per line.")
+    # Only "\n" ends a line. Other characters at which Python's splitlines() splits are tokens.
     lines = read_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
     while lines and not lines[-1].strip():
         lines.pop()
@@ -56,7 +56,7 @@ def load_vocabulary(
 def check_vocabulary(
     vocabulary: Sequence[str], required: Sequence[str] = REQUIRED_TOKENS
 ) -> tuple[str, ...]:
-    """Checks that the tokens of a vocabulary are different strings, and the required ones there."""
+    """Checks that tokens are distinct strings and include the required tokens."""
     return _checked(list(vocabulary), lambda index: f"index {index}", "The vocabulary", required)
 
 
@@ -65,10 +65,10 @@ def save_vocabulary(vocabulary: Sequence[str], path: str | os.PathLike[str]) -> 
 
     Args:
         vocabulary: The tokens in the order of their ids.
-        path: Path of the file; an existing one is replaced.
+        path: Path of the file. An existing file is replaced.
 
     Raises:
-        ValueError: If a token is empty, has whitespace around it, or contains a line break, so that
+        ValueError: If a token is empty, has whitespace around it or contains a line break, because
             it could not be read back.
     """
     path = Path(path)
@@ -76,8 +76,8 @@ def save_vocabulary(vocabulary: Sequence[str], path: str | os.PathLike[str]) -> 
     for index, token in enumerate(vocabulary):
         if not token or "\n" in token or _parse_line(token.encode("utf-8"), str(path)) != token:
             raise ValueError(
-                f"Token {index} of the vocabulary is {token!r}; a file cannot represent empty "
-                "tokens, whitespace around tokens, or line breaks in tokens."
+                "To be saved, tokens must not be empty, have whitespace around them or contain "
+                f"line breaks. Received: {token!r} (token {index})"
             )
     write_bytes(path, content)
 
@@ -85,10 +85,11 @@ def save_vocabulary(vocabulary: Sequence[str], path: str | os.PathLike[str]) -> 
 def looks_uncased(vocabulary: Sequence[str]) -> bool:
     """Returns whether a WordPiece vocabulary seems to be for lowercased text without accents.
 
-    That is the case if no token but special ones has an uppercase letter, and less than a tenth of
-    them have characters that an uncased tokenizer never produces: Hangul syllables, or marks of
-    category Mn such as vowel signs of Thai and Hindi. Cased vocabularies of the TF1 releases have
-    thousands of tokens with uppercase letters, the uncased ones and the Chinese one have none.
+    This is the case if only special tokens contain uppercase letters, and if less than a tenth of
+    the other tokens contain characters that an uncased tokenizer never produces: Hangul syllables,
+    or marks of category Mn such as vowel signs in Thai and Hindi. In the TF1 releases, cased
+    vocabularies have thousands of tokens with uppercase letters, and uncased and Chinese
+    vocabularies have none.
     """
     words = [word for word in vocabulary if not _SPECIAL.fullmatch(word)]
     if any(word != word.lower() for word in words):
@@ -105,9 +106,10 @@ def _parse_line(line: bytes, where: str) -> str:
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{where} is not UTF-8: {line!r} ({error}).") from None
+        raise ValueError(f"{where} must be UTF-8. Received: {line!r} ({error})") from None
     token = text.strip()
-    # Tokens of whitespace alone are kept; inside a word, such a token would be stripped to "##".
+    # Tokens that are only whitespace are kept. Inside a word, such a token would be stripped to
+    # "##".
     return token if token not in ("", "##") else text.strip(" \t\r\f\v")
 
 
@@ -119,9 +121,11 @@ def _checked(
 ) -> tuple[str, ...]:
     for index, token in enumerate(tokens):
         if not isinstance(token, str):
-            raise TypeError(f"{vocabulary} has {token!r} at {position(index)}; expected a string.")
+            raise TypeError(
+                f"{vocabulary} must contain strings. Received: {token!r} ({position(index)})"
+            )
         if not token:
-            raise ValueError(f"{vocabulary} has an empty token: {position(index)}.")
+            raise ValueError(f"{vocabulary} must not contain an empty token: {position(index)}.")
     distinct = set(tokens)
     if len(distinct) < len(tokens):
         positions = defaultdict(list)
@@ -129,11 +133,11 @@ def _checked(
             positions[token].append(position(index))
         twice = [f"{token!r} ({', '.join(at)})" for token, at in positions.items() if len(at) > 1]
         more = f" and {len(twice) - 5} more" if len(twice) > 5 else ""
-        raise ValueError(f"{vocabulary} has tokens more than once: {', '.join(twice[:5])}{more}.")
+        raise ValueError(f"{vocabulary} must not contain duplicates: {', '.join(twice[:5])}{more}.")
     absent_tokens = [token for token in required if token not in distinct]
     if absent_tokens:
         raise ValueError(
-            f"{vocabulary} ({len(tokens)} tokens) lacks {', '.join(absent_tokens)}; "
-            f"it must have {', '.join(required)}."
+            f"{vocabulary} must contain {', '.join(required)}. Received: {len(tokens)} tokens "
+            f"without {', '.join(absent_tokens)}"
         )
     return tuple(tokens)

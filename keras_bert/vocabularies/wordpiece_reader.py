@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the config of a WordPiece tokenizer from the files of a folder."""
+"""Reads the config of a WordPiece tokenizer from the files in a directory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from keras_bert.vocabularies.tokenizer_settings import (
     TokenizerSettings,
 )
 
-# The maximum number of characters in a word in the transformers library
+# The maximum word length in characters in the transformers library
 _THEIR_WORD_LENGTH = 100
 
 
@@ -37,9 +37,10 @@ def read_wordpiece_files(
 ) -> dict[str, Any]:
     """Creates the config of a WordPiece tokenizer.
 
-    Whether text is lowercased is read from `tokenizer_config.json`, or else from the normalizer of
-    `tokenizer.json`, or else inferred from the vocabulary. If the class of the tokenizer is defined
-    by `tokenizer.json`, or no file names a class, everything is read from `tokenizer.json`.
+    Whether text is lowercased is read from `tokenizer_config.json`, otherwise from the normalizer
+    in `tokenizer.json`, and otherwise inferred from the vocabulary. If `tokenizer.json` defines the
+    tokenizer class completely, or if no file defines a class, everything is read from
+    `tokenizer.json`.
     """
     is_mpnet = settings.tokenizer_class == MPNET
     names = settings.special_tokens(WORDPIECE)
@@ -97,8 +98,8 @@ def read_wordpiece_files(
         for token in (*added, *names.values()):
             if token in model_vocabulary and token not in normalized and token.isalnum():
                 raise ValueError(
-                    f"{folder}: the added token {token!r} is also a word of the vocabulary, which "
-                    "is found in lowercased text; this is not supported."
+                    f"{folder}: the added token {token!r} must not also be a word of the "
+                    "vocabulary, which is found in lowercased text."
                 )
     return config
 
@@ -106,7 +107,7 @@ def read_wordpiece_files(
 def _wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
     """Reads how a WordPiece tokenizer normalizes and splits text, as fields of a config.
 
-    Steps that BERT's tokenizer does not have are an error.
+    Steps that BERT's tokenizer does not have raise an error.
     """
     model = tokenizer.part("model")
     prefix = model.get("continuing_subword_prefix", "##")
@@ -118,7 +119,7 @@ def _wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
             f"model.max_input_chars_per_word must be {WORD_LENGTH}. Received: {length!r}"
         )
     steps = tokenizer.steps("pre_tokenizer")
-    # BertPreTokenizer does the same as the other two together.
+    # BertPreTokenizer is equivalent to the other two steps together.
     splits = {str(step.get("type")) for step in steps}
     if (
         splits - {"BertPreTokenizer", "WhitespaceSplit", "Punctuation"}
@@ -129,11 +130,11 @@ def _wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
             "pre_tokenizer must be BertPreTokenizer, or split at whitespace and at punctuation "
             f"as that does. Received: {describe_steps(steps)}"
         )
-    # Texts are split at whitespace, so that stripping it has no effect.
+    # Text is split at whitespace, so stripping it has no effect.
     steps = [step for step in tokenizer.steps("normalizer") if step.get("type") != "Strip"]
     if [step.get("type") for step in steps] != ["BertNormalizer"]:
         raise tokenizer.error(
-            f"normalizer has the steps {describe_steps(steps)}; it must be BertNormalizer"
+            f"normalizer must be BertNormalizer. Received: {describe_steps(steps)}"
         )
     expected_options = {
         "lowercase": (True, False),

@@ -54,8 +54,8 @@ def test_rows_of_pairs_and_columns_of_pairs_are_the_same():
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        ([("a", "b"), ("c",)], "Row 1 has 1 texts"),
-        ((["a", "b"], ["c"]), "differ in length"),
+        ([("a", "b"), ("c",)], "Row 1 must be a pair of texts. Received: 1 texts"),
+        ((["a", "b"], ["c"]), "same length"),
         (["a", None], "Row 1 must .*None"),
         ({"text": ["a", 3.5]}, "Row 1 must .*3.5 of type float"),
     ],
@@ -105,7 +105,7 @@ def test_tables_and_columns_of_other_libraries_are_read(library):
     assert as_array(column([1, 0])).tolist() == as_list(column([1, 0])) == [1, 0]
     choices = choice_columns(table({"text": ["a"], "choices": [["b", "c"]]}))
     assert choices == (["a"], [["b", "c"]])
-    with pytest.raises(ValueError, match=r"Received: premise\. .* forms of x are TEXT, or feat"):
+    with pytest.raises(ValueError, match=r"Received: premise\. .* x can be TEXT, or feat"):
         check_input_form(table({"premise": ["a"]}), "TEXT")
 
 
@@ -138,7 +138,9 @@ def test_unsupported_inputs_are_refused():
 
     for x in (iter(["a"]), {"a"}, map(str, [1]), LazyFrame(), IterableDataset()):
         assert not is_text(x)
-        with pytest.raises(ValueError, match=f"^Received {type(x).__name__}; expected TEXT, or"):
+        with pytest.raises(
+            ValueError, match=f"^x must be TEXT, or .* Received: {type(x).__name__}"
+        ):
             check_input_form(x, "TEXT")
 
 
@@ -259,6 +261,6 @@ HALF = "b \ud83d"
     ],
 )
 def test_a_text_that_utf_8_cannot_represent_is_named(read, x, where):
-    message = rf"^{where} has the character '\\ud83d' at position 2, half of a surrogate pair"
+    message = rf"^{where} must .*half of a surrogate pair, '\\ud83d', at position 2"
     with pytest.raises(ValueError, match=message):
         read(x)

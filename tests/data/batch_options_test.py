@@ -12,9 +12,9 @@ pytestmark = pytest.mark.backend_independent
     [
         ({"bucketing_window": 0}, "bucketing_window must .*0"),
         ({"batch_size": 0}, "batch_size must .*0"),
-        ({"num_replicas": 3}, "in a distribution over 3 devices"),
-        ({"shard": (2, 2)}, "shard is"),
-        ({"shard": (0, 3)}, "a batch_size that is a multiple"),
+        ({"num_replicas": 3}, "a multiple of the 3 devices"),
+        ({"shard": (2, 2)}, "shard must be"),
+        ({"shard": (0, 3)}, "batch_size must be a multiple"),
     ],
 )
 def test_options_out_of_range_are_refused(options, message):

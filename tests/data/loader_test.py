@@ -139,7 +139,9 @@ def test_the_shares_of_a_batch_have_as_many_sequences(sharded_map):
 
 def test_mismatched_rows_across_processes_raise():
     loader = batches_of(9, shard=(1, 2), sharded_map=lambda *_, **__: np.ones((9, 2), "int32"))
-    with pytest.raises(ValueError, match=r"Row [2-8] has [3-9] tokens in this process, and 1 in"):
+    with pytest.raises(
+        ValueError, match=r"row [2-8] with [3-9] tokens in this process, and with 1 in"
+    ):
         list(loader)
 
 

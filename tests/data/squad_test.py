@@ -123,22 +123,25 @@ MALFORMED = {
         lambda v: question(v).update(id=[7]),
         r"question 1: id must be a string\. Received: \[7\]",
     ),
-    "same id": (lambda v: question(v, 1).update(id="q1"), r"'q1'\): another question has this id"),
+    "same id": (lambda v: question(v, 1).update(id="q1"), r"'q1'\): the id must be unique"),
     "question": (lambda v: question(v).pop("question"), r"question 1 \(id 'q1'\): the field"),
     "surrogate": (
         lambda v: question(v).update(question="a\ud83d"),
         "character 1 of question is half of a surrogate pair",
     ),
-    "no answer": (lambda v: question(v).update(answers=[]), "answers is empty"),
+    "no answer": (lambda v: question(v).update(answers=[]), "answers must not be empty"),
     "contradiction": (
         lambda v: question(v).update(is_impossible=True),
-        "is_impossible is true, and there are answers",
+        "answers must be empty, because is_impossible is true",
     ),
     "is_impossible": (
         lambda v: question(v).update(is_impossible=0),
         "is_impossible must be true or false. Received: 0",
     ),
-    "empty": (lambda v: answer(v).update(text=""), "answer 1: the text is empty"),
+    "empty": (
+        lambda v: answer(v).update(text=""),
+        "answer 1: the text of an answer must not be empty",
+    ),
     "start's type": (
         lambda v: answer(v).update(answer_start="15"),
         r"article 1 \('Orte'\), paragraph 1, question 1 \(id 'q1'\), answer 1: "
@@ -146,10 +149,10 @@ MALFORMED = {
     ),
     "offset": (
         lambda v: answer(v).update(answer_start=16),
-        "'am Zürichsee' is not at answer_start 16, where the context has 'm Zürichsee.'",
+        "must contain 'am Zürichsee' at answer_start 16. Received: 'm Zürichsee.'",
     ),
-    "before": (lambda v: answer(v).update(answer_start=-1), "is not at answer_start -1"),
-    "behind": (lambda v: answer(v).update(answer_start=999), "where the context has ''"),
+    "before": (lambda v: answer(v).update(answer_start=-1), "at answer_start -1"),
+    "behind": (lambda v: answer(v).update(answer_start=999), "Received: ''"),
 }
 
 
@@ -200,7 +203,7 @@ def test_bad_questions_can_be_skipped_and_are_listed(tmp_path, case):
 def test_wrong_structure_error_shows_expected(tmp_path, content, kind):
     path = tmp_path / "flat.json"
     path.write_text(json.dumps(content))
-    message = re.escape(f'flat.json is {kind}, expected an object with the field "data": a list')
+    message = f'flat.json must be an object with the field "data".*{re.escape(kind)}'
     with pytest.raises(SquadError, match=message):
         read_squad(path)
 

@@ -42,13 +42,16 @@ def test_every_reader_takes_them(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"good\nb\xffd\n", "line 2: expected UTF-8, found byte 0xff at position 1 .* `iconv -f"),
+        (
+            b"good\nb\xffd\n",
+            "line 2: the file must be UTF-8. Received: byte 0xff at position 1 .* `iconv -f",
+        ),
         (gzip.compress(b"x\n" * 99, mtime=0)[:-9], "cannot be read past line"),
-        ("text\n".encode("utf-16-le"), "NUL bytes as in UTF-16 .* `iconv -f UTF-16LE"),
-        ("text\n".encode("utf-16-be"), "NUL bytes as in UTF-16 .* `iconv -f UTF-16BE"),
-        ("a\nb\n".encode("utf-16") + b"c", "line 3: the byte order mark is UTF-16's, but"),
-        (b"PK\x03\x04...", "the file is a ZIP archive, as .xlsx files are; save it as CSV"),
-        (b"PAR1...", "the file is a Parquet file; save it"),
+        ("text\n".encode("utf-16-le"), "NUL bytes, as in UTF-16 .* `iconv -f UTF-16LE"),
+        ("text\n".encode("utf-16-be"), "NUL bytes, as in UTF-16 .* `iconv -f UTF-16BE"),
+        ("a\nb\n".encode("utf-16") + b"c", "line 3: the byte order mark is for UTF-16, but"),
+        (b"PK\x03\x04...", "Received: a ZIP archive, such as an .xlsx file. Save it as CSV"),
+        (b"PAR1...", "Received: a Parquet file. Save it"),
     ],
 )
 def test_files_that_are_not_text_are_named(tmp_path, content, message):
@@ -83,7 +86,7 @@ def test_read_lines_encoding_advice(tmp_path, encoding, text):
 def test_read_lines_advice_for_single_bytes(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("리뷰가 좋아요\n".encode() + b"a\xffb\n")
-    with pytest.raises(ValueError, match="removes the bytes") as error:
+    with pytest.raises(ValueError, match="removes the invalid bytes") as error:
         list(read_lines(path))
     follow_advice(str(error.value))
     assert list(read_lines(tmp_path / "a.utf8.txt")) == ["리뷰가 좋아요\n", "ab\n"]

@@ -124,8 +124,8 @@ def test_windows_match_transformers(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["a", "b"], "received 'a' where a list was expected"),
-        ([["a"], "b"], "where a list was expected"),
+        (["a", "b"], "Received: 'a' instead of a list"),
+        ([["a"], "b"], "instead of a list"),
         ([[[["a"]]]], "too many levels"),
     ],
 )

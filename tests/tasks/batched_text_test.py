@@ -228,23 +228,25 @@ def test_batches_that_are_malformed_are_named(classifier):
         for form in (Sequence, generator):
             with pytest.raises(ValueError, match=message):
                 classifier.fit(form(*columns), shuffle=False, verbose=0)
-    with pytest.raises(ValueError, match="A generator has single texts, such as 'a'; expected ba"):
+    with pytest.raises(
+        ValueError, match=r"A generator must yield batches.* Received: the single text 'a'"
+    ):
         classifier.predict((text for text in TEXTS), verbose=0)
-    with pytest.raises(ValueError, match="either a pair of texts or a text and its label"):
+    with pytest.raises(ValueError, match="a pair of texts, or a text and its label"):
         classifier.predict(generator(TEXTS, TEXTS), verbose=0)
     pairs = list(zip(TEXTS, TEXTS, strict=True))
-    with pytest.raises(ValueError, match="A DataLoader makes two columns of pairs"):
+    with pytest.raises(ValueError, match="A DataLoader collates pairs into two columns"):
         classifier.fit(data_loader(pairs, LABELS), verbose=0)
-    with pytest.raises(ValueError, match="can be read only once, such as a generator"):
+    with pytest.raises(ValueError, match="is a generator or can only be read once"):
         classifier.fit(generator(TEXTS, LABELS), epochs=2, verbose=0)
     with pytest.raises(ValueError, match="There are no labels"):
         classifier.evaluate(Sequence(TEXTS), verbose=0)
-    with pytest.raises(ValueError, match="The PyDataset is infinite; expected `steps`"):
+    with pytest.raises(ValueError, match=r"Pass steps, .* the PyDataset is infinite"):
         classifier.predict(Sequence(TEXTS, num_batches=None), verbose=0)
-    with pytest.raises(ValueError, match="x, a Sequence, cannot be counted"):
+    with pytest.raises(ValueError, match="Sequence, whose batches cannot be counted"):
         classifier.num_steps(Sequence(TEXTS, num_batches=None))
     assert classifier.num_steps(Sequence(TEXTS, LABELS), epochs=2) == 8
-    with pytest.raises(ValueError, match=r"The task takes .*; received .* another form"):
+    with pytest.raises(ValueError, match=r"x must be .* Received: .* an unsupported form"):
         make_text_task("TokenClassifier", 2).predict(Sequence(TEXTS), verbose=0)
 
 
@@ -308,7 +310,9 @@ def test_a_dataset_gives_the_results_of_lists(form, trained, classifier):
     expected = trained(TEXTS, LABELS, **one_epoch)
     assert trained(form(tf, TEXTS, LABELS), **one_epoch) == pytest.approx(expected, rel=1e-5)
     check_threads()
-    with pytest.raises(ValueError, match=r"label in row [13] is 'maybe'; the classes are no, yes"):
+    with pytest.raises(
+        ValueError, match=r"label in row [13] must be one of no, yes. Received: 'maybe'"
+    ):
         trained(form(tf, PAIRS, [*names[:3], "maybe", *names[4:]]), **options)
 
 

@@ -150,7 +150,7 @@ def test_labels_have_a_regression_each():
         ({"top_layers": None}, ["a", "sea"], ["reds", "blues"], "top_layers=.*SentencePooling"),
         ({"class_names": None, "num_classes": 1}, ["a", "sea"], [0.5, 1], "received a regression"),
         ({}, ["a", "sea"], ["reds", "reds"], "expected two classes or more"),
-        ({}, [("a", "sea")], ["reds"], "expected single texts"),
+        ({}, [("a", "sea")], ["reds"], "x must be single texts"),
         ({}, ["a", "sea"], None, "label"),
     ],
 )

@@ -57,11 +57,15 @@ VERBS = [
 @pytest.mark.parametrize(("name", "predict_method"), VERBS)
 def test_a_verb_names_the_row(tasks, name, predict_method):
     predict_method = getattr(tasks[name], predict_method)
-    with pytest.raises(ValueError, match="Row 0 is None of type NoneType; expected"):
+    with pytest.raises(
+        ValueError, match=r"Row 0 .*Received: None of type|None of type NoneType .row 0"
+    ):
         predict_method([None])
-    with pytest.raises(ValueError, match="Row 1 is None of type NoneType; expected"):
+    with pytest.raises(
+        ValueError, match=r"Row 1 .*Received: None of type|None of type NoneType .row 1"
+    ):
         predict_method([("a", ["b"]), None] if name == "MultipleChoice" else ["a [MASK]", None])
-    with pytest.raises(ValueError, match=r"Received (None|NoneType)"):
+    with pytest.raises(ValueError, match=r"Received: (None|NoneType)"):
         predict_method(None)
 
 
@@ -70,9 +74,11 @@ def test_a_verb_names_the_row(tasks, name, predict_method):
 def test_keras_methods_name_the_row(tasks, name, method):
     if method != "predict":
         tasks[name].compile()
-    with pytest.raises(ValueError, match="Row 0 is None of type NoneType; expected"):
+    with pytest.raises(
+        ValueError, match=r"Row 0 .*Received: None of type|None of type NoneType .row 0"
+    ):
         getattr(tasks[name], method)([None])
-    with pytest.raises(ValueError, match=r"Row 1 (is|holds) {} of type dict; expected"):
+    with pytest.raises(ValueError, match=r"Received: .*{} of type dict .row 1"):
         getattr(tasks[name], method)([[1, 2], {}])
 
 
@@ -85,7 +91,7 @@ def test_columns_with_other_names(tasks):
     dataset = tf.data.Dataset.from_tensor_slices((columns, [0, 1]))
     message = (
         "no column that this task reads. Received: premise, hypothesis, label. "
-        r"Pass columns by themselves, such as x\['premise'\] with y=x\['label'\], or rename"
+        r"Pass the columns separately, such as x\['premise'\] with y=x\['label'\], or rename"
     )
     for method in (classifier.predict, classifier.classify, classifier.fit):
         for x in (columns, pandas.DataFrame(columns), dataset):
@@ -166,7 +172,7 @@ def test_validation_data_without_labels(tasks):
 @pytest.mark.parametrize("x", [[1], [[1, 2], [3, 4]], [float("nan")]])
 def test_lists_of_numbers_are_refused(tasks, x):
     with pytest.raises(
-        ValueError, match="Received a list of numbers; expected a string, a list of"
+        ValueError, match=r"x must be a string, a list of .* Received: a list of numbers"
     ):
         tasks["TextClassifier"].predict(x, verbose=0)
 
@@ -201,7 +207,7 @@ def test_a_missing_label_is_no_name(missing, tasks):
 )
 def test_a_string_is_no_column(tasks, name, x):
     """Each character was a row."""
-    with pytest.raises(ValueError, match="Received 'a b' as a column; expected a list of texts"):
+    with pytest.raises(ValueError, match=r"A column must be a list of texts. Received: 'a b'"):
         tasks[name].predict(x, verbose=0)
 
 
@@ -217,7 +223,9 @@ def test_no_rows_are_no_training_data(tasks):
     ):
         tasks[name].compile("sgd")
         for method in ("fit", "evaluate"):
-            with pytest.raises(ValueError, match=r"no (texts|words) to train on, or to evaluate"):
+            with pytest.raises(
+                ValueError, match=r"Training and evaluation need at least one (text|word)"
+            ):
                 getattr(tasks[name], method)(*data, verbose=0)
     for name in ("MaskedLM", "ReplacedTokenDetector"):
         tasks[name].compile()
@@ -228,10 +236,10 @@ def test_no_rows_are_no_training_data(tasks):
 @pytest.mark.parametrize("share", [0.3, 1.0, 1.5, -0.5])
 def test_a_validation_split_leaves_rows_on_both_sides(tasks, share):
     tasks["TextClassifier"].compile("sgd")
-    with pytest.raises(ValueError, match=f"validation_split is {share}[,;]"):
+    with pytest.raises(ValueError, match=f"validation_split must .*Received: {share} "):
         tasks["TextClassifier"].fit(["a"], [0], validation_split=share, verbose=0)
     tasks["TokenClassifier"].compile("sgd")
-    with pytest.raises(ValueError, match="validation_split is"):
+    with pytest.raises(ValueError, match="validation_split must"):
         tasks["TokenClassifier"].fit([["a"]], [[0]], validation_split=share, verbose=0)
 
 
@@ -285,7 +293,7 @@ def test_labels_and_weights_in_other_forms(tasks):
     assert len(classifier.evaluate("a", 1, verbose=0)) == 2
     column = [[1], [2]]
     assert classifier.evaluate(["a", "b"], [0, 1], sample_weight=column, verbose=0) == expected
-    with pytest.raises(ValueError, match=r"2 texts and labels or weights of shape \(2, 2\)"):
+    with pytest.raises(ValueError, match=r"the 2 texts. Received the shape \(2, 2\)"):
         classifier.evaluate(["a", "b"], [0, 1], sample_weight=np.ones((2, 2)), verbose=0)
     tagger = tasks["TokenClassifier"]
     tagger.compile("sgd")

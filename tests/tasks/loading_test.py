@@ -132,14 +132,14 @@ HUB_TOKENIZER = {
             ["[PAD]", 5],
             r"vocabulary of a .* list of strings",
         ),
-        ([*TOKENIZER, "vocabulary"], ..., "wordpiece tokenizer lacks vocabulary; its fields are"),
+        ([*TOKENIZER, "vocabulary"], ..., "wordpiece tokenizer lacks vocabulary. Its fields are"),
         (
             [*TOKENIZER, "lowercase"],
             "yes",
-            "lowercase of a tokenizer's config must be True or False",
+            "lowercase in a tokenizer config must be True or False",
         ),
-        ([*TOKENIZER, "file"], "x", "wordpiece tokenizer has 'file'; its fields are"),
-        (TOKENIZER, [], r"config of a tokenizer must be a dict"),
+        ([*TOKENIZER, "file"], "x", "wordpiece tokenizer has 'file'. Its fields are"),
+        (TOKENIZER, [], r"A tokenizer config must be a dict"),
         ([*PREPROCESSOR, "sequence_length"], "8", "sequence_length .* must be an integer"),
         ([*PREPROCESSOR, "sequence_length"], ..., "preprocessor lacks sequence_length; it has"),
         (["config", "backbone"], ..., "KeyError: 'backbone'"),
@@ -220,7 +220,7 @@ def test_archives_that_grow_are_refused_before_they_are_read(tmp_path, monkeypat
     folder.mkdir()
     for name in ("config", "metadata"):
         (folder / f"{name}.json").write_text(" " * 1001)
-    with pytest.raises(ValueError, match=r"config\.json: the file has more than 1,000 bytes"):
+    with pytest.raises(ValueError, match=r"config\.json: the file must have at most 1,000 bytes"):
         keras_bert.load_model(folder)
 
 

@@ -90,15 +90,15 @@ def test_choices_are_ranked(task):
 @pytest.mark.parametrize(
     ("x", "y", "message"),
     [
-        (ROWS, [0, 0], r"3 texts and labels or weights of shape \(2,\)"),
+        (ROWS, [0, 0], r"the 3 texts. Received the shape \(2,\)"),
         (ROWS, [0, 1, 0], r"label of row 1 must be the index of one of its 1 choices"),
-        (ROWS, None, "`y` is missing"),
-        ([("a", [])], [0], r"choices of row 0 are \[\]; expected at least one string"),
+        (ROWS, None, "y must be the index of the correct choice"),
+        ([("a", [])], [0], r"choices of row 0 must be at least one string. Received: \[\]"),
         ([("a", "b")], [0], "choices of row 0 must be a list"),
         ([("a", ["b"]), "c"], [0, 0], "Row 1 must be a list of"),
         ((["a"], [["b"], ["c"]]), [0], "1 texts and 2 lists of choices"),
         ({"choices": [["b"]]}, [0], "`text` is missing"),
-        ({"text": ["a"]}, [0], "takes a list of .*received dict of text in another"),
+        ({"text": ["a"]}, [0], "must be a list of .*Received: dict of text in an unsup"),
         (np.array([[[99]]]), [0], "token_ids must be .* Received: 99"),
     ],
 )

@@ -50,7 +50,7 @@ def test_steps_of_datasets_of_text():
     lengths = sorted(task.sequence_lengths(TEXTS))
     assert sorted(task.sequence_lengths(named)) == lengths
     assert sorted(task.sequence_lengths(named.batch(2))) == lengths
-    with pytest.raises(ValueError, match="The dataset is infinite"):
+    with pytest.raises(ValueError, match="The dataset must be finite"):
         task.num_steps(rows.repeat())
     with pytest.raises(ValueError, match="needs rows in memory"):
         task.num_steps(rows, validation_split=0.5)

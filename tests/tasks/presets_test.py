@@ -109,7 +109,11 @@ def test_outputs_without_names_take_the_given_ones(trained):
 @pytest.mark.parametrize(
     ("file", "changes", "message"),
     [
-        ("config.json", {"class_names": ["a", "b", "a"]}, "class_names has 'a' more than once"),
+        (
+            "config.json",
+            {"class_names": ["a", "b", "a"]},
+            "class_names must be unique. Received 'a' twice",
+        ),
         ("task.json", {"dropout": "0.1"}, r"dropout must be a number in"),
         ("task.json", {"sequence_length": 10**9}, "creates rows of up to 1000000000 tokens"),
     ],

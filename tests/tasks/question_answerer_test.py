@@ -125,7 +125,7 @@ def test_an_answer_without_a_token_is_named_in_training(trained):
 
 def test_questions_that_are_cut_are_counted(trained):
     trained[0].preprocessor.truncated_rows.reset()
-    with pytest.warns(UserWarning, match=r"1 of 2 rows is cut: .* than max_query_length=4"):
+    with pytest.warns(UserWarning, match=r"1 of 2 rows is truncated: .* than max_query_length=4"):
         trained[0].answer(["wo " * 4, "wo " * 5], "der Hund", verbose=0)
 
 
@@ -136,20 +136,23 @@ def one(**changes):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda q: q.fit(["wo ?"]), "takes a list of dicts .*received list of text in another"),
-        (lambda q: q.predict("wo ?"), "takes a list of dicts .*received str of text in another"),
+        (lambda q: q.fit(["wo ?"]), "must be a list of dicts .*Received: list of text in an unsup"),
+        (
+            lambda q: q.predict("wo ?"),
+            "must be a list of dicts .*Received: str of text in an unsup",
+        ),
         (lambda q: q.fit(one(), [1]), "questions contain their answers"),
-        (lambda q: q.fit(one(answers=None)), "Question '0' has no answers; expected a list"),
+        (lambda q: q.fit(one(answers=None)), "Question '0' must have a list of answers"),
         (
             lambda q: q.fit(one(context=7)),
             "Question 0: context must be a string",
         ),
-        (lambda q: q.fit(one(answers=["Hund"])), "an answer is 'Hund'; expected \"text\""),
+        (lambda q: q.fit(one(answers=["Hund"])), "each answer must have \"text\" .*'Hund'"),
         (
             lambda q: q.fit(one(answers=[{"text": "Hund", "answer_start": 3}])),
-            "Question 0: 'Hund' is not at answer_start 3, where the context has ' Hun'",
+            "Question 0: .* must contain 'Hund' at answer_start 3. Received: ' Hun'",
         ),
-        (lambda q: q.fit({"question": ["?"], "context": []}), "differ in length"),
+        (lambda q: q.fit({"question": ["?"], "context": []}), "the same length"),
         (lambda q: q.answer(["?", "?"], ["a"]), "2 questions and 1 contexts"),
         (lambda q: q.fit(np.array([[99]]), {}), "token_ids must be .* Received: 99"),
     ],

@@ -93,7 +93,7 @@ def test_each_batch_is_trained_on_once(task):
     ):
         model = classifier(micro_batches_per_update) if micro_batches_per_update else task
         assert num_trained(model, source(10), batch_size=2) == 10, source
-        with pytest.raises(ValueError, match="can be read only once"):
+        with pytest.raises(ValueError, match="can only be read once"):
             num_trained(model, source(3), batch_size=2, epochs=2)
         if source is generator or source is stream:
             assert num_trained(model, source(11), initial_batch=6) == 5, source

@@ -70,7 +70,7 @@ def test_another_number_of_classes_warns_and_starts_a_fresh_head(classifier, tmp
             lambda c: c.predict(
                 pytest.importorskip("tensorflow").data.Dataset.from_tensor_slices((["a"], ["b"]))
             ),
-            "pair of texts or a text and its label",
+            "pair of texts, or a text and its label",
         ),
         (lambda c: c.classify("good", top_k=0), "top_k must be an integer above 0"),
         (
@@ -89,7 +89,7 @@ def test_misuse_is_explained(classifier, call, message):
     [
         ({"class_names": None}, "num_classes"),
         ({"num_classes": 0, "class_names": None}, "num_classes must .*0"),
-        ({"num_classes": 3}, "num_classes is 3, but class_names has 2"),
+        ({"num_classes": 3}, "num_classes must be the number of class_names, 2. Received: 3"),
     ],
 )
 def test_wrong_classes_are_refused(arguments, message):

@@ -84,12 +84,12 @@ def test_class_weights_may_have_names_and_are_checked(classifier):
         losses.append(history.history["loss"])
     assert losses[0] != losses[1] == losses[2] == losses[3]
     for class_weight, message in (
-        ({"c": 1.0}, "a weight of 'c'; expected one of a, b, or an id from 0 to 1"),
-        ({2: 1.0}, "a weight of 2; expected one of a, b, or an id from 0 to 1"),
-        ({"0": 1.0}, "a weight of '0'; expected"),
+        ({"c": 1.0}, "must be one of a, b, or an id from 0 to 1. Received: 'c'"),
+        ({2: 1.0}, "must be one of a, b, or an id from 0 to 1. Received: 2"),
+        ({"0": 1.0}, "must be .* Received: '0'"),
         ({0: float("nan")}, r"class_weight\[0\] must be a finite number of at least 0"),
         ({"a": -1.0}, r"class_weight\['a'\] must be a finite number of at least 0"),
-        ("balanced", "class_weight must be a dict of weights"),
+        ("balanced", "class_weight must be a dict"),
     ):
         with pytest.raises(ValueError, match=message):
             classifier.fit(TEXTS, [0, 1, 1, 0, 1], class_weight=class_weight, verbose=0)
@@ -158,5 +158,5 @@ def test_an_empty_dataset_has_nothing_to_train_on(is_counted):
     classifier = make_text_task("TextClassifier", 2)
     classifier.compile("sgd")
     for method in (classifier.fit, classifier.evaluate):
-        with pytest.raises(ValueError, match="There are no texts to train on, or to evaluate"):
+        with pytest.raises(ValueError, match="Training and evaluation need at least one text"):
             method(rows, verbose=0)

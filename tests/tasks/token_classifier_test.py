@@ -69,7 +69,7 @@ def test_tags_have_names_probabilities_and_places(trained):
     assert [tag["label"] for tag in tags[:3]] == ["B-PER", "O", "B-LOC"]
     assert all(1 / 3 < tag["score"] <= 1 for tag in tags)
     assert trained[0].tag(["Ann  in Romes\u200b.", ""]) == [tags, []]
-    with pytest.raises(ValueError, match=r"Row 1 has the character .* half of a surrogate pair"):
+    with pytest.raises(ValueError, match=r"Row 1 must .* half of a surrogate pair"):
         trained[0].tag(["Ann", "in \ud83d"])
 
 
@@ -141,21 +141,21 @@ def test_words_may_come_as_tensors_or_arrays(trained):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda t: t.fit(["a text"], [0]), "Each word needs a label: expected a list of sentences"),
-        (lambda t: t.fit([["ann"]]), "with labels in the same nesting"),
-        (lambda t: t.fit([["ann"]], [[0, 1]]), "Row 0 has 1 words and labels or weights for 2"),
-        (lambda t: t.fit([["ann"]], [0]), "Row 0 has the labels 0; expected a list"),
-        (lambda t: t.fit([["ann"]], [["X"]]), "'X'; the classes are O, B-PER, B-LOC"),
-        (lambda t: t.fit([["ann"]], [[3]]), "The label in row 0 is 3; expected .* 0 to 2"),
+        (lambda t: t.fit(["a text"], [0]), "Each word must have a label. Pass a list of sentences"),
+        (lambda t: t.fit([["ann"]]), "and labels in the same nesting"),
+        (lambda t: t.fit([["ann"]], [[0, 1]]), "Row 0 must .* each of its 1 words. Received: 2"),
+        (lambda t: t.fit([["ann"]], [0]), "Row 0 must have a list of labels. Received: 0"),
+        (lambda t: t.fit([["ann"]], [["X"]]), "one of O, B-PER, B-LOC. Received: 'X'"),
+        (lambda t: t.fit([["ann"]], [[3]]), "The label in row 0 must .* 0 to 2. Received: 3"),
         (
             lambda t: t.fit([[["a"], ["a"]]], [[["O"], []]]),
-            "Sentence 1 of document 0 has 1 words and labels or weights for 0",
+            "Sentence 1 of document 0 must .* each of its 1 words. Received: 0",
         ),
         (lambda t: t.predict(np.array([[99]])), "token_ids must be .* Received: 99"),
-        (lambda t: t.tag(np.array([[4]])), "Received ndarray; expected a text, a list of texts"),
+        (lambda t: t.tag(np.array([[4]])), "x must be a text, a list of texts.* Received: ndarray"),
         (
             lambda t: t.fit(tf.data.Dataset.from_tensor_slices(["a"])),
-            "takes a text, a list of texts, a list of sentences.*received",
+            "must be a text, a list of texts, a list of sentences.*Received",
         ),
     ],
 )

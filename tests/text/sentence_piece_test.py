@@ -130,10 +130,10 @@ def test_places_of_quotes_accents_and_spaces():
 
 
 def test_files_that_are_no_model_are_refused():
-    with pytest.raises(ValueError, match="of 4 bytes is not a SentencePiece model"):
+    with pytest.raises(ValueError, match=r"must be a SentencePiece model. Received: 4 bytes"):
         SentencePieceTokenizer(b"text")
     config = small_tokenizers.make("sentence_piece").get_config()
-    with pytest.raises(ValueError, match=r"model of a tokenizer.s config is not base64"):
+    with pytest.raises(ValueError, match=r"model in a tokenizer config must be base64"):
         SentencePieceTokenizer.from_config({**config, "model": "%"})
 
 

@@ -75,9 +75,9 @@ def test_flat_arrays_of_long_texts_and_of_what_is_no_text(kind):
     *_, lengths = tokenizer.flat_tokens(texts)
     assert lengths.tolist() == list(map(len, tokenizer(texts)))
     for convert in (tokenizer.flat_ids, tokenizer.flat_tokens, tokenizer.flat_words):
-        with pytest.raises(ValueError, match=r"^Text 3 has the character '\\udc00' at position 1,"):
+        with pytest.raises(ValueError, match=r"^Text 3 must .*'\\udc00', at position 1"):
             convert([*texts[:3], "é\udc00"])
-        with pytest.raises(TypeError, match=r"^Received 7 of type int; expected text\.$"):
+        with pytest.raises(TypeError, match=r"^Texts must be strings. Received: 7 of type int$"):
             convert(["the", 7])
 
 
@@ -90,7 +90,7 @@ def test_in_a_data_set_and_in_a_function(kind):
     function = tf.function(tokenizer.tokenize_with_offsets, input_signature=signature)
     parts_in_graph = tuple(part.to_list() for part in function(tf.constant(TEXTS)))
     assert parts_in_graph == tokenizer.tokenize_with_offsets(TEXTS)
-    with pytest.raises(ValueError, match="rank of the text is unknown"):
+    with pytest.raises(ValueError, match="rank of the text must be known"):
         tf.function(tokenizer, input_signature=[tf.TensorSpec(None, tf.string)])(tf.constant(TEXTS))
 
 
@@ -116,7 +116,7 @@ def test_characters_that_are_none_are_named(kind):
     tokenizer = small_tokenizers.make(kind)
     for texts, where in ((["a", "b \ud83d"], "1"), ([["a"], ["b", "b \ud83d"]], "1, 1")):
         for each in (tokenizer, tokenizer.graph):
-            with pytest.raises(ValueError, match=rf"^Text {where} has the character '\\ud83d' at"):
+            with pytest.raises(ValueError, match=rf"^Text {where} must .*'\\ud83d', at"):
                 each(texts)
 
 
@@ -148,10 +148,10 @@ def test_tokens_and_ids(tokenizer):
         assert tokenizer.id_to_token(token_id) == token
         assert token_id in tokenizer.special_token_ids
         assert tokenizer.token_text(token_id) == token
-    with pytest.raises(ValueError, match="'no such' is not in the vocabulary"):
+    with pytest.raises(ValueError, match=r"token must be in the vocabulary .*'no such'"):
         tokenizer.token_to_id("no such")
     for token_id in (-1, tokenizer.vocabulary_size):
-        with pytest.raises(ValueError, match=rf"Token id {token_id} is not in \[0, "):
+        with pytest.raises(ValueError, match=rf"Token ids must be in \[0, .* Received: {token_id}"):
             tokenizer.id_to_token(token_id)
 
 
@@ -162,7 +162,7 @@ def test_detokenize(tokenizer):
     row = [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id, tokenizer.pad_token_id]
     assert tokenizer.detokenize([row, [tokenizer.cls_token_id]], True) == [text, ""]
     assert tokenizer.cls_token in tokenizer.detokenize(row)
-    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="99999 is not in"):
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="99999"):
         tokenizer.detokenize([99999])
 
 
@@ -221,7 +221,7 @@ def test_config_rejects_file_arguments(kind, field, file, tmp_path):
     folder = tmp_path if kind == "byte_pair" else tmp_path / file
     tokenizer.save_vocabulary(folder)
     arguments = {**tokenizer.get_config(), field: os.fspath(tmp_path / file)}
-    expected = f"{field} of a tokenizer's config is "
+    expected = f"{field} in a tokenizer config must be "
     for make in (type(tokenizer).from_config, tokenizer_from_config):
         with pytest.raises(ValueError, match=expected):
             make(arguments)

@@ -43,12 +43,12 @@ def unknown_words(vocabulary, texts, lowercase=True):
 @pytest.mark.parametrize(
     ("corpus", "lowercase", "reason"),
     [
-        (["An English text with a naïve café."], True, "100 % of the letters have a case"),
+        (["An English text with a naïve café."], True, "100% of the letters have a case"),
         (["Ein Satz über das Öl und die größeren Dinge"], True, "stripping accents changes"),
         (CHINESE.splitlines(), False, "% of the letters have a case"),
-        (["हिन्दी भारत की भाषा है"], False, "0 % of the letters have a case"),
-        (["اللغة العربية"], False, "0 % of the letters have a case"),
-        (["Tiếng Việt là ngôn ngữ của người Việt"], False, "100 % of the letters have a case, and"),
+        (["हिन्दी भारत की भाषा है"], False, "0% of the letters have a case"),
+        (["اللغة العربية"], False, "0% of the letters have a case"),
+        (["Tiếng Việt là ngôn ngữ của người Việt"], False, "100% of the letters have a case, and"),
         (["English " * 4, "한국어 말"] * 50, False, "stripping accents changes 1"),
         (["3.14"], True, "there are no letters"),
     ],
@@ -66,7 +66,9 @@ def test_lowercase_reads_whole_corpus(tmp_path):
     path = tmp_path / "corpus.txt"
     path.write_text("an English line\n" * 200_000 + "한국어 문장이다\n" * 200_000, "utf-8")
     assert choose_lowercase(path).lowercase is False
-    with pytest.raises(ValueError, match="a path or a list of texts or paths, received generator"):
+    with pytest.raises(
+        ValueError, match=r"a path, or a list of texts or paths, .* Received: generator"
+    ):
         train_vocabulary((text for text in ["a"]), 40, lowercase=None, progress=False)
     vocabulary = train_vocabulary(["한국어"] * 9, 40, lowercase=None, progress=False)
     assert "한" in vocabulary
@@ -119,9 +121,11 @@ def test_files_texts_and_bytes_are_one_corpus(tmp_path):
 
 
 def test_invalid_sizes_and_corpora_are_refused():
-    with pytest.raises(ValueError, match="has no words"):
+    with pytest.raises(ValueError, match="must contain words"):
         train_vocabulary(["", " \n"], 100, progress=False)
-    with pytest.raises(ValueError, match=r"vocabulary_size is 9.* the 3 characters.* need 11"):
+    with pytest.raises(
+        ValueError, match=r"vocabulary_size must be at least 11.* the 3 characters.* Received: 9"
+    ):
         train_vocabulary(["abc"], 9, alphabet_size=3, progress=False)
 
 

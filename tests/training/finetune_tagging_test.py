@@ -154,14 +154,14 @@ def test_sentences_with_a_malformed_line_are_skipped_if_asked(tmp_path, caplog):
     path = tmp_path / "a.conll"
     path.write_text("Ann B-PER\nsang\n\nLee B-PER\n\nRome B-LOC\nis big O\n")
     config = TaggingConfig(train_file=str(path), dev_file=str(path))
-    with pytest.raises(ValueError, match="line 2: received 1 column"):
+    with pytest.raises(ValueError, match=r"line 2: .* Received: 1 column"):
         read_data(config)
     with caplog.at_level("WARNING", logger="absl"):
         data = read_data(config.replace(skip_invalid=True))
     assert data.train.words == data.dev.words == [["Lee"]]
     assert "skipped a sentence" in caplog.text
-    assert "line 2: received 1 column" in caplog.text
-    assert "line 7: received 3 columns" in caplog.text
+    assert "Received: 1 column" in caplog.text
+    assert "Received: 3 columns" in caplog.text
 
 
 @pytest.mark.backend_independent

@@ -321,7 +321,8 @@ def test_rows_that_are_cut_are_counted_once(models, tmp_path, caplog):
         predict(config)
     # Rows of 32 tokens, with [CLS] and [SEP]
     assert (
-        "in.txt: 2 of 4 rows are cut: they have more tokens than sequence_length=32" in caplog.text
+        "in.txt: 2 of 4 rows are truncated: they have more tokens than sequence_length=32"
+        in caplog.text
     )
 
 

@@ -230,7 +230,7 @@ def test_sigterm_answers_what_is_in_flight(classifier, tmp_path):
         assert process.wait(60) == 0
         assert process.stdout.read() == "ended\n"
         # Told once, of the first row
-        assert re.fullmatch("warning: 1 of 1 rows is cut: .*\n", process.stderr.read())
+        assert re.fullmatch("warning: 1 of 1 rows is truncated: .*\n", process.stderr.read())
 
 
 @pytest.mark.on_each_backend

@@ -140,7 +140,7 @@ def test_caseless_text_is_not_lowercased(kind, lines, tmp_path, caplog):
     assert made[None].unk_token_id not in ids
     text = made[None].detokenize(ids)
     assert text.replace(" ", "") == lines[0].replace(" ", "")
-    assert "the vocabulary is cased: 0 % of the letters have a case" in caplog.text
+    assert "the vocabulary is cased: 0% of the letters have a case" in caplog.text
 
 
 def test_wrong_options_are_refused(corpus, tmp_path):

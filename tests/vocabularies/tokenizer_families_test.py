@@ -171,7 +171,7 @@ def test_special_tokens_are_named_by_any_file(tmp_path):
         config = read_tokenizer(folder)
         assert config["special_tokens"] == config_of("eurobert")["special_tokens"]
         (folder / name).unlink()
-    with pytest.raises(ValueError, match="without which no special tokens are added"):
+    with pytest.raises(ValueError, match="because no special tokens are added otherwise"):
         read_tokenizer(write(post_processor=None))
 
 
@@ -181,7 +181,7 @@ SPLIT = {"type": "Split", "pattern": {"Regex": "a+"}, "behavior": "Isolated", "i
 @pytest.mark.parametrize(
     ("family", "changes", "message"),
     [
-        ("modernbert", {"normalizer": {"type": "NFKC"}}, "normalizer has the steps NFKC; expected"),
+        ("modernbert", {"normalizer": {"type": "NFKC"}}, "normalizer must .* Received: NFKC"),
         (
             "eurobert",
             {
@@ -205,8 +205,8 @@ def test_other_tokenizers_are_refused_by_name(family, changes, message, tmp_path
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"normalizer": None}, "normalizer has the steps missing; expected Gemma's, Replace ' '"),
-        ({"pre_tokenizer": {"type": "ByteLevel"}}, "pre_tokenizer is ByteLevel; expected Gemma's"),
+        ({"normalizer": None}, "normalizer must replace ' ' .* Received: missing"),
+        ({"pre_tokenizer": {"type": "ByteLevel"}}, "pre_tokenizer must .* Received: ByteLevel"),
         (
             {
                 "post_processor": {
@@ -222,7 +222,7 @@ def test_other_tokenizers_are_refused_by_name(family, changes, message, tmp_path
                     ],
                 }
             },
-            "makes the row <bos> A; it must add a token .* such as <bos> A <eos>",
+            "must add one token .* such as <bos> A <eos>. Received: <bos> A",
         ),
     ],
 )
@@ -252,5 +252,5 @@ def test_added_tokens_with_other_options_are_refused_by_name(option, tmp_path):
         {**token, option: True} if token["content"] == "[unused1]" else token
         for token in content["added_tokens"]
     ]
-    with pytest.raises(ValueError, match=rf"'\[unused1\]' has {option}, which is not"):
+    with pytest.raises(ValueError, match=rf"'\[unused1\]' must not have {option}, which is not"):
         read_tokenizer(write(added_tokens=added))

@@ -155,7 +155,7 @@ def test_added_tokens_that_are_pieces_are_refused(tmp_path):
     (tmp_path / "tokenizer.json").unlink()
     theirs = transformers.AlbertTokenizer.from_pretrained(tmp_path)
     theirs.save_pretrained(tmp_path / "saved")
-    with pytest.raises(ValueError, match=r"the token '\(' was added to the vocabulary"):
+    with pytest.raises(ValueError, match=r"must not have added tokens.*'\('"):
         read_tokenizer(tmp_path / "saved")
 
 
@@ -205,9 +205,9 @@ def test_malformed_byte_pairs_name_the_file_and_the_line(file, content, message,
     ("change", "message"),
     [
         ({"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer must be Byte"),
-        ({"normalizer": {"type": "NFKC"}}, "normalizer has the steps NFKC; expected none, or NFC"),
-        ({"end_of_word_suffix": "</w>"}, "model.end_of_word_suffix is .</w>."),
-        ({"byte_fallback": True}, "model.byte_fallback is True"),
+        ({"normalizer": {"type": "NFKC"}}, "normalizer must be missing or NFC. Received: NFKC"),
+        ({"end_of_word_suffix": "</w>"}, "model.end_of_word_suffix must .*</w>"),
+        ({"byte_fallback": True}, "model.byte_fallback"),
         (
             {"merges": [["q", "zz"]]},
             r"model.merges\[0\] must be .*'q zz': the vocabulary lacks 'zz'",
@@ -238,14 +238,17 @@ METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "alway
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"normalizer": {"type": "NFKC"}}, "normalizer has the steps NFKC; expected ALBERT's"),
+        (
+            {"normalizer": {"type": "NFKC"}},
+            "normalizer must have the steps of ALBERT.* Received: NFKC",
+        ),
         (
             {"pre_tokenizer": METASPACE},
-            "has the steps Metaspace; expected ALBERT's, WhitespaceSplit",
+            "pre_tokenizer must .*ALBERT, WhitespaceSplit.* Received: Metaspace",
         ),
         ({"vocab": {"a": 0}}, "model.vocab must be a list of pieces with their scores"),
-        ({"vocab": [["a", 0.0], ["b", 0.0]]}, r"gives '\[CLS\]' the ids \[2\]"),
-        ({"byte_fallback": True}, "model.byte_fallback is True"),
+        ({"vocab": [["a", 0.0], ["b", 0.0]]}, r"must give '\[CLS\]' its id .*\[2\]"),
+        ({"byte_fallback": True}, "model.byte_fallback"),
     ],
 )
 def test_another_unigram_is_refused(change, message, tmp_path):

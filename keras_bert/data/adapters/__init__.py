@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of input of `fit`, `evaluate` and `predict`, an adapter for each."""
+"""Input adapters of `fit`, `evaluate` and `predict`, one for each type of input."""

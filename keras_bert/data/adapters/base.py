@@ -14,93 +14,94 @@ from keras_bert.data.batches import Batches
 from keras_bert.data.columns import split_index
 from keras_bert.data.labels import LabelRules
 
-# The features of a batch, the indices of its rows, and the outputs of the model
+# The features of a batch, the indices of its examples, and the model outputs
 BatchOutputs = tuple[Any, Any, Any]
-# Restores the order and nesting of the input from the outputs of batches; the second argument is
-# the output shape of the model, for an input without rows
+# Restores the order and nesting of the input from the outputs of all batches. The second argument
+# is the model's output shape, for an input without examples.
 Restore = Callable[[Iterable[BatchOutputs], Any], Any]
 
 
 class InputAdapter(abc.ABC):
-    """Base class of the kinds of text input: the interface between a `Task` and its data."""
+    """Base class of input adapters, which read text of one type for a `Task`."""
 
-    # The accepted forms, for error messages
+    # Describes the accepted forms in error messages
     forms: ClassVar[str]
-    # Whether the rows are in memory, so that `validation_split` is possible
+    # Whether the examples are in memory. Otherwise, `validation_split` is not supported.
     in_memory: ClassVar[bool] = True
-    # Whether the labels are part of `x`
+    # Whether `x` contains the labels
     has_own_labels: ClassVar[bool] = False
-    # Whether the outputs of all rows have the same shape, so that Keras can concatenate them
+    # Whether the outputs of all examples have the same shape, so that Keras can concatenate them
     outputs_are_joined: ClassVar[bool] = False
 
     @property
     def has_labels(self) -> bool:
-        """Whether there are labels."""
+        """Whether the input contains labels."""
         return getattr(self, "labels", None) is not None or self.has_own_labels
 
     @classmethod
     @abc.abstractmethod
     def matches(cls, x: object) -> bool:
-        """Returns whether `x` is of this kind, and not features."""
+        """Returns whether `x` is text of this type rather than features."""
 
     @classmethod
     @abc.abstractmethod
     def read(
         cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
     ) -> Self:
-        """Reads and checks input that `matches`; without `rules`, `x` alone.
+        """Reads and validates an input that `matches`. Without `rules`, it only reads `x`.
 
         Raises:
-            ValueError: If a row, a label or a weight is malformed; the message names the row.
+            ValueError: If an example, label or weight is invalid. The message contains the index of
+                the example.
         """
 
     def __len__(self) -> int:
-        """Returns the number of rows in memory."""
+        """Returns the number of examples in memory."""
         raise NotImplementedError
 
     def __getitem__(self, rows: slice) -> Self:
-        """Returns some of the rows in memory."""
+        """Returns a slice of the examples in memory."""
         raise NotImplementedError
 
     def split(self, share: float) -> tuple[Self, Self]:
-        """Splits off a share of the rows, the last ones, for validation: the others, and these."""
+        """Splits off a fraction of the examples at the end. Returns both parts in order."""
         start = split_index(len(self), share)
         return self[:start], self[start:]
 
     def count_batches(self, batch_size: int) -> int:
-        """Returns the number of batches if `batches` does not know it; an error if infinite."""
+        """Counts the batches if `batches` has no length. Raises an error if they are infinite."""
         raise NotImplementedError
 
     @abc.abstractmethod
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
-        """Returns the batches of training or evaluation: `(features, labels, weights)`.
+        """Returns the batches for training or evaluation: `(features, labels, weights)`.
 
-        Labels or weights are missing if there are none.
+        See `batch_of` for batches without labels or weights.
         """
 
     @abc.abstractmethod
     def prediction_batches(
         self, preprocessor: Any, options: BatchOptions
     ) -> tuple[Batches, Restore]:
-        """Returns batches of `(features, index)`, and a function that restores the input's order.
+        """Returns batches of `(features, index)`, and a function that restores the input order.
 
-        `index` has the indices of the rows in a batch. The function takes the features, index and
-        outputs of each batch, as NumPy arrays, and the output shape of the model.
+        `index` contains the indices of the examples in a batch. The function accepts the features,
+        index and outputs of each batch as NumPy arrays, and the output shape of the model.
         """
 
 
 def in_order(outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> np.ndarray[Any, Any]:
-    """Restores the order of outputs `(rows, ...)` by the indices of the rows."""
+    """Restores the input order of outputs `(rows, ...)` from the example indices."""
     batches = [(index, outputs) for _, index, outputs in outputs_of_batches]
     if not batches:
         return np.zeros((0, *shape[1:]), "float32")
     index, values = (np.concatenate(arrays) for arrays in zip(*batches, strict=True))
-    # Padding rows repeat the index of a row.
+    # Padding examples repeat the index of a real example.
     in_order_of_input = np.empty((index.max() + 1, *values.shape[1:]), values.dtype)
     in_order_of_input[index] = values
     return in_order_of_input
 
 
 def slice_rows(values: Any, rows: slice) -> Any:
-    """Slices values, unless they are `None`."""
+    """Slices values. Returns `None` for `None`."""
     return None if values is None else values[rows]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts with the choices of each."""
+"""Input adapter for multiple choice: texts, each with its choices."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ CHOICE_FORMS = (
     "a list of (text, [choice, choice, …]) pairs, a tuple of a list of texts and a list of their "
     'lists of choices, or a dict or table of "text" and "choices"'
 )
-# The logit of choices that a text does not have, as the model has it
+# The logit of missing choices, the same as in the model
 _NO_CHOICE = -1e9
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ChoiceAdapter(TextAdapter):
-    """Texts with the choices of each; labels are the indices of the right ones."""
+    """Texts with their choices. The labels are the indices of the correct choices."""
 
     forms = CHOICE_FORMS
     outputs_are_joined = False
@@ -45,7 +45,9 @@ class ChoiceAdapter(TextAdapter):
         if rules is None:
             return cls(columns)
         if y is None:
-            raise ValueError("`y` is missing: expected the index of the right choice of each text.")
+            raise ValueError(
+                "y must be the index of the correct choice of each text. Received: None"
+            )
         labels = choice_labels(y, choices)
         weights = sample_weight
         if weights is not None:
@@ -64,7 +66,7 @@ class ChoiceAdapter(TextAdapter):
 
 
 def is_choices(x: Any) -> bool:
-    """Returns whether `x` is texts with choices in one of `CHOICE_FORMS`, and not ids."""
+    """Returns whether `x` contains texts with choices rather than token ids."""
     columns = column_names(x)
     if columns is not None:
         return "choices" in columns
@@ -84,15 +86,18 @@ def is_single_choice(x: object) -> bool:
 
 
 def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
-    """Converts texts with choices in any of `CHOICE_FORMS` to lists of texts and of their choices.
+    """Converts texts with choices in any of `CHOICE_FORMS` to two lists: texts and their choices.
 
-    A malformed row is a `ValueError` that names it.
+    Raises:
+        ValueError: If an example is invalid. The message contains its index.
     """
     columns = column_names(x)
     if columns is not None:
         absent_columns = {"text", "choices"} - set(columns)
         if absent_columns:
-            raise ValueError(f"`{absent_columns.pop()}` is missing; expected {CHOICE_FORMS}.")
+            raise ValueError(
+                f"x must be {CHOICE_FORMS}. Received an input without `{absent_columns.pop()}`."
+            )
         texts, choices = x["text"], x["choices"]
     elif is_single_choice(x):
         texts, choices = [x[0]], [x[1]]
@@ -100,7 +105,9 @@ def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
         texts, choices = x
     else:
         if not hasattr(x, "__iter__"):
-            raise ValueError(f"Received {x!r} of type {type(x).__name__}; expected {CHOICE_FORMS}.")
+            raise ValueError(
+                f"x must be {CHOICE_FORMS}. Received: {x!r} of type {type(x).__name__}"
+            )
         wrong = next((i for i, row in enumerate(x) if not is_single_choice(row)), None)
         if wrong is not None:
             raise ValueError(
@@ -112,8 +119,8 @@ def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
     choices = [_validate_choices(row, index) for index, row in enumerate(as_list(choices))]
     if len(texts) != len(choices):
         raise ValueError(
-            f"There are {len(texts)} texts and {len(choices)} lists of choices; expected one for "
-            "each text."
+            "Each text must have a list of choices. Received: "
+            f"{len(texts)} texts and {len(choices)} lists of choices"
         )
     for index, text in enumerate(texts):
         if not isinstance(text, str):
@@ -129,14 +136,16 @@ def _validate_choices(choices: Any, row: int) -> list[str]:
         )
     own: list[str] = list(choices)
     if not own or not all(isinstance(choice, str) for choice in own):
-        raise ValueError(f"The choices of row {row} are {choices!r}; expected at least one string.")
+        raise ValueError(
+            f"The choices of row {row} must be at least one string. Received: {choices!r}"
+        )
     for index, choice in enumerate(own):
         check_characters(choice, f"Choice {index} of row {row}")
     return own
 
 
 def choice_labels(labels: Any, choices: Sequence[Sequence[str]]) -> np.ndarray[Any, Any]:
-    """Checks the index of the right choice of each row; returns int32 `(rows,)`."""
+    """Validates the indices of the correct choices. Returns int32 `(rows,)`."""
     reject_missing(labels)
     array = array_of_labels(labels)
     array = one_for_each(array.reshape(-1) if array.size == len(array) else array, choices)

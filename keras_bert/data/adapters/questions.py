@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions on passages, with or without answers."""
+"""Input adapter for question answering: questions on passages, with or without answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class QuestionAdapter(InputAdapter):
     """Questions on passages, with or without answers.
 
     Args:
-        examples: The questions. The id of a question without `id` is its index.
+        examples: The questions. If a question has no `id`, its index is used.
     """
 
     forms = QUESTION_FORMS
@@ -50,14 +50,14 @@ class QuestionAdapter(InputAdapter):
         cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
     ) -> Self:
         if y is not None or sample_weight is not None:
-            raise ValueError("`y` and sample_weight must be None: questions contain their answers.")
+            raise ValueError("y and sample_weight must be None: questions contain their answers.")
         examples = question_examples(x)
         if rules is not None:
             for example in examples:
                 if example.answers is None:
                     raise ValueError(
-                        f"Question {example.id!r} has no answers; expected a list of answers, "
-                        "which is empty if the question is unanswerable."
+                        f"Question {example.id!r} must have a list of answers, which is empty if "
+                        "the question is unanswerable. Received: None"
                     )
         return cls(examples)
 
@@ -85,8 +85,8 @@ class QuestionAdapter(InputAdapter):
         if lost_ids:
             warnings.warn(
                 f"{len(lost_ids)} of {len(self.examples)} questions, starting with "
-                f"{lost_ids[0]!r}, are trained on as if they had no answer: the tokenizer has no "
-                "token for their answers, or no window contains one of them as a whole.",
+                f"{lost_ids[0]!r}, are trained on as unanswerable: the tokenizer has no tokens for "
+                "their answers, or no window contains a complete answer.",
                 stacklevel=2,
             )
 
@@ -103,12 +103,12 @@ class QuestionAdapter(InputAdapter):
 
 
 def window_batches(rows: QuestionRows, preprocessor: Any, options: BatchOptions) -> Loader:
-    """Returns the windows of questions in batches of `(features, index)`, for prediction."""
+    """Returns prediction batches of `(features, index)` for the windows of questions."""
     return Loader(RowsInMemory(rows.examples), preprocessor, options, to_indexed_batch)
 
 
 def _with_positions(batch: Batch) -> tuple[Any, ...]:
-    """Converts a batch to its features, the positions of answers, and their weights."""
+    """Converts a batch to its features, answer positions and their weights."""
     weights = np.ones(len(batch.rows), "float32") if batch.row_mask is None else batch.row_mask
     features = add_row_mask(batch.features, batch.row_mask)
     return features, dict(batch.columns), dict.fromkeys(batch.columns, weights)
@@ -117,7 +117,7 @@ def _with_positions(batch: Batch) -> tuple[Any, ...]:
 def logits_of_tokens(
     rows: QuestionRows, outputs_of_batches: Iterable[BatchOutputs]
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Collects the logits of all tokens of all windows, a dict of float32 arrays `(tokens,)`."""
+    """Collects the logits of all tokens in all windows, a dict of float32 arrays `(tokens,)`."""
     logits = {name: np.zeros(len(rows.token_ids), "float32") for name in OUTPUTS}
     for features, index, outputs in outputs_of_batches:
         mask = features["padding_mask"]
@@ -129,7 +129,7 @@ def logits_of_tokens(
 
 
 def is_questions(x: Any) -> bool:
-    """Returns whether `x` is questions in one of `QUESTION_FORMS`, and not ids."""
+    """Returns whether `x` contains questions rather than token ids."""
     columns = column_names(x)
     if columns is not None:
         return "question" in columns
@@ -143,7 +143,7 @@ def is_questions(x: Any) -> bool:
 def question_examples(x: Any) -> list[QuestionExample]:
     """Converts questions in any of `QUESTION_FORMS` to examples.
 
-    The id of a question without `id` is its index, which error messages name.
+    If a question has no `id`, its index is used. Error messages contain the index.
     """
     names = column_names(x)
     rows = x if names is None else _rows_of_columns(x, names)
@@ -182,15 +182,15 @@ def _text(row: Mapping[str, Any], name: str, where: str) -> str:
 
 
 def _answers(answers: Any, context: str, where: str) -> tuple[SpanAnswer, ...] | None:
-    """Converts answers, a list of dicts as in SQuAD files or a dict of two lists, to spans."""
+    """Converts answers to spans: a list of dicts, as in SQuAD files, or a dict of two lists."""
     if answers is None:
         return None
     if isinstance(answers, Mapping):
         texts, starts = _field(answers, "text", where), _field(answers, "answer_start", where)
         if len(texts) != len(starts):
             raise ValueError(
-                f"{where}: its answers have {len(texts)} texts and {len(starts)} values of "
-                "answer_start; expected one for each text."
+                f"{where}: answers must have one answer_start for each text. Received: "
+                f"{len(texts)} texts and {len(starts)} values of answer_start"
             )
         answers = [
             {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
@@ -213,12 +213,17 @@ def _answers(answers: Any, context: str, where: str) -> tuple[SpanAnswer, ...] |
 
 def _field(answer: Any, name: str, where: str) -> Any:
     if not isinstance(answer, Mapping) or name not in answer:
-        raise ValueError(f'{where}: an answer is {answer!r}; expected "text" and "answer_start".')
+        raise ValueError(
+            f'{where}: each answer must have "text" and "answer_start". Received: {answer!r}'
+        )
     return answer[name]
 
 
 def pair_with_contexts(question: Any, context: Any) -> tuple[list[str], list[str]]:
-    """Converts questions and passages, or a passage for all, to two lists of the same length."""
+    """Converts questions and passages to two lists of equal length.
+
+    A single passage is repeated.
+    """
     if isinstance(question, str):
         question = [question]
     for name, value in (("question", question), ("context", context)):
@@ -230,7 +235,10 @@ def pair_with_contexts(question: Any, context: Any) -> tuple[list[str], list[str
     questions: Sequence[str] = list(question)
     contexts = [context] * len(questions) if isinstance(context, str) else list(context)
     if len(questions) != len(contexts):
-        raise ValueError(f"There are {len(questions)} questions and {len(contexts)} contexts.")
+        raise ValueError(
+            "Pass one context, or one for each question. Received: "
+            f"{len(questions)} questions and {len(contexts)} contexts"
+        )
     for index, pair in enumerate(zip(questions, contexts, strict=True)):
         for name, text in zip(("question", "context"), pair, strict=True):
             check_characters(text, f"Question {index}: {name}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading any input of a task: text by the adapter of its kind; all else is features."""
+"""Reads task inputs: text with the matching adapter, anything else as features."""
 
 from __future__ import annotations
 
@@ -36,10 +36,12 @@ def read_input(
     *,
     needs_labels: bool = False,
 ) -> InputAdapter | Features:
-    """Reads input with its labels and weights; without `rules`, `x` alone.
+    """Reads an input with its labels and weights. Without `rules`, it only reads `x`.
 
-    If labels are needed and there is no `y`, a table's column `label` is read. Without a row to
-    train on, or to evaluate, it is an error.
+    With `needs_labels`, the `label` column of a table is read if `y` is `None`.
+
+    Raises:
+        ValueError: If the input is invalid, or empty in training or evaluation.
     """
     x = open_batched_text(x)
     kind = adapter_class(kinds, x)
@@ -58,34 +60,34 @@ def read_input(
 
 
 def adapter_class(kinds: Kinds, x: object) -> type[InputAdapter] | None:
-    """Returns the kind of text that `x` is; `None` for features."""
+    """Returns the adapter class that matches `x`, or `None` for features."""
     return next((kind for kind in kinds if kind.matches(x)), None)
 
 
 def input_forms(kinds: Kinds) -> str:
-    """Returns the forms of text of some kinds, for error messages."""
+    """Describes the accepted forms of text in error messages."""
     return ", or ".join(dict.fromkeys(kind.forms for kind in kinds))
 
 
 def no_rows() -> ValueError:
-    """Returns the error for data without a row."""
-    return ValueError("There are no texts to train on, or to evaluate.")
+    """Creates the error for data without examples."""
+    return ValueError("Training and evaluation need at least one text. Received: 0 texts")
 
 
 def has_ended() -> ValueError:
-    """Returns the error for data that can be read once, and have no batch for a further epoch."""
+    """Creates the error for a generator that is exhausted before the next epoch."""
     return ValueError(
-        "x or validation_data has no more batches: it can be read only once, such as a generator. "
-        "For multiple epochs, pass data that can be read again, such as a keras.utils.PyDataset; "
-        "or enough batches of x, and steps_per_epoch."
+        "x or validation_data has no more batches, because it is a generator or can only be read "
+        "once. For multiple epochs, pass data that can be read again, such as a "
+        "keras.utils.PyDataset. Or pass steps_per_epoch and enough batches for all epochs."
     )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Features:
-    """Features, with labels and weights or without, which Keras makes batches of.
+    """Features with or without labels and weights, which Keras splits into batches.
 
-    `x` are arrays, a dataset, or a generator or another object that has batches.
+    `x` contains arrays, or is a dataset, a generator or another object that yields batches.
     """
 
     x: Any
@@ -94,36 +96,36 @@ class Features:
 
     @classmethod
     def read(cls, x: Any, y: Any, sample_weight: Any, forms: str) -> Self:
-        """Checks that input is not text in a form that the task does not take."""
+        """Checks that the input is not text in an unsupported form."""
         check_input_form(x, forms)
         if is_text(x) or isinstance(x, BatchedText):
             raise ValueError(
-                f"The task takes {forms}, or features; received {type(x).__name__} of text in "
-                "another form."
+                f"x must be {forms}, or features. Received: {type(x).__name__} of text in an "
+                "unsupported form"
             )
         return cls(x, y, sample_weight)
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The inputs of a model by name, if they are given as arrays."""
+        """The model inputs by name, if they are arrays."""
         return self.x if isinstance(self.x, dict) else {"token_ids": self.x}
 
     @property
     def are_arrays(self) -> bool:
-        """Whether they are in memory, and not a dataset or an object that has batches."""
+        """Whether the features are arrays in memory, not a dataset or an object with batches."""
         is_array = hasattr(self.x, "shape") and hasattr(self.x, "dtype")
         return is_array or isinstance(self.x, (Mapping, list, tuple))
 
     @property
     def has_labels(self) -> bool:
-        """Whether there are labels; on JAX, Keras would train without them all the same."""
+        """Whether there are labels. Without labels, Keras would still train on JAX."""
         if is_dataset(self.x):
             return dataset_has_labels(self.x)
-        # Other objects, such as generators, show their labels only when they are read
+        # Other objects, such as generators, only reveal their labels when they are read.
         return self.y is not None or not self.are_arrays
 
     def validate_weights(self) -> Self:
-        """Checks the sample weights; in datasets and generators when they are read."""
+        """Validates the sample weights. Those of datasets and generators are checked when read."""
         check_weights(self.sample_weight)
         if is_dataset(self.x):
             from keras_bert.data.tfdata.text_datasets import validate_dataset_weights
@@ -133,21 +135,21 @@ class Features:
         return dataclasses.replace(self, x=_validate_batches(self.x)) if is_generator else self
 
     def count_batches(self, batch_size: int) -> int:
-        """Returns the number of batches that Keras' `fit` makes; an error if it is unknown."""
+        """Counts the batches that Keras' `fit` makes. Raises an error if the number is unknown."""
         if is_dataset(self.x):
             from keras_bert.data.tfdata.text_datasets import num_elements
 
             return num_elements(self.x)
         if not self.are_arrays:
             try:
-                # A `PyDataset` may have no length; an infinite one has neither.
+                # A `PyDataset` may have no length. An infinite one has neither attribute.
                 count = self.x.num_batches if hasattr(self.x, "num_batches") else len(self.x)
             except TypeError:
                 count = None
             if count is None:
                 raise ValueError(
-                    f"The batches of x, a {type(self.x).__name__}, cannot be counted; expected "
-                    "rows in memory, or a dataset."
+                    f"x must be arrays in memory, or a dataset of known size. Received: "
+                    f"{type(self.x).__name__}, whose batches cannot be counted"
                 )
             return int(count)
         rows = self.x
@@ -156,18 +158,19 @@ class Features:
         return -(-len(rows) // batch_size)
 
 
-# Any input of a task, read
+# Any task input after reading
 Rows = InputAdapter | Features
 
 
 def check_input_form(x: Any, forms: str) -> None:
-    """Checks that input that is not recognized as text is not malformed text.
+    """Checks that an input that is not recognized as text is not text in an invalid form.
 
-    That is `None`, an iterator, a lazy or streamed table, a list of plain numbers, columns of text
-    with other names, or a list or series with a row that is neither text nor numbers.
+    Invalid forms are `None`, an iterator, a lazy or streamed table, a list of plain numbers, text
+    columns with unknown names, and a list or series that contains an item that is neither text nor
+    a number.
     """
     if x is None:
-        raise ValueError(f"Received None; expected {forms}, or features.")
+        raise ValueError(f"x must be {forms}, or features. Received: None")
     columns = first_of_element(x.element_spec) if is_dataset(x) else x
     names = column_names(columns)
     has_text = names is not None and (
@@ -177,31 +180,32 @@ def check_input_form(x: Any, forms: str) -> None:
     if names is not None and has_text and not is_text(x):
         labels_hint = f" with y=x[{names[-1]!r}]" if len(names) > 1 else ""
         raise ValueError(
-            f"x has no column that this task reads. Received: {', '.join(map(str, names))}. Pass "
-            f"columns by themselves, such as x[{names[0]!r}]{labels_hint}, or rename them. The "
-            f"forms of x are {forms}, or features."
+            f"x must have a column that this task reads. Received: {', '.join(map(str, names))}. "
+            f"Pass the columns separately, such as x[{names[0]!r}]{labels_hint}, or rename them. x "
+            f"can be {forms}, or features."
         )
     is_iterator = isinstance(x, (Iterator, Set)) and not isinstance(x, Generator)
     is_lazy = names is None and any(hasattr(x, name) for name in ("collect", "column_names"))
     if is_iterator or is_lazy or hasattr(x, "to_pylist"):
-        raise ValueError(f"Received {type(x).__name__}; expected {forms}, or features.")
+        raise ValueError(f"x must be {forms}, or features. Received: {type(x).__name__}")
     is_objects = getattr(getattr(x, "dtype", None), "kind", "") == "O"
     if not (isinstance(x, (list, tuple)) or is_objects):
         return
     rows = list(x)
     if rows and all(isinstance(leaf, numbers.Number) for row in rows for leaf in _leaves(row)):
         raise ValueError(
-            f"Received a list of numbers; expected {forms}, or ids as an array (batch, length)."
+            f"x must be {forms}, or token ids as an array (batch, length). Received: a list of "
+            "numbers"
         )
     has_text = any(isinstance(leaf, (str, bytes)) for row in rows for leaf in _leaves(row))
     for index, row in enumerate(rows):
         for leaf in _leaves(row):
             is_number = isinstance(leaf, numbers.Number) or hasattr(leaf, "shape")
             if not (isinstance(leaf, (str, bytes)) if has_text else is_number):
-                where = "is" if leaf is row else "holds"
+                where = "" if leaf is row else "an item "
                 raise ValueError(
-                    f"Row {index} {where} {leaf!r} of type {type(leaf).__name__}; expected "
-                    f"{forms}, or features."
+                    f"x must be {forms}, or features. Received: {where}{leaf!r} of type "
+                    f"{type(leaf).__name__} (row {index})"
                 )
 
 
@@ -221,9 +225,10 @@ def _validate_batches(batches: Generator[Any, Any, Any]) -> Generator[Any, None,
 
 
 def check_weights(sample_weight: Any) -> None:
-    """Checks the sample weights of features, nested like their labels, as `validate_weights` does.
+    """Validates the sample weights of features with the rules of text inputs.
 
-    Tensors are not checked, since this would wait for the device.
+    The weights may be nested like the labels. Tensors are not checked, because that would wait for
+    the device.
     """
     if isinstance(sample_weight, Mapping):
         sample_weight = list(sample_weight.values())
@@ -235,6 +240,6 @@ def check_weights(sample_weight: Any) -> None:
 
 
 def second_axis(x: Any) -> int | None:
-    """Returns the size of axis 1 of features (length, or number of choices); `None` if unknown."""
+    """Returns the size of axis 1 (sequence length or number of choices), or `None` if unknown."""
     shape: Any = getattr(x.get("token_ids") if isinstance(x, dict) else x, "shape", ())
     return int(shape[1]) if len(shape) > 1 else None

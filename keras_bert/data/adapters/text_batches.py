@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text in a `tf.data.Dataset`, and batches of a `PyDataset`, a generator or a `DataLoader`."""
+"""Adapters for text in a `tf.data.Dataset`, `PyDataset`, generator or `DataLoader`."""
 
 from __future__ import annotations
 
@@ -31,36 +31,36 @@ from keras_bert.data.prefetching import Readings, map_ahead
 
 
 class BatchedText(abc.ABC):
-    """Batches of text that the user makes; the first one tells whether they have labels."""
+    """Text that the user has batched. The first batch determines whether there are labels."""
 
     num_batches: int | None = None
-    """The number of batches; `None` if it is unknown, or infinite."""
+    """The number of batches, or `None` if it is unknown or infinite."""
     is_infinite = False
-    """Whether there is no last batch."""
+    """Whether the batches never end."""
     can_be_read_ahead = True
-    """Whether reading more batches than are used loses none."""
+    """Whether batches can be read in advance without losing those that are not used."""
 
     def __init__(self, example: Any) -> None:
         self._example = example
         self.has_labels = _parts(example).labels is not None
 
     def example(self) -> Any:
-        """Returns a batch of some rows; `None` if there are no batches."""
+        """Returns a batch with some examples, or `None` if there are no batches."""
         return self._example
 
     @abc.abstractmethod
     def read(self, epoch: int, seed: int | None) -> Iterable[tuple[int, Any]]:
-        """Yields the batches of an epoch and their numbers; without a seed, in their own order."""
+        """Yields `(number, batch)` for each batch of an epoch. `None` keeps their order."""
 
     def end_epoch(self) -> None:  # noqa: B027
-        """Notes that the batches of an epoch have been used."""
+        """Called when the batches of an epoch have been used."""
 
     def keep(self) -> None:  # noqa: B027
-        """Has each reading yield the same batches."""
+        """Makes every later reading yield the same batches."""
 
 
 class _PyDatasetText(BatchedText):
-    """The batches of a `keras.utils.PyDataset`, in another order in each epoch, as in Keras."""
+    """The batches of a `keras.utils.PyDataset`, reshuffled in each epoch as in Keras."""
 
     def __init__(self, example: Any, dataset: Any) -> None:
         super().__init__(example)
@@ -88,7 +88,7 @@ class _PyDatasetText(BatchedText):
 
 
 class _StreamedText(BatchedText):
-    """Batches that are read one after another, such as those of a generator, perhaps only once."""
+    """Batches from a stream, such as a generator, which may only be readable once."""
 
     def __init__(self, example: Any, readings: Readings) -> None:
         super().__init__(example)
@@ -98,7 +98,7 @@ class _StreamedText(BatchedText):
         return enumerate(self._readings)
 
     def keep(self) -> None:
-        if self.can_be_read_ahead:  # It can be read again.
+        if self.can_be_read_ahead:  # Then it can also be read again.
             return
         kept: list[Any] = []
         unread = iter(self._readings)
@@ -114,32 +114,32 @@ class _StreamedText(BatchedText):
 
 
 class _GeneratorText(_StreamedText):
-    """The batches of a generator."""
+    """Batches from a generator."""
 
     can_be_read_ahead = False
 
 
 class _DataLoaderText(_StreamedText):
-    """The batches of a `DataLoader` of PyTorch."""
+    """Batches from a PyTorch `DataLoader`."""
 
     def __init__(self, example: Any, readings: Readings, loader: Any) -> None:
         super().__init__(example, readings)
-        # The rows of others may be those of an iterator, which is read only once.
+        # A data set without a length may be an iterator, which can only be read once.
         self.can_be_read_ahead = hasattr(loader.dataset, "__len__")
         x = _parts(example).x
         if isinstance(x, list) and not isinstance(x[0], (str, bytes)):
             raise ValueError(
-                "A DataLoader makes two columns of pairs, which may be rows too. For pairs, use "
-                'dicts: {"text": ..., "text_pair": ...}.'
+                "A DataLoader collates pairs into two columns, which may also be two examples. "
+                'For pairs, use dicts: {"text": ..., "text_pair": ...}.'
             )
         try:
             self.num_batches = len(loader)
-        except TypeError:  # a dataset of unknown size
+        except TypeError:  # A data set of unknown size
             self.num_batches = None
 
 
 class _DatasetText(_StreamedText):
-    """The batches of a `tf.data.Dataset` of batches of text, with or without labels and weights."""
+    """A `tf.data.Dataset` with batches of text, with or without labels and weights."""
 
     def __init__(self, dataset: Any) -> None:
         self.has_labels = dataset_has_labels(dataset)
@@ -152,9 +152,10 @@ class _DatasetText(_StreamedText):
 
 
 def open_batched_text(x: Any) -> Any:
-    """Returns `BatchedText` if a generator, `PyDataset` or `DataLoader` has batches of text.
+    """Wraps a generator, `PyDataset` or `DataLoader` in `BatchedText` if it yields text.
 
-    Otherwise it returns `x`; for a generator, one that also yields the batch that was read.
+    Any other `x` is returned unchanged, except for a generator: its first batch was read, so a new
+    generator that starts with this batch is returned.
     """
     if isinstance(x, Generator):
         readings = Readings(lambda: x)
@@ -174,12 +175,12 @@ def open_batched_text(x: Any) -> Any:
 
 
 def _is_a(x: Any, name: str, module: str) -> bool:
-    """Returns whether an object has a class of a library, without importing the library."""
+    """Returns whether an object is an instance of a library's class, without importing it."""
     return any(cls.__name__ == name and cls.__module__.startswith(module) for cls in type(x).mro())
 
 
 def _example(loader: Any) -> Any:
-    """Returns a batch of a single row without starting the loader; `None` if there are no rows."""
+    """Returns a batch of one example without starting the workers, or `None` without examples."""
     rows = loader.dataset
     if not len(rows):
         return None
@@ -190,9 +191,9 @@ def _is_text(batch: Any, source: str) -> bool:
     x = _parts(batch).x
     if isinstance(x, (str, bytes)):
         raise ValueError(
-            f"A {source} has single texts, such as {str(x)[:80]!r}; expected batches: a list of "
-            'texts or a dict of "text" and "text_pair", alone or in a tuple with labels and '
-            "weights."
+            f'A {source} must yield batches: a list of texts or a dict of "text" and '
+            '"text_pair", optionally in a tuple with labels and weights. Received: the single text '
+            f"{str(x)[:80]!r}"
         )
     return is_text(x)
 
@@ -204,24 +205,24 @@ class _Parts(NamedTuple):
 
 
 def _parts(batch: Any) -> _Parts:
-    """Returns the `x` of a batch, and its labels and weights if there are any."""
+    """Splits a batch into `x`, labels and weights. Missing labels or weights are `None`."""
     if isinstance(batch, list) and batch and not isinstance(batch[0], (str, bytes)):
-        batch = tuple(batch)  # as Keras reads it
+        batch = tuple(batch)  # Keras does the same.
     if isinstance(batch, tuple) and 0 < len(batch) <= 3:
         return _Parts(*batch)
     return _Parts(batch, label_column(batch))
 
 
 class PrebatchedText(Batches):
-    """Features of batches of text; each is padded to its longest row, or to a bucket that holds it.
+    """Features of batched text, padded to the longest example or its bucket.
 
-    If several processes have batches of their own, all of them are padded to the maximum length,
-    since no process knows the rows of the others.
+    If multiple processes have different batches, all are padded to the maximum length, because no
+    process knows the lengths in the others.
 
     Args:
-        read_columns: Checks and converts labels and weights; `None` yields the indices of rows
+        read_columns: Validates and converts labels and weights. `None` yields example indices
             instead.
-        steps: The number of batches to read at most.
+        steps: Maximum number of batches to read.
     """
 
     prefetches = False
@@ -243,19 +244,19 @@ class PrebatchedText(Batches):
 
     @property
     def num_batches(self) -> int | None:
-        """The number of batches; `None` if it is unknown, or infinite."""
+        """The number of batches, or `None` if it is unknown or infinite."""
         count = self._text.num_batches
         if self._text.is_infinite or count is None or self._steps is None:
             return self._steps if self._text.is_infinite else count
         return min(count, self._steps)
 
     def example(self) -> Any:
-        """Returns a batch of some rows, for its structure; `None` if there are none."""
+        """Returns a batch with some examples to show its structure, or `None` without batches."""
         example = self._text.example()
         return None if example is None else self._converted(0, example)
 
     def end_epoch(self) -> None:
-        """Tells the source that the batches of an epoch have been used."""
+        """Notifies the source that the batches of an epoch have been used."""
         self._text.end_epoch()
 
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
@@ -270,11 +271,12 @@ class PrebatchedText(Batches):
         batches = itertools.islice(
             self._text.read(number, self._options.shuffle_seed), first, self._steps
         )
-        # The caller's thread reads the batches, since they may call the model that it trains.
+        # Batches may call the model that the caller's thread trains, so they are read in that
+        # thread.
         yield from map_ahead(converted, batches, ahead=int(self._text.can_be_read_ahead))
 
     def _converted(self, number: int, batch: Any, first_row: int = 0) -> Any:
-        """Converts a batch to features, labels and weights, or to features and indices of rows."""
+        """Converts a batch to features, labels and weights, or to features and example indices."""
         parts = _parts(batch)
         try:
             if self._read_columns is None:
@@ -304,24 +306,24 @@ class PrebatchedText(Batches):
 
 
 def drop_labels(row: Any) -> Any:
-    """Returns the `x` of an element of a dataset; two strings are ambiguous, and an error."""
+    """Returns the `x` of a dataset element. Two strings are ambiguous and raise an error."""
     if not isinstance(row, tuple):
         return row
     is_pair = isinstance(row[0], (Mapping, tuple))
     if len(row) == 2 and not is_pair and all(map(is_text, row)):
         raise ValueError(
-            "An element of two strings is either a pair of texts or a text and its label. "
-            'For pairs, use dicts: {"text": ..., "text_pair": ...}.'
+            "An element must not be two strings: they may be a pair of texts, or a text and its "
+            'label. For pairs, use dicts: {"text": ..., "text_pair": ...}.'
         )
     return row[0]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TextDatasetAdapter(InputAdapter):
-    """A `tf.data.Dataset` of text, with or without labels, of single rows or batches.
+    """A `tf.data.Dataset` of text, batched or not, with or without labels.
 
-    Its elements are `x`, `(x, labels)` or `(x, labels, weights)`; without `rules`,
-    only `x` is read.
+    Its elements are `x`, `(x, labels)` or `(x, labels, weights)`. Without `rules`, only `x` is
+    read.
     """
 
     forms = TEXT_FORMS
@@ -341,14 +343,14 @@ class TextDatasetAdapter(InputAdapter):
     ) -> Self:
         if y is not None or sample_weight is not None:
             raise ValueError(
-                "`y` and sample_weight must be None: a dataset of text contains its labels and "
+                "y and sample_weight must be None: a dataset of text contains its labels and "
                 "weights, as (text, label, weight)."
             )
         return cls(x, None if rules is None else dataclasses.replace(rules, are_parts=True))
 
     @property
     def has_labels(self) -> bool:
-        """Whether its elements have labels, or need none."""
+        """Whether the elements have labels, or do not need any."""
         needs_none = self.rules is not None and self.rules.allows_unlabeled
         return needs_none or self._elements_have_labels()
 
@@ -366,7 +368,7 @@ class TextDatasetAdapter(InputAdapter):
 
         if text_datasets.is_batched(self.dataset):
             text = _DatasetText(self.dataset)
-            # Each is padded to its longest row on all backends.
+            # Each batch is padded to its longest example on all backends.
             options = dataclasses.replace(options, compiles=False)
             return PrebatchedText(text, preprocessor, options, self._read_columns)
         source = text_datasets.DatasetRows(self.dataset, preprocessor, self._read_columns)
@@ -381,8 +383,9 @@ class TextDatasetAdapter(InputAdapter):
         text_datasets.check_finite(rows)
         if text_datasets.is_batched(rows):
             rows = rows.unbatch()
-        # (`enumerate`, since `map` would pass the items of a tuple as arguments. The tuple, since a
-        # pair of texts alone would be read as a text with its label.)
+        # `map` would pass the items of a tuple as separate arguments, and `enumerate` prevents
+        # this. Each text is in a tuple, because a bare pair of texts would be read as a text with
+        # its label.
         rows = rows.enumerate().map(lambda _, row: (drop_labels(row),))
         source = text_datasets.DatasetRows(rows, preprocessor, lambda **_: {})
         return Loader(source, preprocessor, options, to_indexed_batch), in_order
@@ -390,7 +393,7 @@ class TextDatasetAdapter(InputAdapter):
     def _read_columns(
         self, labels: Any = None, weights: Any = None, *, num_rows: int, first_row: int
     ) -> Columns:
-        """Checks and converts the labels and weights of some rows."""
+        """Validates and converts the labels and weights of some examples."""
         if self.rules is None:
             return {}
         rules, texts = self.rules, range(num_rows)
@@ -405,9 +408,9 @@ class TextDatasetAdapter(InputAdapter):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TextBatchesAdapter(TextDatasetAdapter):
-    """Batches of text of a `PyDataset`, a generator or a `DataLoader`, which are left as they are.
+    """Text batches from a `PyDataset`, a generator or a `DataLoader`, which are not regrouped.
 
-    At most `steps` of them are predicted.
+    `steps` is the maximum number of batches in prediction.
     """
 
     forms = (
@@ -432,5 +435,5 @@ class TextBatchesAdapter(TextDatasetAdapter):
         self, preprocessor: Any, options: BatchOptions
     ) -> tuple[Batches, Restore]:
         if self.dataset.is_infinite and self.steps is None:
-            raise ValueError("The PyDataset is infinite; expected `steps`, a number of batches.")
+            raise ValueError("Pass steps, the number of batches: the PyDataset is infinite.")
         return PrebatchedText(self.dataset, preprocessor, options, None, self.steps), in_order

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts and pairs of texts in memory."""
+"""Input adapter for texts and text pairs in memory."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class TextAdapter(InputAdapter):
     """Texts or pairs of texts in memory.
 
     Args:
-        columns: `text` and, for pairs, `text_pair`: strings `(rows,)`.
-        labels: The targets of the loss, `(rows, ...)`.
-        weights: The sample weights, float32 `(rows,)`.
+        columns: `text` and, for pairs, `text_pair`: strings of shape `(rows,)`.
+        labels: Targets of the loss, `(rows, ...)`.
+        weights: Sample weights, float32 `(rows,)`.
     """
 
     forms = TEXT_FORMS
@@ -95,16 +95,16 @@ class TextAdapter(InputAdapter):
         return Loader(source, preprocessor, options, to_indexed_batch), self.restore
 
     def examples(self, preprocessor: Any) -> Examples:
-        """Returns the rows as a preprocessor packs them."""
+        """Returns the examples in the form that a preprocessor packs."""
         return TextExamples(self.columns, preprocessor)
 
     def restore(self, outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> Any:
-        """Restores the order of the rows."""
+        """Restores the order of the examples."""
         return in_order(outputs_of_batches, shape)
 
 
 def is_text(x: Any) -> bool:
-    """Returns whether `x` is text in one of `TEXT_FORMS`, and not ids."""
+    """Returns whether `x` contains text rather than token ids."""
     if is_dataset(x):
         return is_text_spec(first_of_element(x.element_spec))
     columns = column_names(x)
@@ -115,15 +115,15 @@ def is_text(x: Any) -> bool:
     dtype = getattr(x, "dtype", getattr(x, "type", None))
     if hasattr(x, "dtype") and not isinstance(x, np.ndarray) and not hasattr(x, "to_numpy"):
         return getattr(dtype, "name", "") == "string"  # a tensor
-    # Iterators are not read: they would lose an element, and data loaders would start loading.
+    # Iterators are not read: an element would be lost, and data loaders would start loading.
     is_column = isinstance(x, Sized) and isinstance(x, Iterable) and hasattr(x, "__getitem__")
     if not is_column or getattr(x, "ndim", 1) == 0:
         return False
     if not len(x):
-        # The dtype of an empty series decides; NumPy's are ids
+        # The dtype determines the type of an empty series. An empty NumPy array contains ids.
         return isinstance(x, (list, tuple)) or str(dtype).lower() in _DTYPES_OF_TEXT
     first = next(iter(x))
-    first = first.as_py() if hasattr(first, "as_py") else first  # a scalar of Arrow
+    first = first.as_py() if hasattr(first, "as_py") else first  # an Arrow scalar
     if isinstance(first, Mapping) or (isinstance(first, (list, tuple)) and not first):
         return False
     return is_text(first)
@@ -138,10 +138,11 @@ def is_text_spec(spec: object) -> bool:
 
 
 def text_columns(x: Any, first_row: int = 0) -> dict[str, np.ndarray]:
-    """Converts text in any form but a dataset to the columns `text` and, for pairs, `text_pair`.
+    """Converts text in any form except a dataset to the columns `text` and, for pairs, `text_pair`.
 
-    A tuple of two sequences is two columns; a list of pairs is rows. A column is an array of
-    objects `(rows,)`. Error messages name the row, counted from `first_row`.
+    A tuple of two sequences contains two columns, and a list of pairs contains examples. A column
+    is an object array `(rows,)`. Error messages contain the index of the example, counted from
+    `first_row`.
     """
     names = column_names(x)
     columns: dict[str, Any]
@@ -160,15 +161,15 @@ def text_columns(x: Any, first_row: int = 0) -> dict[str, np.ndarray]:
 
 def _columns_of_rows(x: Any, first_row: int) -> dict[str, list[Any]]:
     if not hasattr(x, "__iter__"):
-        raise ValueError(f"Received {x!r} of type {type(x).__name__}; expected {TEXT_FORMS}.")
+        raise ValueError(f"x must be {TEXT_FORMS}. Received: {x!r} of type {type(x).__name__}")
     rows = [np.asarray(x).item()] if getattr(x, "shape", None) == () else as_list(x)
     if not rows or not isinstance(rows[0], (list, tuple, np.ndarray)):
         return {"text": rows}
     for index, row in enumerate(rows, first_row):
         if isinstance(row, (str, bytes)) or not hasattr(row, "__len__"):
-            raise ValueError(f"Row {index} is {row!r}; expected 2 texts in every row of pairs.")
+            raise ValueError(f"Row {index} must be a pair of texts. Received: {row!r}")
         if len(row) != 2:
-            raise ValueError(f"Row {index} has {len(row)} texts; expected 2 in every row of pairs.")
+            raise ValueError(f"Row {index} must be a pair of texts. Received: {len(row)} texts")
     return {"text": [row[0] for row in rows], "text_pair": [row[1] for row in rows]}
 
 
@@ -184,13 +185,13 @@ def _texts(values: list[Any], first_row: int) -> np.ndarray:
 
 
 def single_texts(x: Any) -> list[str]:
-    """Converts single texts in any form but a dataset to a list of strings; pairs are an error."""
+    """Converts single texts in any form except a dataset to strings. Pairs raise an error."""
     columns = text_columns(x)
     if "text" not in columns or "text_pair" in columns:
-        raise ValueError(f"Received the columns {list(columns)}; expected single texts.")
+        raise ValueError(f"x must be single texts. Received the columns {list(columns)}")
     return [as_string(text) for text in columns["text"]]
 
 
 def any_characters(columns: Mapping[str, np.ndarray]) -> bool:
-    """Returns whether any text in `text_columns` is neither empty nor blank."""
+    """Returns whether any text contains more than whitespace."""
     return any(text.strip() for column in columns.values() for text in column)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sentences of words, and texts that are split into words."""
+"""Input adapter for token classification: sentences of words, or texts to split into words."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ from keras_bert.data.words import nested_words
 from keras_bert.text.characters import check_characters
 from keras_bert.text.words import split_words
 
-# The names of the levels of nesting, for error messages
+# The items at each nesting depth, for error messages
 _PARTS = {1: "words", 2: "sentences", 3: "documents"}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WordsAdapter(InputAdapter):
-    """Sentences of words, documents of such sentences, or texts that are split into words.
+    """Sentences of words, documents of such sentences, or texts to split into words.
 
     Args:
         words: The input: a text (`depth` 0), texts (1), sentences of words (2), or documents of
-            sentences of words (3). Texts are converted to sentences by `split_into_words`.
+            sentences of words (3). `split_into_words` converts texts to sentences.
         labels: The class ids of all words, int32 `(words,)`.
-        weights: The sample weights of all words, float32 `(words,)`; 0 if the label is negative.
-        texts: The texts, if they were split into words.
-        offsets: For each text, where its words start and end.
+        weights: The sample weights of all words, float32 `(words,)`. Words with a negative label
+            have weight 0.
+        texts: The original texts, if they were split into words.
+        offsets: The start and end offsets of the words in each text.
     """
 
     forms = (
@@ -65,7 +66,7 @@ class WordsAdapter(InputAdapter):
             return cls([x] if depth == 0 else x, depth)
         if (depth < 2 and len(x)) or y is None:
             raise ValueError(
-                f"Each word needs a label: expected {cls.forms.split('texts, ')[-1]}, with labels "
+                f"Each word must have a label. Pass {cls.forms.split('texts, ')[-1]}, and labels "
                 "in the same nesting."
             )
         word_labels = flat_labels(x, as_lists(y), max(depth, 2))
@@ -74,7 +75,7 @@ class WordsAdapter(InputAdapter):
         except ValueError as error:
             raise ValueError(f"{error} (A row is a word, counted over all sentences.)") from error
         if not len(labels):
-            raise ValueError("There are no words to train on, or to evaluate.")
+            raise ValueError("Training and evaluation need at least one word. Received: 0 words")
         weights = (labels >= 0).astype("float32")
         if sample_weight is not None:
             weights *= validate_weights(flat_labels(x, as_lists(sample_weight), depth))
@@ -98,13 +99,13 @@ class WordsAdapter(InputAdapter):
 
     @property
     def sentences(self) -> list[Any]:
-        """The lists of words of all sentences or texts."""
+        """The words of each sentence or text."""
         if self.depth < 3:
             return self.words
         return [sentence for document in self.words for sentence in document]
 
     def split_into_words(self) -> Self:
-        """Splits texts into words; rows that have words already are returned unchanged."""
+        """Splits texts into words. Returns sentences of words unchanged."""
         if self.depth >= 2 or self.offsets is not None:
             return self
         texts = [as_string(text) for text in self.words]
@@ -121,7 +122,7 @@ class WordsAdapter(InputAdapter):
         return [[next(remaining) for _ in document] for document in self.words]
 
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
-        if self.labels is None:  # to count them
+        if self.labels is None:  # The batches are only counted.
             return self.prediction_batches(preprocessor, options)[0]
         windows = preprocessor.windows(self.words)
         features = windows.sequences.features
@@ -156,7 +157,7 @@ class WordsAdapter(InputAdapter):
 
 
 def _with_tags(batch: Batch) -> tuple[Any, ...]:
-    """Converts a batch to features, and labels and weights of the words' first subwords."""
+    """Converts a batch to features, and the labels and weights of each word's first subword."""
     features = dict(batch.features)
     labels, weights = features.pop("labels"), features.pop("weights")
     if batch.row_mask is not None:
@@ -165,9 +166,9 @@ def _with_tags(batch: Batch) -> tuple[Any, ...]:
 
 
 def word_depth(x: Any) -> int | None:
-    """Returns the nesting depth of strings: 0 for a string, 2 for a list of lists of strings.
+    """Returns the nesting depth of strings. For example, 0 for a string, 1 for a list of strings.
 
-    Empty lists count as lists of strings. For anything but strings, `None` is returned.
+    Empty lists count as lists of strings. Returns `None` for anything else than nested strings.
     """
     if isinstance(x, (str, bytes)):
         return 0
@@ -188,7 +189,7 @@ def word_depth(x: Any) -> int | None:
 
 
 def as_lists(x: Any) -> Any:
-    """Converts words in any form, such as a ragged tensor, to a string or lists of strings."""
+    """Converts words in any form, such as a ragged tensor, to a string or nested lists."""
     if getattr(x, "shape", None) == ():
         return np.asarray(x).item()
     return x if isinstance(x, (str, bytes, list, tuple)) else as_list(x)
@@ -197,7 +198,7 @@ def as_lists(x: Any) -> Any:
 def check_words(words: Any, depth: int, path: tuple[int, ...] = ()) -> None:
     """Checks that UTF-8 can represent a text (`depth` 0), texts, sentences or documents (3).
 
-    `path` has the indices of `words` in the input.
+    `path` contains the indices of `words` in the input.
     """
     if depth:
         for index, item in enumerate(words):
@@ -207,7 +208,7 @@ def check_words(words: Any, depth: int, path: tuple[int, ...] = ()) -> None:
 
 
 def flat_labels(words: Sequence[Any], labels: Sequence[Any], depth: int) -> list[Any]:
-    """Flattens the labels or weights of the words of sentences (`depth` 2) or documents."""
+    """Flattens the labels or weights of words in sentences (`depth` 2) or documents."""
     flat: list[Any] = []
     _flatten(words, labels, depth, (), flat)
     return flat
@@ -215,11 +216,11 @@ def flat_labels(words: Sequence[Any], labels: Sequence[Any], depth: int) -> list
 
 def _flatten(words: Any, labels: Any, depth: int, path: tuple[int, ...], flat: list[Any]) -> None:
     if isinstance(labels, (str, bytes)) or not hasattr(labels, "__len__"):
-        raise ValueError(f"{_where(path)} has the labels {labels!r}; expected a list.")
+        raise ValueError(f"{_where(path)} must have a list of labels. Received: {labels!r}")
     if len(words) != len(labels):
         raise ValueError(
-            f"{_where(path)} has {len(words)} {_PARTS[depth]} and labels or weights for "
-            f"{len(labels)}; each needs one."
+            f"{_where(path)} must have a label or weight for each of its {len(words)} "
+            f"{_PARTS[depth]}. Received: {len(labels)}"
         )
     if depth == 1:
         flat.extend(labels)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading of corpora: files of raw text to sentences and documents, line by line."""
+"""Reads corpora: converts files of raw text to sentences and documents, line by line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMATS = ("auto", "sentences", "paragraphs", "jsonl", "parquet")
 DOCUMENT_ENDS = ("blank_lines", "files", "wikitext")
 
 _JSON_SUFFIXES = (".jsonl", ".ndjson")
-# The rows of a Parquet file that are decoded at a time
+# The number of rows in a Parquet file that are decoded at a time
 _ROWS_AT_ONCE = 1024
 _WIKITEXT_HEADING = re.compile(r"\s*(=(?: =)*) .+ \1\s*")
 _WIKITEXT_TITLE = re.compile(r"\s*= [^=].* =\s*")
@@ -35,35 +35,36 @@ def read_corpus(
 ) -> Iterator[str | None]:
     """Reads the sentences of a file, with `None` at the end of each document.
 
-    Text is UTF-8, decompressed where it begins like a file of gzip, bzip2, xz or Zstandard, and
-    read line by line. The end of the file ends a document (in BERT's released code it does not).
-    Blank sentences are dropped.
+    Text must be UTF-8. Files that start like gzip, bzip2, xz or Zstandard files are decompressed.
+    Files are read line by line. The end of a file ends a document, unlike in the original BERT
+    code. Blank sentences are dropped.
 
     Args:
-        path: Path of the file, or a URL that fsspec opens.
-        format: `"sentences"`, one sentence per line; `"paragraphs"`, one paragraph per line, which
-            is split into sentences; `"jsonl"`, one JSON object per line, each a document of
-            paragraphs; `"parquet"`, a document of paragraphs in each row; or `"auto"`, which is
-            `"jsonl"` for the suffixes `.jsonl` and `.ndjson`, `"parquet"` for `.parquet`, and
-            otherwise `"sentences"`.
-        document_ends: The ends of documents, besides the end of the file: `"blank_lines"`;
-            `"files"`, nothing else; or `"wikitext"`, lines ` = Title = ` as in the WikiText data
-            sets. Headings of WikiText are dropped, as the paper drops Wikipedia's. Ignored
-            for JSON Lines and Parquet.
-        field: The key of the text in JSON Lines, or its column in Parquet.
-        language: ISO code of the language, for splitting paragraphs into sentences.
-        file: The opened file, in binary mode, if it is not to be opened by its path. It is closed
-            by the caller.
+        path: Path of the file, or a URL that fsspec can open.
+        format: `"sentences"` (one sentence per line), `"paragraphs"` (one paragraph per line, which
+            is split into sentences), `"jsonl"` (one JSON object per line, whose text is a document
+            of paragraphs), `"parquet"` (one document of paragraphs per row), or `"auto"`: `"jsonl"`
+            for the suffixes `.jsonl` and `.ndjson`, `"parquet"` for `.parquet`, and `"sentences"`
+            otherwise. Defaults to `"auto"`.
+        document_ends: What ends a document before the end of the file: `"blank_lines"`, `"files"`
+            (nothing), or `"wikitext"` (lines such as ` = Title = `, as in the WikiText data sets).
+            WikiText headings are dropped, as the BERT paper does for Wikipedia. Ignored for JSON
+            Lines and Parquet. Defaults to `"blank_lines"`.
+        field: The key of the text in JSON Lines, or its column in Parquet. Defaults to `"text"`.
+        language: ISO code of the language, for splitting paragraphs into sentences. Defaults to
+            `"en"`.
+        file: The file, opened in binary mode, to read instead of opening `path`. The caller closes
+            it.
 
     Yields:
-        Sentences, stripped of whitespace, and `None`.
+        Sentences without surrounding whitespace, and `None`.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ImportError: If paragraphs are to be split and `sentencex` is not installed, or pyarrow for
-            Parquet and Zstandard.
-        ValueError: If an argument is not one of the above, or a line is malformed; the message
-            names the file and line.
+        FileNotFoundError: If the file does not exist.
+        ImportError: If `sentencex` is not installed and paragraphs are split, or if pyarrow is not
+            installed and the file is a Parquet or Zstandard file.
+        ValueError: If an argument has an unsupported value, or if a line is invalid. The message
+            contains the file and line.
 
     Example:
 
@@ -78,9 +79,9 @@ def read_corpus(
     check_choice(FORMATS, format=format)
     check_choice(DOCUMENT_ENDS, document_ends=document_ends)
     if file is None and not is_url(path) and not os.path.isfile(path):
-        raise FileNotFoundError(f"{path} is not a file; expected a text file.")
+        raise FileNotFoundError(f"{path} is not a file. Pass the path of a text file.")
     format = resolve_format(path, format)
-    # A sentence, in a line alone, is not split.
+    # A sentence on its own line is not split.
     split = (lambda line: [line]) if format == "sentences" else sentence_splitter(language)
 
     def documents(file: BinaryIO) -> Iterator[str | None]:
@@ -102,7 +103,7 @@ def read_corpus(
 
 
 def resolve_format(path: str | os.PathLike[str], format: str) -> str:
-    """Returns the format of a file: by its suffix for `"auto"`, otherwise `format`."""
+    """Returns `format`, or for `"auto"` the format that the file's suffix implies."""
     if format != "auto":
         return format
     name = plain_name(os.path.basename(path)).lower()
@@ -114,7 +115,7 @@ def resolve_format(path: str | os.PathLike[str], format: str) -> str:
 def sentence_splitter(language: str = "en") -> Callable[[str], list[str]]:
     """Returns a function that splits a paragraph into sentences with the package `sentencex`.
 
-    A language (an ISO code) without rules of its own uses those of a fallback language.
+    A language (ISO code) without its own rules uses the rules of a fallback language.
     """
     with importing("pretraining", "Splitting paragraphs into sentences"):
         from sentencex import segment
@@ -153,7 +154,7 @@ def _text_documents(
 
 
 def _with_neighbors(lines: Iterator[str]) -> Iterator[tuple[str, str, str]]:
-    """Yields each line with the line before and the line after it, or `""` at the ends."""
+    """Yields each line with the previous and next line, or `""` at the start and end."""
     before, line = "", next(lines, "")
     for after in itertools.chain(lines, [""]):
         yield before, line, after
@@ -161,7 +162,7 @@ def _with_neighbors(lines: Iterator[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _is_wikitext_heading(before: str, line: str, after: str) -> bool:
-    """Returns whether a line is a heading: table keys look like one, but are next to text."""
+    """Returns whether a line is a heading. Similar lines in tables are next to text."""
     stands_alone = not before.strip() and not after.strip()
     return stands_alone and bool(_WIKITEXT_HEADING.fullmatch(line))
 
@@ -169,7 +170,7 @@ def _is_wikitext_heading(before: str, line: str, after: str) -> bool:
 def _texts_documents(
     texts: Iterator[str], split: Callable[[str], list[str]]
 ) -> Iterator[str | None]:
-    """Yields the sentences of documents with a paragraph on each line."""
+    """Yields the sentences of documents that have one paragraph per line."""
     for text in texts:
         for paragraph in text.splitlines():
             yield from split(paragraph)
@@ -185,10 +186,12 @@ def _json_texts(lines: Iterator[str], path: str, field: str) -> Iterator[str]:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise ValueError(
-                f"{where}: not JSON ({error}); it begins with {line[:40]!r}."
+                f"{where}: each line must be JSON ({error}). Received: {line[:40]!r}"
             ) from None
         if not isinstance(record, dict):
-            raise ValueError(f"{where}: received {type(record).__name__}, expected a JSON object.")
+            raise ValueError(
+                f"{where}: each line must be a JSON object. Received: {type(record).__name__}"
+            )
         yield _validate_text(record, field, where)
 
 
@@ -201,8 +204,8 @@ def _parquet_texts(file: BinaryIO, path: str, field: str) -> Iterator[str]:
         table = parquet.ParquetFile(file, page_checksum_verification=True)
         names = table.schema_arrow.names
         if names.count(field) != 1:
-            has = "there twice" if field in names else "missing"
-            raise ValueError(f"{path}: the column {field!r} is {has}; the columns are {names}.")
+            has = "duplicated" if field in names else "missing"
+            raise ValueError(f"{path}: the column {field!r} is {has}. The columns are {names}.")
         for batch in table.iter_batches(_ROWS_AT_ONCE, columns=[field]):
             for text in batch.column(0).to_pylist():
                 number += 1
@@ -215,7 +218,7 @@ def _validate_text(record: dict[str, Any], field: str, where: str) -> str:
     if not isinstance(record.get(field), str):
         has = f"of type {type(record[field]).__name__}" if field in record else "missing"
         raise ValueError(
-            f"{where}: {field!r} is {has}, expected a string; the keys are {sorted(record)}."
+            f"{where}: {field!r} must be a string, but it is {has}. The keys are {sorted(record)}."
         )
     text = cast(str, record[field])
     try:

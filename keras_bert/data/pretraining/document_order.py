@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random orders of documents that are computed, not stored."""
+"""Random orders of documents that are computed instead of stored."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ _ROUNDS = 8
 
 
 class DocumentOrder:
-    """A pseudorandom permutation of the numbers below a count, in constant memory.
+    """A pseudorandom permutation of `range(num_documents)` in constant memory.
 
-    The position of a document is computed from its index, and the index from the position, so that
-    a process that has a few of a billion documents need not hold the order of all. It is a Feistel
-    network over the smallest even number of bits that holds the count; an output that is not below
-    the count enters the network again ("cycle walking"), less than four times on average.
+    It computes the position of a document from its index, and the index from the position. A
+    process that only needs some of a billion documents therefore does not need to store the whole
+    order. The permutation is a Feistel network over the smallest even number of bits that can
+    represent the count. Outputs that are too large enter the network again ("cycle walking"), on
+    average less than four times.
 
     Args:
-        num_documents: The count.
-        seed: Nonnegative integers; equal ones give equal orders.
+        num_documents: The number of documents.
+        seed: Nonnegative integers. Equal seeds give equal orders.
 
     Example:
 
@@ -37,7 +38,7 @@ class DocumentOrder:
 
     Reference:
         [Black and Rogaway, Ciphers with arbitrary finite domains](https://doi.org/10.1007/3-540-45760-7_9),
-        section 3 and 4.
+            sections 3 and 4.
     """
 
     def __init__(self, num_documents: int, *seed: int) -> None:
@@ -49,11 +50,11 @@ class DocumentOrder:
         self._keys = rng.integers(1 << 64, size=_ROUNDS, dtype=np.uint64)
 
     def positions(self, documents: Integers) -> Integers:
-        """Returns the position in the order of each index of a document, int64 `(documents,)`."""
+        """Returns the positions of documents in the order, int64 `(documents,)`."""
         return self._walk(documents, self._encrypt)
 
     def documents(self, positions: Integers) -> Integers:
-        """Returns the index of the document at each position, int64 `(positions,)`."""
+        """Returns the indices of the documents at some positions, int64 `(positions,)`."""
         return self._walk(positions, self._decrypt)
 
     def _walk(self, numbers: Integers, permute: Callable[[_Words], _Words]) -> Integers:
@@ -77,7 +78,7 @@ class DocumentOrder:
         return left << self._half | right
 
     def _hash(self, numbers: _Words, key: np.uint64) -> _Words:
-        """Mixes the bits of a half with a key, as SplitMix64 mixes its counter."""
+        """Mixes the bits of a half with a key, in the same way as SplitMix64 mixes its counter."""
         mixed = numbers + key
         mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pre-training instances: segment pairs or rows of sentences, created from documents in shards."""
+"""Creates pre-training instances (segment pairs or sequences of sentences) in shards."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from keras_bert.text.tokenizer import pair_limits
 PAIR_FORMATS = ("next_sentence", "sentence_order", "sentence_pairs")
 SEQUENCE_FORMATS = (*PAIR_FORMATS, "full_sentences", "document_sentences")
 
-# Identifiers of the random streams, as parts of their seeds
+# Identifiers of the random streams, which are parts of their seeds
 _DOCUMENT_ORDER, _DOCUMENT, _INSTANCE_ORDER = range(3)
 
 
 class Instance(NamedTuple):
-    """A row before masking: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
+    """A sequence before masking: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 
     Attributes:
         token_ids: int32 `(length,)`.
         segment_ids: int32 `(length,)`, 1 for B and the separator after it.
-        label: For pairs, 0 if B follows A in the corpus, otherwise 1; `None` for rows without B.
+        label: For pairs, 0 if B follows A in the corpus, otherwise 1. `None` for sequences without
+            B.
     """
 
     token_ids: Ids
@@ -40,28 +41,29 @@ class Instance(NamedTuple):
 class InstanceGenerator:
     """Creates the instances of a corpus, one shard at a time.
 
-    Any number of processes can create the shards, in any order: random numbers depend only on the
-    seed, the duplicate and the document or shard. By default each process reads the whole corpus,
-    since a random second segment can come from any document. With `independent_shards` a shard
-    depends on its own documents alone, so that a cluster only needs to send each document to its
+    Any number of processes can create the shards, in any order, because random numbers only depend
+    on the seed, the duplicate, and the document or shard. By default, each process reads the whole
+    corpus, because a random second segment can come from any document. With `independent_shards`, a
+    shard only depends on its own documents, so a cluster only needs to send each document to its
     shards.
 
     Args:
         cls_token_id: The id of `[CLS]`.
         sep_token_id: The id of `[SEP]`.
-        sequence_format: `"next_sentence"`, BERT's segment pairs; `"sentence_order"`, ALBERT's
-            segment pairs; `"sentence_pairs"`, pairs of single sentences; `"full_sentences"`,
-            RoBERTa's rows of sentences, which continue with the next document after a separator; or
-            `"document_sentences"`, rows of sentences of one document.
-        sequence_length: Maximum length of a row in tokens, including the special tokens.
-        short_seq_probability: Probability that the segment pairs of a document have a random
-            target length below `sequence_length`; used for `"next_sentence"` and
-            `"sentence_order"` only.
+        sequence_format: `"next_sentence"` (segment pairs as in BERT), `"sentence_order"` (segment
+            pairs as in ALBERT), `"sentence_pairs"` (pairs of single sentences), `"full_sentences"`
+            (sentences that continue with the next document after a separator, as in RoBERTa), or
+            `"document_sentences"` (sentences from one document). Defaults to `"next_sentence"`.
+        sequence_length: Maximum sequence length in tokens, including special tokens. Defaults to
+            128.
+        short_seq_probability: Probability that a document's segment pairs have a random target
+            length below `sequence_length`. Only used for `"next_sentence"` and `"sentence_order"`.
+            Defaults to 0.1.
         duplicate_factor: Number of times that each document is used, with different random splits
-            and pairs.
-        seed: Seed of all random numbers, a nonnegative integer.
-        independent_shards: Whether random second segments are drawn from the other documents of the
-            same shard, and the order of the documents is computed in constant memory.
+            and pairs. Defaults to 10.
+        seed: Seed of all random numbers, a nonnegative integer. Defaults to 0.
+        independent_shards: Whether random second segments are sampled from other documents of the
+            same shard, and the document order is computed in constant memory. Defaults to `False`.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -91,7 +93,7 @@ class InstanceGenerator:
 
     def __post_init__(self) -> None:
         checks.check_choice(SEQUENCE_FORMATS, sequence_format=self.sequence_format)
-        # Three special tokens of a pair, and one token of each segment
+        # Three special tokens of a pair, and one token for each segment
         checks.NumberRange(at_least=5, integer=True).check(sequence_length=self.sequence_length)
         checks.FRACTION.check(short_seq_probability=self.short_seq_probability)
         checks.POSITIVE_INT.check(duplicate_factor=self.duplicate_factor)
@@ -101,20 +103,20 @@ class InstanceGenerator:
         """Creates the instances of a shard.
 
         Args:
-            documents: The whole corpus, from which random second segments are drawn too: a
-                sequence of documents, each a sequence of sentences, each int32 ids `(length,)`;
-                no document and no sentence is empty. With `independent_shards`, only its length and
-                the documents of `documents_of` are used.
+            documents: The whole corpus, from which random second segments are also sampled. It is a
+                sequence of documents, which are sequences of sentences, which are int32 ids
+                `(length,)`. Documents and sentences must not be empty. With `independent_shards`,
+                only its length and the documents in `documents_of` are used.
             shard: Index of the shard.
-            num_shards: Number of shards. Each has nearly the same number of documents of each
+            num_shards: Number of shards. Each has almost the same number of documents from each
                 duplicate, in random order.
 
         Returns:
-            A list of `Instance`s, shuffled.
+            A shuffled list of `Instance`s.
 
         Raises:
-            ValueError: If the shard is out of range, or pairs need a second document and the corpus
-                (with `independent_shards`, the shard) has only one.
+            ValueError: If the shard is out of range, or if pairs need a second document and the
+                corpus (with `independent_shards`, the shard) only has one.
         """
         if not 0 <= shard < num_shards:
             raise ValueError(f"shard must be a number in [0, {num_shards}). Received: {shard}")
@@ -135,16 +137,16 @@ class InstanceGenerator:
         return [instances[index] for index in order]
 
     def documents_of(self, shard: int, num_documents: int, num_shards: int) -> Integers:
-        """Returns the indices of a shard's documents, ascending, for `independent_shards`.
+        """Returns the indices of a shard's documents in ascending order, for `independent_shards`.
 
         Args:
             shard: Index of the shard.
-            num_documents: Number of documents of the corpus.
+            num_documents: Number of documents in the corpus.
             num_shards: Number of shards.
 
         Returns:
-            int64 `(documents,)`; each document once, also if several of its duplicates are in this
-            shard.
+            int64 `(documents,)`. Each document occurs once, even if the shard contains multiple
+            duplicates of it.
         """
         shards = [
             self._shard_documents(num_documents, shard, num_shards, duplicate)
@@ -153,19 +155,18 @@ class InstanceGenerator:
         return np.unique(np.concatenate(shards))
 
     def shards_of(self, documents: Integers, num_documents: int, num_shards: int) -> Integers:
-        """Returns the shard of each duplicate of documents, for `independent_shards`.
+        """Returns the shard of each duplicate of some documents, for `independent_shards`.
 
         Args:
-            documents: Indices of documents in the corpus, int64 `(documents,)`.
-            num_documents: Number of documents of the corpus.
+            documents: Indices of the documents in the corpus, int64 `(documents,)`.
+            num_documents: Number of documents in the corpus.
             num_shards: Number of shards.
-
         Returns:
             int64 `(documents, duplicates)`.
         """
         orders = [self._order(num_documents, n) for n in range(self.duplicate_factor)]
         positions = np.stack([order.positions(documents) for order in orders], axis=1)
-        # The inverse of how `_shard_documents` cuts the order
+        # The inverse of how `_shard_documents` splits the order
         return ((positions + 1) * num_shards - 1) // num_documents
 
     def _order(self, num_documents: int, duplicate: int) -> DocumentOrder:
@@ -174,7 +175,7 @@ class InstanceGenerator:
     def _shard_documents(
         self, num_documents: int, shard: int, num_shards: int, duplicate: int
     ) -> Integers:
-        """Returns the indices of the documents of a shard in one duplicate, in order."""
+        """Returns the indices of a shard's documents in one duplicate, in order."""
         bounds = [n * num_documents // num_shards for n in (shard, shard + 1)]
         if self.independent_shards:
             return self._order(num_documents, duplicate).documents(np.arange(*bounds))
@@ -184,7 +185,7 @@ class InstanceGenerator:
     def _make_instances(
         self, documents: Documents, indices: list[int], places: list[int], duplicate: int
     ) -> Iterator[Instance]:
-        """Creates instances; a document has an index in the corpus and a place in `documents`."""
+        """Creates instances. `indices` refers to the corpus, and `places` to `documents`."""
         if self.sequence_format in PAIR_MAKERS:
             pairs = PAIR_MAKERS[self.sequence_format]
             for index, place in zip(indices, places, strict=True):
@@ -226,11 +227,10 @@ class InstanceGenerator:
 def full_sentences(
     documents: Iterable[Sentences], max_tokens: int, separator: int
 ) -> Iterator[Ids]:
-    """Yields rows of consecutive sentences, int32 `(length,)`, also across documents.
+    """Yields sequences of consecutive sentences, int32 `(length,)`, which can span documents.
 
-    A `separator` is between documents in a row. A sentence that does not fit begins the next row; a
-    sentence longer than a row is split. Every token is used exactly once.
-
+    A `separator` is inserted between documents. A sentence that does not fit starts the next
+    sequence, and overlong sentences are split. Every token is used exactly once.
     Reference:
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2, FULL-SENTENCES.
     """
@@ -252,7 +252,7 @@ def full_sentences(
 
 
 def document_sentences(document: Sentences, max_tokens: int) -> Iterator[Ids]:
-    """Fills rows with consecutive sentences of one document; the last row may be short.
+    """Yields sequences of consecutive sentences from one document. The last one may be shorter.
 
     Reference:
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2, DOC-SENTENCES.
@@ -267,12 +267,13 @@ def _cut_to(sentences: Iterable[Ids], max_tokens: int) -> Iterator[Ids]:
 
 
 class SegmentPair(NamedTuple):
-    """Two nonempty segments, and whether the second one follows the first in the corpus.
+    """Two nonempty segments, and whether the second segment follows the first in the corpus.
 
     Attributes:
         first: int32 ids `(length,)`.
         second: int32 ids `(length,)`.
-        label: 0 if `second` follows `first`; 1 if it is from another document or they are swapped.
+        label: 0 if `second` follows `first`. 1 if it is from another document, or if the segments
+            are swapped.
     """
 
     first: Ids
@@ -292,21 +293,22 @@ def segment_pairs(
     *,
     swap: bool,
 ) -> Iterator[SegmentPair]:
-    """Creates BERT's or ALBERT's segment pairs of a document.
+    """Creates a document's segment pairs as in BERT or, with `swap`, as in ALBERT.
 
     Consecutive sentences are collected up to a target length and split into two segments at a
-    random sentence boundary. In half of BERT's pairs, consecutive sentences of another document
-    replace the second segment (label 1), and the replaced sentences begin the next pair, so that
-    none is lost. In half of ALBERT's pairs (`swap`), the segments are swapped (label 1). If there
-    is only one sentence, the second segment is always from another document. Each other document is
-    equally probable; the released code may, after ten draws, take the same document.
+    random sentence boundary. In half of BERT's pairs, the second segment is replaced with
+    consecutive sentences from another document (label 1). The replaced sentences start the next
+    pair, so none of them are lost. In half of ALBERT's pairs, the segments are swapped (label 1).
+    If there is only one sentence, the second segment is always from another document. All other
+    documents are equally probable. In contrast, the original BERT code may choose the same document
+    after ten draws.
 
     Pairs have at most `max_tokens` tokens without special tokens. This is also the target length,
-    but with probability `short_seq_probability` a document has a random one, uniform in
-    `[2, max_tokens]`. No document and no sentence is empty.
+    except that with probability `short_seq_probability`, a document's target length is random and
+    uniform in `[2, max_tokens]`. Documents and sentences must not be empty.
 
     Raises:
-        ValueError: If a random segment is needed and the corpus has only one document.
+        ValueError: If a random segment is needed and the corpus only has one document.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 3.1, task 2, and appendix A.1;
@@ -344,10 +346,10 @@ def single_sentence_pairs(
     max_tokens: int,
     short_seq_probability: float = 0.0,
 ) -> Iterator[SegmentPair]:
-    """Creates pairs of single sentences; with probability 0.5, the second one is random (label 1).
+    """Creates pairs of single sentences. With probability 0.5, the second is random (label 1).
 
-    If a sentence of another document replaces the second sentence, that one begins the next pair.
-    For the arguments see `segment_pairs`; `short_seq_probability` is ignored.
+    If a sentence from another document replaces the second sentence, the replaced sentence starts
+    the next pair. For the arguments see `segment_pairs`. `short_seq_probability` is ignored.
 
     Reference:
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2, SENTENCE-PAIR+NSP.
@@ -370,8 +372,9 @@ def truncate_pair_randomly(
 ) -> tuple[Ids, Ids]:
     """Truncates a pair, one token at a time from the longer segment, at a random end.
 
-    On a tie the second segment is truncated. BERT's released code draws the front or the back for
-    each token; the number of tokens removed at the front is then binomial, and one draw suffices.
+    On a tie, the second segment is truncated. The original BERT code chooses the front or back for
+    each token. The number of tokens removed at the front is then binomial, so this function only
+    samples once.
     """
     if len(first) + len(second) <= max_tokens:
         return first, second
@@ -387,7 +390,7 @@ def _cut_randomly(ids: Ids, length: int, rng: np.random.Generator) -> Ids:
 
 
 def _end_of_chunk(sentences: Sentences, start: int, target: int) -> int:
-    """Returns the end of the shortest chunk from `start` that has at least `target` tokens."""
+    """Returns the end of the shortest chunk from `start` with at least `target` tokens."""
     length = 0
     for position in range(start, len(sentences)):
         length += len(sentences[position])
@@ -402,10 +405,10 @@ def _foreign_segment(
     """Returns consecutive sentences from a random position in a random other document."""
     if len(documents) < 2:
         raise ValueError(
-            "The corpus has 1 document; expected at least 2, since second segments are taken from "
-            "other documents. Documents are separated by a blank line, unless the argument "
-            "document_ends of read_corpus specifies something else. With independent_shards, each "
-            "shard needs 2 documents: take fewer shards."
+            "The corpus must have at least 2 documents, because second segments are taken from "
+            "other documents. Received: 1 document. Separate documents by a blank line, or pass "
+            "document_ends to read_corpus. With independent_shards, every shard needs 2 documents, "
+            "so use fewer shards."
         )
     other = int(rng.integers(len(documents) - 1))
     document = documents[other + (other >= index)]

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Selects the tokens to mask: single tokens, whole words, or n-grams of words.
 
-The functions compute a whole batch at once, by NumPy or in a TensorFlow graph. Words and n-grams
-are represented by flags at their first tokens, for example:
+The functions process a whole batch at once, with NumPy or in a TensorFlow graph. Words and n-grams
+are marked by flags at their first tokens. For example:
 
     tokens        [CLS]  red  un  ##aff  ##able  cat  [SEP]
     selectable      0     1   1     1      1      1     0
     starts          0     1   1     0      0      1     0    3 words
     ngram_starts    0     1   1     0      0      0     0    "red" and "unaffable cat"
 
-Arrays are bool `(batch, length)` unless another type or shape is given.
+Arrays are bool `(batch, length)` unless noted otherwise.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import Any, NamedTuple
 from keras_bert.data.arrays import Arrays
 
 _HIGHEST = 2**31 - 1
-# The mantissa of float32, and so the bits of a random number in [0, 1)
+# The mantissa of float32, which contains the bits of a random number in [0, 1)
 _MANTISSA = 2**23 - 1
 
 
 class RandomRows(NamedTuple):
-    """A stream of random numbers, in which each row of a batch has its own range.
+    """A stream of random numbers in which each row of a batch has its own range.
 
-    So the numbers of a row do not depend on the other rows that are here.
+    The numbers of a row therefore do not depend on which other rows are processed with it.
 
     Args:
         seed: The seed of the stream, two integers.
-        first: The index in the batch of the first row that is here.
+        first: The batch index of the first row that is processed.
     """
 
     seed: tuple[Any, Any]
@@ -45,8 +45,8 @@ class RandomRows(NamedTuple):
 def choose_tokens(xp: Arrays, selectable: Any, budgets: Any, slots: Any, draws: RandomRows) -> Any:
     """Selects tokens uniformly at random, without replacement.
 
-    `budgets`, int32 `(batch,)`, of at least 1 and at most `slots`, are the numbers of tokens. If a
-    row has fewer selectable tokens, all of them are selected.
+    `budgets`, int32 `(batch,)`, are the numbers of tokens to select, from 1 to `slots`. If a row
+    has fewer selectable tokens, all of them are selected.
     """
     length = width(xp, selectable)
     keys = _random_keys(xp, draws, xp.size(selectable), length, length)
@@ -58,9 +58,9 @@ def choose_tokens(xp: Arrays, selectable: Any, budgets: Any, slots: Any, draws: 
 def word_starts(xp: Arrays, continues: Any, selectable: Any, sequence_ids: Any = None) -> Any:
     """Finds the first token of each word.
 
-    A word ends at a token that may not be selected: a `##` token after a `[SEP]`, where a text was
-    truncated, begins a word. (In BERT's released code it belongs to the word before `[SEP]`.) In
-    packed rows it ends at the end of a sequence.
+    A word ends at a token that must not be selected. For example, a `##` token after `[SEP]`, where
+    a text was truncated, starts a new word. In the original BERT code, it belongs to the word
+    before `[SEP]`. In packed rows, a word also ends at the end of its sequence.
     """
     continues_word = continues & _shift_right(xp, selectable)
     if sequence_ids is not None:
@@ -79,11 +79,12 @@ def choose_words(
 ) -> Any:
     """Visits words in random order, and selects each word that fits into the remaining budget.
 
-    With `ngram_starts`, n-grams are visited in random order, and the words of each from left to
-    right. `budgets`, int32 `(batch,)`, are numbers of tokens.
+    With `ngram_starts`, n-grams are visited in random order, and their words from left to right.
+    `budgets`, int32 `(batch,)`, are numbers of tokens.
 
     Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), the released code's whole-word masking.
+        [BERT](https://arxiv.org/abs/1810.04805), whole-word masking in the original BERT code.
+    # Convert the random order back to the order of the row.
     """
     order = _random_order(xp, starts if ngram_starts is None else ngram_starts, draws)
     sizes = xp.take_along(_sizes_of_words(xp, starts, selectable), order)
@@ -93,9 +94,9 @@ def choose_words(
 
 
 def _random_order(xp: Arrays, starts: Any, draws: RandomRows) -> Any:
-    """Returns the positions of each row's tokens, int32, with its words (or n-grams) shuffled."""
+    """Returns the token positions of each row, int32, with shuffled words (or n-grams)."""
     length = width(xp, starts)
-    # Tokens before the first word count as a word: there may be one more than tokens.
+    # The tokens before the first word count as a word, so there may be length + 1 words.
     keys_of_words = _random_keys(xp, draws, xp.size(starts), length + 1, length)
     last = xp.cast(length - 1, "int32")
     keys = xp.take_along(keys_of_words, _number_within_rows(xp, starts))
@@ -104,7 +105,7 @@ def _random_order(xp: Arrays, starts: Any, draws: RandomRows) -> Any:
 
 
 def _sizes_of_words(xp: Arrays, starts: Any, selectable: Any) -> Any:
-    """Returns the size of the word of each token, int32, 0 for tokens that may not be selected.
+    """Returns the size of each token's word, int32, 0 for tokens that must not be selected.
 
     >>> from keras_bert.data.arrays import NUMPY
     >>> starts = np.array([[0, 1, 1, 0, 0, 1, 0]]) > 0
@@ -122,8 +123,8 @@ def _take_while_they_fit(xp: Arrays, sizes: Any, starts: Any, budgets: Any) -> A
     """Selects words from left to right, and skips words that exceed the remaining budget.
 
     `budgets` are `(batch, 1)`. For example, words of 3, 2 and 1 tokens have the sums 3, 5 and 6, so
-    with a budget of 4 only the first fits. Without the second, which exceeds the remaining 1, the
-    sums are 3 and 4, and the last also fits:
+    with a budget of 4 only the first word fits. The second word exceeds the remaining budget of 1.
+    Without it, the sums are 3 and 4, so the last word also fits:
 
     >>> from keras_bert.data.arrays import NUMPY
     >>> sizes, starts = np.array([[3, 3, 3, 2, 2, 1]]), np.array([[1, 0, 0, 1, 0, 1]]) > 0
@@ -136,8 +137,8 @@ def _take_while_they_fit(xp: Arrays, sizes: Any, starts: Any, budgets: Any) -> A
         return candidates & (sums <= budgets)
 
     def retry(candidates: Any, fits: Any) -> tuple[Any, Any]:
-        # A word that exceeds the remaining budget always will: once such words are removed, at
-        # least one more word fits.
+        # A word that exceeds the remaining budget can never fit later. After such words are
+        # removed, at least one more word fits.
         remaining_budgets = budgets - xp.sum(xp.cast(fits, "int32"), axis=1)[:, None]
         candidates = fits | (candidates & (sizes <= remaining_budgets))
         return candidates, fitting(candidates)
@@ -154,16 +155,16 @@ def _take_while_they_fit(xp: Arrays, sizes: Any, starts: Any, budgets: Any) -> A
 def ngram_starts(
     xp: Arrays, starts: Any, selectable: Any, max_words: int, budgets: Any, draws: RandomRows
 ) -> Any:
-    """Splits rows into n-grams of words, with a probability of length n proportional to 1/n.
+    """Splits rows into n-grams of words. The probability of length n is proportional to 1/n.
 
-    An n-gram ends early at a token that may not be selected, and never has more than `max_words`
-    words, nor more than the budget, int32 `(batch,)`, has tokens.
+    An n-gram ends early at a token that must not be selected. It has at most `max_words` words, and
+    at most as many words as the budget, int32 `(batch,)`, has tokens.
 
     Reference:
         [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1, equation for p(n).
     """
-    # The first n-grams are discarded, so that the start of a row is as likely to be inside an
-    # n-gram as any other word is.
+    # The first n-grams are discarded, so that the start of a row is inside an n-gram with the same
+    # probability as any other word.
     skipped = 8 * max_words
     num_words = skipped + width(xp, starts)
     fractions = as_fractions(xp, draws.bits(xp, xp.size(starts), num_words))
@@ -176,7 +177,7 @@ def ngram_starts(
 
 
 def _limits_of_sizes(max_words: int) -> list[float]:
-    """Returns the lowest of the fractions in `[0, 1)` that stand for 1, 2, … and `max_words` words.
+    """Returns the lower limits of the parts of `[0, 1)` that stand for 1 to `max_words` words.
 
     Probabilities proportional to 1, 1/2 and 1/3 are 6/11, 3/11 and 2/11:
 
@@ -191,19 +192,19 @@ def _limits_of_sizes(max_words: int) -> list[float]:
 
 
 def as_fractions(xp: Arrays, bits: Any) -> Any:
-    """Converts random integers to float32 that are uniform in `[0, 1)`."""
+    """Converts random integers to float32 values, uniform in `[0, 1)`."""
     return xp.cast(bits & _MANTISSA, "float32") * (1 / (_MANTISSA + 1))
 
 
 def width(xp: Arrays, x: Any) -> Any:
-    """Returns the number of columns: an integer, or a scalar where it is unknown in a graph."""
+    """Returns the number of columns, which is a scalar tensor if a graph does not know it."""
     return xp.size(x, 1) if x.shape[1] is None else int(x.shape[1])
 
 
 def _random_keys(xp: Arrays, draws: RandomRows, rows: Any, columns: Any, length: Any) -> Any:
-    """Draws nonnegative int32 `(rows, columns)`, by which a sort puts things in random order.
+    """Samples nonnegative int32 `(rows, columns)` as sort keys for a random order.
 
-    Their low bits are 0: a position below `length`, added to them, makes them unique.
+    Their low bits are 0. Adding positions below `length` makes the keys unique.
     """
     return xp.cast(draws.bits(xp, rows, columns) & (_HIGHEST - _low_bits(length)), "int32")
 
@@ -224,12 +225,12 @@ def _positions(xp: Arrays, x: Any) -> Any:
 
 
 def _shift_right(xp: Arrays, flags: Any) -> Any:
-    """Returns the flag of the token before each token, and false for the first of a row."""
+    """Returns the flag of the previous token, and false for the first token of a row."""
     return xp.concat([flags[:, :1] & False, flags[:, :-1]], axis=1)
 
 
 def _number_within_rows(xp: Arrays, starts: Any) -> Any:
-    """Numbers the words (or n-grams) of each row from 1; int32."""
+    """Numbers the words (or n-grams) in each row from 1, int32."""
     return xp.cast(xp.cumsum(xp.cast(starts, "int32"), axis=1), "int32")
 
 
@@ -239,7 +240,7 @@ def _flat_index(xp: Arrays, columns: Any, num_columns: Any) -> Any:
 
 
 def _flags_at(xp: Arrays, columns: Any, condition: Any, num_columns: Any) -> Any:
-    """Returns bool `(batch, num_columns)`, true at columns of each row that meet a condition."""
+    """Returns bool `(batch, num_columns)`, true at the columns that meet a condition."""
     index = xp.select(_flat_index(xp, columns, num_columns), condition)
     batch = xp.size(columns)
     flags = xp.scatter(index, xp.full(xp.size(index), True, "bool"), batch * num_columns)

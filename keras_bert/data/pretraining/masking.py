@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dynamic masking: masked language model targets drawn for every batch, in NumPy or TensorFlow."""
+"""Dynamic masking: samples masked language model targets for every batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from keras_bert.data.pretraining import mask_selection
 from keras_bert.data.pretraining.static_masking import UNITS
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
-# Independent streams of random numbers in one step
+# Independent random streams in one step
 _CHOICE, _KIND, _RANDOM_TOKEN, _NGRAMS = range(4)
 _NUM_STREAMS = 4
 
@@ -24,13 +24,13 @@ _NUM_STREAMS = 4
 class BatchShard(NamedTuple):
     """Consecutive rows of a batch with their masks, but without the random tokens.
 
-    The random tokens depend on how many tokens are selected in the rows before these, which may be
-    in another process.
+    The random tokens depend on how many tokens are selected in previous rows of the batch, which
+    may be in another process.
 
     Args:
-        features: The features of the rows, with their masks; `token_ids` are not replaced.
+        features: The features of the rows with their masks. `token_ids` are not replaced yet.
         num_selected: The number of selected tokens.
-        replaced_ids: A function of the number of tokens selected in the rows before these; it
+        replaced_ids: A function that accepts the number of tokens selected in previous rows, and
             returns the `token_ids` with the selected tokens replaced.
     """
 
@@ -39,63 +39,66 @@ class BatchShard(NamedTuple):
     replaced_ids: Callable[[Any], Any]
 
     def complete(self, selected_before: Any) -> dict[str, Any]:
-        """Returns the features, given the number of tokens selected in the rows before these."""
+        """Returns the features, given the number of tokens selected in previous rows."""
         return {**self.features, "token_ids": self.replaced_ids(selected_before)}
 
 
 class MaskedLMMaskGenerator:
     """Selects tokens to predict, and replaces them with `[MASK]`, a random token or themselves.
 
-    In each row, `max(1, round(mask_selection_rate * tokens))` tokens are selected, where `tokens`
-    includes `[CLS]` and `[SEP]`, or fewer if fewer tokens may be selected. A word with more tokens
-    than are left of this number is skipped, which may shorten an n-gram. The replacement is drawn
-    for each token independently, also within a word.
+    In each row, `max(1, round(mask_selection_rate * tokens))` tokens are selected, or fewer if
+    there are not enough selectable tokens. `tokens` includes `[CLS]` and `[SEP]`. A word that would
+    exceed this number is skipped, which may shorten an n-gram. Replacements are sampled
+    independently for each token, even within a word.
 
-    The masks depend only on `seed`, the step and the batch: training that resumes at step 1000
-    gets the same masks as without the interruption. They are the same for NumPy arrays and, in a
-    `tf.data` pipeline, for tensors of TensorFlow (which XLA cannot compile).
+    The masks only depend on `seed`, the step and the batch. A run that resumes at step 1000
+    therefore gets the same masks as an uninterrupted run. NumPy arrays and, in a `tf.data`
+    pipeline, TensorFlow tensors get the same masks. XLA cannot compile the TensorFlow operations.
 
     Args:
         vocabulary_size: Number of token ids.
         mask_token_id: The id of `[MASK]`.
         unselectable_token_ids: Ids that are never selected: `[CLS]`, `[SEP]`, `[PAD]`, `[MASK]`.
-        pad_token_id: The id of `[PAD]`.
-        unit: The unit of selection: `"token"`; `"word"`, all subwords of a word or none (whole-word
-            masking); or `"ngram"`, n-grams of up to `max_ngram` words, with a probability of
-            length n proportional to 1/n.
-        max_ngram: Maximum length of an n-gram, in words.
-        continuation_token_ids: Ids of subwords that continue the word before them, such as
-            `##ing`. Features with `word_starts` do not need them.
-        mask_selection_rate: Fraction of tokens to select.
-        mask_token_rate: Fraction of selected tokens that are replaced with `[MASK]`.
+        pad_token_id: The id of `[PAD]`. Defaults to 0.
+        unit: The unit of selection: `"token"`, `"word"` (whole-word masking: all subwords of a word
+            or none), or `"ngram"` (n-grams of up to `max_ngram` words, where the probability of
+            length n is proportional to 1/n). Defaults to `"token"`.
+        max_ngram: Maximum length of an n-gram in words. Defaults to 3.
+        continuation_token_ids: Ids of subwords that continue the previous word, such as `##ing`.
+            They are not needed if the features contain `word_starts`.
+        mask_selection_rate: Fraction of tokens to select. Defaults to 0.15.
+        mask_token_rate: Fraction of selected tokens that are replaced with `[MASK]`. Defaults to
+            0.8.
         random_token_rate: Fraction of selected tokens that are replaced with a random token. The
-            remaining ones are not changed.
-        random_token_ids: Ids from which random tokens are drawn uniformly; `None` for all ids.
-        max_predictions: Maximum number of tokens to select in a row; `None` for no maximum.
-        seed: Integer seed of the random numbers.
+            remaining tokens are not changed. Defaults to 0.1.
+        random_token_ids: Ids from which random tokens are sampled uniformly. `None` means all ids.
+        max_predictions: Maximum number of tokens to select in a row, or `None` for no limit.
+        seed: Integer seed of the random numbers. Defaults to 0.
 
     Call arguments:
-        features: A dict with `token_ids`, int `(batch, length)` or `(length,)`; or the ids alone.
-            Arrays, lists or tensors of TensorFlow. Optional keys: `padding_mask` (without it,
-            padding is where `sequence_ids` are 0, or else where `token_ids` are `pad_token_id`);
-            `word_starts`, bool, True at the first token of each word; `sequence_ids` of packed
-            rows, in which words end at the end of a sequence.
+        features: A dict with `token_ids`, int `(batch, length)` or `(length,)`, or just the ids.
+            The values are arrays, lists or TensorFlow tensors. Optional keys are `padding_mask`,
+            `word_starts` (bool, True at the first token of each word) and `sequence_ids` of packed
+            rows, in which a word ends at the end of its sequence. Without `padding_mask`, tokens
+            with a `sequence_ids` value of 0 are padding, or without `sequence_ids`, the
+            `pad_token_id`.
         step: The index of the batch in training, an integer or an integer tensor. With `None`, the
-            masks depend on `seed` and the ids: the same batch always has the same masks, for
-            evaluation.
+            masks depend on `seed` and the ids, so the same batch always gets the same masks. Use
+            this for evaluation.
 
     Returns:
-        A dict of the features, without `word_starts`, and of
+        A dict of the features without `word_starts`, and of
         `token_ids`: int32, with the selected tokens replaced;
         `mask_positions`: int32 `(batch, slots)`, the positions of selected tokens, ascending;
         `mask_ids`: int32 `(batch, slots)`, the selected tokens before replacement;
         `mask_weights`: float32 `(batch, slots)`, 1 for selected tokens.
-        There are `num_predictions(length)` slots; unused ones are 0 at the end. They are tensors if
-        the ids are one, with a static shape if `length` is static, and NumPy arrays otherwise.
+        There are `num_predictions(length)` slots. Unused slots are 0 and at the end. The values are
+        tensors if the ids are a tensor, with a static shape if `length` is static, and NumPy arrays
+        otherwise.
 
     Raises:
-        ValueError: If an argument is out of range, a feature is ragged, or words are to be selected
-            and there are neither `continuation_token_ids` nor `word_starts`.
+            ValueError: If an argument is out of range, a feature is ragged, or words are selected
+                without `continuation_token_ids` or `word_starts`.
 
     Example:
 
@@ -110,8 +113,8 @@ class MaskedLMMaskGenerator:
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 3.1 and appendix C.2;
-        [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.1, masks drawn anew;
-        [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1, runs of words.
+            [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.1, dynamic masking;
+            [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1, n-gram masking.
     """
 
     def __init__(
@@ -144,7 +147,7 @@ class MaskedLMMaskGenerator:
         self.seed = seed
         self._check_arguments()
         if random_token_ids is not None and len(random_token_ids) == 0:
-            raise ValueError("random_token_ids is empty; expected at least one id, or None.")
+            raise ValueError("random_token_ids must be None or at least one id. Received no ids.")
         for name, ids in {
             "mask_token_id": [mask_token_id],
             "pad_token_id": [pad_token_id],
@@ -163,14 +166,14 @@ class MaskedLMMaskGenerator:
     def from_tokenizer(
         cls, tokenizer: Tokenizer, *, random_special_tokens: bool | None = None, **options: Any
     ) -> Self:
-        """Creates a masker for the ids of a tokenizer.
+        """Creates a masker for a tokenizer's ids.
 
-        The unknown token may be selected like any other token, as in BERT's released code.
+        The unknown token may be selected like any other token, as in the original BERT code.
 
         Args:
             tokenizer: The tokenizer of the ids.
-            random_special_tokens: Whether random tokens may be special tokens. Defaults to the
-                behavior of the tokenizer's family.
+            random_special_tokens: Whether random tokens may be special tokens. The default depends
+                on the tokenizer's family.
             **options: Other arguments of the class.
 
         Raises:
@@ -201,27 +204,27 @@ class MaskedLMMaskGenerator:
         return self._shard(xp, features, self._seeds(xp, ids, step), 0).complete(0)
 
     def shard(self, features: Any, step: int, first_row: int) -> BatchShard:
-        """Masks some consecutive rows of a batch; the other rows are not needed.
+        """Masks some consecutive rows of a batch without the other rows.
 
         Args:
-            features: The features of the rows, as for a call.
+            features: The features of these rows, as in a call.
             step: The index of the batch in training.
-            first_row: The index of the first of these rows in the batch.
+            first_row: The batch index of the first of these rows.
         """
         xp, features = dense_features(features)
         seeds = self._seeds(xp, features["token_ids"], step)
         return self._shard(xp, features, seeds, first_row)
 
     def mask_dataset(self, dataset: Any, first_step: int = 0) -> Any:
-        """Masks the batches of a `tf.data.Dataset`, each batch with different masks.
+        """Masks the batches of a `tf.data.Dataset`, each with different masks.
 
-        Each iteration counts steps from `first_step`. Therefore call `.repeat()` before this
-        method, not after it, and when training resumes, pass the number of batches that it has
-        already seen.
+        Each iteration counts steps from `first_step`. Therefore, call `.repeat()` before this
+        method, not after it. When training resumes, pass the number of batches that it has already
+        seen.
 
         Args:
-            dataset: A dataset of features, or of tuples that begin with features.
-            first_step: The step of the first batch.
+            dataset: A dataset of features, or of tuples that start with features.
+            first_step: The step of the first batch. Defaults to 0.
 
         Returns:
             A dataset of the same structure.
@@ -231,13 +234,13 @@ class MaskedLMMaskGenerator:
         return masked_dataset(self, dataset, first_step)
 
     def num_predictions(self, length: int) -> int:
-        """Returns the number of slots for predictions in a row of `length` tokens."""
-        # The tolerance is for rounding errors: 0.1 * 30 is greater than 3
+        """Returns the number of masked positions in a row of `length` tokens."""
+        # The tolerance is for rounding errors. For example, 0.1 * 30 is greater than 3.
         slots = max(1, math.ceil(self.mask_selection_rate * length - 1e-6))
         return slots if self.max_predictions is None else min(slots, self.max_predictions)
 
     def _slots(self, xp: Arrays, ids: Any) -> Any:
-        """Returns `num_predictions` for ids `(batch, length)`, a tensor if `length` is dynamic."""
+        """Returns `num_predictions` for ids `(batch, length)`, a tensor if length is dynamic."""
         if ids.shape[1] is not None:
             return self.num_predictions(int(ids.shape[1]))
         num_selected = self.mask_selection_rate * xp.cast(xp.size(ids, 1), "float64") - 1e-6
@@ -245,9 +248,9 @@ class MaskedLMMaskGenerator:
         return slots if self.max_predictions is None else xp.minimum(slots, self.max_predictions)
 
     def _seeds(self, xp: Arrays, ids: Any, step: Any) -> list[tuple[Any, Any]]:
-        """Returns a seed for each stream of random numbers."""
+        """Returns a seed for each random stream."""
         if step is None:
-            # A checksum, for which integer overflow is intended
+            # This is a checksum, so integer overflow is intentional.
             flat = xp.cast(xp.reshape(ids, (-1,)), "int64")
             odd = 2 * xp.arange(xp.size(flat)) + 1
             first = xp.sum((flat + 1) * odd * (0x9E3779B97F4A7C1 * _NUM_STREAMS))
@@ -261,7 +264,7 @@ class MaskedLMMaskGenerator:
         ids = features["token_ids"]
         is_selected, slots = self._choose(xp, features, seeds, first_row)
         batch, length = xp.size(ids), mask_selection.width(xp, ids)
-        # Positions of the selected tokens in the flat rows
+        # Positions of the selected tokens in the flattened rows
         flat, size = xp.reshape(ids, (-1,)), batch * length
         positions = xp.select(xp.arange(size), xp.reshape(is_selected, (-1,)))
         labels = xp.take(flat, positions)
@@ -290,12 +293,12 @@ class MaskedLMMaskGenerator:
         seeds: list[tuple[Any, Any]],
         first_row: int,
     ) -> tuple[Any, Any]:
-        """Returns which tokens to predict, bool `(batch, length)`, and the number of slots."""
+        """Returns the tokens to predict, bool `(batch, length)`, and the number of slots."""
         ids = features["token_ids"]
         draws = [mask_selection.RandomRows(seed, first_row) for seed in seeds]
         is_token = non_padding_tokens(xp, features, self.pad_token_id)
         slots = self._slots(xp, ids)
-        # In float64 and with halves rounded to even, as by Python's `round`
+        # Python's `round` also computes in float64 and rounds halves to even.
         tokens = xp.cast(xp.sum(xp.cast(is_token, "int32"), axis=1), "float64")
         budgets = xp.cast(xp.round(self.mask_selection_rate * tokens), "int32")
         budgets = xp.minimum(xp.cast(slots, "int32"), xp.maximum(budgets, 1))
@@ -323,7 +326,7 @@ class MaskedLMMaskGenerator:
             return ~xp.cast(features["word_starts"], "bool")
         if self._continues is None:
             raise ValueError(
-                f"unit is {self.unit!r}, which needs to know where words begin: pass "
+                f"unit={self.unit!r} requires the first token of each word. Pass "
                 "continuation_token_ids, or features with word_starts."
             )
         return xp.take(xp.asarray(self._continues, "bool"), features["token_ids"])
@@ -331,9 +334,9 @@ class MaskedLMMaskGenerator:
     def _replacements(
         self, xp: Arrays, labels: Any, seeds: list[tuple[Any, Any]], first: Any
     ) -> Any:
-        """Draws the replacements of selected tokens, int32 `(selected,)`.
+        """Samples the replacements of selected tokens, int32 `(selected,)`.
 
-        `first` is the index of the first one among the selected tokens of the batch.
+        `first` is the index of the first of these tokens among the batch's selected tokens.
         """
         count = xp.size(labels)
         kind = mask_selection.as_fractions(xp, xp.random_bits(seeds[_KIND], count, first))
@@ -353,8 +356,8 @@ class MaskedLMMaskGenerator:
         checks.FRACTION.check(mask_token_rate=rates[0], random_token_rate=rates[1])
         if sum(rates) > 1 + 1e-9:
             raise ValueError(
-                f"mask_token_rate and random_token_rate are {rates[0]} and {rates[1]}; their sum "
-                "must be at most 1."
+                "mask_token_rate + random_token_rate must be at most 1. Received: "
+                f"{rates[0]} + {rates[1]}"
             )
         checks.POSITIVE_INT.check(max_ngram=self.max_ngram)
         checks.POSITIVE_INT.check_optional(max_predictions=self.max_predictions)
@@ -364,16 +367,16 @@ def _check_ids(name: str, ids: Sequence[int], vocabulary_size: int) -> None:
     for token_id in ids:
         if not 0 <= token_id < vocabulary_size:
             raise ValueError(
-                f"{name} has {token_id}, expected ids from 0 and below the vocabulary size "
-                f"{vocabulary_size}."
+                f"{name} must be at least 0 and below the vocabulary size {vocabulary_size}. "
+                f"Received: {token_id}"
             )
 
 
 def dense_features(features: Any) -> tuple[Arrays, dict[str, Any]]:
-    """Converts features, or ids alone, to dense arrays, with int32 `token_ids`.
+    """Converts features, or just ids, to dense arrays, with int32 `token_ids`.
 
-    Also returns the array functions: TensorFlow's if the ids are a tensor, otherwise NumPy's.
-    Features that are `None` are dropped.
+    Also returns the array functions, which are TensorFlow's if the ids are a tensor and NumPy's
+    otherwise. Features that are `None` are dropped.
     """
     if not isinstance(features, Mapping):
         features = {"token_ids": features}
@@ -382,7 +385,8 @@ def dense_features(features: Any) -> tuple[Arrays, dict[str, Any]]:
     for name, value in features.items():
         if isinstance(value, Ragged) or hasattr(value, "row_splits"):
             raise ValueError(
-                f"{name} is ragged, expected rows of one length: pad or pack them first."
+                f"{name} must have rows of the same length. Received: ragged rows. Pad or pack "
+                "them first."
             )
         if value is not None:
             dense[name] = value if is_tensor(value) else np.asarray(value)
@@ -391,7 +395,7 @@ def dense_features(features: Any) -> tuple[Arrays, dict[str, Any]]:
 
 
 def non_padding_tokens(xp: Arrays, features: Mapping[str, Any], pad_token_id: int) -> Any:
-    """Returns a bool array `(batch, length)` that is false at padding."""
+    """Returns a bool array `(batch, length)` that is false for padding."""
     for name in ("padding_mask", "sequence_ids"):
         if name in features:
             return xp.cast(features[name], "bool")

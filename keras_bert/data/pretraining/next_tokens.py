@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Next-token targets, for training a left-to-right language model."""
+"""Next-token targets for training a left-to-right language model."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from keras_bert.data.pretraining.masking import dense_features, non_padding_toke
 
 
 class NextTokenTargets:
-    """Adds the next token as the target of every position, without masking any token.
+    """Adds the next token as the target of every position, without masking.
 
-    It has the interface of `MaskedLMMaskGenerator` and returns the same features, so that a
-    `MaskedLM` or a `Pretrainer` can train on either. It is deterministic. The encoder must be
-    causal (see `BertConfig`): a bidirectional encoder sees the token that it predicts.
+    It has the same interface as `MaskedLMMaskGenerator` and returns the same features, so a
+    `MaskedLM` or `Pretrainer` can use either. It is deterministic. The encoder must be causal (see
+    `BertConfig`), because a bidirectional encoder can see the token that it predicts.
 
     Args:
-        pad_token_id: The id of `[PAD]`.
+        pad_token_id: The id of `[PAD]`. Defaults to 0.
 
     Call arguments:
-        features: A dict with `token_ids`, int `(batch, length)` or `(length,)`; or the ids alone.
-            Optional keys: `padding_mask` (without it, padding is where `sequence_ids` are 0, or
-            else where `token_ids` are `pad_token_id`); `sequence_ids` of packed rows, in which
-            the last token of a sequence has no target.
+        features: A dict with `token_ids`, int `(batch, length)` or `(length,)`, or just the ids.
+            Optional keys are `padding_mask` and `sequence_ids` of packed rows, in which the last
+            token of a sequence has no target. Without `padding_mask`, tokens with a `sequence_ids`
+            value of 0 are padding, or without `sequence_ids`, the `pad_token_id`.
         step: Ignored.
 
     Returns:
-        A dict of the features, without `word_starts`, and of
+        A dict of the features without `word_starts`, and of
         `mask_positions`: int32 `(batch, length - 1)`, the position that predicts;
         `mask_ids`: int32 `(batch, length - 1)`, the token that follows it;
-        `mask_weights`: float32 `(batch, length - 1)`, 0 where there is no next token.
+        `mask_weights`: float32 `(batch, length - 1)`, 0 if there is no next token.
 
     Example:
 
@@ -45,13 +45,13 @@ class NextTokenTargets:
     """
 
     masks_rows_alone = True
-    """Whether a row's result does not depend on the other rows of its batch."""
+    """Whether a row's result is independent of the other rows in its batch."""
 
     def __init__(self, *, pad_token_id: int = 0) -> None:
         self.pad_token_id = pad_token_id
 
     def __call__(self, features: Any, step: Any = None) -> dict[str, Any]:
-        """Adds the targets to a batch or to a single row."""
+        """Adds the targets to a batch or a single row."""
         xp, features = dense_features(features)
         if len(features["token_ids"].shape) == 1:
             rows = {name: value[None] for name, value in features.items()}
@@ -72,10 +72,11 @@ class NextTokenTargets:
         }
 
     def mask_dataset(self, dataset: Any, first_step: int = 0) -> Any:
-        """Adds the targets to a `tf.data.Dataset`; see `MaskedLMMaskGenerator.mask_dataset`.
+        """Adds the targets to the batches of a `tf.data.Dataset`. See
+        `MaskedLMMaskGenerator.mask_dataset`.
 
         Args:
-            dataset: A dataset of features, or of tuples that begin with features.
+            dataset: A dataset of features, or of tuples that start with features.
             first_step: Ignored.
 
         Returns:
@@ -86,5 +87,5 @@ class NextTokenTargets:
         return masked_dataset(self, dataset, first_step)
 
     def num_predictions(self, length: int) -> int:
-        """Returns the number of slots for predictions in a row of `length` tokens."""
+        """Returns the number of positions with targets in a row of `length` tokens."""
         return length - 1

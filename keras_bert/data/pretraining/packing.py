@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sequence packing: several short sequences in one row, instead of padding."""
+"""Sequence packing: multiple short sequences share a row, which avoids padding."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def packed_batches(
     """Packs sequences into rows, and groups the rows into batches.
 
     Args:
-        windows: Features as `pack_sequences` takes them, such as `ragged_pretraining_batches`; the
-            sequences of each window are packed together. With 1000 sequences or more in a window,
-            there is hardly any padding.
+        windows: Features that `pack_sequences` accepts, for example from
+            `ragged_pretraining_batches`. The sequences of each window are packed together. With
+            1000 or more sequences per window, there is almost no padding.
         batch_size: Number of rows in a batch.
         sequence_length: Number of tokens in a row.
-        drop_remainder: Whether to drop a last batch that is not full.
+        drop_remainder: Whether to drop the last batch if it is not full. Defaults to `False`.
 
     Yields:
-        Dicts as returned by `pack_sequences`, each `(batch_size, sequence_length)`.
+        Dicts as returned by `pack_sequences`, with shape `(batch_size, sequence_length)`.
 
     Example:
 
@@ -59,39 +59,39 @@ def packed_batches(
 
 
 def pack_sequences(features: Mapping[str, Any], sequence_length: int) -> dict[str, np.ndarray]:
-    """Packs sequences into rows by the best-fit-decreasing algorithm, which is deterministic.
+    """Packs sequences into rows with the best-fit-decreasing algorithm, which is deterministic.
 
-    Rows are in the order of their first sequences, and the sequences of a row in their original
-    order. Empty sequences are dropped.
+    Rows are ordered by their first sequences, and sequences keep their order within a row. Empty
+    sequences are dropped.
 
     Args:
-        features: Features with a value for each token, including `token_ids`: a
-            `keras_bert.data.arrays.Ragged`, or a list of a list for each sequence.
+        features: Features with a value for each token, including `token_ids`. Each is a
+            `keras_bert.data.arrays.Ragged` or a list with a list for each sequence.
         sequence_length: Number of tokens in a row.
 
     Returns:
         A dict of the features, `(rows, sequence_length)`, padded with 0, and of
         `position_ids`: int32, the position of each token in its sequence, from 0;
-        `sequence_ids`: int32, the number of each token's sequence in its row, from 1, and 0 at
+        `sequence_ids`: int32, the number of each token's sequence in its row, from 1, and 0 for
         padding.
 
     Raises:
         ValueError: If `token_ids` are missing, a sequence is longer than a row, features differ in
-            the lengths of their sequences, or a feature has one value per sequence instead of one
-            per token.
+            their sequence lengths, or a feature has one value per sequence instead of one per
+            token.
     """
     ragged = _to_ragged(features)
     lengths = ragged["token_ids"].lengths
     for name, feature in ragged.items():
         if feature.lengths.tolist() != lengths.tolist():
             raise ValueError(
-                f"The sequences of {name} have {feature.lengths.tolist()[:8]} values, expected as "
-                f"many as token_ids have, {lengths.tolist()[:8]}."
+                f"The sequences of {name} must be as long as the token_ids, "
+                f"{lengths.tolist()[:8]}. Received: {feature.lengths.tolist()[:8]}"
             )
     if lengths.max(initial=0) > sequence_length:
         raise ValueError(
-            f"Sequence {lengths.argmax()} has {lengths.max()} tokens, and is longer than a row of "
-            f"{sequence_length} tokens."
+            f"Sequences must have at most {sequence_length} tokens, the length of a row. Received: "
+            f"{lengths.max()} tokens (sequence {lengths.argmax()})"
         )
     row = best_fit_rows(lengths, sequence_length)
     order = in_order_of_rows(row)
@@ -100,16 +100,16 @@ def pack_sequences(features: Mapping[str, Any], sequence_length: int) -> dict[st
 
 
 def in_order_of_rows(row: Integers) -> Integers:
-    """Returns the indices of the sequences that have a row (not -1), by their rows."""
+    """Returns the indices of nonempty sequences (row not -1), sorted by row."""
     return np.argsort(row, kind="stable")[np.count_nonzero(row < 0) :]
 
 
 def filled_rows(
     features: Mapping[str, Ragged], row: Integers, sequence_length: int
 ) -> dict[str, np.ndarray]:
-    """Puts sequences into their rows, `row` `(sequences,)` ascending; see `pack_sequences`."""
+    """Fills rows with sequences. `row` `(sequences,)` must be ascending. See `pack_sequences`."""
     lengths = features["token_ids"].lengths
-    # Tokens of a row: (sequences,) -> (rows,)
+    # Sum the lengths of each row's sequences: (sequences,) -> (rows,).
     row_lengths = np.bincount(row, lengths).astype("int64")
 
     def fill(flat: np.ndarray) -> np.ndarray:
@@ -124,11 +124,11 @@ def filled_rows(
 
 
 def best_fit_rows(lengths: Integers, row_length: int) -> Integers:
-    """Assigns sequences to rows: the longest first, each to the fullest row that it fits into.
+    """Assigns sequences to rows: the longest first, each to the fullest row with enough space.
 
-    The lengths of the sequences, int64 `(sequences,)`, are at most `row_length`. Returns the index
-    of each sequence's row, int64 `(sequences,)`, in the order of the rows' first sequences; -1 for
-    empty sequences.
+    The sequence lengths, int64 `(sequences,)`, must be at most `row_length`. Returns the row index
+    of each sequence, int64 `(sequences,)`, and -1 for empty sequences. Rows are numbered in the
+    order of their first sequences.
 
     Example:
 
@@ -140,7 +140,7 @@ def best_fit_rows(lengths: Integers, row_length: int) -> Integers:
     rows = np.full(len(sizes), -1)
     num_rows = 0
     rows_by_space: list[list[int]] = [[] for _ in range(row_length + 1)]
-    # Bit r is set if there is a row with exactly r free positions.
+    # Bit r is set if a row has exactly r free positions.
     spaces = 0
     for index in np.argsort(-lengths, kind="stable").tolist():
         size = sizes[index]
@@ -164,7 +164,7 @@ def best_fit_rows(lengths: Integers, row_length: int) -> Integers:
 
 
 def _in_order_of_arrival(rows: Integers) -> Integers:
-    """Renumbers rows in the order of the first sequence in each."""
+    """Renumbers rows in the order of their first sequences."""
     is_row = rows >= 0
     _, first, inverse = np.unique(rows[is_row], return_index=True, return_inverse=True)
     rows = rows.copy()
@@ -175,14 +175,14 @@ def _in_order_of_arrival(rows: Integers) -> Integers:
 def _to_ragged(features: Mapping[str, Any]) -> dict[str, Ragged]:
     """Converts features to rows of different lengths."""
     if "token_ids" not in features:
-        raise ValueError(f"`token_ids` is missing; received the features {sorted(features)}.")
+        raise ValueError(f"features must contain token_ids. Received: {sorted(features)}")
     ragged = {}
     for name, feature in features.items():
         if not isinstance(feature, Ragged):
             if not all(hasattr(sequence, "__len__") for sequence in feature):
                 raise ValueError(
-                    f"{name} has one value per sequence; expected one for each token: packed rows "
-                    "cannot have values of whole sequences."
+                    f"{name} must have one value for each token, because packed rows cannot store "
+                    "values of whole sequences. Received: one value per sequence"
                 )
             lengths = np.array([len(sequence) for sequence in feature], "int64")
             values = np.array([value for sequence in feature for value in sequence])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of pre-training records, padded or ragged."""
+"""Reads pre-training records in batches, padded or ragged."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ def pretraining_batches(
     """Reads padded batches of pre-training records.
 
     Args:
-        files: TFRecord files, all with the same features; or a pattern such as
+        files: TFRecord files that all have the same features, or a pattern such as
             `"records/*.tfrecord"`.
         batch_size: Number of rows in a batch.
-        sequence_length: The length to pad to; a longer row is an error.
-        buckets: Ascending lengths to pad to instead; the last one must be `sequence_length`. Rows
-            of similar lengths are then grouped into batches, and each batch is padded to the
-            shortest bucket that holds it.
-        shuffle_seed: Seed for shuffling files and records, in a different order in each epoch;
-            `None` keeps their order.
-        vocabulary_size: If given, ids outside `[0, vocabulary_size)` are an error.
-        drop_remainder: Whether to drop a last batch that is not full.
+        sequence_length: The length to pad to. Longer rows raise an error.
+        buckets: Alternative lengths to pad to, in ascending order. The last must be
+            `sequence_length`. Rows of similar lengths are then grouped into batches, and each batch
+            is padded to the shortest bucket that is long enough.
+        shuffle_seed: Seed for shuffling files and records, differently in each epoch. `None` keeps
+            their order.
+        vocabulary_size: If given, ids outside `[0, vocabulary_size)` raise an error.
+        drop_remainder: Whether to drop the last batch if it is not full. Defaults to `False`.
 
     Returns:
         An iterable of dicts of NumPy arrays: `token_ids` (int32), `segment_ids` (int32) and
         `padding_mask` (bool), of shape `(batch, length)`. Records with masks also have
-        `mask_positions` (int32), `mask_ids` (int32) and `mask_weights` (float32), `(batch, slots)`;
-        records without masks have `word_starts`, bool `(batch, length)`. Records with labels also
+        `mask_positions` (int32), `mask_ids` (int32) and `mask_weights` (float32), `(batch, slots)`.
+        Records without masks have `word_starts`, bool `(batch, length)`. Records with labels also
         have `next_sentence_labels`, int32 `(batch,)`. The iterable's length is the number of
         batches, and its method `epoch(number, first)` skips the first batches of an epoch.
 
     Raises:
-        FileNotFoundError: If no file matches, or a pattern misses some of the shards that file
-            names such as `*-00000-of-00008.tfrecord` count.
-        ValueError: If the first record of a file lacks the features of a pre-training record or
-            has other features than in the first file, if `buckets` are invalid, or if a file is
-            truncated; during iteration, if a record is corrupt or malformed. The message names the
+        FileNotFoundError: If no file matches, or if a pattern does not match all shards of names
+            such as `*-00000-of-00008.tfrecord`.
+        ValueError: If the first record of a file lacks the features of a pre-training record or has
+            different features than the first file, if `buckets` are invalid, or if a file is
+            truncated. During iteration, if a record is corrupt or invalid. The message contains the
             file, the record and the feature.
     """
     lengths = list(buckets or ())
@@ -81,28 +81,28 @@ def ragged_pretraining_batches(
     shuffle_seed: int | None = None,
     vocabulary_size: int | None = None,
 ) -> Batches:
-    """Reads batches of pre-training records without padding, for packing them.
+    """Reads batches of pre-training records without padding, for sequence packing.
 
     Args:
         files: See `pretraining_batches`.
         batch_size: Number of rows in a batch.
-        sequence_length: Maximum length of a row; a longer row is an error.
+        sequence_length: Maximum length of a row. Longer rows raise an error.
         shuffle_seed: See `pretraining_batches`.
         vocabulary_size: See `pretraining_batches`.
 
     Returns:
-        An iterable of dicts as returned by `pretraining_batches`, but with `Ragged` features
-        instead of shape `(batch, length)`, and without `padding_mask`.
+        An iterable of the same dicts as in `pretraining_batches`, but with `Ragged` features
+        instead of features of shape `(batch, length)`, and without `padding_mask`.
 
     Raises:
-        FileNotFoundError, ValueError: As `pretraining_batches`.
+        FileNotFoundError, ValueError: See `pretraining_batches`.
     """
     parser = RecordParser(record_paths(files), sequence_length, vocabulary_size)
     return _RecordBatches(parser, batch_size, is_ragged=True, shuffle_seed=shuffle_seed)
 
 
 def has_masks(files: Files) -> bool:
-    """Returns whether records have static masks, judging by the first record.
+    """Returns whether records have static masks, according to the first record.
 
     Args:
         files: TFRecord files, or a pattern.
@@ -115,7 +115,7 @@ def has_masks(files: Files) -> bool:
 
 
 class _RecordBatches(Batches):
-    """Batches of records; see `pretraining_batches` for the arguments."""
+    """Batches of records. See `pretraining_batches` for the arguments."""
 
     def __init__(
         self,
@@ -140,12 +140,12 @@ class _RecordBatches(Batches):
 
     @property
     def num_batches(self) -> int:
-        """The number of batches of an epoch."""
+        """The number of batches in an epoch."""
         full, rest = divmod(self._num_records, self._batch_size)
         return full + (rest > 0 and not self._drops_remainder)
 
     def example(self) -> Features:
-        """Returns a batch of the first record."""
+        """Returns a batch with the first record."""
         rows, rest = self._parser([self._parser.first])
         return self._batch(rows, rest, np.zeros(1, "int64"))
 
@@ -160,7 +160,7 @@ class _RecordBatches(Batches):
                 num_done += in_window
                 continue
             rows, rest = self._parser(window)
-            # Without buckets, the order of the records stays.
+            # Without buckets, the records keep their order.
             lengths = np.zeros(len(window)) if self._buckets is None else rows["token_ids"].lengths
             order = None if seed is None else (seed, number, count)
             for index in rows_of_batches(lengths, size, order):

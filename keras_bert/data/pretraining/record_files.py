@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the files of pre-training records, and reads their records in order or shuffled."""
+"""Finds files of pre-training records, and reads their records in order or shuffled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keras_bert.data.pretraining.tfrecords import Item, Record, chunked, read_re
 
 Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-# The name of a shard: the text before its number, its number, the number of shards, the rest
+# A shard's name: the text before its number, its number, the number of shards, the rest
 _SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)(.*)", re.DOTALL)
 # Number of consecutive rows that are shuffled together
 SHUFFLE_WINDOW = 8192
@@ -25,8 +25,8 @@ def record_paths(files: Files) -> list[str]:
     """Returns the paths that match names and patterns.
 
     Raises:
-        FileNotFoundError: If no file matches, or a pattern misses some of the shards that file
-            names such as `*-00000-of-00008.tfrecord` count.
+        FileNotFoundError: If no file matches, or if a pattern does not match all shards of names
+            such as `*-00000-of-00008.tfrecord`.
     """
     patterns = [files] if isinstance(files, str | os.PathLike) else list(files)
     paths: list[str] = []
@@ -36,7 +36,7 @@ def record_paths(files: Files) -> list[str]:
             _check_all_shards(matches, pattern)
         paths += matches
     if not paths:
-        raise FileNotFoundError(f"No file matches {files}; expected TFRecord files.")
+        raise FileNotFoundError(f"No file matches {files}. Pass TFRecord files.")
     return paths
 
 
@@ -51,14 +51,14 @@ def _check_all_shards(paths: Sequence[str], pattern: str) -> None:
         gaps = sorted(set(range(first, first + count)) - numbers)
         if gaps:
             raise FileNotFoundError(
-                f"{pattern} matches {len(numbers)} of {count} files of records; the first one "
-                f"missing is {start}-{gaps[0]:05}-of-{count:05}{end}. To read only some of the "
-                "files, list them."
+                f"{pattern} must match all {count} record files. Received: {len(numbers)} files. "
+                f"The first missing file is {start}-{gaps[0]:05}-of-{count:05}{end}. To read only "
+                "some of the files, list them."
             )
 
 
 def check_record_files(files: Files) -> int:
-    """Reads TFRecord files completely, and checks that none is truncated or corrupt.
+    """Reads TFRecord files completely to check that they are not truncated or corrupt.
 
     Args:
         files: TFRecord files, or a pattern.
@@ -68,14 +68,14 @@ def check_record_files(files: Files) -> int:
 
     Raises:
         FileNotFoundError: See `pretraining_batches`.
-        ValueError: If a file is truncated or a checksum does not match; the message names the file
-            and the index of the record.
+            ValueError: If a file is truncated or a checksum does not match. The message contains
+                the file and the index of the record.
     """
     return sum(1 for path in record_paths(files) for _ in read_records(path))
 
 
 def interleaved(paths: Sequence[str]) -> Iterator[Record]:
-    """Yields the records of files, one in turn from each of up to 16 open files."""
+    """Yields the records of up to 16 open files in alternation."""
     waiting = deque(paths)
     reading: list[Iterator[Record] | None] = [None] * min(_FILES_AT_ONCE, len(paths))
     while waiting or any(reading):
@@ -98,7 +98,7 @@ def shuffled_records(
 
 
 def shuffled(rows: Iterable[Item], *seed: int, window: int = SHUFFLE_WINDOW) -> Iterator[Item]:
-    """Yields rows in random order, shuffled within windows, with one window in memory."""
+    """Yields rows in random order, shuffled within windows. Only one window is in memory."""
     for number, chunk in enumerate(chunked(rows, window)):
         for index in permutation(len(chunk), *seed, number).tolist():
             yield chunk[index]

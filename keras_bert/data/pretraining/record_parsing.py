@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parses pre-training records to arrays, and checks every value."""
+"""Converts pre-training records to arrays, and validates every value."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _FEATURES = frozenset(
 
 
 class RecordParser:
-    """Parses records; error messages name the file, the record and the feature.
+    """Parses records. Error messages contain the file, the record and the feature.
 
-    The first record of the first file determines the features. If `vocabulary_size` is `None`,
-    ids may be any nonnegative int32 below the largest.
+    The first record of the first file determines the features. If `vocabulary_size` is `None`, ids
+    may be any nonnegative int32 except the largest.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class RecordParser:
         path = paths[0]
         first_record = tfrecords.first_record(path)
         if first_record is None:
-            raise ValueError(f"{path} has no records.")
+            raise ValueError(f"{path} must contain at least one record. Received: 0 records")
         self.paths = paths
         self.sequence_length = sequence_length
         self.first = first_record
@@ -45,19 +45,20 @@ class RecordParser:
         absent_names = [name for name in required if name not in first]
         if absent_names:
             raise ValueError(
-                f"{path}: the first record lacks {', '.join(absent_names)}; it has {sorted(first)}."
+                f"{path}: the first record must have {', '.join(absent_names)}. Received: "
+                f"{sorted(first)}"
             )
         for other in paths[1:]:
             record = tfrecords.first_record(other)
             features = first if record is None else tfrecords.spans(record)
             if _FEATURES & features.keys() != _FEATURES & first.keys():
                 raise ValueError(
-                    f"{other}: the first record has {sorted(features)}, expected {sorted(first)} "
-                    f"as in {path}."
+                    f"{other}: the first record must have {sorted(first)}, as in {path}. Received: "
+                    f"{sorted(features)}"
                 )
         self._has_mask = "input_mask" in first
         optional = ["next_sentence_labels"] if "next_sentence_labels" in first else []
-        # `input_mask` is parsed in every record: without it, padding would count as tokens.
+        # `input_mask` is parsed in every record. Otherwise, padding would count as tokens.
         self._kinds = dict.fromkeys([*required, *optional, "input_mask"], "int64")
         self._slots = 0
         if is_masked:
@@ -66,7 +67,7 @@ class RecordParser:
             self._slots = int(example["masked_lm_positions"].lengths[0])
 
     def __call__(self, records: Sequence[Record]) -> tuple[dict[str, Ragged], Features]:
-        """Parses records to ragged features of tokens, and to dense masks and labels."""
+        """Converts records to ragged token features, and dense masks and labels."""
         features = tfrecords.parse(records, self._kinds)
         self._check_numbers(features, records)
         rows = {"token_ids": features["input_ids"], "segment_ids": features["segment_ids"]}
@@ -84,7 +85,7 @@ class RecordParser:
         return rows, self._rest(features)
 
     def lengths(self, records: Sequence[Record]) -> np.ndarray:
-        """Returns the number of tokens of each record, int64; it parses nothing else."""
+        """Returns the number of tokens in each record, int64, without parsing other features."""
         name = "input_mask" if self._has_mask else "input_ids"
         values = tfrecords.parse(records, {name: "int64"})[name]
         lengths: np.ndarray = _ones(values) if self._has_mask else values.lengths
@@ -129,10 +130,10 @@ class RecordParser:
         lengths = ids.lengths
         if not self._has_mask:
             last = ids.values[np.cumsum(lengths) - 1]
-            rule = "one where input_ids end in padding"
+            rule = "values, because input_ids end in padding"
             _check(records, "input_mask", rule, last != 0, last)
         else:
-            # A row has as many tokens as ones in its mask; after a zero, positions would be wrong
+            # A mask must start with one 1 for each token. Otherwise, positions would be wrong.
             mask = features["input_mask"]
             ones = np.arange(mask.lengths.max()) < lengths[:, np.newaxis]
             is_one = ones[NUMPY.mask(mask.lengths, ones.shape[1])]
@@ -159,7 +160,7 @@ class RecordParser:
 
 
 def _ones(mask: Ragged) -> np.ndarray:
-    """Counts the values of each row that are not 0, int64 `(rows,)`."""
+    """Counts the nonzero values in each row, int64 `(rows,)`."""
     rows = row_numbers(NUMPY, mask.lengths)
     return np.bincount(rows, mask.values != 0, len(mask.lengths)).astype("int64")
 
@@ -167,18 +168,19 @@ def _ones(mask: Ragged) -> np.ndarray:
 def _check(
     records: Sequence[Record], feature: str, rule: str, is_good: np.ndarray, received: Any
 ) -> None:
-    """Raises a ValueError if `is_good`, a flag for each record, is false for one."""
+    """Raises an error if `is_good`, a flag for each record, is false for any record."""
     bad = np.flatnonzero(~is_good)
     if len(bad):
         raise ValueError(
-            f"{records[bad[0]]}, feature {feature}: expected {rule}, received {received[bad[0]]}."
+            f"{records[bad[0]]}, feature {feature}: there must be {rule}. Received: "
+            f"{received[bad[0]]}"
         )
 
 
 def _check_each(
     records: Sequence[Record], feature: str, rule: str, values: Ragged, is_good: np.ndarray
 ) -> None:
-    """Raises a ValueError if `is_good`, a flag for each value, is false for one."""
+    """Raises an error if `is_good`, a flag for each value, is false for any value."""
     if not is_good.all():
         records_of_values = [records[row] for row in row_numbers(NUMPY, values.lengths)]
         _check(records_of_values, feature, rule, is_good, values.values)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serializes instances, and writes TFRecords with the feature names of BERT's released code."""
+"""Serializes instances to TFRecords with the feature names of the original BERT code."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from keras_bert.data.pretraining.instances import Instance
 from keras_bert.data.pretraining.static_masking import Flags, StaticMasker
 from keras_bert.text.special_tokens import SUFFIX
 
-# Rows that are serialized together
+# The number of rows that are serialized together
 _ROWS_AT_ONCE = 1024
 
 
 class InstanceEncoder:
     """Serializes instances to records, with static masks or without masks.
 
-    With a masker, records are in the format of BERT's released code, which can train on them:
+    With a masker, records are in the format of the original BERT code, which can train on them:
     `input_ids`, `input_mask` and `segment_ids` `(sequence_length,)`, `masked_lm_positions`,
-    `masked_lm_ids` and `masked_lm_weights` `(max_predictions,)`, and `next_sentence_labels`
-    `(1,)`, padded with 0. The weights are float32, the rest int64. The label of rows without a
-    second segment is 0.
+    `masked_lm_ids` and `masked_lm_weights` `(max_predictions,)`, and `next_sentence_labels` `(1,)`,
+    padded with 0. The weights are float32, and other features int64. Sequences without a second
+    segment have the label 0.
 
-    Without a masker, records have `input_ids`, `segment_ids` and `word_starts` (1 at the first
-    token of a word) of the row's own length, and `next_sentence_labels` `(1,)` if the row has a
-    label. All are int64.
+    Without a masker, records contain `input_ids`, `segment_ids` and `word_starts` (1 at the first
+    token of a word) without padding. If the instance has a label, they also contain
+    `next_sentence_labels` `(1,)`. All features are int64.
 
     Args:
         vocabulary: The tokens in the order of their ids.
         special_token_ids: The ids of `[CLS]` and `[SEP]`, which are never masked.
-        sequence_length: The length to pad to; ignored without a masker.
-        masker: The masker that selects tokens; `None` for records without masks.
-        continuation_token_ids: The ids that continue the word before them. Defaults to WordPiece's
-            tokens that begin with `##`.
+        sequence_length: The length to pad to. Ignored without a masker.
+        masker: The masker that selects tokens, or `None` for records without masks.
+        continuation_token_ids: The ids that continue the previous word. By default, the WordPiece
+            tokens that start with `##`.
 
     Call arguments:
         instance: An `Instance`.
@@ -72,7 +72,7 @@ class InstanceEncoder:
         return next(self.records([instance], rng))
 
     def records(self, instances: Iterable[Instance], rng: np.random.Generator) -> Iterator[bytes]:
-        """Serializes instances, many at a time: several times as fast as one after another.
+        """Serializes instances in chunks, which is several times as fast as single calls.
 
         Args:
             instances: The `Instance`s.
@@ -82,7 +82,7 @@ class InstanceEncoder:
             The serialized `tf.train.Example` of each instance.
         """
         for chunk in tfrecords.chunked(instances, _ROWS_AT_ONCE):
-            # Rows without a label lack the feature.
+            # Instances without a label do not have the feature.
             for _, group in itertools.groupby(chunk, lambda instance: instance.label is None):
                 yield from tfrecords.serialize(self._features(list(group), rng))
 
@@ -133,15 +133,15 @@ def write_records(path: str | os.PathLike[str], records: Iterable[bytes]) -> int
     """Writes a TFRecord file atomically.
 
     Args:
-        path: Path of the file; an existing one is replaced.
+        path: Path of the file. An existing file is replaced.
         records: Serialized examples.
 
     Returns:
         The number of records.
 
     Raises:
-        FileNotFoundError: If the folder of the file does not exist.
-        NotADirectoryError: If the folder of the file is a file itself.
+        FileNotFoundError: If the file's directory does not exist.
+        NotADirectoryError: If the file's directory is a file.
     """
     path = Path(path)
     check_parent_exists(path)
@@ -150,7 +150,7 @@ def write_records(path: str | os.PathLike[str], records: Iterable[bytes]) -> int
 
 
 def _rows(values: np.ndarray) -> Ragged:
-    """Returns the rows of an array `(rows, values)`."""
+    """Converts an array `(rows, values)` to ragged rows."""
     return Ragged(values.reshape(-1), np.full(len(values), values.shape[1], "int64"))
 
 

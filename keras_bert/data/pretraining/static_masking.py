@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Static masking: masks drawn once, when records are written, as in BERT's released code."""
+"""Static masking: samples masks once, when records are written, as in the original BERT code."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.data.pretraining.token_store import Ids
 
-# Masks select single tokens, whole words, or n-grams of words
+# The units of selection: single tokens, whole words, or n-grams of words
 UNITS = ("token", "word", "ngram")
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class MaskedTokens(NamedTuple):
-    """A masked row.
+    """A masked sequence.
 
     Attributes:
         token_ids: int32 `(length,)`, with the selected tokens replaced.
@@ -30,27 +30,27 @@ class MaskedTokens(NamedTuple):
     ids: Ids
 
 
-# (`mask_selection` is for batches; for single rows, this is nine times as fast.)
+# `mask_selection` processes batches. For single sequences, this class is nine times as fast.
 class StaticMasker:
-    """Selects tokens or whole words to predict; 80% are masked, 10% random, 10% unchanged.
+    """Selects tokens or whole words to predict. 80% are masked, 10% random and 10% unchanged.
 
-    The number of selected tokens is `masked_lm_probability` times the length of the row, including
-    special tokens. The replacement is drawn for each token independently, also within a word.
+    The number of selected tokens is `masked_lm_probability` times the sequence length, including
+    special tokens. Replacements are sampled independently for each token, even within a word.
     Random tokens are uniform over the vocabulary.
 
     Args:
         mask_token_id: The id of `[MASK]`.
         vocabulary_size: Number of token ids.
-        max_predictions: Maximum number of tokens to select in a row.
-        masked_lm_probability: Fraction of tokens to select.
+        max_predictions: Maximum number of tokens to select in a sequence.
+        masked_lm_probability: Fraction of tokens to select. Defaults to 0.15.
         whole_words: Whether to select all subwords of a word or none (whole-word masking). A word
-            that would exceed the number of tokens to select is skipped.
+            that would exceed the number of tokens to select is skipped. Defaults to `False`.
 
     Call arguments:
         token_ids: int32 `(length,)`, including special tokens.
         word_starts: bool `(length,)`, True at the first token of each word.
-        candidates: bool `(length,)`, True at tokens that may be selected, which are all but special
-            tokens.
+        candidates: bool `(length,)`, True at tokens that may be selected, which are all tokens
+            except special tokens.
         rng: The random number generator.
 
     Returns:
@@ -90,7 +90,7 @@ class StaticMasker:
     def __call__(
         self, token_ids: Ids, word_starts: Flags, candidates: Flags, rng: np.random.Generator
     ) -> MaskedTokens:
-        """Masks a row."""
+        """Masks a sequence."""
         num_masks = round(self.masked_lm_probability * len(token_ids))
         num_masks = min(self.max_predictions, max(1, num_masks))
         selectable = np.flatnonzero(candidates)
@@ -110,12 +110,12 @@ class StaticMasker:
 
 
 def default_max_predictions(sequence_length: int, masked_lm_probability: float = 0.15) -> int:
-    """Returns the number of predictions in the longest row: 20 for 128 tokens, 77 for 512."""
+    """Returns the number of predictions in the longest sequence: 20 for 128 tokens, 77 for 512."""
     return max(1, math.ceil(masked_lm_probability * sequence_length))
 
 
 def _choose_words(positions: Any, word_starts: Flags, budget: int, rng: np.random.Generator) -> Any:
-    """Selects random words with at most `budget` tokens in total, skipping words that exceed it."""
+    """Selects random words with at most `budget` tokens in total. Skips words that exceed it."""
     inner_starts = np.flatnonzero(word_starts[positions][1:]) + 1
     bounds = [0, *inner_starts.tolist(), len(positions)]
     words: list[Any] = []

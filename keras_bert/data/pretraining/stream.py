@@ -28,17 +28,17 @@ from keras_bert.data.pretraining.record_files import (
 from keras_bert.data.pretraining.record_parsing import Features, RecordParser
 from keras_bert.data.pretraining.tfrecords import chunked, count_records
 
-# Number of consecutive sequences that are packed together
+# The number of consecutive sequences that are packed together
 PACKING_WINDOW = 1024
 
 
 class StreamPosition(NamedTuple):
-    """Where a batch of a stream begins.
+    """The position of a batch in a stream.
 
     Attributes:
         epoch: The number of epochs before the batch.
-        row: The number of rows before the batch in its epoch, in all groups of files together.
-        batch: The number of batches before it, on which its masks depend.
+        row: The number of rows before the batch in its epoch, over all groups of files.
+        batch: The number of batches before it, which determines its masks.
     """
 
     epoch: int = 0
@@ -47,38 +47,39 @@ class StreamPosition(NamedTuple):
 
 
 class PretrainingStream:
-    """An infinite stream of masked batches, in a different order in each epoch.
+    """An infinite stream of masked batches, shuffled differently in each epoch.
 
-    Batch n, including its masks, depends only on the files, the seed and n: training that resumes
-    at batch n gets the same batches as without the interruption. The rows of an epoch that do not
-    fill a batch are dropped; they differ from epoch to epoch.
+    Batch n, including its masks, only depends on the files, the seed and n. A run that resumes at
+    batch n therefore gets the same batches as an uninterrupted run. The rows of an epoch that do
+    not fill a batch are dropped. They differ from epoch to epoch.
 
     Args:
-        files: TFRecord files, all with the same features; or a pattern such as
-            `"records/*.tfrecord"`. They are read once in advance, to count the records.
+        files: TFRecord files that all have the same features, or a pattern such as
+            `"records/*.tfrecord"`. They are read once in advance to count the records.
         batch_size: Number of rows in a batch.
         sequence_length: Number of tokens in a row.
-        masker: The masker of records without masks: a `MaskedLMMaskGenerator` or another callable
-            of a batch and a step. It is called with whole batches, unless it has
-            `masks_rows_alone`, or a method `shard` and batches are read `return_shards`.
-        packed: Whether to pack several records into a row instead of padding; for records without
-            masks only. Labels of pairs are dropped, since a row can have only one.
-        seed: Seed of the order; the masks have the seed of the masker.
-        vocabulary_size: If given, ids outside `[0, vocabulary_size)` are an error.
-        file_groups: Number of groups of files. Each group fills an equal number of consecutive
-            rows of each batch, so a process with these rows reads no other files. An epoch ends
-            with the rows of the smallest group. The batches depend on the number of groups, and not
-            on the number of processes.
-        count: Counts the rows of the groups: it calls a function with the index of each group, and
-            returns the results in order, as `map` does. Processes can divide this work among
-            themselves.
+        masker: The masker for records without masks: a `MaskedLMMaskGenerator`, or another callable
+            that accepts a batch and a step. It is called with whole batches, unless it has
+            `masks_rows_alone`, or it has a method `shard` and batches are read with
+            `return_shards`.
+        packed: Whether to pack multiple records into a row instead of padding them. Only supported
+            for records without masks. Labels of pairs are dropped, because a row can only have one
+            label. Defaults to `False`.
+        seed: Seed of the order. The masks depend on the masker's seed. Defaults to 0.
+        vocabulary_size: If given, ids outside `[0, vocabulary_size)` raise an error.
+        file_groups: Number of groups of files. Each group fills an equal number of consecutive rows
+            in each batch, so a process with these rows does not read other files. An epoch ends
+            with the rows of the smallest group. The batches depend on the number of groups, but not
+            on the number of processes. Defaults to 1.
+        count: Counts the rows of the groups. It calls a function with the index of each group and
+            returns the results in order, like `map`. Processes can share this work.
 
     Raises:
-        FileNotFoundError: If no file matches, or a pattern misses some of the shards that file
-            names such as `*-00000-of-00008.tfrecord` count.
+        FileNotFoundError: If no file matches, or if a pattern does not match all shards of names
+            such as `*-00000-of-00008.tfrecord`.
         ValueError: If a file is truncated, records lack the features of pre-training records, the
-            rows do not fill a batch, records that have masks are to be packed or masked again, or
-            there are fewer files than groups, or `batch_size` is no multiple of the groups.
+            rows do not fill a batch, records with masks would be packed or masked again, there are
+            fewer files than groups, or `batch_size` is not a multiple of the number of groups.
 
     Example:
 
@@ -120,18 +121,18 @@ class PretrainingStream:
         self._parser = RecordParser(paths, sequence_length, vocabulary_size)
         if self._parser.is_masked and (masker is not None or packed):
             raise ValueError(
-                f"{paths[0]} has masks already; expected records without masks "
-                f"to {'pack' if packed else 'mask'}."
+                f"{paths[0]} must have records without masks to be "
+                f"{'packed' if packed else 'masked'}. Received: records with masks"
             )
         if masker is None and not self._parser.is_masked:
-            raise ValueError(f"{paths[0]} has no masks; expected a masker.")
+            raise ValueError(f"Pass a masker, because the records in {paths[0]} have no masks.")
         self.batch_size = batch_size
         self.sequence_length = sequence_length
         self.packed = packed
         self.seed = seed
         self._masker = masker
         self._masks_whole_batch = not (masker is None or getattr(masker, "masks_rows_alone", False))
-        # An epoch ends with the smallest group.
+        # An epoch ends when the smallest group ends.
         self.num_rows = file_groups * min(count(self._count_rows, range(file_groups)))
         self._start = StreamPosition()
         self._check_rows()
@@ -139,18 +140,18 @@ class PretrainingStream:
     def _check_rows(self) -> None:
         if self.batch_size % len(self._groups):
             raise ValueError(
-                f"A batch has {self.batch_size} rows; expected a multiple of the "
-                f"{len(self._groups)} groups of files."
+                f"batch_size must be a multiple of the {len(self._groups)} groups of files. "
+                f"Received: {self.batch_size}"
             )
         if self.num_rows < self.batch_size:
             paths = self._parser.paths
             raise ValueError(
-                f"The {len(paths)} files from {paths[0]} on have {self.num_rows} rows; "
-                f"expected at least a batch of {self.batch_size}."
+                f"The {len(paths)} files must have at least one batch of {self.batch_size} rows. "
+                f"Received: {self.num_rows} rows (first file: {paths[0]})"
             )
 
     def _count_rows(self, group: int) -> int:
-        """Returns the number of rows of a group of files."""
+        """Returns the number of rows in a group of files."""
         if self.packed:
             return sum(1 for _ in self._in_order(group))
         return sum(map(count_records, self._groups[group]))
@@ -161,13 +162,13 @@ class PretrainingStream:
         return self.num_rows // self.batch_size
 
     def resume_after(self, num_batches: int, batch_size: int) -> Self:
-        """Returns the rest of this stream after some batches, in batches of another size.
+        """Returns the rest of this stream after some batches, with a different batch size.
 
-        It has the rows that follow, so that a row is not repeated before the end of the epoch.
+        It continues with the next row, so no row is repeated before the end of the epoch.
 
         Args:
-            num_batches: Number of batches before the rest.
-            batch_size: Number of rows in its batches.
+            num_batches: Number of batches to skip.
+            batch_size: Number of rows in the new batches.
 
         Raises:
             ValueError: If the rows do not fill a batch.
@@ -179,7 +180,7 @@ class PretrainingStream:
         return rest
 
     def _position(self, num_batches: int) -> StreamPosition:
-        """Returns where the batch after some batches begins."""
+        """Returns the position after some batches."""
         epoch, row, batch = self._start
         in_first_epoch = (self.num_rows - row) // self.batch_size
         if num_batches < in_first_epoch:
@@ -190,23 +191,24 @@ class PretrainingStream:
     def from_batch(
         self, first: int = 0, shard: tuple[int, int] = (0, 1), *, return_shards: bool = False
     ) -> Batches:
-        """Returns the infinite batches from a given one on.
+        """Returns the infinite batches of the stream, starting at a given batch.
 
         Args:
-            first: The index of the first batch, counted over all epochs.
+            first: The index of the first batch, counted over all epochs. Defaults to 0.
             shard: The index of this process and the number of processes that share each batch. Each
-                gets an equal number of consecutive rows, with the masks of the whole batch.
+                process gets an equal number of consecutive rows, with the masks of the whole batch.
             return_shards: Whether a masker with a method `shard` masks only the rows of this
-                process, instead of the whole batch. Batches are `BatchShard`s then, and the
-                processes must tell one another how many tokens are selected in their rows.
+                process instead of the whole batch. Then each batch is a `BatchShard`, and the
+                processes must exchange the number of selected tokens in their rows. Defaults to
+                `False`.
 
         Returns:
-            An iterable of dicts as returned by `pretraining_batches` for records with masks; packed
+            An iterable of dicts as returned by `pretraining_batches` for records with masks. Packed
             batches have `sequence_ids` and `position_ids` instead of `padding_mask`. A thread
             prefetches the batches.
 
         Raises:
-            ValueError: If the processes cannot have equal shards.
+            ValueError: If a batch cannot be split equally among the processes.
         """
         return _StreamBatches(
             self,
@@ -218,12 +220,12 @@ class PretrainingStream:
     def first_batches(
         self, count: int, shard: tuple[int, int] = (0, 1), *, return_shards: bool = False
     ) -> Batches:
-        """Returns up to `count` batches in the order of the files, with fixed masks.
+        """Returns up to `count` batches in file order with fixed masks, for evaluation.
 
-        It is meant for evaluation: each iteration has the same batches.
+        Each iteration yields the same batches.
 
         Args:
-            count: The number of batches.
+            count: The maximum number of batches.
             shard: See `from_batch`.
             return_shards: See `from_batch`.
         """
@@ -236,7 +238,7 @@ class PretrainingStream:
         return _StreamBatches(self, read, count, shard)
 
     def example(self) -> Features:
-        """Returns a batch of a single row."""
+        """Returns a batch with a single row."""
         batch = self._unmask(list(self._as_rows([self._parser.first])))
         features: Features = batch if self._masker is None else self._masker(batch, 0)
         return features
@@ -253,18 +255,18 @@ class PretrainingStream:
         """Yields the rows of a group of files in the order of an epoch."""
         num_groups = len(self._groups)
         seed = (self.seed, epoch) if num_groups == 1 else (self.seed, epoch, group)
-        # The windows of all groups together have as many rows in memory as one would.
+        # Together, the windows of all groups have as many rows in memory as a single window would.
         window = -(-SHUFFLE_WINDOW // num_groups)
         if self.packed:
             return shuffled(self._in_order(group), *seed, window=window)
         return shuffled_records(self._groups[group], *seed, window=window)
 
     def _in_order(self, group: int) -> Iterator[Any]:
-        """Yields the rows of a group in the order of its files, packed the same each time."""
+        """Yields the rows of a group in file order. They are packed in the same way each time."""
         return self._as_rows(interleaved(self._groups[group]))
 
     def _as_rows(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yields each record, or for each packed row the list of its records."""
+        """Yields each record or, for packed rows, the list of records in each row."""
         if not self.packed:
             yield from records
             return
@@ -281,9 +283,10 @@ class PretrainingStream:
         shard: tuple[int, int],
         return_shards: bool,
     ) -> Iterator[Any]:
-        """Yields the full batches of the rest of an epoch, or a process's shards of them, masked.
+        """Yields the remaining full batches of an epoch, or a process's shards of them, with masks.
 
-        `rows_of_group` yields the rows of a group of files; see `from_batch`.
+        `rows_of_group` yields the rows of a group of files. For the other arguments see
+        `from_batch`.
         """
         own_rows = rows_of_shard(shard, self.batch_size)
         draws_shard = return_shards and hasattr(self._masker, "shard")
@@ -303,8 +306,8 @@ class PretrainingStream:
                 chunk = next(chunks, [])
                 if len(chunk) < in_group:
                     raise ValueError(
-                        f"The files from {self._groups[group][0]} on have fewer rows than when "
-                        "they were counted; expected files that do not change."
+                        f"The files must not change during training. Received: fewer rows than "
+                        f"before in the files of {self._groups[group][0]}"
                     )
                 rows += chunk
             batch = self._unmask(rows if is_whole else rows[own])
@@ -318,7 +321,7 @@ class PretrainingStream:
             yield batch
 
     def _unmask(self, rows: list[Any]) -> Features:
-        """Returns a batch of rows as they are recorded, before masking."""
+        """Converts records to a batch without masks."""
         if self.packed:
             features, _ = self._parser(list(itertools.chain.from_iterable(rows)))
             row = np.repeat(np.arange(len(rows)), [len(records) for records in rows])
@@ -328,23 +331,23 @@ class PretrainingStream:
 
 
 def group_files(paths: Sequence[str], file_groups: int) -> list[Sequence[str]]:
-    """Divides files into groups of nearly the same number."""
+    """Divides files into groups of almost equal size."""
     if not 1 <= file_groups <= len(paths):
         raise ValueError(
-            f"There are {len(paths)} files from {paths[0]} on; expected at least one for each of "
-            f"{file_groups} groups."
+            f"There must be at least one file for each of the {file_groups} groups. Received: "
+            f"{len(paths)} files (first file: {paths[0]})"
         )
     return [paths[group::file_groups] for group in range(file_groups)]
 
 
 def groups_of_shard(shard: tuple[int, int], file_groups: int) -> range:
-    """Returns the indices of the groups of files that fill the rows of a process."""
+    """Returns the indices of the file groups that fill the rows of a process."""
     number, count = shard
     return range(number * file_groups // count, -(-(number + 1) * file_groups // count))
 
 
 class _StreamBatches(Batches):
-    """Batches of a stream, from `read`, a function of the number of batches to skip."""
+    """Batches of a stream. `read` accepts the number of batches to skip."""
 
     has_one_shape = True
 
@@ -364,11 +367,11 @@ class _StreamBatches(Batches):
 
     @property
     def num_batches(self) -> int | None:
-        """The number of batches; `None` if they never end."""
+        """The number of batches, or `None` if they never end."""
         return self._num_batches
 
     def example(self) -> Features:
-        """Returns a batch of a single row."""
+        """Returns a batch with a single row."""
         return self._stream.example()
 
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
@@ -376,32 +379,33 @@ class _StreamBatches(Batches):
 
 
 def pretraining_examples(batches: Batches, next_sentence: bool) -> Batches:
-    """Converts masked batches to the examples that `Pretrainer.fit` takes.
+    """Converts masked batches to the examples that `Pretrainer.fit` accepts.
 
     Args:
         batches: Batches with `mask_ids`, `mask_weights` and, for the sentence objective,
-            `next_sentence_labels`: of a `PretrainingStream`, or `pretraining_batches`.
-        next_sentence: Whether to train on the sentence objective (NSP or SOP) too.
+            `next_sentence_labels`. For example, from a `PretrainingStream` or
+            `pretraining_batches`.
+        next_sentence: Whether to also train on the sentence objective (NSP or SOP).
 
     Returns:
-        Batches of `(features, labels, weights)`; labels and weights are dicts with the names of
+        Batches of `(features, labels, weights)`. Labels and weights are dicts with the names of the
         `Pretrainer`'s outputs.
 
     Raises:
-        ValueError: If the batches have no masks, or if `next_sentence` is true and they lack
+        ValueError: If the batches have no masks, or if `next_sentence` is true and they have no
             `next_sentence_labels`.
     """
     names = sorted(batches.example())
     if "mask_ids" not in names:
         raise ValueError(
-            f"The records must have masks. Received: {names}. Read them by "
+            f"The records must have masks. Received: {names}. Read them with "
             "PretrainingStream(files, masker=MaskedLMMaskGenerator.from_tokenizer(tokenizer), "
-            "...).from_batch(), which masks them anew in each epoch."
+            "...).from_batch(), which samples new masks in each epoch."
         )
     if next_sentence and "next_sentence_labels" not in names:
         raise ValueError(
-            "The records have no next_sentence_labels, which the sentence objective needs; "
-            f"they have {names}."
+            "The records must have next_sentence_labels for the sentence objective. Received: "
+            f"{names}"
         )
 
     def example(batch: Features, _: int) -> tuple[Features, Features, Features]:

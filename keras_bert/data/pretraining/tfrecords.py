@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TFRecord files of `tf.train.Example`, read and written without TensorFlow.
 
-A record is its length, the length's checksum, its content and the content's checksum. The content
-is an example in the wire format of Protocol Buffers.
+A record consists of its length, the length's checksum, its content and the content's checksum. The
+content is an example in the wire format of Protocol Buffers.
 
 Reference:
     [TFRecord and tf.train.Example](https://www.tensorflow.org/tutorials/load_data/tfrecord);
@@ -24,20 +24,20 @@ from keras_bert.data.file_systems import open_file
 
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
-# Bytes to read at a time, bytes to read at a time for the first record alone, and records to write
-# at a time
+# The number of bytes to read at a time, the number of bytes to read for the first record, and the
+# number of records to write at a time
 _BLOCK_BYTES = 1 << 20
 _FIRST_BLOCK_BYTES = 1 << 16
 _BLOCK_RECORDS = 1024
-# Bytes of each record that a checksum takes at a time: the table for few bytes stays in the cache,
-# and many bytes take fewer steps in a long record.
+# The number of bytes of each record that a checksum step processes. The table for a few bytes stays
+# in the cache, and larger pieces need fewer steps in a long record.
 _PIECES = (32, 1024)
 
 Item = TypeVar("Item")
 
 
 class Record(NamedTuple):
-    """A record of a file.
+    """A record in a file.
 
     Args:
         content: The serialized example.
@@ -57,7 +57,7 @@ class Record(NamedTuple):
 
 
 def read_records(path: str, file: BinaryIO | None = None) -> Iterator[Record]:
-    """Yields the records of a file, and closes it at the end, also if the caller opened it."""
+    """Yields the records of a file. Closes the file at the end, even if the caller opened it."""
     numbers = itertools.count()
     for block, starts, lengths in _blocks(path, file):
         _check(path, numbers, block, starts, lengths)
@@ -66,7 +66,7 @@ def read_records(path: str, file: BinaryIO | None = None) -> Iterator[Record]:
 
 
 def first_record(path: str) -> Record | None:
-    """Returns the first record of a file; `None` if it has none."""
+    """Returns the first record of a file, or `None` if the file is empty."""
     for block, starts, lengths in _blocks(path, block_bytes=_FIRST_BLOCK_BYTES):
         _check(path, itertools.count(), block, starts[:1], lengths[:1])
         return Record(block[starts[0] : starts[0] + lengths[0]], path, 0)
@@ -74,12 +74,12 @@ def first_record(path: str) -> Record | None:
 
 
 def count_records(path: str) -> int:
-    """Returns the number of records of a file, without reading their contents."""
+    """Counts the records in a file without reading their contents."""
     return sum(len(starts) for _, starts, _ in _blocks(path))
 
 
 def write_records(file: BinaryIO, records: Iterable[bytes]) -> int:
-    """Writes records to a file, and returns their number."""
+    """Writes records to a file and returns their number."""
     count = 0
     for chunk in chunked(records, _BLOCK_RECORDS):
         lengths = np.array([len(record) for record in chunk], "int64")
@@ -142,7 +142,7 @@ def _blocks(
 def _check(
     path: str, numbers: Iterator[int], block: bytes, starts: np.ndarray, lengths: np.ndarray
 ) -> None:
-    """Compares the checksums of the contents of a block."""
+    """Compares the checksums of the contents in a block."""
     data = np.frombuffer(block, "u1")
     file_checksums = data[(starts + lengths)[:, np.newaxis] + np.arange(_FOOTER.size)]
     wrong = np.flatnonzero(file_checksums.view("<u4")[:, 0] != _checksums(data, starts, lengths))
@@ -154,7 +154,7 @@ def _check(
 
 
 def chunked(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Yields lists of `size` items one after another; the last list may be shorter."""
+    """Splits items into lists of `size` items. The last list may be shorter."""
     iterator = iter(items)
     while chunk := list(itertools.islice(iterator, size)):
         yield chunk
@@ -165,11 +165,11 @@ def chunked(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 @functools.cache
 def _tables() -> tuple[np.ndarray, np.ndarray]:
-    """Returns how each byte of a chunk, and the initial state, contribute to its CRC-32C.
+    """Returns how each byte of a piece, and the initial state, contribute to its CRC-32C.
 
-    A CRC is linear: it is the exclusive or of each byte's contribution, which depends on the
-    number of bytes after it. Both are uint32: `(piece, 256)`, by the number of bytes after a byte,
-    and `(piece,)`, by the length of the piece.
+    A CRC is linear: it is the exclusive or of each byte's contribution, which depends on the number
+    of bytes after it. Both arrays are uint32. The first is `(piece, 256)` and indexed by the number
+    of bytes after a byte. The second is `(piece,)` and indexed by the length of the piece.
     """
     state = np.arange(256, dtype="uint32")
     for _ in range(8):
@@ -197,7 +197,7 @@ def _checksums(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.
         crc[has_rest] ^= np.bitwise_xor.reduceat(values, row_starts(NUMPY, first)[has_rest])
     starts = starts + first
     for size, counts in ((small, lengths // small % (large // small)), (large, lengths // large)):
-        # The entries of a byte that has 0, 1, … and `size - 1` bytes before it
+        # The table entries of bytes that have 0, 1, … and `size - 1` bytes before them
         entries = np.arange(size - 1, -1, -1) * 256
         for number in range(counts.max(initial=0)):
             more = np.flatnonzero(counts > number)
@@ -206,7 +206,7 @@ def _checksums(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.
             crc[more] = np.bitwise_xor.reduce(byte_tables.take(entries + pieces), axis=1)
         starts = starts + counts * size
     crc = ~crc
-    # TFRecord files have rotated checksums.
+    # TFRecord files contain rotated checksums.
     return (crc >> 15 | crc << 17) + np.uint32(0xA282EAD8)
 
 
@@ -218,16 +218,16 @@ def _length_checksum(length: int) -> int:
 
 # === Examples ===
 
-# The tags of the fields with a length, numbers 1 and 2
+# Tags of length-delimited fields with the numbers 1 and 2
 _FIRST, _SECOND = b"\x0a", b"\x12"
 _KINDS = {0x0A: "bytes", 0x12: "float", 0x1A: "int64"}
 _TAGS = {kind: bytes([tag]) for tag, kind in _KINDS.items()}
 
 
 def serialize(features: Mapping[str, Ragged]) -> list[bytes]:
-    """Serializes rows of features, integers or float32, each row as a `tf.train.Example`.
+    """Serializes rows of integer or float32 features, each row as a `tf.train.Example`.
 
-    The features of an example are in the alphabetical order of their names.
+    The features of an example are sorted by name.
     """
     columns = []
     for name in sorted(features):
@@ -245,18 +245,18 @@ def serialize(features: Mapping[str, Ragged]) -> list[bytes]:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _start(name: str, kind: str, size: int) -> bytes:
-    """Returns the bytes before the values of a feature: its name, kind and sizes."""
+    """Returns the bytes before the values of a feature: its name, type and sizes."""
     values = bytes(size)
-    # Protocol Buffers leave out an empty list.
+    # Protocol Buffers omit an empty list.
     feature = _TAGS[kind] + _with_size(_FIRST + _with_size(values) if size else b"")
     entry = _FIRST + _with_size(_FIRST + _with_size(name.encode()) + _SECOND + _with_size(feature))
     return entry[: len(entry) - size]
 
 
 def parse(records: Sequence[Record], kinds: Mapping[str, str]) -> dict[str, Ragged]:
-    """Parses features of serialized examples; `kinds` are `"int64"` or `"float"`.
+    """Parses features of serialized examples. `kinds` contains `"int64"` or `"float"`.
 
-    A record that lacks a feature gets no values for it.
+    A record without a feature gets no values for it.
     """
     payloads: dict[str, list[bytes]] = {name: [] for name in kinds}
     for record in records:
@@ -264,7 +264,7 @@ def parse(records: Sequence[Record], kinds: Mapping[str, str]) -> dict[str, Ragg
         for name, kind in kinds.items():
             own, start, end = feature_spans.get(name, (kind, 0, 0))
             if own != kind and end > start:
-                raise ValueError(f"{record}, feature {name}: expected {kind}, received {own}.")
+                raise ValueError(f"{record}, feature {name}: must be {kind}. Received: {own}")
             values = [record.content[a:b] for _, a, b in _fields(record.content, start, end)]
             payloads[name].append(values[0] if len(values) == 1 else b"".join(values))
     features = {}
@@ -279,7 +279,7 @@ def parse(records: Sequence[Record], kinds: Mapping[str, str]) -> dict[str, Ragg
 
 
 def spans(record: Record) -> dict[str, tuple[str, int, int]]:
-    """Returns the kind of each feature of a record, and the start and end of its values.
+    """Returns the type of each feature of a record, and the start and end of its values.
 
     Raises:
         ValueError: If the record is not a `tf.train.Example`.
@@ -299,12 +299,12 @@ def spans(record: Record) -> dict[str, tuple[str, int, int]]:
                             kind = _KINDS[kind_tag]
                 feature_spans[name] = (kind, values, values_end)
     except (IndexError, KeyError, UnicodeDecodeError):
-        raise ValueError(f"{record}: it is not a tf.train.Example.") from None
+        raise ValueError(f"{record}: the record is not a tf.train.Example.") from None
     return feature_spans
 
 
 def _fields(content: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yields the tag of each field of a message, and the start and end of its value."""
+    """Yields the tag of each field in a message, and the start and end of its value."""
     while position < end:
         tag = content[position]
         position += 1
@@ -312,7 +312,7 @@ def _fields(content: bytes, position: int, end: int) -> Iterator[tuple[int, int,
         if kind == 2:
             length = content[position]
             position += 1
-            if length >= 128:  # Most others have two bytes.
+            if length >= 128:  # Most of these lengths have two bytes.
                 length += content[position] - 1 << 7
                 position += 1
                 if length >= 1 << 14:
@@ -329,7 +329,7 @@ def _fields(content: bytes, position: int, end: int) -> Iterator[tuple[int, int,
 
 
 def _varint(content: bytes, position: int) -> tuple[int, int]:
-    """Returns an integer of variable length, and the position after it."""
+    """Decodes a varint. Returns its value and the position after it."""
     value = shift = 0
     while True:
         byte = content[position]
@@ -341,7 +341,7 @@ def _varint(content: bytes, position: int) -> tuple[int, int]:
 
 
 def _integers(data: np.ndarray, num_bytes: np.ndarray) -> Ragged:
-    """Decodes integers of variable length from the bytes of each row."""
+    """Decodes the varints in the bytes of each row."""
     ends = np.flatnonzero(data < 128) + 1
     starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
     sizes = ends - starts
@@ -355,7 +355,7 @@ def _integers(data: np.ndarray, num_bytes: np.ndarray) -> Ragged:
 
 
 def _varints(values: np.ndarray, lengths: np.ndarray) -> tuple[bytes, np.ndarray]:
-    """Encodes integers as varints, and also returns the number of bytes of each row."""
+    """Encodes integers as varints. Also returns the number of bytes in each row."""
     words = values.astype("int64").view("uint64")
     if words.max(initial=0) < 128:
         return words.astype("u1").tobytes(), lengths
@@ -378,7 +378,7 @@ def _varints(values: np.ndarray, lengths: np.ndarray) -> tuple[bytes, np.ndarray
 
 
 def _with_size(content: bytes) -> bytes:
-    """Returns a content with its length in front."""
+    """Prepends the length of a content."""
     length, size = len(content), bytearray()
     while length >= 128:
         size.append(length & 0x7F | 0x80)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storage of a corpus of token ids on disk, with access by document and sentence."""
+"""Stores a corpus of token ids on disk, with access by document and sentence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Ids = np.ndarray[Any, np.dtype[np.int32]]
 Sentences = Sequence[Ids]
 Documents = Sequence[Sentences]
 
-# Longer documents are split: all instances of a document are in memory at once.
+# Longer documents are split, because all instances of a document are in memory at once.
 MAX_DOCUMENT_TOKENS = 2**20
 _TOKENS_AT_ONCE = 2**20
 
@@ -32,15 +32,15 @@ _position_lock = threading.Lock()
 
 
 class TokenStoreWriter:
-    """Writes a token store atomically: the folder is renamed to its name when it is complete.
+    """Writes a token store atomically: the directory is renamed when it is complete.
 
-    Used as a context manager.
+    Use it as a context manager.
 
     Args:
-        path: The folder of the store, which must not exist.
+        path: The directory of the store, which must not exist.
 
     Raises:
-        FileExistsError: If the folder exists.
+        FileExistsError: If the directory exists.
 
     Example:
 
@@ -58,7 +58,7 @@ class TokenStoreWriter:
         if self._folder.exists():
             raise FileExistsError(f"{self._folder} already exists.")
         make_directory(self._folder.parent)
-        # The files must be closed before the folder is renamed
+        # The files must be closed before the directory is renamed.
         self._exits = contextlib.ExitStack()
         self._partial = self._exits.enter_context(atomic_path(self._folder))
         self._partial.mkdir()
@@ -71,15 +71,15 @@ class TokenStoreWriter:
             file.write(np.zeros(1, _OFFSET).tobytes())
 
     def add_sentences(self, sentences: Iterable[Sequence[int] | Ids]) -> None:
-        """Appends sentences of ids to the current document; empty sentences are dropped."""
+        """Appends sentences of ids to the current document. Empty sentences are dropped."""
         self.add_rows(Ragged.from_rows(list(sentences), _ID))
 
     def add_rows(self, sentences: Ragged) -> None:
-        """Appends sentences, which are the rows, as `add_sentences` does; it takes less time."""
+        """Appends sentences in `Ragged` rows. This is faster than `add_sentences`."""
         ids = sentences.values.astype(_ID, copy=False)
         ends = np.cumsum(sentences.lengths[sentences.lengths > 0])
         while len(ends):
-            # A sentence that comes after too many tokens begins another document.
+            # A sentence after too many tokens starts a new document.
             room = MAX_DOCUMENT_TOKENS - (self.num_tokens - self._document_start_tokens)
             count = 0 if room <= 0 else 1 + int(np.searchsorted(ends[:-1], room))
             if count:
@@ -93,7 +93,7 @@ class TokenStoreWriter:
                 self.end_document()
 
     def end_document(self) -> None:
-        """Ends the current document; a document without sentences is dropped."""
+        """Ends the current document. A document without sentences is dropped."""
         if self.num_sentences == self._document_start:
             return
         self._document_start, self._document_start_tokens = self.num_sentences, self.num_tokens
@@ -117,23 +117,23 @@ class TokenStoreWriter:
 
 
 class TokenStore(Documents):
-    """A corpus of token ids as a sequence of documents, each a sequence of sentences.
+    """A corpus of token ids: a sequence of documents, which are sequences of sentences.
 
-    Sentences are int32 arrays `(length,)`, read from the files on access. The files are not
-    memory-mapped, since mapped pages count as memory of every process that reads them.
+    Sentences are int32 arrays `(length,)`, which are read from the files on access. The files are
+    not memory-mapped, because mapped pages count as memory of every process that reads them.
 
     Args:
-        path: The folder that a `TokenStoreWriter` wrote.
+        path: The directory that a `TokenStoreWriter` wrote.
 
     Raises:
-        FileNotFoundError: If the folder does not exist.
-        ValueError: If the sizes of its files do not match.
+        FileNotFoundError: If the directory does not exist.
+        ValueError: If the file sizes do not match.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         path = Path(path)
         if not path.is_dir():
-            raise FileNotFoundError(f"{path} does not exist; expected a folder of a token store.")
+            raise FileNotFoundError(f"{path} does not exist. Pass the directory of a token store.")
         self._tokens = _Array(path / _TOKENS, _ID)
         self._sentences = _Array(path / _SENTENCES, _OFFSET)
         self._documents = _Array(path / _DOCUMENTS, _OFFSET)
@@ -142,8 +142,8 @@ class TokenStore(Documents):
         ends = (self._last(self._sentences), self._last(self._documents))
         if ends != (self.num_tokens, self.num_sentences):
             raise ValueError(
-                f"{path} is corrupt: its offsets end at {ends}, expected "
-                f"{(self.num_tokens, self.num_sentences)}."
+                f"{path} is corrupt: its offsets must end at "
+                f"{(self.num_tokens, self.num_sentences)}. Received: {ends}"
             )
 
     @staticmethod
@@ -167,13 +167,13 @@ class TokenStore(Documents):
         return StoredDocument(self, first, last)
 
     def sentences(self, first: int, last: int) -> list[Ids]:
-        """Reads the sentences from index `first` up to but not including `last` in the corpus."""
+        """Reads the sentences from index `first` to `last` (exclusive) in the corpus."""
         offsets = self._sentences.read(first, last + 1)
         tokens = self._tokens.read(int(offsets[0]), int(offsets[-1]))
         return Ragged(tokens, np.diff(offsets)).to_arrays()
 
     def token_count(self, token_id: int) -> int:
-        """Returns how many tokens of the corpus have an id."""
+        """Counts the occurrences of an id in the corpus."""
         starts = range(0, self.num_tokens, _TOKENS_AT_ONCE)
         ends = (min(start + _TOKENS_AT_ONCE, self.num_tokens) for start in starts)
         blocks = (self._tokens.read(*ends) for ends in zip(starts, ends, strict=True))
@@ -181,7 +181,7 @@ class TokenStore(Documents):
 
 
 class StoredDocument(Sentences):
-    """The sentences of a document, read on access; iterating reads all of them at once."""
+    """The sentences of a document, which are read on access. Iterating reads them all at once."""
 
     def __init__(self, store: TokenStore, first: int, last: int) -> None:
         self._store, self._first, self._last = store, first, last
@@ -225,10 +225,10 @@ class _Array:
 
 
 def _read_at(descriptor: int, size: int, offset: int) -> bytes:
-    """Reads bytes of a file, for several threads at once."""
+    """Reads bytes from a file. Multiple threads can call it at once."""
     if hasattr(os, "pread"):
         return os.pread(descriptor, size, offset)
-    # Windows: processes are not forked there, so no other one moves the position of this file.
+    # Windows does not fork processes, so no other process moves the position in this file.
     with _position_lock:
         os.lseek(descriptor, offset, os.SEEK_SET)
         return os.read(descriptor, size)
@@ -236,5 +236,5 @@ def _read_at(descriptor: int, size: int, offset: int) -> bytes:
 
 def _validate_index(index: int, length: int) -> int:
     if not -length <= index < length:
-        raise IndexError(f"index is {index}; expected it in [{-length}, {length})")
+        raise IndexError(f"index must be in [{-length}, {length}). Received: {index}")
     return index % length

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The input of tasks with TensorFlow: `tf.data` datasets, and packing in graphs."""
+"""Task input with TensorFlow: `tf.data` datasets, and packing in graphs."""

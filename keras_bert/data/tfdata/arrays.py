@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of arrays that packing needs, as TensorFlow operations."""
+"""Array functions for packing, as TensorFlow operations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keras_bert.text.graph.rows import ranges, repeat, select
 
 
 class TensorFlowArrays(Arrays):
-    """The functions of arrays, by TensorFlow."""
+    """The array functions, computed with TensorFlow."""
 
     cumsum = staticmethod(tf.cumsum)
     sum = staticmethod(tf.reduce_sum)
@@ -80,7 +80,8 @@ class TensorFlowArrays(Arrays):
         return tf.reshape(x, tf.stack([tf.cast(size, tf.int64) for size in shape]))
 
     def random_bits(self, seed: tuple[Any, Any], size: Any, first: Any = 0) -> tf.Tensor:
-        # (Both are the generator Philox 4x32-10, for which TensorFlow derives key and counter.)
+        # Both use the generator Philox 4x32-10, whose key and counter TensorFlow derives from the
+        # seed.
         words = tf.stack([tf.cast(word, tf.int64) for word in seed])
         bits = tf.random.stateless_uniform(
             [first + size], words, None, None, tf.uint32, alg="philox"

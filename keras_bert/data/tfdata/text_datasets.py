@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A `tf.data.Dataset` of text as the source of batches, and batches as a `tf.data.Dataset`."""
+"""Reads text from a `tf.data.Dataset`, and converts batches to a `tf.data.Dataset`."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from keras_bert.data.loader import BucketWindow, ReadColumns
 from keras_bert.data.prefetching import Readings
 from keras_bert.data.texts import TextClassifierPreprocessor, TextExamples, split_pair
 
-# The size of the shuffle buffer of a dataset, in batches
+# The size of a dataset's shuffle buffer in batches
 SHUFFLE_BATCHES = 1024
-# The number of rows that are read from a dataset at a time
+# The number of examples that are read from a dataset at a time
 _ROWS_READ = 1024
 
-# Columns of rows by name: `text`, perhaps `text_pair`, and those that are not text
+# Columns by name: `text`, `text_pair` for pairs, and columns that are not text
 _Rows = dict[str, Any]
 
 
 def check_finite(dataset: tf.data.Dataset) -> None:
-    """Raises a `ValueError` if a dataset is infinite."""
+    """Raises an error if a dataset is infinite."""
     if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
-        raise ValueError("The dataset is infinite; expected one that ends, such as by `take`.")
+        raise ValueError("The dataset must be finite. Received an infinite dataset. Use `take`.")
 
 
 def num_elements(dataset: tf.data.Dataset) -> int:
-    """Returns the number of elements of a dataset, which is read if it is unknown."""
+    """Returns the number of elements in a dataset. If it is unknown, the dataset is read."""
     check_finite(dataset)
     cardinality = int(dataset.cardinality())
     if cardinality == tf.data.UNKNOWN_CARDINALITY:
@@ -52,10 +52,10 @@ def map_with_group_mean(
     period: int | None = None,
     first: int = 0,
 ) -> tf.data.Dataset:
-    """Maps each element by a function of it and of the mean of a measure over its group.
+    """Maps each element with a function of the element and the mean of a measure over its group.
 
-    A group has `size` consecutive elements. A new one also begins after each `period` elements, so
-    with `size=2` and `period=5`, the groups are:
+    A group consists of `size` consecutive elements. A new group also starts after `period`
+    elements. For example, with `size=2` and `period=5`, the groups are:
 
     | element | 0 | 1 | 2 | 3 | 4 | 5 | 6 |
     |---|---|---|---|---|---|---|---|
@@ -63,18 +63,18 @@ def map_with_group_mean(
     | group of its period | 0 | 0 | 1 | 1 | 2 | 0 | 0 |
     | elements in its group | 2 | 2 | 2 | 2 | 1 | 2 | 2 |
 
-    The dataset begins at the place `first` of a period.
+    The dataset starts at the place `first` of a period.
     """
     if not isinstance(dataset, tf.data.Dataset):
         raise TypeError(
-            f"x is a {type(dataset).__name__}; with gradient_accumulation_steps, fit reads the "
-            "batches of an update together: pass the tf.data.Dataset that it was made of."
+            f"x must be a tf.data.Dataset, because fit reads the batches of an optimizer step "
+            f"together with gradient_accumulation_steps. Received: {type(dataset).__name__}"
         )
     period = period or size
 
     @tf.autograph.experimental.do_not_convert
     def add_measure(*element: Any) -> Any:
-        # As Keras' trainer reads items that are `None`
+        # Keras' trainer also reads such items as `None`.
         element = tf.nest.map_structure(
             lambda value: None if isinstance(value, tf.experimental.Optional) else value, element
         )
@@ -101,21 +101,21 @@ def map_with_group_mean(
 
 
 def is_batched(rows: tf.data.Dataset) -> bool:
-    """Returns whether the elements of a dataset of text are batches rather than rows."""
+    """Returns whether the elements of a text dataset are batches rather than single examples."""
     spec = rows.element_spec
     text, _ = split_pair(spec[0] if isinstance(spec, tuple) else spec)
     return bool(text.shape.rank)
 
 
 class DatasetRows:
-    """The rows of a `tf.data.Dataset` of text, as the source of a `Loader`.
+    """The examples of a `tf.data.Dataset` of text, as the source of a `Loader`.
 
-    An epoch reads the dataset once, and shuffles its rows in a buffer of `SHUFFLE_BATCHES` batches.
+    An epoch reads the dataset once, and shuffles it in a buffer of `SHUFFLE_BATCHES` batches.
 
     Args:
-        dataset: A dataset of single `x`, `(x, labels)` or `(x, labels, weights)`, where `x` is a
-            string, a pair of strings, or a dict of `text` and `text_pair`.
-        read_columns: Checks and converts labels and weights.
+        dataset: A dataset of `x`, `(x, labels)` or `(x, labels, weights)` without batches, where
+            `x` is a string, a pair of strings, or a dict of `text` and `text_pair`.
+        read_columns: Validates and converts labels and weights.
     """
 
     def __init__(
@@ -131,12 +131,12 @@ class DatasetRows:
         self.num_rows = None if cardinality < 0 else cardinality
 
     def sizes(self, options: BatchOptions) -> None:
-        """Returns `None`: each process reads all rows."""
+        """Returns `None`, because each process reads all examples."""
 
     def example(self) -> BucketWindow | None:
-        """Returns a window of the first row, which `windows` yields too; `None` without rows.
+        """Returns a window with the first example without consuming it, or `None` without examples.
 
-        Its columns are those of the first rows that are read together.
+        Its columns belong to the first chunk of examples.
         """
         chunk = self._chunks.first()
         if chunk is None:
@@ -146,7 +146,7 @@ class DatasetRows:
     def windows(
         self, epoch: int, options: BatchOptions, skipped: int = 0
     ) -> Iterator[BucketWindow]:
-        """Yields the windows of an epoch, without the first `skipped` ones."""
+        """Yields the windows of an epoch, except the first `skipped`."""
         batch_size = options.rows_in_batch
         chunks = self._read()
         if options.shuffle_seed is not None:
@@ -161,7 +161,7 @@ class DatasetRows:
             first += _num_rows(columns)
 
     def _read(self) -> Iterator[_Rows]:
-        """Yields the columns of some rows at a time; their errors name the row in the dataset."""
+        """Yields chunks of columns. Error messages contain the index in the dataset."""
         first_row = 0
         for chunk in self._chunks:
             rows = self._columns(chunk, first_row)
@@ -195,17 +195,18 @@ def _concatenate(chunks: Sequence[_Rows]) -> _Rows:
 
 
 def _batches_of_windows(in_window: int | None) -> Iterator[int]:
-    """Yields the number of batches of each window.
+    """Yields the number of batches in each window.
 
-    With `None`, there are 16 windows of a batch, 16 of two batches, 16 of four, and so on; from 64,
-    they remain of this size. A window is thus about a sixteenth of the rows before it at most.
+    With `None`, there are 16 windows of one batch, 16 windows of two batches, 16 windows of four
+    batches and so on, up to 64 batches. A window is therefore at most about a sixteenth of the
+    examples before it.
     """
     for number in itertools.count():
         yield in_window or min(WINDOW_BATCHES, 1 << number // WINDOWS_IN_EPOCH)
 
 
 def _regroup(chunks: Iterable[_Rows], sizes: Iterator[int]) -> Iterator[_Rows]:
-    """Regroups rows into chunks of the given sizes. The last chunk has the rest.
+    """Regroups rows into chunks of the given sizes. The last chunk contains the rest.
 
     Example:
 
@@ -229,7 +230,7 @@ def _regroup(chunks: Iterable[_Rows], sizes: Iterator[int]) -> Iterator[_Rows]:
 
 
 def _shuffle(chunks: Iterable[_Rows], capacity: int, seed: tuple[int, int]) -> Iterator[_Rows]:
-    """Shuffles rows, `capacity` of them in memory; each new one replaces a random one."""
+    """Shuffles rows in a buffer of `capacity` rows. Each new row replaces a random row."""
     unread = iter(chunks)
     filling, num_rows = [], 0
     while num_rows < capacity and (chunk := next(unread, None)) is not None:
@@ -254,10 +255,10 @@ def _shuffle(chunks: Iterable[_Rows], capacity: int, seed: tuple[int, int]) -> I
 
 
 def validate_dataset_weights(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Checks the sample weights of a dataset of `(x, y, weights)`; others are returned unchanged.
+    """Validates the sample weights in a dataset of `(x, y, weights)`. Returns others unchanged.
 
-    Iterating over it raises `tf.errors.InvalidArgumentError` at a weight that is not a finite
-    number of at least 0; the message gives its element's index.
+    During iteration, a weight that is negative or not finite raises
+    `tf.errors.InvalidArgumentError`. The message contains the index of the element.
     """
     spec = dataset.element_spec
     if not isinstance(spec, tuple) or len(spec) != 3 or spec[2] is None:
@@ -282,9 +283,9 @@ def validate_dataset_weights(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 # === Batches as a dataset ===
 
-# TensorFlow keeps the functions that datasets call until the process ends, and with them all that
-# they refer to, such as a model and its graphs. They find their batches here, by number, as long as
-# the dataset exists.
+# TensorFlow keeps the functions that datasets call until the process stops, and with them all
+# objects that they refer to, such as a model and its graphs. Functions therefore look up batches
+# here, by number, while the dataset exists.
 _BATCHES: weakref.WeakValueDictionary[int, Sequence[Any]] = weakref.WeakValueDictionary()
 _NUMBERS = itertools.count()
 
@@ -298,17 +299,17 @@ def _iterate(number: np.integer[Any]) -> Iterator[Any]:
 
 
 def _arrays(batch: Any) -> list[np.ndarray]:
-    """Returns the arrays of a batch, which may have weights without labels."""
+    """Returns the arrays of a batch, which may have weights but no labels."""
     return [np.asarray(x) for x in tf.nest.flatten(batch) if x is not None]
 
 
 def as_dataset(reader: Any, example: Any, batches: Batches) -> tf.data.Dataset:
-    """Returns batches as a `tf.data.Dataset`, as a strategy or Keras' TensorFlow trainer need it.
+    """Converts batches to a `tf.data.Dataset` for a strategy or Keras' TensorFlow trainer.
 
     Args:
-        reader: A `PyDataset` of the batches, which are read one after another in each iteration.
-        example: A batch with the structure and the dtypes of all batches.
-        batches: The batches, with what is known about their shapes.
+        reader: A `PyDataset` with the batches, which are read in order in each iteration.
+        example: A batch with the structure and dtypes of all batches.
+        batches: The batches, which define what is known about their shapes.
     """
 
     def spec(x: Any, for_targets: bool) -> tf.TensorSpec | None:
@@ -317,7 +318,7 @@ def as_dataset(reader: Any, example: Any, batches: Batches) -> tf.data.Dataset:
         x = np.asarray(x)
         is_fixed = batches.has_one_shape or (for_targets and not batches.targets_have_length)
         dims = x.shape[1:] if is_fixed else (None,) * (x.ndim - 1)
-        # (Several rows of features may come from one row of the input.)
+        # One example may have multiple rows of features.
         rows = batches.rows_in_batch and batches.rows_in_batch * x.shape[0]
         return tf.TensorSpec((rows, *dims), x.dtype)
 
@@ -346,11 +347,11 @@ def as_dataset(reader: Any, example: Any, batches: Batches) -> tf.data.Dataset:
             _iterate, output_signature=tuple(specs), args=(number,)
         ).map(batch)
     else:
-        # Setting up a generator takes five times longer.
+        # Setting up a generator would take five times longer.
         dataset = tf.data.Dataset.range(reader.num_batches).map(read)
-    # tf.data's autotuning runs in a thread that sleeps for 10 ms, then 20 ms, and so on up to a
-    # minute. The end of an iterator mostly fails to wake this thread, but waits for it (TensorFlow
-    # 2.21), so that `fit` and `evaluate` would return that much later, in every epoch.
+    # The autotuning of tf.data runs in a thread that sleeps for 10 ms, then 20 ms, and so on, up to
+    # a minute. At the end of an iterator, TensorFlow 2.21 usually fails to wake this thread, but
+    # waits for it. Then `fit` and `evaluate` would return later by this time, in every epoch.
     options = tf.data.Options()
     options.autotune.enabled = False
     dataset = dataset.with_options(options)

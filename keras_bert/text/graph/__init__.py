@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tokenizers as TensorFlow operations, for `tf.data` and SavedModels."""
+"""Tokenizers as TensorFlow operations, for `tf.data` and SavedModels."""

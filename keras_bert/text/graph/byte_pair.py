@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """BPE as TensorFlow operations.
 
-Text is split into words, each including the space before it, and their bytes are merged to tokens;
-or, with byte fallback, into chunks that no merge crosses, and their characters are merged.
+Text is split into words that include the preceding space, and the bytes of each word are merged to
+tokens. With byte fallback, text is split into chunks that no merge crosses, and their characters
+are merged.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from keras_bert.text.special_tokens import TokenSplitter
 from keras_bert.vocabularies.byte_pair_files import BLANK
 
 OTHER, LETTER, NUMBER, SPACES = range(4)
-"""The kinds of characters that words are made of."""
+"""The character types from which words are built."""
 
 _BLANK, _APOSTROPHE, _NEWLINE, _RETURN = map(ord, " '\n\r")
-# Another spelling of s without regard to case
+# Another spelling of s, which is equal to s without case
 _LONG_S = 0x17F
-# Contractions after an apostrophe, which are words of their own
+# Contractions after an apostrophe, which are separate words
 _ONE_LETTER_ENDINGS = ("s", "t", "m", "d")
 _TWO_LETTER_ENDINGS = ("re", "ve", "ll")
 _MOST_DIGITS = 3
 _NO_RANK = 2**62
-# Above all code points
+# Greater than all code points
 _NUM_POINTS = 2**21
 
 
@@ -43,11 +44,12 @@ class BytePairGraph(SplittingGraph):
 
     Args:
         texts: The bytes of each token.
-        pieces: The bytes of each token that merging may result in; `None` for special tokens.
+        pieces: The bytes of each token that can result from merging, or `None` for special tokens.
         merges: The id of the merged token for each pair of ids, in the order of their ranks.
         byte_ids: The ids of the 256 bytes.
-        characters: The id of each character that is a token, with byte fallback; `None` without.
-        joints: The pairs of characters that merges join, each as a string of two, likewise.
+        characters: With byte fallback, the id of each character that is a token. Otherwise `None`.
+        joints: With byte fallback, the pairs of characters that merges join, as strings of two
+            characters.
         runs: See `longest_runs`.
     """
 
@@ -79,7 +81,7 @@ class BytePairGraph(SplittingGraph):
         self._merge = PieceMerger(pieces, merges, byte_ids, ignore_merges, characters)
         with tf.init_scope(), tf.device("CPU:0"):
             self._texts = tf.constant(list(texts))
-            # An unknown token is a byte that is not in the vocabulary.
+            # An unknown token is a byte outside of the vocabulary.
             bare = [
                 text if piece is None else piece for text, piece in zip(texts, pieces, strict=True)
             ]
@@ -97,7 +99,7 @@ class BytePairGraph(SplittingGraph):
         return (*self._merge.resources, *super().resources, *joints)
 
     def tokenize_words(self, words: Any, is_first: Any = None) -> tf.Tensor | tf.RaggedTensor:
-        """Converts words, each a separate string, to ids, as if they followed a space."""
+        """Converts words, which are separate strings, to ids as if they followed a space."""
         with tf.device("CPU:0"):
             if self._space_before_first_word:
                 is_first = None
@@ -125,7 +127,7 @@ class BytePairGraph(SplittingGraph):
         return _concatenate(words, self._merge(words.flat_values))
 
     def _as_merged(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns texts as they are split into words, with a space before them if it is added."""
+        """Prepares texts for splitting into words, and adds a space before them if configured."""
         texts = _add_prefix(texts) if self._add_prefix_space else texts
         return tf.strings.regex_replace(texts, " ", BLANK) if self._byte_fallback else texts
 
@@ -152,30 +154,30 @@ class BytePairGraph(SplittingGraph):
         return starts, tf.maximum(ends - tf.gather(self._trailing, ids.flat_values), starts)
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        """Concatenates the bytes of tokens; invalid UTF-8 is replaced with U+FFFD."""
+        """Concatenates the bytes of tokens. Invalid UTF-8 is replaced with U+FFFD."""
         tokens = ids.with_flat_values(tf.gather(self._texts, ids.flat_values))
         text = tf.strings.reduce_join(tokens, axis=1)
         return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
 
 
 def _add_prefix(texts: tf.Tensor) -> tf.Tensor:
-    """Adds a space before texts that do not begin with one and are not empty."""
+    """Adds a space before nonempty texts that do not start with a space."""
     return tf.strings.regex_replace(texts, r"\A([^ ])", r" \1", replace_global=False)
 
 
 def _concatenate(words: tf.RaggedTensor, pieces: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Concatenates the tokens of words, ragged `(words, None)`, by text."""
+    """Concatenates the tokens of words, ragged `(words, None)`, for each text."""
     row_splits = tf.gather(pieces.row_splits, words.row_splits)
     return tf.RaggedTensor.from_row_splits(pieces.values, row_splits, validate=False)
 
 
 class ByteWords(NamedTuple):
-    """The words of texts, and their characters.
+    """The words of texts and their characters.
 
     Args:
-        words: Ragged strings `(texts, None)`; the words of a row make up the text.
-        character_bytes: int32 `(characters,)`, the number of bytes of each character of all texts.
-        character_splits: int64 `(texts + 1,)`, the row splits of the characters.
+        words: Ragged strings `(texts, None)`. The words of a row add up to its text.
+        character_bytes: The number of bytes of each character in all texts, int32 `(characters,)`.
+        character_splits: The row splits of the characters, int64 `(texts + 1,)`.
     """
 
     words: tf.RaggedTensor
@@ -186,16 +188,16 @@ class ByteWords(NamedTuple):
 WordStarts = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 """Finds the first character of each word.
 
-Its arguments are the code points of all texts, int32 `(characters,)`; the kind of each character,
-int32 `(characters,)`; and which are the first of their text, bool `(characters,)`. It returns a
-bool tensor `(characters,)`.
+The arguments are the code points of all texts, int32 `(characters,)`, the type of each character,
+int32 `(characters,)`, and whether it is the first in its text, bool `(characters,)`. The function
+returns a bool tensor `(characters,)`.
 """
 
 
 def split_byte_words(text: tf.Tensor, word_starts: WordStarts) -> ByteWords:
-    """Splits texts into words, as `keras_bert.text.byte_pair.byte_word_splitter` does.
+    """Splits texts into words. See `keras_bert.text.byte_pair.byte_word_splitter`.
 
-    Its regular expressions have a lookahead, which TensorFlow's do not support.
+    That function uses regular expressions with a lookahead, which TensorFlow does not support.
     """
     points = tf.strings.unicode_decode(text, "UTF-8")
     distinct, which = tf.unique(points.flat_values)
@@ -213,7 +215,7 @@ def split_byte_words(text: tf.Tensor, word_starts: WordStarts) -> ByteWords:
 
 
 def character_kinds(letters: tf.Tensor) -> tf.Tensor:
-    """Returns the kind of each character, int32 of the shape of `letters`."""
+    """Returns the type of each character, int32 with the shape of `letters`."""
     kinds = tf.zeros_like(letters, tf.int32)
     for kind, pattern in (
         (LETTER, r"\p{L}"),
@@ -225,12 +227,12 @@ def character_kinds(letters: tf.Tensor) -> tf.Tensor:
 
 
 def _gpt2_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:
-    """Finds the words of GPT-2, RoBERTa and ModernBERT; see `WordStarts`."""
+    """Finds the words of GPT-2, RoBERTa and ModernBERT. See `WordStarts`."""
     before = tf.concat([[OTHER], kinds[:-1]], axis=0)
     ends = _ahead(begins, 1, True)
     is_space = kinds == SPACES
     changes = begins | (kinds != before)
-    # The last whitespace character before a word is not part of the run before it
+    # The last whitespace character before a word does not belong to the run before it.
     is_last = is_space & ~ends & (_ahead(kinds, 1, SPACES) != SPACES)
     joins_next = is_last & (points == _BLANK)
     is_joined = _behind(joins_next, False)
@@ -240,7 +242,7 @@ def _gpt2_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) ->
 
 
 def _llama3_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:
-    """Finds the words of Llama 3 and EuroBERT; see `WordStarts`."""
+    """Finds the words of Llama 3 and EuroBERT. See `WordStarts`."""
     ends = _ahead(begins, 1, True)
     index = tf.range(tf.size(kinds))
     is_letter, is_other = kinds == LETTER, kinds == OTHER
@@ -251,9 +253,9 @@ def _llama3_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) 
     is_first = kinds != before
     run = tf.cumsum(tf.cast(is_first, tf.int32)) - 1
     run_begin = tf.gather(select(index, is_first), tf.maximum(run, 0))
-    # A single space before other characters is the first one of their word.
+    # A single space before other characters is the first character of their word.
     after_blank = _behind(points == _BLANK, False) & ~begins
-    # === Letters: whitespace, or a single other character, is the first one of their word ===
+    # === Letters: a word includes preceding whitespace or another single character ===
     is_alone = is_other & is_first & ~after_blank & (after == LETTER)
     takes_letters = is_alone | (is_space & ~is_newline & (after == LETTER))
     letter_starts = is_letter & is_first & ~(_behind(takes_letters, False) & ~begins)
@@ -265,7 +267,7 @@ def _llama3_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) 
     spaces = tf.cumsum(tf.cast(is_space & ~is_newline, tf.int32))
     first_of_run = tf.gather(tf.concat([before, [-1]], axis=0), run_begin)
     spaces_before = spaces - tf.gather(tf.concat([[0], spaces], axis=0), run_begin)
-    # Newlines directly after other characters belong to their word.
+    # Newlines directly after other characters belong to the word of these characters.
     is_taken = is_newline & (first_of_run == OTHER) & (spaces_before == 0)
     was_taken = _behind(is_taken, False) & ~begins
     num_runs = tf.reduce_max(tf.concat([run, [-1]], axis=0)) + 1
@@ -278,15 +280,15 @@ def _llama3_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) 
 
 
 class _Joints:
-    """Begins a word at each character that no merge joins to the one before; see `WordStarts`.
+    """Starts a word at each character that no merge joins to the previous one. See `WordStarts`.
 
-    Long runs of a character are split too, since merging a word takes a step for each of them:
-    `runs` has the number of characters after which.
+    Long runs of a character are also split, because merging a word takes a step for each character.
+    `runs` contains the lengths after which they are split.
     """
 
     def __init__(self, pairs: Collection[str], runs: Mapping[str, int]) -> None:
         self._runs = runs
-        # A table cannot be empty; without merges, it has a key that no pair has.
+        # A table cannot be empty. Without merges, it has a key that does not match any pair.
         keys = [_NUM_POINTS * ord(pair[0]) + ord(pair[1]) for pair in pairs] or [-1]
         with tf.init_scope(), tf.device("CPU:0"):
             self._pairs = _table(tf.constant(keys, tf.int64), tf.ones_like(keys), 0)
@@ -319,7 +321,7 @@ def _with_contractions(
     ends: tf.Tensor,
     any_case: bool = False,
 ) -> tf.Tensor:
-    """Makes words of contractions such as `'s`; all arrays are of characters."""
+    """Splits contractions such as `'s` into separate words. All arrays are per character."""
     one = apostrophes & _spells(points, ends, _ONE_LETTER_ENDINGS, any_case)
     two = apostrophes & _spells(points, ends, _TWO_LETTER_ENDINGS, any_case)
     inside = _behind(one, False) | _behind(two, False) | _behind(two, False, 2)
@@ -345,23 +347,24 @@ def _spells(
 
 
 def _ahead(values: tf.Tensor, distance: int, fill_value: object) -> tf.Tensor:
-    """Shifts values, so that each position has the value `distance` positions after it."""
+    """Shifts values so that each position gets the value `distance` positions after it."""
     return tf.concat([values[distance:], tf.fill([distance], fill_value)], axis=0)[
         : tf.size(values)
     ]
 
 
 def _behind(values: tf.Tensor, fill_value: object, distance: int = 1) -> tf.Tensor:
-    """Shifts values, so that each position has the value `distance` positions before it."""
+    """Shifts values so that each position gets the value `distance` positions before it."""
     return tf.concat([tf.fill([distance], fill_value), values], axis=0)[: tf.size(values)]
 
 
 class PieceMerger:
     """Merges bytes or characters to tokens, in the order in which the merges were learned.
 
-    Words that are a single token are looked up. In all other words, in parallel, each step merges
-    the pairs of the lowest rank in the word, from left to right; or the first one alone, if its
-    result may be part of a merge of a lower rank. For the arguments, see `BytePairGraph`.
+    Words that are a single token are looked up. All other words are merged in parallel. In each
+    step, the pairs with the lowest rank in a word are merged from left to right. If the result may
+    be part of a merge with a lower rank, only the first pair is merged. For the arguments see
+    `BytePairGraph`.
 
     Reference:
         [Sennrich et al., 2016](https://arxiv.org/abs/1508.07909), section 3.2.
@@ -376,11 +379,11 @@ class PieceMerger:
         characters: Mapping[str, int] | None = None,
     ) -> None:
         self._size = len(pieces)
-        # A table cannot be empty; without merges, it has a key that no pair has.
+        # A table cannot be empty. Without merges, it has a key that does not match any pair.
         pairs = [left * self._size + right for left, right in merges] or [-1]
-        # In eager mode, the loop would be executed by Python.
+        # In eager mode, Python would run the loop.
         self._merge = function_of_texts(self._merge_bytes)
-        # Constants that are created while a graph is traced would belong to that graph alone.
+        # Constants created while a graph is traced could only be used in that graph.
         with tf.init_scope(), tf.device("CPU:0"):
             self._byte_ids = tf.constant(byte_ids, tf.int64)
             self._merge_results = tf.constant([*merges.values(), 0], tf.int64)
@@ -400,7 +403,8 @@ class PieceMerger:
             if ignore_merges:
                 is_one = tf.strings.length(words) > 0
             else:
-                # A word that is equal to a token is looked up only if merging results in it.
+                # A word that is equal to a token is only looked up if merging results in that
+                # token.
                 merged_ids = self._merge(words)
                 is_one = (merged_ids.row_lengths() == 1) & (
                     merged_ids.to_tensor(shape=[None, 1])[:, 0]
@@ -421,7 +425,8 @@ class PieceMerger:
         ids = self._whole.lookup(distinct)
         rest = tf.where(ids < 0)[:, 0]
         merged_ids = self._merge(tf.gather(distinct, rest))
-        # The tokens of all distinct words: first from the lookup, then from merges
+        # The tokens of all distinct words: first the words that were looked up, then the merged
+        # words
         whole = tf.RaggedTensor.from_tensor(select(ids, ids >= 0)[:, tf.newaxis])
         rows = tf.concat([whole, merged_ids], axis=0)
         is_rest = tf.cast(ids < 0, tf.int64)
@@ -444,7 +449,7 @@ class PieceMerger:
             best = tf.math.unsorted_segment_min(rank, pair_word, num_words)
             is_merged = (rank < _NO_RANK) & (rank == tf.gather(best, pair_word))
             if self._is_single is not None:
-                # The first pair of each word, if its merge is done alone
+                # The first pair of each word, if only one pair may be merged at a time
                 index = tf.range(tf.size(is_merged))
                 place = tf.where(is_merged, index, tf.size(is_merged))
                 first = tf.math.unsorted_segment_min(place, pair_word, num_words)
@@ -484,7 +489,7 @@ class PieceMerger:
         word = tf.gather(letter_words, letter)
         if character_ids is None:
             return ids, word
-        # A character that is a token is a symbol instead of its bytes.
+        # A character that is a token replaces its bytes.
         byte_ids = tf.gather(character_ids, letter)
         is_first = letter != tf.concat([[-1], letter[:-1]], axis=0)[: tf.size(letter)]
         is_symbol = (byte_ids < 0) | is_first
@@ -493,7 +498,7 @@ class PieceMerger:
 
 
 def _is_text(piece: bytes | None) -> bool:
-    """Returns whether a piece may be a word, and not a part of a character."""
+    """Returns whether a piece can be a word rather than a part of a character."""
     try:
         return piece is not None and bool(piece.decode("utf-8"))
     except UnicodeDecodeError:
@@ -501,7 +506,7 @@ def _is_text(piece: bytes | None) -> bool:
 
 
 def _every_other(is_pair: tf.Tensor) -> tf.Tensor:
-    """Selects the first, third, … of each run of overlapping pairs: `aaa` is merged to `aa a`."""
+    """Selects every other pair of overlapping pairs. For example, `aaa` is merged to `aa a`."""
     first = is_pair & ~tf.concat([[False], is_pair[:-1]], axis=0)
     index = tf.range(tf.size(is_pair))
     begins = select(index, first)

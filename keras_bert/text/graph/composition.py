@@ -12,12 +12,12 @@ from keras_bert.text.graph.rows import is_first_in_row, row_ids
 
 
 def compose(texts: tf.Tensor) -> tf.Tensor:
-    """Composes texts, valid UTF-8, as `keras_bert.text.composition.compose_text` does."""
+    """Composes texts in valid UTF-8. See `keras_bert.text.composition.compose_text`."""
     return normalize_unicode(texts, "NFC")
 
 
 def to_characters_before_composition(texts: tf.Tensor, pieces: Pieces) -> Pieces:
-    """Converts offsets in composed texts to offsets before; see `sources_of_composed`."""
+    """Converts offsets in composed texts to offsets in the originals. See `sources_of_composed`."""
     is_composed = tf.reduce_all(compose(texts) == texts)
     starts, ends = tf.cond(
         is_composed,
@@ -34,16 +34,16 @@ def _sources(texts: tf.Tensor, pieces: Pieces) -> tuple[tf.Tensor, tf.Tensor]:
         tf.strings.regex_full_match(letters, f"[{combining_characters()}]"), which
     )
     rows = points.row_starts()
-    # Clusters are composed independently of one another.
+    # Clusters are composed independently of each other.
     begins = tf.where(is_first_in_row(points) | ~is_combining)[:, 0]
     clusters = tf.RaggedTensor.from_row_starts(points.flat_values, begins, validate=False)
     before = encode_texts(clusters)
     after = compose(before)
     is_changed = after != before
-    # If only the marks of a cluster change, its first character is a unit of its own.
+    # If only the marks of a cluster change, its first character is a separate unit.
     firsts = (tf.strings.substr(text, 0, 1, unit="UTF8_CHAR") for text in (before, after))
     keeps_first = is_changed & tf.equal(*firsts)
-    # A unit is a cluster that changes, or its marks, or a character of any other.
+    # A unit is a changed cluster, the changed marks of a cluster, or a single character.
     cluster = row_ids(clusters)
     changes, is_kept = tf.gather(is_changed, cluster), tf.gather(keeps_first, cluster)
     index = tf.range(size) - tf.gather(begins, cluster)
@@ -53,7 +53,7 @@ def _sources(texts: tf.Tensor, pieces: Pieces) -> tuple[tf.Tensor, tf.Tensor]:
     lengths = tf.where(changes & ~(is_kept & (index == 0)), num_marks, 1)
     unit_ends_after = tf.cumsum(tf.gather(lengths, unit_starts))
     borders = tf.concat([unit_starts, [size]], axis=0)
-    # The offset of each text among the characters of all composed texts
+    # The offset of each text in the characters of all composed texts
     after_all = tf.concat([[0], unit_ends_after], axis=0)
     text_starts = tf.gather(after_all, tf.searchsorted(unit_starts, rows))
     text = row_ids(pieces.ids)

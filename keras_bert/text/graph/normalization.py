@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT's text normalization as TensorFlow operations, equal to the original for every character.
+"""BERT's text normalization as TensorFlow operations, with the same result for all characters.
 
-Splitting at whitespace, punctuation and CJK ideographs is not part of it: `FastWordpieceTokenizer`
-does it, at the same characters as the original.
+This does not include splitting at whitespace, punctuation and CJK ideographs, which
+`FastWordpieceTokenizer` does at the same characters as the original BERT code.
 
 Reference:
-    [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), the released code, `BasicTokenizer`.
+    [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), original code, `BasicTokenizer`.
 """
 
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ from keras_bert.text.graph.rows import row_ids
 from keras_bert.text.normalization import Normalization
 from keras_bert.vocabularies.tokenizer_config import MAX_WORD_LENGTH
 
-# Categories Cc and Cf except tab, newline and carriage return; and the replacement character.
+# Categories Cc and Cf, except tab, newline and carriage return, and the replacement character
 _DROPPED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\x{fffd}]"
 _ASCII_PUNCTUATION = r"!-/:-@\[-`{-~"
-# Characters outside words, coarsely: CJK ideographs and most punctuation
+# Characters outside of words, approximately: CJK ideographs and most punctuation
 _BETWEEN_WORDS = (
     rf"\x00-\x20{_ASCII_PUNCTUATION}\p{{Z}}\x{{3000}}-\x{{3003}}\x{{3008}}-\x{{3011}}"
     rf"\x{{ff01}}-\x{{ff0f}}{IDEOGRAPHS}"
@@ -47,12 +47,12 @@ _NEW_CAPITALS = (
     (r"\x{a7c0}\x{a7d0}\x{a7d6}\x{a7d8}", 1),
     (r"\x{10570}-\x{1057a}\x{1057c}-\x{1058a}\x{1058c}-\x{10592}\x{10594}-\x{10595}", 39),
 )
-# Punctuation added in Unicode 13 and 14, at which TF Text in older servers does not split.
+# Punctuation added in Unicode 13 and 14, at which TF Text does not split in older servers
 _NEW_PUNCTUATION = (
     r"\x{61d}\x{1b7d}\x{1b7e}\x{2e52}-\x{2e5d}\x{10ead}\x{10f86}-\x{10f89}\x{1145a}\x{116b9}"
     r"\x{11944}-\x{11946}\x{12ff1}\x{12ff2}"
 )
-# Valid UTF-8 (without surrogates) that has none of these letters and punctuation marks.
+# Valid UTF-8 (without surrogates) that does not contain these letters and punctuation marks
 _USUAL = "".join(
     (r"[^\x{d800}-\x{dfff}", _NEW_PUNCTUATION, *(letters for letters, _ in _NEW_CAPITALS), "]*")
 )
@@ -63,13 +63,13 @@ def normalize(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Normalizes texts: drops control characters and, for uncased vocabularies, case and accents.
 
-    Invalid UTF-8 is dropped. Returns also whether the texts may have words that are too long, a
-    bool scalar; if it is False, they have none.
+    Invalid UTF-8 is dropped. Also returns a bool scalar that is False if no text has an overlong
+    word. It may be True without overlong words.
     """
-    # Texts of printable ASCII characters without long words: lowercasing A-Z is all that is
-    # necessary. Most English text matches, and skips the full normalization.
+    # Printable ASCII text without long words only needs lowercasing of A-Z. Most English text
+    # matches and skips the full normalization.
     plain_text = rf"(?:[!-~]{{0,{max_word_length}}}[ \t\r\n])*[!-~]{{0,{max_word_length}}}"
-    # A coarse filter; exact lengths are computed later.
+    # This is a coarse filter. Exact lengths are computed later.
     maybe_long = rf"(?s).*[^{_BETWEEN_WORDS}]{{{max_word_length + 1}}}.*"
     rows = tf.where(~tf.strings.regex_full_match(text, plain_text))
     slow = normalize_slow_path(tf.gather(text, rows[:, 0]), rules)
@@ -81,8 +81,8 @@ def normalize(
 
 
 def normalize_slow_path(text: tf.Tensor, rules: Normalization) -> tf.Tensor:
-    """Normalizes texts like `normalize`, without its shortcut for plain ASCII text."""
-    # This check costs a tenth of decoding all characters.
+    """Normalizes texts like `normalize`, but without the shortcut for plain ASCII text."""
+    # This check takes a tenth of the time of decoding all characters.
     is_usual = tf.reduce_all(tf.strings.regex_full_match(text, _USUAL))
     text = tf.cond(is_usual, lambda: text, lambda: _set_apart(drop_invalid(text)))
     text = tf.strings.regex_replace(text, _DROPPED, "")
@@ -100,7 +100,7 @@ def normalize_slow_path(text: tf.Tensor, rules: Normalization) -> tf.Tensor:
 
 
 def normalize_unicode(text: tf.Tensor, form: str) -> tf.Tensor:
-    """Returns NFC, NFD or NFKD of texts, in linear time; see `composition.normalize_form`."""
+    """Returns NFC, NFD or NFKD of texts in linear time. See `composition.normalize_form`."""
     has_long_runs = rf"(?s).*[{combining_marks()}]{{{MAX_MARKS + 1}}}.*"
     text = tf.cond(
         tf.reduce_any(tf.strings.regex_full_match(text, has_long_runs)),
@@ -120,7 +120,7 @@ def _canonical_order(text: tf.Tensor) -> tf.Tensor:
     row = tf.searchsorted(lasts, points.flat_values)
     is_mark = points.flat_values >= tf.gather([row.first for row in rows] + [_MAX_POINT + 1], row)
     mark_class = tf.where(is_mark, tf.gather([row.combining_class for row in rows] + [0], row), 0)
-    # A run begins at each other character, and at the beginning of each text.
+    # A run starts at each character that is not a mark, and at the start of each text.
     run = tf.cumsum(tf.cast(~is_mark, tf.int32)) + tf.cast(row_ids(points), tf.int32)
     key = tf.cast(run, tf.int64) * _NUM_CLASSES + tf.cast(mark_class, tf.int64)
     order = tf.argsort(key, stable=True)
@@ -129,14 +129,15 @@ def _canonical_order(text: tf.Tensor) -> tf.Tensor:
 
 
 def drop_invalid(text: tf.Tensor) -> tf.Tensor:
-    """Drops the bytes that are not valid UTF-8."""
+    """Drops bytes that are not valid UTF-8."""
     return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
 
 
 def encode_characters(points: tf.Tensor) -> tf.Tensor:
-    """Returns the UTF-8 of each code point, strings of the shape `(characters,)` of `points`.
+    """Encodes code points `(characters,)` as UTF-8 strings of the same shape.
 
-    `tf.strings.unicode_encode` of servers up to 2.19 replaces noncharacters with U+FFFD.
+    In TensorFlow Serving up to 2.19, `tf.strings.unicode_encode` replaces noncharacters with
+    U+FFFD.
     """
     row = tf.minimum(tf.searchsorted(_NONCHARACTERS, points), len(_NONCHARACTERS) - 1)
     return tf.where(
@@ -147,7 +148,7 @@ def encode_characters(points: tf.Tensor) -> tf.Tensor:
 
 
 def encode_texts(points: tf.RaggedTensor) -> tf.Tensor:
-    """Returns the UTF-8 of texts, strings `(texts,)`, likewise; `points` is `(texts, None)`."""
+    """Encodes code points `(texts, None)` as UTF-8 strings `(texts,)`. Keeps noncharacters."""
     flat = points.flat_values
     is_noncharacter = (flat % 0x10000 >= 0xFFFE) | ((flat >= 0xFDD0) & (flat <= 0xFDEF))
     return tf.cond(
@@ -158,14 +159,14 @@ def encode_texts(points: tf.RaggedTensor) -> tf.Tensor:
 
 
 def lower(text: tf.Tensor) -> tf.Tensor:
-    """Lowercases texts, valid UTF-8, as Python's `str.lower` does."""
+    """Lowercases texts in valid UTF-8, with the same result as `str.lower`."""
     is_usual = tf.reduce_all(tf.strings.regex_full_match(text, _USUAL))
     text = _lower(text)
     return tf.cond(is_usual, lambda: text, lambda: _shift(text, _NEW_CAPITALS))
 
 
 def _lower(text: tf.Tensor) -> tf.Tensor:
-    # ASCII first: with encoding="utf-8" it depends on the locale, and in Turkish "I" becomes "ı".
+    # Lowercase ASCII first: with encoding="utf-8", "I" becomes "ı" in a Turkish locale.
     return tf.strings.lower(tf.strings.lower(text), encoding="utf-8")
 
 
@@ -174,7 +175,7 @@ def _set_apart(text: tf.Tensor) -> tf.Tensor:
 
 
 def _shift(text: tf.Tensor, shifts: Sequence[tuple[str, int]]) -> tf.Tensor:
-    """Adds a number to the code points of the characters of each class."""
+    """Adds a number to the code points of the characters in each class."""
     points = tf.strings.unicode_decode(text, "UTF-8")
     letters = encode_characters(points.flat_values)
     shift = tf.zeros_like(points.flat_values)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens with their offsets, and the conversion of offsets from normalized to original text."""
+"""Tokens with offsets, and the conversion of offsets in normalized text to the original text."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from keras_bert.text.graph.normalization import encode_characters, normalize_slo
 from keras_bert.text.graph.rows import row_ids
 from keras_bert.text.normalization import Normalization
 
-# Canonical decomposition reorders combining marks, across characters. These are all the marks, and
-# characters that contain one, that it may move and that remain after category Mn is dropped.
+# Canonical decomposition reorders combining marks across characters. These are all the marks, and
+# characters that contain a mark, that it can move and that remain after category Mn is dropped.
 _MOVABLE = (
     r"[\x{302e}\x{302f}\x{16ff0}\x{16ff1}\x{1d15e}-\x{1d166}\x{1d16d}-\x{1d172}"
     r"\x{1d1bb}-\x{1d1c0}]"
 )
-# Characters that normalization drops and that belong to the character before them: combining marks,
-# zero-width joiners, and tags (Unicode Standard Annex 29, rule GB9).
+# Characters that normalization drops and that belong to the previous character: combining marks,
+# zero-width joiners and tags (Unicode Standard Annex 29, rule GB9).
 _EXTENDING = r"[\p{Mn}\x{200c}\x{200d}\x{e0020}-\x{e007f}]"
 _WHITE_SPACE = r"[ \t\n\r\p{Z}]"
 
@@ -28,9 +28,9 @@ class Pieces(NamedTuple):
 
     Args:
         ids: Ragged int32 `(texts, None)`.
-        starts: The offset of the first byte or character of each token, a ragged int tensor of the
-            same shape.
-        ends: The offset one past its last byte or character, of the same shape.
+        starts: The offset of each token's first byte or character, a ragged int tensor of the same
+            shape.
+        ends: The offset after each token's last byte or character, of the same shape.
     """
 
     ids: tf.RaggedTensor
@@ -45,7 +45,7 @@ class Pieces(NamedTuple):
         )
 
     def with_offsets(self, starts: tf.Tensor, ends: tf.Tensor) -> Self:
-        """Returns the tokens with other offsets, flat."""
+        """Returns the tokens with new flat offsets."""
         return self._replace(
             starts=self.ids.with_flat_values(starts), ends=self.ids.with_flat_values(ends)
         )
@@ -57,7 +57,7 @@ class Characters(NamedTuple):
     Args:
         points: Code points, ragged int32 `(texts, None)`.
         letters: The distinct characters, strings.
-        which: The index in `letters` of each character, int32 `(characters,)`.
+        which: The index of each character in `letters`, int32 `(characters,)`.
     """
 
     points: tf.RaggedTensor
@@ -66,17 +66,17 @@ class Characters(NamedTuple):
 
     @classmethod
     def from_texts(cls, texts: tf.Tensor) -> Self:
-        """Decodes strings `(texts,)`, valid UTF-8."""
+        """Decodes strings `(texts,)` in valid UTF-8."""
         points = tf.strings.unicode_decode(texts, "UTF-8")
         distinct, which = tf.unique(points.flat_values)
         return cls(points, encode_characters(distinct), which)
 
 
 def to_source_characters(source: tf.Tensor, rules: Normalization, pieces: Pieces) -> Pieces:
-    """Converts offsets in bytes of normalized texts to offsets in characters of the originals.
+    """Converts byte offsets in normalized texts to character offsets in the original texts.
 
-    Each character is normalized on its own: its result does not depend on other characters, except
-    for marks that are reordered. The spans are the shortest that contain all characters that
+    Each character is normalized separately. The result does not depend on other characters, except
+    for marks that are reordered. A span is the shortest that contains all characters that
     contribute to the token, and the dropped marks that belong to them.
     """
     points, letters, which = characters = Characters.from_texts(source)
@@ -85,7 +85,7 @@ def to_source_characters(source: tf.Tensor, rules: Normalization, pieces: Pieces
     text = row_ids(pieces.ids)
     text_starts = tf.gather(tf.concat([[0], byte_ends], axis=0), points.row_starts())
     offset = tf.gather(text_starts, text)
-    # Characters without bytes are skipped.
+    # Skip characters without bytes.
     first, last = (
         tf.searchsorted(byte_ends, offset + positions, side="right")
         for positions in (pieces.starts.flat_values, pieces.ends.flat_values - 1)
@@ -105,10 +105,10 @@ def to_source_characters(source: tf.Tensor, rules: Normalization, pieces: Pieces
 def extend_over_dropped_marks(
     characters: Characters, is_kept: tf.Tensor, first: tf.Tensor, last: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Extends spans by the marks of their last character that normalization dropped.
+    """Extends spans by the dropped marks after their last character.
 
-    Marks at the beginning of a text or after whitespace belong to the span after them. A span is
-    the indices of its first and last character in all texts.
+    Marks at the start of a text or after whitespace belong to the next span. A span consists of the
+    indices of its first and last character in all texts.
     """
     points, letters, which = characters
     is_dropped = tf.gather(tf.strings.regex_full_match(letters, _EXTENDING), which) & ~is_kept
@@ -121,7 +121,7 @@ def extend_over_dropped_marks(
         index = tf.range(tf.size(which, first.dtype), dtype=first.dtype)
         cluster_last = tf.math.segment_max(index, cluster)
         cluster_first = tf.math.segment_min(index, cluster)
-        # The index of the first mark, if the cluster has no character that it belongs to
+        # The index of the first mark in a cluster without a character to which it belongs
         is_space = tf.gather(tf.strings.regex_full_match(letters, _WHITE_SPACE), which)
         head = cluster_first + tf.cast(tf.gather(is_space, cluster_first), first.dtype)
         head_is_mark = (head <= cluster_last) & tf.gather(
@@ -141,8 +141,8 @@ def extend_over_dropped_marks(
 def _extend_over_moved_marks(
     first: tf.Tensor, last: tf.Tensor, text: tf.Tensor, is_kept: tf.Tensor, movable: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Extends spans that begin or end at a mark that may be reordered, to all marks around it."""
-    # Consecutive marks, without a kept character between them, are a cluster.
+    """Extends spans that start or end at a reorderable mark to all marks around it."""
+    # Consecutive marks without a kept character between them form a cluster.
     cluster = tf.cumsum(tf.cast(is_kept & ~movable, tf.int32)) + tf.cast(text, tf.int32)
     number = tf.reduce_max(cluster) + 1
     index = tf.range(tf.size(movable))

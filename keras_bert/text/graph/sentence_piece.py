@@ -23,10 +23,10 @@ class SentencePieceGraph(SplittingGraph):
     """The graph operations of a `SentencePieceTokenizer`.
 
     Args:
-        parts: The ids that replace each id; most are replaced by themselves.
-        widths: The number of bytes of each of them in a text, without the space before it.
-        blank_characters: The characters that are in no span if they begin or end a piece, for a
-            character class; `None` for the spaces before it.
+        parts: The ids that replace each id. Most ids replace themselves.
+        widths: The number of bytes of each part in a text, without the preceding space.
+        blank_characters: The characters that are excluded from spans at the start or end of a
+            piece, for a character class. `None` excludes preceding spaces.
     """
 
     def __init__(
@@ -49,8 +49,9 @@ class SentencePieceGraph(SplittingGraph):
         with tf.init_scope(), tf.device("CPU:0"):
             self._tokens = tf.constant(list(vocabulary))
             self._is_space = tf.strings.regex_full_match(self._tokens, f"{_SPACE}+")
-        # TF Text's tokenizer must be created inside the graph that uses it: one created outside is
-        # lost when TensorFlow's operation cache is cleared, as `tf.random.set_seed` does.
+        # TF Text's tokenizer must be created inside the graph that uses it. If it was created
+        # outside, it is lost when TensorFlow clears its operation cache, for example in
+        # `tf.random.set_seed`.
         self._search = function_of_texts(
             lambda texts: tf_text.SentencepieceTokenizer(
                 model, out_type=tf.int32
@@ -58,7 +59,7 @@ class SentencePieceGraph(SplittingGraph):
         )
 
     def _valid(self, texts: tf.Tensor) -> tf.Tensor:
-        # Some operations of TF Text treat NUL as the end of a text.
+        # Some TF Text operations treat NUL as the end of a text.
         return tf.strings.regex_replace(drop_invalid(texts), r"\x00", "\ue000")
 
     def _ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -69,7 +70,7 @@ class SentencePieceGraph(SplittingGraph):
         clean_texts = self._cleaner(texts)
         pieces = Pieces(*self._search(clean_texts))
         text_starts = tf.cumsum(tf.cast(tf.strings.length(clean_texts), tf.int64), exclusive=True)
-        # From here on, offsets count in the concatenation of all texts
+        # From here on, offsets count from the start of all concatenated texts.
         begin = tf.gather(text_starts, row_ids(pieces.ids))
         starts, ends = (
             tf.cast(offsets.flat_values, tf.int64) + begin
@@ -88,14 +89,14 @@ class SentencePieceGraph(SplittingGraph):
         return _to_characters(pieces, is_space, characters, *self._cleaner.traces(characters))
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        """Concatenates pieces, and replaces their space characters with spaces."""
+        """Concatenates pieces and converts their space characters to spaces."""
         tokens = ids.with_flat_values(tf.gather(self._tokens, ids.flat_values))
         text = tf.strings.reduce_join(tokens, axis=1)
         return tf.strings.regex_replace(tf.strings.regex_replace(text, _SPACE, " "), r"\A ", "")
 
 
 class _NumberCommas:
-    """Splits pieces that end with a digit and a comma; see `SentencePieceGraph`."""
+    """Splits pieces that end with a digit and a comma. See `SentencePieceGraph`."""
 
     def __init__(self, parts: Sequence[Sequence[int]], widths: Sequence[Sequence[int]]) -> None:
         with tf.init_scope(), tf.device("CPU:0"):
@@ -140,7 +141,7 @@ def _strip_spaces(pieces: Pieces, texts: tf.Tensor) -> Pieces:
     """Excludes the spaces at the start of pieces from their spans, in bytes."""
     all_bytes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
     is_other = all_bytes != ord(" ")
-    # For each byte, the first byte at or after it that is not a space
+    # For each byte, the first byte from there that is not a space
     others_before = tf.concat([[0], tf.cumsum(tf.cast(is_other, tf.int32))], axis=0)
     others = tf.concat([tf.where(is_other)[:, 0], tf.size(is_other, tf.int64)[tf.newaxis]], axis=0)
     starts, ends = pieces.starts.flat_values, pieces.ends.flat_values
@@ -157,7 +158,7 @@ def _drop_blanks(pieces: Pieces, texts: tf.Tensor, blank_characters: str) -> Pie
     others_before = tf.concat([[0], tf.cumsum(tf.cast(is_other, tf.int32))], axis=0)
     others = tf.concat([[-1], tf.where(is_other)[:, 0], [size]], axis=0)
     starts, ends = pieces.starts.flat_values, pieces.ends.flat_values
-    # The first other byte at or after the start, and the one after the last before the end
+    # The first byte from the start that is not blank, and the end of the last such byte
     first = tf.minimum(tf.gather(others, tf.gather(others_before, starts) + 1), ends)
     last = tf.maximum(tf.gather(others, tf.gather(others_before, ends)) + 1, first)
     return pieces.with_offsets(first, last)
@@ -172,18 +173,18 @@ def _to_characters(
 ) -> Pieces:
     """Converts offsets in normalized texts to offsets in the original texts.
 
-    A piece that is only a space has an empty span. `widths` are the bytes of each original
-    character in the normalized texts; a character with `is_joined` is merged with the one before
-    it. Dropped marks are in the span of the character that they belong to.
+    A piece that is only a space has an empty span. `widths` are the numbers of bytes of the
+    original characters in the normalized texts. A character with `is_joined` is merged with the
+    previous character. Dropped marks are in the span of the character to which they belong.
     """
     rows = row_ids(pieces.ids)
     points = characters.points
     begin, end = tf.gather(points.row_starts(), rows), tf.gather(points.row_limits(), rows)
     byte_ends = tf.cumsum(tf.cast(widths, tf.int64))
     first, last = pieces.starts.flat_values, pieces.ends.flat_values
-    # If the model itself splits a character into several pieces, the last one has its bytes.
+    # If the model itself splits a character into multiple pieces, the last piece has its bytes.
     last = tf.where(is_space, last, tf.maximum(last, first + 1))
-    # Characters without bytes are skipped.
+    # Skip characters without bytes.
     starts = tf.searchsorted(byte_ends, first, side="right", out_type=tf.int64)
     ends = tf.searchsorted(byte_ends, last - 1, side="right", out_type=tf.int64) + 1
     starts = tf.clip_by_value(starts, begin, end)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ALBERT's text normalization before SentencePiece, as TensorFlow operations, and its offsets.
+"""ALBERT's text normalization before SentencePiece as TensorFlow operations, with offsets.
 
 Reference:
-    [Lan et al., 2020](https://arxiv.org/abs/1909.11942), the released code, `preprocess_text`.
+    [Lan et al., 2020](https://arxiv.org/abs/1909.11942), original code, `preprocess_text`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from keras_bert.text.graph.offsets import Characters
 from keras_bert.text.graph.rows import is_first_in_row, row_ids, select
 from keras_bert.text.sentence_piece_cleaning import TextCleaner
 
-# The whitespace that Python's `str.split` splits at
+# The whitespace at which Python's `str.split` splits
 _SPACE = f"[{WHITE_SPACE}\x1c-\x1f]"
 _QUOTES = ("`", "'")
 
 
 @dataclasses.dataclass(frozen=True)
 class SentenceCleaner:
-    """Normalizes texts, strings `(texts,)` in valid UTF-8, as a `TextCleaner` does in Python."""
+    """Normalizes texts, strings `(texts,)` in valid UTF-8, like a `TextCleaner` in Python."""
 
     options: TextCleaner
 
@@ -37,7 +37,7 @@ class SentenceCleaner:
 
     @property
     def replacements(self) -> Sequence[tuple[str, str]]:
-        """Regular expressions and the replacements of their matches, applied in this order."""
+        """Regular expressions and the replacements for their matches, in this order."""
         if self.options.join_spaces:
             space_runs = f"[{WHITE_SPACE}]{{2,}}|[\n\r\t]"
             return ((f"[{WHITE_SPACE}]+\\z", ""), (space_runs, " "))
@@ -48,18 +48,19 @@ class SentenceCleaner:
 
     @staticmethod
     def decompose(text: tf.Tensor) -> tf.Tensor:
-        """Decomposes characters (NFKD) and drops the combining ones."""
+        """Decomposes characters (NFKD) and drops combining marks."""
         text = normalize_unicode(text, "NFKD")
         return tf.strings.regex_replace(text, f"[{combining_marks()}]", "")
 
     def traces(self, characters: Characters) -> tuple[tf.Tensor, tf.Tensor]:
-        """Computes the number of bytes that each character has in the normalized texts.
+        """Computes the number of bytes of each character in the normalized texts.
 
-        Returns also whether it has none because it is merged with the character before it.
+        Also returns whether a character has no bytes because it is merged with the previous
+        character.
         """
         points, letters, which = characters
         # The result does not depend on neighboring characters, except for the form of a lowercase
-        # sigma: its two forms have the same number of bytes.
+        # sigma. Both forms have the same number of bytes.
         widths = tf.gather(tf.strings.length(self._fold(letters)), which)
         seconds = tf.zeros_like(widths, tf.bool)
         if self.options.collapse:
@@ -85,20 +86,20 @@ class SentenceCleaner:
 
 
 def _idle_spaces(points: tf.RaggedTensor, begins: tf.Tensor, is_space: tf.Tensor) -> tf.Tensor:
-    """Finds whitespace that is dropped: at both ends, and after whitespace; `(characters,)`."""
+    """Finds dropped whitespace, at both ends and after other whitespace, `(characters,)`."""
     before = begins | tf.concat([[True], is_space[:-1]], axis=0)
     return is_space & (before | _nothing_follows(points, is_space))
 
 
 def _nothing_follows(points: tf.RaggedTensor, is_space: tf.Tensor) -> tf.Tensor:
-    """Finds the characters after which there is only whitespace, bool `(characters,)`."""
+    """Finds characters that are only followed by whitespace, bool `(characters,)`."""
     counts = tf.concat([[0], tf.cumsum(tf.cast(~is_space, tf.int32))], axis=0)
     text_end = tf.gather(points.row_limits(), row_ids(points))
     return tf.gather(counts, text_end) == counts[1:]
 
 
 def _second_quotes(points: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:
-    """Finds the second character of each pair that becomes a quotation mark, `(characters,)`."""
+    """Finds the second quote of each pair that becomes a quotation mark, `(characters,)`."""
     seconds = tf.zeros_like(begins)
     index = tf.range(tf.size(points))
     for quote in _QUOTES:

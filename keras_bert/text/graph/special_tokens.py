@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognition of special and added tokens in texts as TensorFlow operations."""
+"""Finds special and added tokens in texts with TensorFlow operations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from keras_bert.text.special_tokens import (
 
 
 def replace_matches(text: tf.Tensor, replacements: Iterable[tuple[str, str]]) -> tf.Tensor:
-    """Replaces the matches of regular expressions, one after the other; see `TokenMarks`."""
+    """Replaces the matches of regular expressions, in order. See `TokenMarks`."""
     for pattern, replacement in replacements:
         text = tf.strings.regex_replace(text, pattern, replacement)
     return text
@@ -38,7 +38,7 @@ def to_unmarked_characters(
     bordered_text = tf.strings.regex_replace(bordered_text, f"[{AROUND_DROPPED}]", "")
     bordered = tf.strings.unicode_decode(bordered_text, "UTF-8").flat_values
     begins, ends = (tf.where(bordered == ord(border))[:, 0] for border in BORDERS)
-    # The tokens between borders, and a last one for texts without any
+    # The tokens between borders, and an additional width for texts without such tokens
     widths_between = tf.concat([tf.cast(ends - begins - 1, tf.int32), [0]], axis=0)
     index = points.flat_values - FIRST_MARK
     num_raw = len(marks.raw_widths)
@@ -65,7 +65,7 @@ class SplitTexts:
 
     def __init__(self, splitter: TokenSplitter) -> None:
         self._patterns = splitter.patterns
-        # Constants that are created while a graph is traced would belong to that graph alone.
+        # Constants created while a graph is traced could only be used in that graph.
         with tf.init_scope(), tf.device("CPU:0"):
             tokens = tf.constant(list(splitter.ids))
             ids = tf.constant(list(splitter.ids.values()), tf.int32)
@@ -78,11 +78,10 @@ class SplitTexts:
         return (self._ids,)
 
     def __call__(self, text: tf.Tensor, tokenize: Callable[[tf.Tensor], Pieces]) -> Pieces:
-        """Tokenizes texts by a function of segments; offsets are in characters of the texts."""
+        """Tokenizes texts with a function of segments. Offsets are in characters of the texts."""
         segments = self._split(text)
         flat = segments.flat_values
-        # A token that is found with the whitespace before it is not in the table, unlike a token
-        # of whitespace.
+        # A token with preceding whitespace is not in the table, unlike a token that is whitespace.
         without_space = tf.strings.regex_replace(flat, rf"\A[{WHITE_SPACE}]+", "")
         token_ids = self._ids.lookup(flat)
         takes_space = token_ids < 0
@@ -130,7 +129,7 @@ class SplitTexts:
 
 
 class SplittingGraph(GraphTokenizer):
-    """A tokenizer that may compose texts, and split them at special tokens.
+    """A tokenizer that can compose texts and split them at special tokens.
 
     Subclasses implement `_valid`, `_ids` and `_pieces`.
     """
@@ -168,16 +167,16 @@ class SplittingGraph(GraphTokenizer):
 
     @abc.abstractmethod
     def _ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Converts texts `(texts,)`, valid UTF-8, to ids, ragged int32 `(texts, None)`."""
+        """Converts texts `(texts,)` in valid UTF-8 to ids, ragged int32 `(texts, None)`."""
 
     @abc.abstractmethod
     def _pieces(self, texts: tf.Tensor) -> Pieces:
-        """Converts texts likewise to ids with offsets in characters."""
+        """Converts texts `(texts,)` in valid UTF-8 to ids with offsets in characters."""
 
 
 def _split_around(text: tf.Tensor, pattern: str, where: tf.Tensor | bool = True) -> tf.RaggedTensor:
-    """Splits some texts before and after each match of a pattern."""
-    # A byte that valid UTF-8 does not contain. (TF Text's `regex_split` stops at a NUL.)
+    """Splits the selected texts before and after each match of a pattern."""
+    # Valid UTF-8 does not contain this byte. TF Text's `regex_split` would stop at a NUL.
     border = b"\xff"
     with_borders = tf.strings.regex_replace(text, f"({pattern})", border + rb"\1" + border)
     return tf.strings.split(tf.where(where, with_borders, text), border)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenizers as TensorFlow operations, and the conversion of tensors of any shape."""
+"""Base class of tokenizers as TensorFlow operations, and functions for tensors of any shape."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from keras_bert.text.graph.offsets import Pieces
 
 
 class GraphTokenizer(abc.ABC):
-    """Base class of the graph operations of tokenizers, which give the same ids as in Python.
+    """Base class for the graph operations of tokenizers, with the same ids as in Python.
 
-    They run in `tf.data.Dataset.map`, a `tf.function` and a SavedModel, which then contains the
-    vocabulary. Subclasses implement `_tokenize`, `_tokenize_with_offsets` and `_join`.
+    They can be part of a `tf.data` pipeline, a `tf.function` or a SavedModel, which then contains
+    the vocabulary. Subclasses implement `_tokenize`, `_tokenize_with_offsets` and `_join`.
     """
 
     def __init__(self, special_token_ids: Sequence[int]) -> None:
-        # A constant that is created while a graph is traced would belong to that graph alone.
+        # A constant created while a graph is traced could only be used in that graph.
         with tf.init_scope(), tf.device("CPU:0"):
             self._special_ids = tf.constant(special_token_ids, tf.int32)
         self._ids_of_texts = function_of_texts(lambda texts: (self._tokenize(texts),))
         self._pieces_of_texts = function_of_texts(lambda texts: self._tokenize_with_offsets(texts))
 
     def __call__(self, text: Any) -> tf.Tensor | tf.RaggedTensor:
-        """Converts a string tensor of any shape to ids; see `Tokenizer`."""
+        """Converts a string tensor of any shape to ids. See `Tokenizer`."""
         (ids,) = on_any_shape(text, self._ids_of_texts)
         return ids
 
@@ -39,20 +39,20 @@ class GraphTokenizer(abc.ABC):
     ) -> tuple[
         tf.Tensor | tf.RaggedTensor, tf.Tensor | tf.RaggedTensor, tf.Tensor | tf.RaggedTensor
     ]:
-        """Converts texts to ids with offsets; see `Tokenizer.tokenize_with_offsets`."""
+        """Converts texts to ids with offsets. See `Tokenizer.tokenize_with_offsets`."""
         ids, starts, ends = on_any_shape(text, self._pieces_of_texts)
         return ids, starts, ends
 
     def tokenize_words(self, words: Any, is_first: Any = None) -> tf.Tensor | tf.RaggedTensor:
-        """Converts the words of texts to ids; see `Tokenizer.tokenize_words`.
+        """Converts the words of texts to ids. See `Tokenizer.tokenize_words`.
 
-        `is_first`, bool of the flat values, says which are the first ones of a text; by default,
-        the first ones of the last dimension are.
+        `is_first`, bool of the flat values, marks the first word of each text. By default, these
+        are the first words in the last dimension.
         """
         return self(words)
 
     def detokenize(self, token_ids: Any, skip_special_tokens: bool = False) -> tf.Tensor:
-        """Converts ids to text; see `Tokenizer.detokenize`."""
+        """Converts ids to text. See `Tokenizer.detokenize`."""
         ids, is_batch = to_rows(token_ids)
         with tf.device("CPU:0"):
             if skip_special_tokens:
@@ -80,9 +80,9 @@ class GraphTokenizer(abc.ABC):
 
 
 def to_tensor(values: Any, dtype: tf.DType) -> tf.Tensor | tf.RaggedTensor:
-    """Converts a list or an array to a tensor, which is ragged if rows differ in length."""
+    """Converts a list or array to a tensor, which is ragged if rows differ in length."""
     if isinstance(values, tf.RaggedTensor):
-        # The dtype of row splits that tokenizers use
+        # Tokenizers use row splits of this dtype.
         return tf.cast(values, dtype).with_row_splits_dtype(tf.int64)
     if isinstance(values, tf.Tensor):
         return tf.cast(values, dtype)
@@ -90,7 +90,7 @@ def to_tensor(values: Any, dtype: tf.DType) -> tf.Tensor | tf.RaggedTensor:
         return tf.convert_to_tensor(values, dtype)
     except ValueError:
         _check_characters(values, ())
-        # Rows of different lengths
+        # The rows differ in length.
         return tf.ragged.constant(values, dtype)
 
 
@@ -104,11 +104,11 @@ def _check_characters(rows: Any, path: tuple[int, ...]) -> None:
 def on_any_shape(
     text: Any, function: Callable[[tf.Tensor], tuple[tf.RaggedTensor, ...]]
 ) -> tuple[tf.Tensor | tf.RaggedTensor, ...]:
-    """Applies a function of texts `(texts,)` to texts of any shape, which gains a ragged axis."""
+    """Applies a function of texts `(texts,)` to texts of any shape. Adds a ragged axis."""
     texts = to_tensor(text, tf.string)
     rank = texts.shape.rank
     if rank is None:
-        raise ValueError("The rank of the text is unknown; set it by tf.ensure_shape.")
+        raise ValueError("The rank of the text must be known. Set it with tf.ensure_shape.")
     with tf.device("CPU:0"):
         if rank == 0:
             return tuple(values[0] for values in function(texts[tf.newaxis]))
@@ -122,7 +122,7 @@ def on_any_shape(
 
 
 def first_in_rows(strings: Any) -> tf.Tensor:
-    """Returns which strings are the first ones of the last dimension."""
+    """Returns whether each string is the first in the last dimension."""
     strings = to_tensor(strings, tf.string)
     if isinstance(strings, tf.RaggedTensor):
         *_, row_splits = strings.nested_row_splits
@@ -136,10 +136,12 @@ def first_in_rows(strings: Any) -> tf.Tensor:
 
 
 def to_rows(token_ids: Any) -> tuple[tf.RaggedTensor, bool]:
-    """Converts ids to ragged int32 `(batch, None)`; returns also whether they were a batch."""
+    """Converts ids to ragged int32 `(batch, None)`. Also returns whether they were a batch."""
     ids = to_tensor(token_ids, tf.int32)
     if ids.shape.rank not in (1, 2):
-        raise ValueError(f"token_ids has shape {ids.shape}; expected (tokens,) or (batch, tokens).")
+        raise ValueError(
+            f"token_ids must be (tokens,) or (batch, tokens). Received the shape {ids.shape}"
+        )
     if isinstance(ids, tf.RaggedTensor):
         return ids, True
     is_batch = ids.shape.rank == 2

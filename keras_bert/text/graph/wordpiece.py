@@ -16,12 +16,12 @@ from keras_bert.text.graph.tokenizer import GraphTokenizer
 from keras_bert.text.normalization import Normalization
 from keras_bert.text.special_tokens import SUFFIX, TokenMarks
 
-# TF Text limits the bytes of a word, not its characters, so its limit is disabled.
+# TF Text limits the number of bytes in a word, not characters, so its limit is disabled.
 _NO_LIMIT = 2**30
 
 
 class WordPieceGraph(GraphTokenizer):
-    """The graph operations of a `WordPieceTokenizer`; the arguments are attributes of that."""
+    """The graph operations of a `WordPieceTokenizer`, whose attributes are the arguments."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class WordPieceGraph(GraphTokenizer):
         return self._find_pieces(*finder_inputs).ids
 
     def _mark(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns texts with special and added tokens between borders, and with their marks."""
+        """Returns texts with borders around special and added tokens, and with their marks."""
         texts = drop_invalid(texts)
         marks = self._token_marks
         if marks is None:
@@ -66,24 +66,24 @@ class WordPieceGraph(GraphTokenizer):
         return to_unmarked_characters(bordered_texts, marked_texts, pieces, marks)
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        """Joins words and punctuation with spaces, and subwords without."""
+        """Joins words and punctuation with spaces, and subwords without spaces."""
         tokens = ids.with_flat_values(tf.gather(self._tokens, ids.flat_values))
         text = tf.strings.reduce_join(tokens, axis=1, separator=" ")
         return tf.strings.regex_replace(text, f" {SUFFIX}", "")
 
 
 class PieceFinder:
-    """Splits normalized texts into subwords: greedily, longest match first.
+    """Splits normalized texts into subwords, greedily with the longest match first.
 
-    `tokens` are the strings that match, in the order of their ids.
+    `tokens` are the strings to match, in the order of their ids.
 
     Reference:
-        [Song et al., 2021](https://arxiv.org/abs/2012.15524), the search.
+        [Song et al., 2021](https://arxiv.org/abs/2012.15524), the search algorithm.
     """
 
     def __init__(self, tokens: Sequence[str], unknown_id: int, max_word_length: int) -> None:
         self._max_word_length = max_word_length
-        # Constants that are created while a graph is traced would belong to that graph alone.
+        # Constants created while a graph is traced could only be used in that graph.
         with tf.init_scope(), tf.device("CPU:0"):
             self._search = tf_text.FastWordpieceTokenizer(
                 list(tokens),
@@ -96,7 +96,7 @@ class PieceFinder:
         self._unknown_id = unknown_id
 
     def __call__(self, normalized_texts: tf.Tensor, may_have_long_words: tf.Tensor) -> Pieces:
-        """Splits texts of `normalize` to `Pieces` with offsets in bytes of the normalized text."""
+        """Splits the texts from `normalize` into `Pieces`. Offsets are in bytes of these texts."""
         pieces = Pieces(*self._search.tokenize_with_offsets(normalized_texts))
         row_splits, ids, starts, ends = tf.cond(
             may_have_long_words,
@@ -108,7 +108,7 @@ class PieceFinder:
     def _forget_long_words(
         self, normalized_texts: tf.Tensor, pieces: Pieces
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Replaces each word that is too long with one unknown token."""
+        """Replaces overlong words with the unknown token."""
         ids, starts, ends = (values.flat_values for values in pieces)
         continues = tf.gather(self._is_suffix, ids)
         word = tf.cumsum(tf.cast(~continues, tf.int32)) - 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splitting of raw text into words as TensorFlow operations."""
+"""Splits raw text into words with TensorFlow operations."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ _WORD, _BETWEEN = word_patterns(lambda category: rf"\p{{{category}}}")
 def words_with_offsets(
     text: tf.Tensor,
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-    """Splits texts `(texts,)`, UTF-8, into words, as `keras_bert.text.words.split_words` does.
+    """Splits texts `(texts,)` in UTF-8 into words. See `keras_bert.text.words.split_words`.
 
     Returns:
-        A tuple of the words, strings; the offset of the first character of each, int32; and the
-        offset one past its last character, int32. All are ragged `(texts, None)`. Offsets count
-        the Unicode code points of the text, without invalid bytes.
-
+        A tuple of the words (strings), the offset of each word's first character (int32), and the
+        offset after each word's last character (int32). All are ragged `(texts, None)`. Offsets
+        count the Unicode code points of the text, without invalid bytes.
     Example:
 
     >>> import tensorflow as tf

@@ -92,18 +92,18 @@ def test_rows_of_parquet_are_documents_as_lines_of_json_are(tmp_path):
         assert list(read_corpus("another.parquet", file=file)) == expected
     with pytest.raises(ValueError, match=r"a.parquet: the column 'body' is missing.*'text', 'id'"):
         list(read_corpus(path, field="body"))
-    with pytest.raises(ValueError, match=r"a.parquet, row 1: 'id' is of type int"):
+    with pytest.raises(ValueError, match=r"a.parquet, row 1: 'id' must .* of type int"):
         list(read_corpus(path, field="id"))
     rows[2]["text"] = None
     parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-    with pytest.raises(ValueError, match=r"a.parquet, row 3: 'text' is of type NoneType"):
+    with pytest.raises(ValueError, match=r"a.parquet, row 3: 'text' must .* of type NoneType"):
         list(read_corpus(path))
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(ValueError, match=r"a.parquet: cannot be read past row 0"):
         list(read_corpus(path))
     table = pyarrow.table([["A cat."], ["A dog."]], names=["text", "text"])
     parquet.write_table(table, path)
-    with pytest.raises(ValueError, match=r"a.parquet: the column 'text' is there twice"):
+    with pytest.raises(ValueError, match=r"a.parquet: the column 'text' is duplicated"):
         list(read_corpus(path))
     parquet.write_table(table.select([0]), path, compression="none", write_page_checksum=True)
     path.write_bytes(path.read_bytes().replace(b"A cat.", b"A bat.", 1))
@@ -114,17 +114,17 @@ def test_rows_of_parquet_are_documents_as_lines_of_json_are(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.txt", b"good\nb\xffd\n", "a.txt, line 2: expected UTF-8"),
-        ("a.jsonl", b'{"text": "good"}\n{"text": ', "a.jsonl, line 2: not JSON"),
-        ("a.jsonl", b'\n["text"]\n', "a.jsonl, line 2: received list"),
-        ("a.jsonl", b'{"body": "x"}\n', r"line 1: 'text' is missing.* keys are \['body'\]"),
+        ("a.txt", b"good\nb\xffd\n", "a.txt, line 2: the file must be UTF-8"),
+        ("a.jsonl", b'{"text": "good"}\n{"text": ', "a.jsonl, line 2: each line must be JSON"),
+        ("a.jsonl", b'\n["text"]\n', "a.jsonl, line 2: .*object. Received: list"),
+        ("a.jsonl", b'{"body": "x"}\n', r"line 1: 'text' must .* is missing.* keys are \['body'\]"),
         (
             "a.jsonl",
             b'{"text": "\\ud83d"}\n',
             "line 1: character 0 of 'text' is half of a surrogate",
         ),
-        ("a.jsonl", b"9" * 5000, "line 1: not JSON"),
-        ("a.jsonl", b'{"text": 5}\n', "line 1: 'text' is of type int, expected a string"),
+        ("a.jsonl", b"9" * 5000, "line 1: each line must be JSON"),
+        ("a.jsonl", b'{"text": 5}\n', "line 1: 'text' must be a string, but it is of type int"),
         (
             "a.txt.gz",
             gzip.compress(b"x\n" * 99, mtime=0)[:-9],

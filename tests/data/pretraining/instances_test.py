@@ -104,7 +104,7 @@ def test_an_independent_shard_needs_its_own_documents_alone(kind, num_shards):
 
 def test_a_shard_of_pairs_with_one_document_says_what_to_do():
     make = InstanceGenerator(CLS, SEP, duplicate_factor=1, independent_shards=True)
-    with pytest.raises(ValueError, match=r"1 document; .* each shard needs 2 .* fewer shards"):
+    with pytest.raises(ValueError, match=r"1 document; .* every shard needs 2 .* fewer shards"):
         make(plain_pairs.corpus(3), 0, 3)
 
 
@@ -120,7 +120,7 @@ def test_duplicates_are_cut_and_paired_anew():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sequence_format": "paragraphs"}, "kind must be one of next_sentence"),
+        ({"sequence_format": "paragraphs"}, "sequence_format must be one of next_sentence"),
         ({"sequence_length": 4}, "sequence_length must be an integer of at least 5"),
         ({"short_seq_probability": 1.5}, "short_seq_probability must .*1.5"),
         ({"duplicate_factor": 0}, "duplicate_factor must .*0"),

@@ -246,13 +246,16 @@ def test_ragged_batches_are_the_padded_ones_without_padding(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"input_ids": None}, "feature input_ids: expected at least 1 value, received 0"),
-        ({"input_ids": [5] * 6 + [99]}, r"feature input_ids: expected values in \[0, 50\)"),
-        ({"segment_ids": [0]}, "feature segment_ids: expected as many values as input_ids"),
-        ({"segment_ids": "floats"}, "segment_ids: expected int64, received float"),
+        ({"input_ids": None}, "feature input_ids: there must be at least 1 value. Received: 0"),
+        ({"input_ids": [5] * 6 + [99]}, r"feature input_ids: there must be values in \[0, 50\)"),
+        ({"segment_ids": [0]}, "feature segment_ids: there must be as many values as input_ids"),
+        ({"segment_ids": "floats"}, "segment_ids: must be int64. Received: float"),
         (dict.fromkeys(("input_ids", "segment_ids", "word_starts"), [1] * 25), "at most 24 tokens"),
-        ({"input_ids": [5] * 5 + [0] * 2}, "input_mask: expected one where input_ids end in padd"),
-        ({"input_mask": [1] * 7}, "feature input_mask: expected no values, as in the first record"),
+        ({"input_ids": [5] * 5 + [0] * 2}, "input_mask: there must be values, because input_ids"),
+        (
+            {"input_mask": [1] * 7},
+            "feature input_mask: there must be no values, as in the first record",
+        ),
     ],
 )
 def test_invalid_record_error_includes_feature(tmp_path, change, message):
@@ -271,18 +274,21 @@ def test_invalid_record_error_includes_feature(tmp_path, change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"input_mask": [1, 0, 1, 1]}, "feature input_mask: expected ones, then zeros at padding"),
+        (
+            {"input_mask": [1, 0, 1, 1]},
+            "feature input_mask: there must be ones, then zeros at padding",
+        ),
         (
             {"input_ids": [2**32 + 5] * 4},
-            r"feature input_ids: expected values in \[0, 2147483647\)",
+            r"feature input_ids: there must be values in \[0, 2147483647\)",
         ),
         (
             {"masked_lm_positions": [3]},
-            "feature masked_lm_positions: expected positions in the row",
+            "feature masked_lm_positions: there must be positions in the row",
         ),
         (
             {"masked_lm_weights": [float("nan")]},
-            "masked_lm_weights: expected values that are a finite number of",
+            "masked_lm_weights: there must be values that are a finite number of",
         ),
     ],
 )
@@ -302,7 +308,8 @@ def test_a_file_that_is_missing_is_named(tmp_path):
     assert len(batches(tmp_path / "*.tfrecord")) == 3
     paths[1].unlink()
     with pytest.raises(
-        FileNotFoundError, match=f"matches 2 of 3 files .* missing is .*{names[1]}. To read only"
+        FileNotFoundError,
+        match=f"all 3 record files. Received: 2 .* missing file is .*{names[1]}. To read only",
     ):
         batches(tmp_path / "*.tfrecord")
     assert len(batches([paths[0], paths[2]])) == 2
@@ -323,13 +330,15 @@ def test_files_that_are_no_pretraining_records_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"a.tfrecord"):
         batches(path)
     write_records(path, [])
-    with pytest.raises(ValueError, match=r"a.tfrecord has no records"):
+    with pytest.raises(ValueError, match=r"a.tfrecord must contain at least one record"):
         batches(path)
     write_records(path, [b"\xff\xff"])
-    with pytest.raises(ValueError, match=r"a.tfrecord, record 0: it is not a tf.train.Ex"):
+    with pytest.raises(ValueError, match=r"a.tfrecord, record 0: the record is not a tf.train"):
         batches(path)
     write_records(path, [example({"input_ids": [5], "label": [1]})])
-    with pytest.raises(ValueError, match=r"a.tfrecord: the first record lacks segment_ids, word"):
+    with pytest.raises(
+        ValueError, match=r"a.tfrecord: the first record must have segment_ids, word"
+    ):
         batches(path)
     good = {"input_ids": [5], "segment_ids": [0], "word_starts": [1]}
     write_records(path, [example(good)])
@@ -338,8 +347,8 @@ def test_files_that_are_no_pretraining_records_are_refused(tmp_path):
     for record, message in {
         example(
             {**good, "input_mask": [1]}
-        ): r": the first record has \['input_ids', 'input_mask',",
-        b"\xff\xff": ", record 0: it is not a tf.train.Example",
+        ): r": the first record must .*Received: \['input_ids', 'input_mask',",
+        b"\xff\xff": ", record 0: the record is not a tf.train.Example",
     }.items():
         write_records(tmp_path / "b.tfrecord", [record])
         with pytest.raises(ValueError, match=f"b.tfrecord{message}"):

@@ -210,10 +210,12 @@ def test_malformed_files_are_named_with_the_line_and_not_tried_again(config, tmp
     bad.write_text('{"text": "w1 ."}\n{"text": 3}\n')
     (tmp_path / "corpus" / "g.jsonl").write_text("{")
     run = on_beam(config, "memory")
-    with pytest.raises(ValueError, match=r"f.jsonl, line 2: 'text' is of type int.*1 more files"):
+    with pytest.raises(
+        ValueError, match=r"f.jsonl, line 2: 'text' must .* is of type int.*1 more files"
+    ):
         create(run)
     bad.write_text('{"text": "w1 ."}\n{"text": "w3"}\n')
-    with pytest.raises(ValueError, match=r"g.jsonl, line 1: not JSON"):
+    with pytest.raises(ValueError, match=r"g.jsonl, line 1: each line must be JSON"):
         create(run)
     (tmp_path / "corpus" / "g.jsonl").unlink()
     assert create(run)["documents"] == 62

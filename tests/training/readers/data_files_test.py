@@ -85,7 +85,9 @@ def test_windows_1252_is_read_with_a_warning_if_nothing_speaks_against_it(tmp_pa
     for content in ("text,label\nnaïve,x\nna\x00ve,y\n", "text,label\nПривет,x\n"):
         encoding = "utf-8" if "ï" in content else "cp1251"
         path.write_bytes(content.encode(encoding).replace(b"\0", b"\xef"))
-        with pytest.raises(ValueError, match=r"a\.csv, line [23]: expected UTF-8, found byte 0x"):
+        with pytest.raises(
+            ValueError, match=r"a\.csv, line [23]: the file must be UTF-8. Received: byte 0x"
+        ):
             read(path)
 
 

@@ -244,7 +244,7 @@ def test_a_column_that_is_not_there(write, arguments, message):
         (
             "a.tsv",
             b"text\tlabel\nna\xc3\xafve\tx\ncaf\xe9\ty\n",
-            "line 3: expected UTF-8, found byte 0xe9 .* `iconv -c -f UTF-8",
+            "line 3: the file must be UTF-8. Received: byte 0xe9 .* `iconv -c -f UTF-8",
         ),
         ("a.tsv", "text\tlabel\n", "a.tsv: no examples"),
         ("a.tsv", "", "a.tsv: the file is empty"),

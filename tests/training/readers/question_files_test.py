@@ -95,9 +95,12 @@ def test_empty_answers_are_unanswerable(tmp_path):
         ({"answers": "Ann"}, "answers must be a list"),
         ({"answers": {"text": ["Ann"]}}, "the field 'answer_start' is missing"),
         ({"answers": {"text": ["Ann"], "answer_start": []}}, "1 texts and 0 values of"),
-        ({"answers": {"text": ["Ann"], "answer_start": [4]}}, "'Ann' is not at answer_start 4"),
-        ({"is_impossible": True}, "is_impossible is true, and there are answers"),
-        ({"id": "q1"}, r"\(id 'q1'\): another question has this id"),
+        (
+            {"answers": {"text": ["Ann"], "answer_start": [4]}},
+            "must contain 'Ann' at answer_start 4",
+        ),
+        ({"is_impossible": True}, "answers must be empty, because is_impossible is true"),
+        ({"id": "q1"}, r"\(id 'q1'\): the id must be unique"),
     ],
 )
 def test_a_malformed_cell_names_row_and_field(changes, message, tmp_path):

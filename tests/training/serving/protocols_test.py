@@ -486,7 +486,7 @@ OPENAI, EMBED, PREDICT = "/v1/embeddings", "/models/embedder/embed", "/models/ss
             OPENAI,
             b'{"model": "\\ud800", "input": "a"}',
             400,
-            "model has the character '\\ud800' at",
+            "model must only contain characters that UTF-8",
         ),
         (EMBED, b'{"inputs": "a", "\\ud800": 1}', 422, "'\\ud800' is not supported"),
         (

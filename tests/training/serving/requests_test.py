@@ -66,7 +66,10 @@ def test_rows_of_requests(signature, request_, rows):
         ({"instances": []}, "instances must be a list of one or more rows"),
         ({"instances": ["a"] * 4}, "the request has 4 rows; expected at most 3"),
         ({"instances": ["a", 5]}, r"instances[1] must be a string"),
-        ({"instances": ["\ud800"]}, r"instances[0] has the character '\ud800' at position 0, half"),
+        (
+            {"instances": ["\ud800"]},
+            r"instances[0] must only contain characters that UTF-8 can represent",
+        ),
         ({"instances": [{"b64": "é"}]}, r"instances[0].b64 must be base64"),
         ({"inputs": {}}, r"inputs has nothing; expected an object of text"),
         ({"signature_name": "other"}, "signature_name is a string, 'other'; the model has "),
