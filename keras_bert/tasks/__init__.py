@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks: models with a preprocessor for text, default losses and metrics, and readable outputs."""
+"""Tasks: models with a text preprocessor, default losses and metrics, and readable predictions."""
 
 from keras_bert.tasks.distiller import Distiller
 from keras_bert.tasks.ensemble import Ensemble

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The candidate answers of extractive question answering, computed from the logits of windows."""
+"""Finds candidate answers for extractive question answering from the logits of windows."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.data.questions import QuestionRows, likely_spans
 
-# Number of windows that are processed together: 3 MB of logits, and a million pairs of tokens
+# Number of windows that are processed together, which take 3 MB of logits and a million token pairs
 CHUNK = 2048
-# The score of the best span of a question without spans
+# The best score of a question without spans
 NO_SPAN = -1e6
 
-# The offsets of the first character and one past the last one, and both logits
+# The offset of the first character, the offset after the last character, and both logits
 _Span = tuple[int, int, float, float]
 # The text and both logits
 _Answer = tuple[str, float, float]
@@ -27,17 +27,17 @@ _Answer = tuple[str, float, float]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AnswerSpans:
-    """The candidate spans of all questions in flat arrays, by descending score for each question.
+    """The candidate spans of all questions in flat arrays, by descending score per question.
 
     Args:
-        splits: The row splits of the questions in the flat arrays, int64 `(questions + 1,)`.
-        char_starts: The offset in the passage of each span's first character, `(spans,)`.
-        char_ends: The offset one past its last character, `(spans,)`.
-        start_logits: The start logit of its first token, float64 `(spans,)`.
-        end_logits: The end logit of its last token, float64 `(spans,)`.
-        null_start_logits: The start logit of `[CLS]` in the window with the lowest null score,
-            float64 `(questions,)`.
-        null_end_logits: The end logit of `[CLS]` in that window, float64 `(questions,)`.
+        splits: Row splits of the questions in the flat arrays, int64 `(questions + 1,)`.
+        char_starts: Offset of each span's first character in the context, `(spans,)`.
+        char_ends: Offset after each span's last character, `(spans,)`.
+        start_logits: Start logit of each span's first token, float64 `(spans,)`.
+        end_logits: End logit of each span's last token, float64 `(spans,)`.
+        null_start_logits: Start logit of `[CLS]` in the window with the lowest null score, float64
+            `(questions,)`.
+        null_end_logits: End logit of `[CLS]` in the same window, float64 `(questions,)`.
     """
 
     splits: np.ndarray
@@ -53,12 +53,12 @@ class AnswerSpans:
 
     @property
     def scores(self) -> np.ndarray:
-        """The score of each span, the sum of both logits, float64 `(spans,)`."""
+        """The score of each span, which is the sum of its logits, float64 `(spans,)`."""
         return np.asarray(self.start_logits + self.end_logits)
 
     @property
     def null_scores(self) -> np.ndarray:
-        """The null score of each question, the sum of both logits of `[CLS]`, `(questions,)`."""
+        """The null score of each question, the sum of the `[CLS]` logits, `(questions,)`."""
         return np.asarray(self.null_start_logits + self.null_end_logits)
 
     @property
@@ -69,11 +69,11 @@ class AnswerSpans:
 
     @property
     def null_odds(self) -> np.ndarray:
-        """The null score of each question minus its best score, float64 `(questions,)`."""
+        """The null score of each question minus its best span's score, float64 `(questions,)`."""
         return np.asarray(self.null_scores - self.best_scores)
 
     def best_texts(self, contexts: Sequence[str]) -> list[str]:
-        """Returns the text of each question's best span, empty if there is none."""
+        """Returns the text of each question's best span, or an empty string if it has no spans."""
         offsets = self._offsets(self._lacks_spans)
         return [context[start:end] for context, start, end in zip(contexts, *offsets, strict=True)]
 
@@ -83,14 +83,14 @@ class AnswerSpans:
         """Returns the best answer to each question.
 
         Args:
-            contexts: The passage of each question.
-            null_threshold: If the null score exceeds the best score by more than this threshold,
-                the answer is empty; `None` returns a span of each question that has one.
+            contexts: The context of each question.
+            null_threshold: If a question's null score minus its best score exceeds this threshold,
+                the answer is empty. With `None`, the answer is a span whenever there is one.
 
         Returns:
-            A list of dicts of `answer`; `start` and `end`, its offsets in the passage; and `score`,
-            its probability among all spans (and the null answer, with `null_threshold`). An empty
-            answer has the offsets 0.
+            A list of dicts with `answer`, `start` and `end` (its character offsets in the context)
+            and `score` (its probability among all spans, and with `null_threshold` also the null
+            answer). An empty answer has the offsets 0.
         """
         is_null = self._lacks_spans
         if null_threshold is not None:
@@ -107,14 +107,14 @@ class AnswerSpans:
         return np.asarray(np.diff(self.splits) == 0)
 
     def _offsets(self, is_null: np.ndarray) -> list[list[int]]:
-        """Returns both offsets of each question's best span; 0 for null answers."""
+        """Returns the character offsets of each question's best span, or 0 for null answers."""
         best = np.where(is_null, -1, self.splits[:-1])
         return [
             np.append(column, 0)[best].tolist() for column in (self.char_starts, self.char_ends)
         ]
 
     def _probabilities(self, is_null: np.ndarray, with_null: bool) -> np.ndarray:
-        """Returns the probability of each answer, `(questions,)`; 0 if there are no candidates."""
+        """Returns the probability of each answer, `(questions,)`, or 0 without candidates."""
         best = self.best_scores
         null = self.null_scores if with_null else np.full(len(self), -np.inf)
         largest = np.maximum(best, null)
@@ -127,9 +127,10 @@ class AnswerSpans:
     def n_best(
         self, contexts: Sequence[str], n_best: int = 20, with_null: bool = False
     ) -> list[list[dict[str, Any]]]:
-        """Returns the best answers to each question, as in the n-best file of the released code.
+        """Returns the best answers to each question, as in the original BERT code's n-best file.
 
-        They have different texts, empty for the null answer, which is included `with_null`.
+        The answers have different texts. With `with_null`, they include the null answer, whose text
+        is empty.
         """
         nulls = zip(self.null_start_logits.tolist(), self.null_end_logits.tolist(), strict=True)
         bounds = itertools.pairwise(self.splits.tolist())
@@ -146,7 +147,7 @@ class AnswerSpans:
         ]
 
     def _spans(self, first: int, behind: int, step: int) -> Iterator[_Span]:
-        """Yields the spans between two indices of the flat arrays, converted in steps."""
+        """Yields the spans between two indices of the flat arrays, converted in chunks."""
         columns = (self.char_starts, self.char_ends, self.start_logits, self.end_logits)
         for start in range(first, behind, step):
             part = slice(start, min(start + step, behind))
@@ -161,10 +162,9 @@ def find_answer_spans(
     n_best: int = 20,
     max_answer_length: int = 30,
 ) -> AnswerSpans:
-    """Computes the candidate answers of all questions from the logits `(tokens,)` of their windows.
+    """Finds the candidate answers of all questions from the logits `(tokens,)` of their windows.
 
-    The candidate spans are determined by `keras_bert.data.questions.likely_spans`, as in exported
-    models.
+    `keras_bert.data.questions.likely_spans` determines the candidate spans, as in exported models.
     """
     checks.POSITIVE_INT.check(n_best=n_best, max_answer_length=max_answer_length)
     parts = [
@@ -193,8 +193,8 @@ def find_answer_spans(
 
 
 def _order(values: np.ndarray, splits: Sequence[int]) -> np.ndarray:
-    """Returns the indices that sort each part of the values, with a stable sort."""
-    # Sorting a few dozen values at a time is four times as fast as sorting all by two keys
+    """Returns the indices that sort the values within each part, with a stable sort."""
+    # Sorting a few dozen values at a time is four times as fast as sorting all values by two keys.
     parts = [
         np.argsort(values[first:behind], kind="stable") + first
         for first, behind in itertools.pairwise(splits)
@@ -210,7 +210,7 @@ def _pairs(
     n_best: int,
     max_answer_length: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the window, start token and end token (flat indices) of all candidate spans."""
+    """Returns the window, start token and end token (as flat indices) of all candidate spans."""
     begin, lengths = rows.row_splits[:-1][windows, None], rows.lengths[windows, None]
     columns = np.arange(lengths.max(initial=0))
     mask = columns < lengths
@@ -235,7 +235,7 @@ def _pairs(
 def _null_logits(
     rows: QuestionRows, start_logits: np.ndarray, end_logits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the logits of `[CLS]` in the window of each question with the lowest null score."""
+    """Returns the logits of `[CLS]` in each question's window with the lowest null score."""
     cls = rows.row_splits[:-1]
     start, end = start_logits[cls].astype("float64"), end_logits[cls].astype("float64")
     order = np.lexsort((start + end, rows.question_index))
@@ -246,7 +246,7 @@ def _null_logits(
 def _distinct(
     spans: Iterable[_Span], context: str, count: int, null: tuple[float, float] | None
 ) -> list[_Answer]:
-    """Returns the best spans with different texts, and the null answer in the order of scores."""
+    """Returns the best spans with different texts and the null answer, sorted by score."""
     logits: dict[str, tuple[float, float]] = {}
     for first, behind, start, end in spans:
         if null is not None and sum(null) > start + end:

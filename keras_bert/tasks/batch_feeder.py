@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How Keras reads batches: as a `PyDataset`, or on TensorFlow as a `tf.data.Dataset`."""
+"""Passes batches to Keras, as a `PyDataset`, or on TensorFlow as a `tf.data.Dataset`."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from keras_bert.tasks.batch_plan import ALL_BATCHES, BatchPlan
 
 
 class BatchFeeder(keras.callbacks.Callback):
-    """Hands data to a call of Keras' `fit`, `evaluate` or `predict`.
+    """Passes data to a call of Keras' `fit`, `evaluate` or `predict`.
 
-    As a callback of `fit`, it is told the number of each epoch, which determines the order of
-    shuffled rows: Keras may begin to read an epoch more than once. It adds the time that each epoch
-    has waited for batches to the model's `seconds_waited`.
+    As a callback of `fit`, it keeps track of the epoch, because Keras may start to read an epoch
+    more than once. The epoch determines the order of shuffled examples. It also adds the time that
+    each epoch waited for batches to the model's `seconds_waited`.
 
     Args:
-        data: `Batches`; anything else is handed over unchanged.
-        epoch: The number of the first epoch.
-        epochs: The number of epochs, which is 1 if the plan has an `initial_batch`.
-        plan: Which batches of an epoch are read. With `steps_per_epoch`, no more are read of a
-            source of unknown size, which may lose batches that are read ahead.
-        with_targets: Whether to hand over labels and weights.
-        evaluated: The model that is evaluated on the data, if it is not trained on them.
+        data: `Batches`. Anything else is passed on unchanged.
+        epoch: Index of the first epoch.
+        epochs: Number of epochs. Must be 1 if the plan has an `initial_batch`.
+        plan: Which batches of an epoch to read. With `steps_per_epoch`, no more batches are read
+            from a source of unknown size, because it may lose batches that are read ahead.
+        with_targets: Whether to pass on labels and weights.
+        evaluated: The model that is evaluated on the data, if it is not trained on it.
     """
 
-    # If a callback of batches is not, Keras waits for the result of each batch on JAX.
+    # Otherwise, on JAX, Keras waits for the result of each batch before it calls callbacks.
     async_safe = True
 
     def __init__(
@@ -62,11 +62,11 @@ class BatchFeeder(keras.callbacks.Callback):
         self._error: Exception | None = None
         self._thread = threading.get_ident()
         self.targets: list[Any] = []
-        """Without targets, the labels and weights of each batch of the last reading."""
+        """If `with_targets` is False, the labels and weights of each batch in the latest epoch."""
 
     @property
     def num_batches(self) -> int | None:
-        """The number of batches of an epoch; `None` if it is unknown."""
+        """Number of batches per epoch, or `None` if unknown."""
         count = self._data.num_batches
         return None if count is None else count - self._plan.first_read
 
@@ -77,7 +77,7 @@ class BatchFeeder(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._end_epoch()
         waited = self._seconds_waited() - self._waited_before
-        # (A model of features is any Keras model.)
+        # For features, the model can be any Keras model.
         self.model.seconds_waited = getattr(self.model, "seconds_waited", 0.0) + waited
 
     def _end_epoch(self) -> None:
@@ -91,7 +91,7 @@ class BatchFeeder(keras.callbacks.Callback):
         """Yields the batches of an epoch.
 
         Raises:
-            ValueError: If there are no batches any more.
+            ValueError: If there are no more batches.
         """
         self.targets = []
         plan = self._plan
@@ -112,7 +112,7 @@ class BatchFeeder(keras.callbacks.Callback):
                 start_batch = plan.initial_batch
                 raise _no_batch_left(start_batch, "fewer batches") if start_batch else has_ended()
         except Exception as error:
-            # TensorFlow would replace it by one of its own.
+            # TensorFlow would replace it by its own error.
             self._error = error
             raise
 
@@ -121,7 +121,7 @@ class BatchFeeder(keras.callbacks.Callback):
             return next(batches, None)
 
     def to_keras_data(self) -> Any:
-        """Returns the data in the form that Keras' methods take on the backend.
+        """Returns the data in the form that Keras' methods accept on this backend.
 
         Raises:
             ValueError: If there are no batches.
@@ -139,7 +139,7 @@ class BatchFeeder(keras.callbacks.Callback):
 
     @functools.cached_property
     def example(self) -> Any:
-        """A batch of few rows, of which no reading loses any; `None` without `Batches`.
+        """A small batch, read without losing any examples, or `None` if the data is not `Batches`.
 
         Raises:
             ValueError: If there are no batches.
@@ -153,7 +153,7 @@ class BatchFeeder(keras.callbacks.Callback):
 
     @contextlib.contextmanager
     def raising_errors(self) -> Iterator[None]:
-        """Raises an error of the batches as it is, if it made the call of Keras fail."""
+        """Raises an error in the batches unchanged if it made Keras' call fail."""
         try:
             yield
             self._end_epoch()
@@ -164,11 +164,11 @@ class BatchFeeder(keras.callbacks.Callback):
 
 
 def _check_initial_batch(batches: Any, first: int, epochs: int) -> None:
-    """Checks that a single epoch can start with a given batch."""
-    count: int | None = 0  # such as arrays, whose batches are not skipped
+    """Checks that a single epoch can start at a given batch."""
+    count: int | None = 0  # For example, arrays, whose batches cannot be skipped
     if isinstance(batches, Batches):
         count = batches.num_batches
-    elif hasattr(batches, "cardinality"):  # of a dataset; negative if it is unknown
+    elif hasattr(batches, "cardinality"):  # A dataset. A negative number means unknown.
         count = None if int(batches.cardinality()) < 0 else int(batches.cardinality())
     if epochs != 1 or (count is not None and count <= first):
         data = f"{count} batches" if count else type(batches).__name__
@@ -184,7 +184,7 @@ def _no_batch_left(first: int, data: str) -> ValueError:
 
 
 class _BatchSequence(keras.utils.PyDataset):
-    """Batches that Keras reads one after another, from the first in each epoch."""
+    """Batches that Keras reads in order, starting at the first batch in each epoch."""
 
     def __init__(self, feed: BatchFeeder) -> None:
         super().__init__()
@@ -193,7 +193,7 @@ class _BatchSequence(keras.utils.PyDataset):
 
     @property
     def num_batches(self) -> int | None:
-        """The number of batches of an epoch."""
+        """Number of batches per epoch."""
         return self._feed.num_batches
 
     def __getitem__(self, index: int) -> Any:
@@ -206,11 +206,11 @@ class _BatchSequence(keras.utils.PyDataset):
 
 
 class _BatchAdapter(DataAdapter):
-    """Batches of unknown number, an epoch in each reading, for Keras on JAX and PyTorch.
+    """An unknown number of batches, one epoch per iteration, for Keras on JAX and PyTorch.
 
-    Keras has no public form for them: an unknown number of a `PyDataset` is infinite, a generator
-    is read once, and the other forms belong to TensorFlow, PyTorch and Grain. Therefore this is one
-    of the adapters that Keras itself makes of them.
+    Keras has no public class for this. A `PyDataset` of unknown length is infinite, a generator is
+    only read once, and the other types belong to TensorFlow, PyTorch and Grain. So this class is
+    one of the adapters that Keras converts them to.
     """
 
     num_batches = None

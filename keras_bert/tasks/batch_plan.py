@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which batches of an epoch are read, trained on, and make an update together."""
+"""Plans which batches of an epoch are read, trained on, and form an optimizer step together."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from collections.abc import Iterator
 
 @dataclasses.dataclass(frozen=True)
 class BatchPlan:
-    """Where a call of `fit` starts in its first epoch, and where its updates end.
+    """Where a call of `fit` starts in its first epoch, and where its optimizer steps end.
 
-    With gradient accumulation, the micro-batches of an update share the divisors of their losses.
-    So training that resumes in the middle of an update reads the update from its first batch on,
-    but does not train on that part again.
+    With gradient accumulation, all micro-batches in a step use the same loss divisors. If training
+    resumes in the middle of a step, it reads the step from its first batch, but does not train on
+    the first part again.
 
     Args:
-        initial_batch: The first batch to train on.
+        initial_batch: Index of the first batch to train on.
         steps_per_epoch: See `keras.Model.fit`. `None` if an epoch ends with its data.
-        batches_per_update: The number of batches in an update. The last update of an epoch may have
+        batches_per_update: Number of batches per optimizer step. The last step in an epoch may have
             fewer.
 
     Example:
 
-    An epoch of 8 batches has updates of 3, 3 and 2 batches. Training resumes at batch 4:
+    An epoch of 8 batches has optimizer steps of 3, 3 and 2 batches. Training resumes at batch 4:
 
     | batch | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 |
     |---|---|---|---|---|---|---|---|---|
-    | update | 0 | 0 | 0 | 1 | 1 | 1 | 2 | 2 |
-    | is read | no | no | no | yes | yes | yes | yes | yes |
-    | is trained on | no | no | no | no | yes | yes | yes | yes |
+    | step | 0 | 0 | 0 | 1 | 1 | 1 | 2 | 2 |
+    | read | no | no | no | yes | yes | yes | yes | yes |
+    | trained on | no | no | no | no | yes | yes | yes | yes |
 
     >>> plan = BatchPlan(initial_batch=4, steps_per_epoch=8, batches_per_update=3)
     >>> plan.first_read, plan.num_read_again
     (3, 1)
 
-    The updates that are read have 3 and 2 batches, and in the next epoch 3, 3 and 2 again:
+    The steps that are read have 3 and 2 batches, and in the next epoch 3, 3 and 2 batches again:
 
     >>> sizes = plan.update_sizes()
     >>> [next(sizes) for _ in range(5)]
@@ -48,25 +48,25 @@ class BatchPlan:
 
     @property
     def first_read(self) -> int:
-        """The first batch to read: the first of the update that has the initial batch."""
+        """Index of the first batch to read, which is the first in the step of the initial batch."""
         return self.initial_batch - self.num_read_again
 
     @property
     def num_read_again(self) -> int:
-        """The number of batches that are read, but not trained on, before the initial batch."""
+        """Number of batches before the initial batch that are read, but not trained on."""
         return self.initial_batch % self.batches_per_update
 
     def max_read(self, epochs: int) -> int | None:
-        """Returns how many batches are read in all epochs; `None` if their data decides."""
+        """Returns the number of batches to read in all epochs, or `None` if the data decides."""
         steps = self.steps_per_epoch
         return None if steps is None else self.num_read_again + epochs * steps
 
     def update_sizes(self) -> Iterator[int]:
-        """Yields the number of batches of each update that is read, in epoch after epoch.
+        """Yields the number of batches in each optimizer step that is read, over all epochs.
 
-        Without `steps_per_epoch`, each update is full. The last is as long as the data lasts.
+        Without `steps_per_epoch`, each step is full. The last step ends with the data.
         """
-        # Without steps, an update after another one is like an epoch after another one.
+        # Without `steps_per_epoch`, consecutive steps are like consecutive epochs.
         epoch = self.steps_per_epoch or self.batches_per_update
         first = self.first_read % epoch
         while True:
@@ -76,4 +76,4 @@ class BatchPlan:
 
 
 ALL_BATCHES = BatchPlan()
-"""The plan that reads all batches, from the first on."""
+"""A plan that reads all batches."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`compile` with the defaults of a task, and losses and metrics over all rows."""
+"""`compile` with a task's defaults, and losses and metrics over all examples."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ from keras_bert.tasks import objective
 
 
 class CompiledModel(TokenModel):
-    """A model whose `compile` has the default losses and metrics of its class.
+    """A model whose `compile` uses the default losses and metrics of its class.
 
-    The losses and metrics that `fit` and `evaluate` report are weighted means over all rows or
+    The losses and metrics reported by `fit` and `evaluate` are weighted means over all examples or
     tokens, so they do not depend on the batches.
     """
 
     backbone: Backbone
-    # The learning rate of the default optimizer of `compile`; `None` is `fine_tuning_rate`
+    # The default optimizer's learning rate. `None` uses `fine_tuning_rate`.
     default_learning_rate: float | None = None
-    # Whether labels are class ids, so that `class_weight` applies
+    # Whether labels are class IDs, so that `class_weight` is supported
     supports_class_weight: bool = False
-    # The weight of each class id in the loss of a running `fit`; the last is for all other ids
+    # The weight of each class ID in the loss of a running `fit`. The last is for all other IDs.
     _class_weight: tuple[float, ...] | None = None
-    # Whether the outputs depend on the encoder's pooler. If not, it is not trained: it would have
-    # no gradient, about which TensorFlow warns, and on JAX its weights would decay.
+    # Whether the outputs depend on the encoder's pooler. If not, the pooler is not trained. It
+    # would have no gradient, so TensorFlow would warn, and on JAX its weights would decay.
     uses_pooler: bool = True
 
     def __init__(self, *args: Any, backbone: Backbone | None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if backbone is not None:  # An ensemble has several.
             self.backbone = backbone
-        # The mean of the loss of each output; that of a single output is reported as `loss`.
+        # The mean loss of each output. For a single output, it is reported as `loss`.
         self._loss_means = {
             name: ElementMean(name=f"{name}_loss") for name in self._outputs_with_losses()
         }
@@ -79,28 +79,29 @@ class CompiledModel(TokenModel):
         """Configures the model for training, with the defaults of its class.
 
         Args:
-            optimizer: See `keras.Model.compile`. Defaults to `keras_bert.optimizers.AdamW`. In
-                fine-tuning its learning rate is chosen by the size of the encoder: 1.5e-4 for a
-                `hidden_dim` below 512, 1e-4 below 768, 3e-5 below 1024 (BERT base), and 2e-5 from
-                there on (BERT large). It is 1e-4 in pre-training and 2e-5 for a `TextEmbedder`.
+            optimizer: See `keras.Model.compile`. Defaults to `keras_bert.optimizers.AdamW`. For
+                fine-tuning, its learning rate depends on the encoder's `hidden_dim`: 1.5e-4 below
+                512, 1e-4 below 768, 3e-5 below 1024 (BERT base) and 2e-5 from 1024 (BERT large). It
+                is 1e-4 for pre-training and 2e-5 for a `TextEmbedder`.
             loss: See `keras.Model.compile`. Defaults to the loss of the class.
-            loss_weights: See `keras.Model.compile`. Defaults to the weights of the class with
-                its default loss.
-            metrics: See `keras.Model.compile`, but sample weights apply as in `weighted_metrics`:
-                they exclude padding, ignored labels, and padding rows. For two classes,
-                `"precision"`, `"recall"`, `"f1"` and `"auc"` are those of the second class. Metrics
-                of Keras for classes get labels and probabilities in the form that they take.
-            weighted_metrics: See `keras.Model.compile`. If it and `metrics` are `None`, the metrics
-                of the class are used.
+            loss_weights: See `keras.Model.compile`. With the default loss, defaults to the weights
+                of the class.
+            metrics: See `keras.Model.compile`. Unlike there, sample weights are used as for
+                `weighted_metrics`, so that padding, ignored labels and padding examples are
+                excluded. With two classes, `"precision"`, `"recall"`, `"f1"` and `"auc"` are
+                computed for the second class. Keras' classification metrics receive labels and
+                probabilities in the form that they expect.
+            weighted_metrics: See `keras.Model.compile`. If `metrics` and `weighted_metrics` are
+                `None`, the metrics of the class are used.
             auto_scale_loss: Whether to use loss scaling if the encoder computes in float16, so that
                 small gradients do not underflow.
             **kwargs: Other arguments of `keras.Model.compile`.
 
         Raises:
-            ValueError: If only one of `metrics` and `weighted_metrics` is a dict by output, a
-                metric is not for the labels of the task, or a loss takes probabilities: outputs are
-                logits. A `Distiller` and a `ReplacedTokenDetector` have their own losses and
-                metrics, so for them any of these arguments is an error.
+            ValueError: If only one of `metrics` and `weighted_metrics` is a dict by output, if a
+                metric does not fit the task's labels, or if a loss expects probabilities, because
+                outputs are logits. `Distiller` and `ReplacedTokenDetector` have their own losses
+                and metrics, so they do not accept any of these arguments.
         """
         reject_aliases(self.compile, kwargs, "compile")
         self._check_loss(
@@ -120,7 +121,7 @@ class CompiledModel(TokenModel):
         optimizer = keras.optimizers.get(optimizer)
         scales_loss = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
         if auto_scale_loss and not scales_loss and objective.computes_in_float16(self.backbone):
-            # Keras only checks the policy of the model, but an encoder has its own.
+            # Keras only checks the model's dtype policy, but the encoder has its own.
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
         super().compile(
             optimizer=optimizer,
@@ -132,12 +133,12 @@ class CompiledModel(TokenModel):
         )
         self._objective = objective.new_objective(loss, loss_weights, self._loss_means)
         if self._objective is not None:
-            # It computes nothing here. But to build it, Keras would call the model symbolically at
-            # each `train_on_batch`.
+            # Keras' loss computes nothing here. But to build it, Keras would call the model
+            # symbolically in each `train_on_batch`.
             self._compile_loss.built = True
 
     def _compiled_metrics(self, metrics: Any, loss: Any, name: str = "") -> Any:
-        """Returns metrics in the form for the labels and logits of the outputs."""
+        """Converts metrics to the form that fits the outputs' labels and logits."""
         if isinstance(metrics, Mapping):
             losses = loss if isinstance(loss, Mapping) else dict.fromkeys(metrics, loss)
             return {
@@ -151,23 +152,23 @@ class CompiledModel(TokenModel):
         return None if metrics is None else self._compiled_metric(metrics, loss, num_classes)
 
     def _compiled_metric(self, metric: Any, loss: Any, num_classes: int | None) -> Any:
-        """Returns a metric in the form for the labels and logits of an output."""
+        """Converts a metric to the form that fits an output's labels and logits."""
         return compiled_metric(metric, num_classes, takes_ids=objective.takes_ids(loss))
 
     def _check_loss(self, loss: Any, **others: Any) -> None:
-        """Checks that no cross-entropy takes probabilities, which logits would be mistaken for.
+        """Checks that no cross-entropy expects probabilities, because outputs are logits.
 
         Args:
             loss: The `loss` of `compile`.
-            **others: Its other arguments on losses and metrics, which not every class takes.
+            **others: Other arguments for losses and metrics, which some classes do not support.
         """
         for part in keras.tree.flatten(loss):
             takes_logits = getattr(part, "from_logits", False) is True
             name = part if isinstance(part, str) else getattr(part, "__name__", type(part).__name__)
             if objective.loss_name(part).endswith("crossentropy") and not takes_logits:
                 raise ValueError(
-                    f"The loss {name} takes probabilities, but the outputs of a "
-                    f"{type(self).__name__} are logits. Pass an object such as "
+                    f"The loss of a {type(self).__name__} must expect logits. Received: {name}, "
+                    "which expects probabilities. Pass an object such as "
                     "keras.losses.SparseCategoricalCrossentropy(from_logits=True), or no loss for "
                     "the default."
                 )
@@ -177,7 +178,7 @@ class CompiledModel(TokenModel):
         return self._map_outputs(objective.class_loss)
 
     def _default_loss_weights(self) -> Any:
-        """Returns the loss weights of the default loss, for several outputs."""
+        """Returns the loss weights for the default loss, if there are multiple outputs."""
         return None
 
     def _default_metrics(self) -> Any:
@@ -185,11 +186,11 @@ class CompiledModel(TokenModel):
         return self._map_outputs(lambda: [objective.class_accuracy()])
 
     def _map_outputs(self, make: Callable[[], Any]) -> Any:
-        """Makes something for each output, a dict if the model has several."""
+        """Calls a function for each output. Returns a dict if there are multiple outputs."""
         return {name: make() for name in self.output} if isinstance(self.output, dict) else make()
 
     def _outputs_with_losses(self) -> Iterable[str]:
-        """Returns the names of the outputs with a loss in the sum; "" names a single output."""
+        """Returns the names of the outputs that have a loss. A single output is called ""."""
         return self.output if isinstance(self.output, Mapping) else ("",)
 
     # === Losses and metrics ===
@@ -202,10 +203,10 @@ class CompiledModel(TokenModel):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        """Computes the sum of the losses of the outputs; see `keras.Model.compute_loss`.
+        """Computes the sum of the outputs' losses, see `keras.Model.compute_loss`.
 
-        It also updates a weighted mean of each loss over all rows or tokens, so that the reported
-        values do not depend on the batches.
+        It also updates the weighted mean of each loss over all examples or tokens, so that the
+        reported values do not depend on the batches.
         """
         y, y_pred, sample_weight = self._compared(x, y, y_pred, sample_weight, training)
         if training:
@@ -214,8 +215,8 @@ class CompiledModel(TokenModel):
             if isinstance(x, Mapping) and REAL_ROWS in x:
                 raise ValueError(
                     "The loss must be a function or an object of keras.losses without its own "
-                    "`__call__`, one for each output: rows that only fill up a batch do not count. "
-                    f"Received: {self.loss!r}."
+                    "`__call__`, one for each output, because examples that only fill a batch do "
+                    f"not count. Received: {self.loss!r}."
                 )
             return super().compute_loss(x, y, y_pred, sample_weight, training)
         loss = self._objective.loss(x, y, y_pred, sample_weight, training)
@@ -224,37 +225,37 @@ class CompiledModel(TokenModel):
     def _compared(
         self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool
     ) -> tuple[Any, Any, Any]:
-        """Returns the targets, outputs and weights that losses and metrics compare.
+        """Returns the targets, outputs and weights for losses and metrics.
 
-        Tasks override it. For example, a `TokenClassifier` gives padding the weight 0.
+        Tasks override it. For example, a `TokenClassifier` gives padding a weight of 0.
         """
         return y, y_pred, sample_weight
 
     def _with_layer_losses(self, loss: Any, x: Any) -> Any:
-        """Adds the losses of layers, such as those of regularizers, and updates their mean."""
+        """Adds the losses of layers, for example regularization losses, and updates their mean."""
         layer_losses = self.losses
         if not layer_losses:
             return loss
         total = sum(map(self._aggregate_additional_loss, layer_losses))
         (num_rows,) = ops.shape(keras.tree.flatten(x)[0])[:1]
-        # On TensorFlow, each replica has its share.
+        # On TensorFlow, each replica has a part.
         mean = ops.stop_gradient(total) * num_replicas()
         self._layer_losses.update_state(mean, ops.cast(num_rows, "float32"))
         return loss + total
 
     def batch_loss(self, y: Any, y_pred: Tensor, sample_weight: Any = None) -> Any:
-        """Computes the loss of a batch, and does not update the reported means.
+        """Computes the loss of a batch without updating the reported means.
 
         Args:
-            y: The targets of the outputs.
+            y: Targets for the outputs.
             y_pred: The outputs.
-            sample_weight: The sample weights, or `None`.
+            sample_weight: Sample weights, or `None`.
 
         Returns:
-            The weighted sum of the losses of the outputs, a float32 scalar.
+            The weighted sum of the outputs' losses, a float32 scalar.
 
         Raises:
-            ValueError: If the losses are not objects of `keras.losses`, as the defaults are.
+            ValueError: If the losses are not objects of `keras.losses`, as the default losses are.
         """
         compiled = self._objective
         if compiled is None and not self.compiled:
@@ -263,30 +264,30 @@ class CompiledModel(TokenModel):
             )
         if compiled is None:
             raise ValueError(
-                f"This {type(self).__name__} computes its loss itself, or was compiled with "
-                f"{getattr(self, 'loss', None)!r}; expected one object of keras.losses for each "
-                "output, such as the default."
+                "batch_loss requires one object of keras.losses for each output, such as the "
+                f"default loss. Received: a {type(self).__name__} that computes its own loss, or "
+                f"was compiled with {getattr(self, 'loss', None)!r}"
             )
         return compiled.batch_loss(y, y_pred, sample_weight)
 
     def _has_loss_divisors(self) -> bool:
-        """Returns whether the losses are means over the rows or tokens of all micro-batches.
+        """Returns whether the losses are means over the examples or tokens of all micro-batches.
 
-        Those that are left to Keras are means of the micro-batches.
+        Losses that Keras computes are means per micro-batch.
         """
         return self._objective is not None
 
     def _loss_divisors(self, x: Any, y: Any, sample_weight: Any) -> Any:
-        """Returns the divisors of the losses of a batch in `compute_loss`, float32 `(losses,)`."""
+        """Returns the loss divisors of a batch, as in `compute_loss`, float32 `(losses,)`."""
         y, _, sample_weight = self._compared(x, y, None, sample_weight, training=True)
         sample_weight = self._weighted_by_class(y, sample_weight)
-        compiled: Any = self._objective  # `MicroBatches` asks only where there is one.
+        compiled: Any = self._objective  # `MicroBatches` only calls this if there is an objective.
         return compiled.divisors(x, y, self.output, sample_weight)
 
     def compute_metrics(
         self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> dict[str, Any]:
-        """Updates the metrics, and returns all of them."""
+        """Updates the metrics and returns all results."""
         y, y_pred, weights = self._compared(x, y, y_pred, sample_weight, training=False)
         if not isinstance(y, Mapping):
             weights = self._metric_weights(y, weights)
@@ -297,9 +298,9 @@ class CompiledModel(TokenModel):
         return metrics
 
     def _metric_weights(self, y: Any, weights: Any, name: str = "") -> Any:
-        """Returns the weights for metrics: 0 for labels that the loss of the output ignores.
+        """Returns the weights for metrics, which are 0 for labels that the output's loss ignores.
 
-        Only the losses of Keras have an `ignore_class`; its metrics would count these labels.
+        Only Keras' losses have an `ignore_class`. Its metrics would count these labels.
         """
         ignored = self._ignored_class(name)
         if ignored is None:
@@ -323,11 +324,11 @@ class CompiledModel(TokenModel):
     # === Targets ===
 
     def _num_targets(self, x: Any) -> Mapping[str, int | None]:
-        """Returns the number of target ids of each output that has ids; `None` if unknown."""
+        """Returns the number of target IDs of each output with IDs, or `None` if unknown."""
         return {}
 
     def _check_targets(self, features: Features, rules: LabelRules) -> None:
-        """Checks targets of features, since JAX does not raise errors for ids out of range."""
+        """Checks the targets of features, since JAX does not raise errors for invalid IDs."""
         if features.y is None:
             return
         if rules.is_score:
@@ -345,9 +346,9 @@ class CompiledModel(TokenModel):
             )
 
     def _are_ids(self, target: Any, output: Any, name: str) -> bool:
-        """Returns whether the targets of an output are ids, and not numbers for each class.
+        """Returns whether an output's targets are IDs instead of numbers for each class.
 
-        Their shape tells. Only of losses for ids, all must be whole numbers.
+        This depends on their shape. If the loss does not require IDs, all targets must be integers.
         """
         array = as_array(target)
         if array.ndim == len(output.shape) and array.shape[-1] != 1:
@@ -355,12 +356,12 @@ class CompiledModel(TokenModel):
         return self._loss_takes_ids(name) or may_be_ids(array.reshape(-1))
 
     def _loss_takes_ids(self, name: str = "") -> bool:
-        """Returns whether the targets of an output are ids, according to the compiled loss."""
+        """Returns whether an output's targets are IDs, according to the compiled loss."""
         loss = getattr(self, "loss", None)
         return objective.takes_ids(loss.get(name) if isinstance(loss, Mapping) else loss)
 
     def _ignored_class(self, name: str = "") -> int | None:
-        """Returns the id that the compiled loss of an output ignores."""
+        """Returns the ID that the compiled loss of an output ignores."""
         loss = getattr(self, "loss", None)
         return getattr(loss.get(name) if isinstance(loss, Mapping) else loss, "ignore_class", None)
 
@@ -368,10 +369,10 @@ class CompiledModel(TokenModel):
 
     @contextlib.contextmanager
     def _weighing_classes(self, class_weight: Mapping[int, float] | None) -> Iterator[None]:
-        """Weighs classes in the loss of training, and not in metrics.
+        """Applies class weights to the training loss, but not to metrics.
 
         Args:
-            class_weight: The weight of each class id; 1 for ids that are not in it.
+            class_weight: The weight of each class ID. IDs that are not in it have weight 1.
         """
         if not class_weight:
             yield
@@ -388,7 +389,7 @@ class CompiledModel(TokenModel):
                 self.train_function = None
 
     def _weighted_by_class(self, y: Any, sample_weight: Any) -> Any:
-        """Multiplies sample weights by the weights of the classes `y`, if `fit` was given any."""
+        """Multiplies sample weights by the weights of the classes `y`, if `fit` received any."""
         if self._class_weight is None or y is None:
             return sample_weight
         ids = (
@@ -420,7 +421,8 @@ class CompiledModel(TokenModel):
         return objective.exclude_variables(self.weights, self.trainable_weights)
 
     def _trained(self, variables: list[Any]) -> list[Any]:
-        # As Keras does, and not by `super()`, whose properties `torch.compile` cannot trace
+        # Implemented like in Keras. `torch.compile` cannot trace properties called through
+        # `super()`.
         if not self.trainable:
             return []
         trainable = [variable for variable in variables if variable.trainable]
@@ -431,11 +433,12 @@ class CompiledModel(TokenModel):
     # === Configuration ===
 
     def get_compile_config(self) -> dict[str, Any]:
-        """Returns the arguments of `compile`, and which variables the optimizer was built for.
+        """Returns the arguments of `compile`, and the variables that the optimizer was built for.
 
-        These are in `optimizer_variables` if they are not the current trainable variables: if the
-        optimizer was not built, or was built before layers were frozen or quantized. Each is an
-        index in `variables`, or the shape and dtype of a variable that quantization replaced.
+        If they differ from the trainable variables, the latter are in `optimizer_variables`. This
+        is the case if the optimizer was not built, or was built before layers were frozen or
+        quantized. Each entry is an index in `variables`, or the shape and dtype of a variable that
+        quantization replaced.
         """
         config: dict[str, Any] = super().get_compile_config()
         if config:

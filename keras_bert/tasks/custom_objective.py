@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks that compute their own loss, and the targets of masked tokens for it."""
+"""Base class for tasks that compute their own loss, and targets for masked tokens."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class CustomObjective(CompiledModel):
             mean._direction = "down" if name in self._loss_parts() else "up"
 
     def _loss_parts(self) -> Mapping[str, float]:
-        """Returns the names of the losses that are summed, with the loss weight of each."""
+        """Returns the names and weights of the losses that are summed."""
         raise NotImplementedError
 
     def _loss_targets(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, Mapping[str, Any]]:
-        """Returns the targets, and for each part of the loss the weights of its values."""
+        """Returns the targets, and the weights of the values in each part of the loss."""
         raise NotImplementedError
 
     def _values(
         self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any
     ) -> Mapping[str, tuple[Any, Any]]:
-        """Returns the values of a batch for each reported metric, and their weights."""
+        """Returns each reported metric's values in a batch, and their weights."""
         raise NotImplementedError
 
     def _has_loss_divisors(self) -> bool:
@@ -59,7 +59,7 @@ class CustomObjective(CompiledModel):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        """Computes the weighted sum of the losses of a batch."""
+        """Computes the weighted sum of a batch's losses."""
         if training:
             sample_weight = self._weighted_by_class(y, sample_weight)
         values, parts = self._values(x, y, y_pred, sample_weight), self._loss_parts()
@@ -76,7 +76,7 @@ class CustomObjective(CompiledModel):
     def compute_metrics(
         self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> dict[str, Any]:
-        """Updates the unweighted losses and the metrics; returns all of them."""
+        """Updates the unweighted losses and the metrics, and returns all results."""
         for name, seen in self._values(x, y, y_pred, sample_weight).items():
             self._means[name].update_state(*seen)
         return self.get_metrics_result()
@@ -92,9 +92,8 @@ class CustomObjective(CompiledModel):
         arguments = [name for name, value in given.items() if value is not None]
         if arguments:
             raise ValueError(
-                f"{', '.join(arguments)} cannot be passed: the losses and metrics of a "
-                f"{type(self).__name__} are its own, and the weights between its losses are "
-                "arguments of the class."
+                f"A {type(self).__name__} has its own losses and metrics. Received: "
+                f"{', '.join(arguments)}. The weights of its losses are arguments of the class."
             )
 
     def _default_loss(self) -> None:
@@ -105,10 +104,10 @@ class CustomObjective(CompiledModel):
 
 
 def slot_targets(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
-    """Returns the ids of masked tokens and their weights, int32 and float32 `(batch, slots)`.
+    """Returns the IDs and weights of masked tokens, int32 and float32 `(batch, slots)`.
 
-    Targets and weights may be dicts, as for `Pretrainer`. Without weights, slots at position 0 have
-    the weight 0.
+    Targets and weights may be dicts, as in `Pretrainer`. Without weights, positions of 0 have a
+    weight of 0.
     """
     ids, weights = select_output("masked_lm_logits", y, sample_weight)
     if weights is None:
@@ -117,7 +116,7 @@ def slot_targets(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
 
 
 def token_weights(x: Any, slot_weights: Any) -> Any:
-    """Returns for each token the largest weight of its row's slots, 0 for padding."""
+    """Returns the weight of each token, the maximum in its example, or 0 for padding."""
     row_weights = ops.amax(slot_weights, axis=1, keepdims=True)
     mask = x.get("padding_mask")
     mask = x.get("sequence_ids") if mask is None else mask

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Knowledge distillation: a student is trained on the outputs of a teacher."""
+"""Knowledge distillation: trains a student on the outputs of a teacher."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from keras_bert.tasks.student_initialization import student_from_teacher
 from keras_bert.tasks.task import Task
 from keras_bert.tasks.text_classifier import TextClassifier
 
-# The default loss weights of divergence, labels and cosine distance: DistilBERT's for masked LMs,
-# and equal weights of teacher and labels for classifiers
+# Default loss weights of divergence, labels and cosine distance. Masked LMs use DistilBERT's
+# weights, and classifiers use equal weights for teacher and labels.
 _MASKED_LM_WEIGHTS = (5.0, 2.0, 1.0)
 _CLASSIFIER_WEIGHTS = (0.5, 0.5, 0.0)
 DIVERGENCE_TOKENS = ("masked", "all")
@@ -44,52 +44,56 @@ DIVERGENCE_TOKENS = ("masked", "all")
 class Distiller(CustomObjective, Task):
     """Trains a student to reproduce the outputs of its teacher.
 
-    Both are masked LMs, to obtain a smaller encoder for fine-tuning, or classifiers, to obtain a
-    smaller classifier. The loss is a weighted sum of three losses: the divergence of the student's
-    softened distribution from the teacher's (for regression, the squared difference); the loss of
-    the labels (the masked tokens, or the classes); and for masked LMs, the cosine distance between
-    the last hidden states, over all tokens except padding.
+    Both are masked LMs, to get a smaller encoder for fine-tuning, or both are classifiers, to get a
+    smaller classifier. The loss is a weighted sum of up to three losses:
 
-    `fit` and `evaluate` take the same data as the student. A classifier can also learn without
-    labels, from the teacher's outputs alone: omit `y`, or use the label -1 (for regression NaN)
-    for rows without a label.
+    - The divergence of the student's softened distribution from the teacher's. For regression, it
+      is the squared difference.
+    - The loss on the labels, which are the masked tokens or the classes.
+    - For masked LMs, the cosine distance between the last hidden states, over all non-padding
+      tokens.
 
-    The student is trained in place: save, export and evaluate the task that was passed as
+    `fit` and `evaluate` accept the same data as the student. A classifier can also learn without
+    labels, only from the teacher's outputs. To do so, omit `y`, or use the label -1 (for regression
+    NaN) for examples without a label.
+
+    The student is trained in place, so save, export and evaluate the task that you passed as
     `student`. The teacher is not trained, runs without dropout, and is not saved in presets.
 
-    The defaults of `compile()` are AdamW with the default learning rate of the student; the losses
-    and metrics are fixed.
+    `compile()` defaults to AdamW with the student's default learning rate. The losses and metrics
+    are fixed.
 
     Args:
-        student: A `MaskedLM` or a `TextClassifier`; see `student_from_teacher`.
-        teacher: A task of the same class, with the same vocabulary and classes.
-        temperature: The divisor of logits before they are compared. Defaults to 2.
+        student: A `MaskedLM` or a `TextClassifier`, see `student_from_teacher`.
+        teacher: A task of the same class with the same vocabulary and classes.
+        temperature: Logits are divided by the temperature before they are compared. Defaults to 2.
         divergence_weight: Loss weight of the divergence from the teacher. Defaults to 5 for masked
             LMs and 0.5 for classifiers.
         label_weight: Loss weight of the labels. Defaults to 2 for masked LMs and 0.5 for
             classifiers.
-        cosine_weight: Loss weight of the cosine distance. Defaults to 1 for masked LMs; must be 0
+        cosine_weight: Loss weight of the cosine distance. Defaults to 1 for masked LMs. Must be 0
             for classifiers.
-        divergence_tokens: The tokens at which the distributions of masked LMs are compared:
-            `"masked"`; or `"all"`, all tokens except padding, the default of DistilBERT's released
-            code, which needs logits over the vocabulary for seven times as many tokens.
-        project_hidden: If the hidden dimensions of student and teacher differ, whether to train a
-            projection of the student's hidden states to the teacher's dimension. Without it, such a
-            pair is an error.
-        name: The name of the model.
+        divergence_tokens: The tokens for which the distributions of masked LMs are compared,
+            `"masked"` or `"all"`. `"all"` compares all non-padding tokens, as the original
+            DistilBERT code does by default, and needs logits over the vocabulary for seven times as
+            many tokens.
+        project_hidden: Whether to train a projection of the student's hidden states to the
+            teacher's dimension if the hidden dimensions differ. If `False`, different dimensions
+            raise an error.
+        name: Name of the model.
 
     Call arguments:
-        inputs: The inputs of the student.
+        inputs: The student's inputs.
 
     Returns:
-        A dict of `student_logits` and `teacher_logits`, and if the hidden states are compared, also
-        of `student_hidden` and `teacher_hidden`.
+        A dict with `student_logits` and `teacher_logits`. If hidden states are compared, it also
+        has `student_hidden` and `teacher_hidden`.
 
     Raises:
         TypeError: If student and teacher are not both a `MaskedLM` or both a `TextClassifier`.
-        ValueError: If one has `multi_label`, they share an encoder, they differ in tokenizer or
-            classes, they differ in hidden dimension without `project_hidden`, or an option is
-            invalid.
+        ValueError: If one of them has `multi_label`, if they share an encoder, if their tokenizers
+            or classes differ, if their hidden dimensions differ without `project_hidden`, or if an
+            option is invalid.
 
     Example:
 
@@ -144,7 +148,7 @@ class Distiller(CustomObjective, Task):
             )
         if weights[2] and not is_masked:
             raise ValueError(
-                "cosine_weight must be 0, since the hidden states of classifiers are not "
+                "cosine_weight must be 0 for classifiers, because their hidden states are not "
                 f"compared. Received: {weights[2]}"
             )
         projection = _projection(student, teacher, project_hidden) if weights[2] else None
@@ -190,17 +194,17 @@ class Distiller(CustomObjective, Task):
 
     @property
     def student(self) -> Backbone:
-        """The encoder of the student."""
+        """The student's encoder."""
         return self.backbone
 
     @property
     def head(self) -> Any:
-        """The head of the student; `None` for a masked LM."""
+        """The student's head, or `None` for a masked LM."""
         return getattr(self.student_task, "head", None)
 
     @property
     def preprocessor(self) -> Any:
-        """The preprocessor of the student."""
+        """The student's preprocessor."""
         return self.student_task.preprocessor
 
     def _trained(self, variables: list[Any]) -> list[Any]:
@@ -248,7 +252,7 @@ class Distiller(CustomObjective, Task):
         return values
 
     def get_metrics_result(self) -> dict[str, Any]:
-        """Returns all metrics by name; those of labels are NaN if no row has one."""
+        """Returns all metrics by name. Metrics on labels are NaN if no example has a label."""
         logs = super().get_metrics_result()
         for name in ("label_loss", "accuracy"):
             if name in logs:
@@ -256,7 +260,7 @@ class Distiller(CustomObjective, Task):
                 logs[name] = ops.where(has_labels, logs[name], float("nan"))
         return logs
 
-    # The student reads the input, except that rows of classifiers may have no labels.
+    # The student reads the input, except that examples for classifiers may have no labels.
 
     def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows:
         options = dataclasses.replace(options, allow_unlabeled=not self.is_masked_lm)
@@ -269,11 +273,11 @@ class Distiller(CustomObjective, Task):
         return self.student_task._batches(rows, options)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Computes the outputs of the student; see its `predict`."""
+        """Computes the student's outputs, see its `predict`."""
         return self.student_task.predict(x, *args, **kwargs)
 
     def save_to_preset(self, preset_dir: str | os.PathLike[str]) -> None:
-        """Saves the student alone; see its `save_to_preset`."""
+        """Saves only the student, see its `save_to_preset`."""
         self.student_task.save_to_preset(preset_dir)
 
     def get_config(self) -> dict[str, Any]:
@@ -293,9 +297,9 @@ class Distiller(CustomObjective, Task):
 def _apply_task(
     task: MaskedLM | TextClassifier, inputs: dict[str, Any], with_hidden: bool, everywhere: bool
 ) -> dict[str, Any]:
-    """Returns the symbolic `logits` of a task, and its `hidden` states if `with_hidden`.
+    """Returns the symbolic `logits` of a task, and with `with_hidden` its `hidden` states.
 
-    A masked LM has logits for the masked tokens only, or for all tokens if `everywhere`.
+    A masked LM only has logits for the masked tokens, or with `everywhere` for all tokens.
     """
     if not isinstance(task, MaskedLM):
         return {"logits": task(inputs)}
@@ -310,12 +314,12 @@ def _apply_task(
 
 
 def _squared_difference(x: Any, y: Any) -> Any:
-    """Returns the squared differences `(batch,)` of `(batch, 1)`."""
+    """Returns the squared differences of tensors `(batch, 1)`, with shape `(batch,)`."""
     return ops.square(x - y)[:, 0]
 
 
 def _known_labels(y: Any, rows: Any, is_regression: bool) -> tuple[Any, Any]:
-    """Replaces the labels of unlabeled rows with 0; returns the labels and their weights."""
+    """Returns the labels and their weights, with 0 in the place of missing labels."""
     if y is None:
         return None, rows
     y = ops.reshape(y, (-1,))
@@ -334,16 +338,19 @@ def _check_pair(student: Any, teacher: Any) -> None:
     kinds = (MaskedLM, TextClassifier)
     if not any(isinstance(student, kind) and isinstance(teacher, kind) for kind in kinds):
         raise TypeError(
-            "student and teacher must both be a MaskedLM or both a TextClassifier; received "
-            f"{type(student).__name__} and {type(teacher).__name__}."
+            "student and teacher must both be a MaskedLM or both a TextClassifier. Received: "
+            f"{type(student).__name__} and {type(teacher).__name__}"
         )
     if getattr(student, "multi_label", False) or getattr(teacher, "multi_label", False):
         raise ValueError(
-            "student and teacher must classify with one label for each text, or be regressions; "
-            "received a TextClassifier with multi_label=True."
+            "student and teacher must classify with one label for each text, or be regressions. "
+            "Received: a TextClassifier with multi_label=True"
         )
     if student.backbone is teacher.backbone:
-        raise ValueError("student and teacher have the same encoder; the student needs its own.")
+        raise ValueError(
+            "student and teacher must have different encoders. Received: the same encoder. Create "
+            "the student with Distiller.student_from_teacher."
+        )
     names = ["vocabulary_size", *(["causal"] if isinstance(student, MaskedLM) else [])]
     facts = {name: (getattr(student.config, name), getattr(teacher.config, name)) for name in names}
     if isinstance(student, TextClassifier):
@@ -356,19 +363,22 @@ def _check_pair(student: Any, teacher: Any) -> None:
     for name, (own, others) in facts.items():
         if own != others:
             raise ValueError(
-                f"student and teacher must have the same {name}; received {shown(own)} and "
-                f"{shown(others)}."
+                f"student and teacher must have the same {name}. Received: {shown(own)} and "
+                f"{shown(others)}"
             )
     options = student._preprocessor_config() or {}
     length = options.get("sequence_length") or student.config.max_sequence_length
     if length > teacher.config.max_sequence_length:
         raise ValueError(
-            "The teacher must have positions for all tokens that the student reads. Received: "
+            "The teacher must have positions for all tokens in the student's input. Received: "
             f"{length} tokens and {teacher.config.max_sequence_length} positions. Create the "
             "student with a smaller sequence_length."
         )
     if student.backbone.packed and not teacher.backbone.packed:
-        raise ValueError("The student takes packed rows and the teacher does not.")
+        raise ValueError(
+            "The teacher must accept packed rows if the student does. Received: a packed student "
+            "and a teacher that is not packed. Create the teacher with packed=True."
+        )
 
 
 def _projection(student: Task, teacher: Task, allowed: bool) -> Dense | None:
@@ -377,9 +387,9 @@ def _projection(student: Task, teacher: Task, allowed: bool) -> Dense | None:
         return None
     if not allowed:
         raise ValueError(
-            f"hidden_dim of the student is {widths[0]} and of the teacher {widths[1]}, so their "
-            "hidden states cannot be compared: use a projection (project_hidden=True), or disable "
-            "the comparison (cosine_weight=0)."
+            "To compare hidden states, student and teacher must have the same hidden_dim. "
+            f"Received: {widths[0]} and {widths[1]}. Use a projection (project_hidden=True), or "
+            "disable the comparison (cosine_weight=0)."
         )
     return Dense(
         widths[1],

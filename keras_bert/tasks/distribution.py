@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches that several devices, and the processes that have them, share."""
+"""Batches that are shared by multiple devices and processes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from keras_bert.data.batch_options import rows_of_shard
 from keras_bert.data.batches import Batches, MappedBatches
 from keras_bert.ops.dispatch import has_accelerator
 
-# The number of batches in an epoch from which on, on a CPU, more lengths are compiled for
+# On a CPU, compiling for more lengths pays off from this number of batches per epoch.
 _BATCHES_ON_CPU = 512
 
 
 def pad_to_power_of_two(
     features: dict[str, np.ndarray], num_replicas: int = 1
 ) -> dict[str, np.ndarray]:
-    """Repeats rows up to a power of two for each replica, so that a compiler sees few shapes."""
+    """Repeats examples up to a power of two per replica, so that few shapes are compiled."""
     rows_per_replica = -(-len(features["token_ids"]) // num_replicas)
     num_rows = num_replicas << (rows_per_replica - 1).bit_length()
     repeated: dict[str, np.ndarray] = _repeated(features, num_rows)
@@ -28,19 +28,19 @@ def pad_to_power_of_two(
 
 
 def _repeated(rows: Any, num_rows: int) -> Any:
-    """Repeats the rows of arrays, in any nesting, up to a number."""
+    """Repeats the rows of arrays, in any nesting, to get `num_rows` rows."""
     return keras.tree.map_structure(lambda x: np.resize(x, (num_rows, *x.shape[1:])), rows)
 
 
 def rows_of_process(rows: Any, shard: tuple[int, int]) -> Any:
-    """Returns a process's shard `(index, count)` of the rows of arrays, in any nesting."""
+    """Returns a process's shard `(index, count)` of the rows in arrays, in any nesting."""
     return keras.tree.map_structure(lambda x: x[rows_of_shard(shard, len(x))], rows)
 
 
 def shared_predictions(batches: Batches, num_devices: int, shard: tuple[int, int]) -> Batches:
-    """Returns a process's shard of batches that the devices of several processes predict.
+    """Returns a process's shard of batches that the devices of multiple processes predict.
 
-    Rows are repeated so that each device has as many.
+    Examples are repeated so that each device has the same number.
     """
 
     def share(batch: Any, _: int) -> tuple[Any, Any]:
@@ -48,7 +48,7 @@ def shared_predictions(batches: Batches, num_devices: int, shard: tuple[int, int
         num_rows = -(-len(index) // num_devices) * num_devices
         if num_rows > len(index):
             features, index = _repeated((features, index), num_rows)
-        # The outputs are those of all rows.
+        # The outputs contain all examples.
         return rows_of_process(features, shard), index
 
     return MappedBatches(batches, share)
@@ -65,7 +65,7 @@ class ArrayBatches(Batches):
 
     @property
     def num_batches(self) -> int:
-        """The number of batches."""
+        """Number of batches."""
         return -(-self.num_rows // self._batch_size)
 
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
@@ -75,23 +75,23 @@ class ArrayBatches(Batches):
 
 
 def batches_for_more_lengths() -> int | None:
-    """Returns the number of batches from which on compiling for more lengths saves time.
+    """Returns from how many batches compiling for more lengths saves time, or `None` for never.
 
-    On a CPU, compiling for a length takes as long as ten steps, and there are two to three times as
-    many lengths, which leave out a fifth of the tokens or more. An accelerator executes hundreds of
-    steps meanwhile.
+    On a CPU, compiling for a length takes as long as ten steps. Using two to three times as many
+    lengths saves a fifth of the tokens or more. An accelerator executes hundreds of steps in the
+    time it takes to compile.
     """
     return None if has_accelerator() else _BATCHES_ON_CPU
 
 
 def num_devices() -> int:
-    """Returns the number of devices of all processes that share each batch on JAX."""
+    """Returns the number of devices, in all processes, that share each batch on JAX."""
     distribution = keras.distribution.distribution()
     return 1 if distribution is None else int(distribution.num_model_replicas)
 
 
 def shard_over_devices(features: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Shards rows that every process has in full over the devices of a `keras.distribution`."""
+    """Shards examples that every process has in full over the devices of a `keras.distribution`."""
     if keras.distribution.distribution() is None:
         return features
     from keras_bert.ops import jax_steps
@@ -102,7 +102,7 @@ def shard_over_devices(features: dict[str, np.ndarray]) -> dict[str, Any]:
 
 
 def sharing() -> dict[str, Any]:
-    """Returns the options of batching for batches that several processes share."""
+    """Returns the batching options for batches that multiple processes share."""
     shard = process_shard()
     if shard[1] == 1:
         return {}
@@ -112,9 +112,9 @@ def sharing() -> dict[str, Any]:
 
 
 def process_shard() -> tuple[int, int]:
-    """Returns the index of this process, and the number of those that share each batch.
+    """Returns the index of this process, and the number of processes that share each batch.
 
-    There are several in a `keras.distribution`. Its own sharding of data is for `tf.data` only.
+    A `keras.distribution` may have multiple processes. Keras only shards `tf.data` itself.
     """
     distribution = keras.distribution.distribution()
     if distribution is None or distribution.num_processes == 1:

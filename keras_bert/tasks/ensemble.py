@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ensembles average the predictions of several trained models of one task."""
+"""Ensembles average the predictions of multiple trained models for the same task."""
 
 from __future__ import annotations
 
@@ -26,44 +26,46 @@ from keras_bert.tasks.token_classifier import TokenClassifier
 
 
 class Ensemble(Task):
-    """Several trained models of one task, as one model of that task that averages them.
+    """Combines multiple trained models for the same task into one model that averages them.
 
-    It answers, predicts, evaluates, saves and exports as its members do. Text is tokenized and
-    batched once, and all members compute each batch, one after another. An ensemble is not trained:
-    it shares the weights of its members, which may be trained before or after.
+    An ensemble predicts, evaluates, saves and exports like its members. Text is tokenized and
+    batched once, and the members compute each batch one after another. An ensemble is not trained.
+    It shares the weights of its members, which may be trained before or after the ensemble is
+    created.
 
-    The average depends on the class of the members:
+    The average depends on the members' class:
 
-    - `TextClassifier`, `TokenClassifier`, `MultipleChoice`: the probabilities of the classes or
-      choices, or the scores of a regression. `predict` returns the logarithms of the mean
-      probabilities as logits, or with `multi_label` the logit of each mean probability. Each of the
-      `thresholds` is the mean over the members; `tune_thresholds` finds the ensemble's own.
-    - `QuestionAnswerer`: the start logits and the end logits of each token of each window, before
-      spans are chosen. (Probabilities would be normalized in each window, but the scores of spans
-      are compared across the windows of a passage.) `null_threshold` is the mean over the members.
+    - For `TextClassifier`, `TokenClassifier` and `MultipleChoice`, the probabilities of the classes
+      or choices are averaged, and for regression the scores. `predict` returns the logarithms of
+      the mean probabilities as logits, or with `multi_label` the logit of each mean probability.
+      Each of the `thresholds` is the mean over the members. `tune_thresholds` tunes the ensemble's
+      own thresholds.
+    - For `QuestionAnswerer`, the start and end logits of each token in each window are averaged
+      before spans are selected. Probabilities would be normalized per window, but spans are
+      compared across a context's windows. `null_threshold` is the mean over the members.
 
-    Members must be of the same class, and have the same preprocessor (tokenizer, `sequence_length`
-    and other options) and the same classes. The order of `class_names` may differ; the ensemble has
-    the first member's. The encoders may differ in everything else. An ensemble of one model answers
-    as that model.
+    Members must have the same class, the same preprocessor (tokenizer, `sequence_length` and other
+    options) and the same classes. The order of `class_names` may differ. The ensemble uses the
+    first member's order. The encoders may differ in everything else. An ensemble of one model makes
+    the same predictions as that model.
 
-    For an ensemble of your own task, define a subclass of `Ensemble` and of the task.
+    For an ensemble of your own task, define a subclass of both `Ensemble` and the task.
 
     Args:
-        members: One or more models, such as models that were trained with different seeds.
-        name: The name of the model.
+        members: One or more models, for example models trained with different seeds.
+        name: Name of the model.
 
     Call arguments:
         inputs: The inputs of each member.
 
     Output shape:
-        The same as each member's.
+        Same as the output of each member.
 
     Raises:
-        TypeError: If members are of different classes, or of a class without an ensemble, such as
-            `TextEmbedder`.
-        ValueError: If there are no members, or they differ in more than their encoders; the message
-            names the difference.
+        TypeError: If members have different classes, or a class that does not support ensembles,
+            for example `TextEmbedder`.
+        ValueError: If there are no members, or if they differ in more than their encoders. The
+            message includes the difference.
 
     Example:
 
@@ -76,21 +78,21 @@ class Ensemble(Task):
     (1, 3)
 
     Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), section 4.2, "Ensemble" of table 2.
+        [BERT](https://arxiv.org/abs/1810.04805), section 4.2, "Ensemble" in table 2.
     """
 
-    # Besides those of the members' class
+    # Options in addition to the options of the members' class
     options: ClassVar[tuple[str, ...]] = ()
-    # Options that must be equal for all members, and options that are averaged over them
+    # Options that must be equal for all members, and options that are averaged over the members
     shared_options: ClassVar[tuple[str, ...]] = ()
     mean_options: ClassVar[tuple[str, ...]] = ()
     model_fields = ("members",)
-    # Its encoders are those of its members, which `insight` explains one by one.
+    # An ensemble has multiple encoders, so `insight` explains its members instead.
     has_row_logits = False
 
     def __new__(cls, members: Sequence[Task] = (), **kwargs: Any) -> Any:
-        # `Ensemble(members)` creates an object of the subclass for their task. (Keras also calls
-        # this without arguments.)
+        # `Ensemble(members)` creates an object of the subclass for the members' task. Keras also
+        # calls this without arguments.
         if cls is Ensemble and members:
             cls = _ensemble_class(members)
         return super().__new__(cls, members, **kwargs)
@@ -104,7 +106,8 @@ class Ensemble(Task):
             [_columns(first, member) for member in members],
             name="averaged",
         )
-        # Not `super().__init__`: the constructor of the members' class would create a head.
+        # Do not call `super().__init__`, because the constructor of the members' class creates a
+        # head.
         Task.__init__(
             self,
             inputs=first.input,
@@ -122,7 +125,7 @@ class Ensemble(Task):
 
     @staticmethod
     def averaging(member: Any) -> Callable[[Sequence[Any]], Any]:
-        """Returns the function that averages the outputs of all members, given as a list.
+        """Returns the function that averages a list with all members' outputs.
 
         Args:
             member: One of the members.
@@ -138,30 +141,31 @@ class Ensemble(Task):
 
     @property
     def config(self) -> BertConfig:
-        """The `BertConfig` of the first member, with limits that hold for all of them."""
+        """The first member's `BertConfig`, with limits that hold for all members."""
         configs: list[BertConfig] = [member.config for member in self.members]
         return configs[0].replace(
             vocabulary_size=min(config.vocabulary_size for config in configs),
             max_sequence_length=min(config.max_sequence_length for config in configs),
-            # Encoders without segments ignore their ids.
+            # Encoders without segments ignore segment IDs.
             num_segments=max(config.num_segments for config in configs),
         )
 
     @property
     def backbone(self) -> Never:  # type: ignore[override]
-        """Refused, since each member has its own.
+        """Not supported, since each member has its own encoder.
 
         Raises:
             ValueError: Always.
         """
         raise ValueError(
-            f"An ensemble has no encoder of its own, but one in each of its {len(self.members)} "
-            "members; expected one of them, such as ensemble.members[0]."
+            "An ensemble has one encoder per member instead of its own. Received: an ensemble of "
+            f"{len(self.members)} members. Use a member's encoder, such as "
+            "ensemble.members[0].backbone."
         )
 
     @property
     def preprocessor(self) -> Any:
-        """The preprocessor of the first member: all have the same."""
+        """The first member's preprocessor, which is the same for all members."""
         return self.members[0].preprocessor
 
     def _num_truncated_rows(self) -> tuple[int, int]:
@@ -172,51 +176,51 @@ class Ensemble(Task):
         config: dict[str, Any] | None = self.members[0]._preprocessor_config()
         return config
 
-    # === What an ensemble does not do ===
+    # === Methods that are not supported ===
 
     def _trained(self, variables: list[Any]) -> list[Any]:
         return []
 
     def compile(self, optimizer: Any = None, loss: Any = None, **kwargs: Any) -> None:
-        """Configures the loss and metrics of `evaluate`; by default, the constructor has done so.
+        """Configures the loss and metrics for `evaluate`. The constructor already calls it.
 
         Args:
-            optimizer: Ignored: an ensemble is not trained.
-            loss: See `keras.Model.compile`. Defaults to the loss of the class of the members.
+            optimizer: Ignored, because an ensemble is not trained.
+            loss: See `keras.Model.compile`. Defaults to the loss of the members' class.
             **kwargs: Other arguments of `keras.Model.compile`.
         """
         super().compile("sgd", loss, **{**kwargs, "auto_scale_loss": False})
 
     def fit(self, *args: Any, **kwargs: Any) -> Never:
-        """Refused: members are trained one by one.
+        """Not supported, because the members are trained separately.
 
         Raises:
             ValueError: Always.
         """
-        raise ValueError("An ensemble is not trained: train its members, and then combine them.")
+        raise ValueError("Ensembles cannot be trained. Train the members, and then combine them.")
 
     @classmethod
     def from_preset(cls, *args: Any, **kwargs: Any) -> Never:
-        """Refused: members are loaded one by one.
+        """Not supported, because the members are loaded separately.
 
         Raises:
             ValueError: Always.
         """
-        raise ValueError("There are no presets of ensembles: load the members, and combine them.")
+        raise ValueError("There are no presets of ensembles. Load the members, and combine them.")
 
     def save_to_preset(self, *args: Any, **kwargs: Any) -> Never:
-        """Refused: a preset has one encoder.
+        """Not supported, because a preset has one encoder.
 
         Raises:
             ValueError: Always.
         """
         raise ValueError(
-            f"A preset has one encoder, and this ensemble {len(self.members)}: save it by "
-            "`save` to a .keras file, or each of its members to a preset."
+            f"Presets must have one encoder. Received: an ensemble of {len(self.members)} members. "
+            "Save it with `save` to a .keras file, or save each member to a preset."
         )
 
     def save_hugging_face(self, *args: Any, **kwargs: Any) -> Never:
-        """Refused: a folder in the Hugging Face format has one encoder.
+        """Not supported, because a directory in the Hugging Face format has one encoder.
 
         Raises:
             ValueError: Always.
@@ -294,12 +298,12 @@ class QuestionAnswererEnsemble(Ensemble, QuestionAnswerer):
 
 
 def _ensemble_class(members: Sequence[Task]) -> type[Ensemble]:
-    """Returns the subclass of `Ensemble` for the class of members.
+    """Returns the subclass of `Ensemble` for the members' class.
 
     Raises:
-        TypeError: If they are of several classes, or there is no such subclass.
+        TypeError: If members have different classes, or if there is no such subclass.
     """
-    # By the task that each subclass inherits from besides `Ensemble`
+    # Maps the task that each subclass extends, in addition to `Ensemble`, to the subclass
     classes: dict[type, type[Ensemble]] = {
         ensemble.__bases__[-1]: ensemble for ensemble in Ensemble.__subclasses__()
     }
@@ -308,25 +312,25 @@ def _ensemble_class(members: Sequence[Task]) -> type[Ensemble]:
         if not isinstance(member, Task):
             raise TypeError(f"members[{number}] must be a model of a task. Received: a {name}")
         if isinstance(member, Ensemble):
-            raise TypeError(f"members[{number}] is a {name}; expected its members instead.")
+            raise TypeError(f"members[{number}] must not be an ensemble. Received: a {name}")
         if type(member) not in classes:
             raise TypeError(
-                f"members[{number}] is a {name}, whose outputs cannot be averaged to better "
-                "answers; expected models of one of the classes "
-                f"{', '.join(sorted(task.__name__ for task in classes))}."
+                f"members[{number}] must be a model of one of the classes "
+                f"{', '.join(sorted(task.__name__ for task in classes))}. Received: a {name}, "
+                "whose outputs cannot be averaged"
             )
         if type(member) is not type(members[0]):
             raise TypeError(
-                f"members[0] is a {type(members[0]).__name__}, and members[{number}] a {name}; "
-                "expected models of one task."
+                "The members of an ensemble must have the same class. Received: members[0], a "
+                f"{type(members[0]).__name__}, and members[{number}], a {name}"
             )
     return classes[type(members[0])]
 
 
 def _check_members(members: Sequence[Any], shared_options: Sequence[str]) -> None:
-    """Checks that members differ in nothing but their encoders."""
+    """Checks that members only differ in their encoders."""
     if not members:
-        raise ValueError("There are no members; expected one or more models of one task.")
+        raise ValueError("members must have at least one model. Received: an empty list")
     configs = [member._preprocessor_config() for member in members]
     with_preprocessors = configs.count(configs[0]) < len(configs)
     first = _facts(members[0], shared_options, with_preprocessors)
@@ -337,13 +341,13 @@ def _check_members(members: Sequence[Any], shared_options: Sequence[str]) -> Non
             is_reordered = what == "class_names" and value and other and {*value} == {*other}
             if value != other and not is_reordered:
                 raise ValueError(
-                    f"The members of an ensemble have the same {what}, but members[{number}] has "
-                    f"{shown(value)}, and members[0] {shown(other)}."
+                    f"The members of an ensemble must have the same {what}. Received: "
+                    f"{shown(other)} in members[0], and {shown(value)} in members[{number}]"
                 )
 
 
 def _facts(member: Any, shared_options: Sequence[str], with_preprocessor: bool) -> dict[str, Any]:
-    """Returns what members have in common, by its name in errors."""
+    """Returns what must be equal for all members, by its name in error messages."""
     facts = {option: getattr(member, option) for option in shared_options}
     if not with_preprocessor:
         return facts
@@ -355,26 +359,26 @@ def _facts(member: Any, shared_options: Sequence[str], with_preprocessor: bool) 
 
 
 def _columns(first: Any, member: Any) -> list[int] | None:
-    """Returns the columns of a member's classes in the order of the first member's classes."""
+    """Returns the indices of a member's classes in the order of the first member's classes."""
     names: Sequence[str] | None = getattr(first, "class_names", None)
     own: Sequence[str] | None = getattr(member, "class_names", None)
     return None if names is None or own is None or names == own else [*map(own.index, names)]
 
 
 def _mean_option(members: Sequence[Any], option: str) -> float | tuple[float, ...] | None:
-    """Returns the mean of an option over the members; `None` if all have `None`.
+    """Returns the mean of an option over the members, or `None` if it is `None` in all members.
 
-    An option with a value for each class has a mean for each, in the first member's order.
+    An option with a value per class has a mean per class, in the first member's order.
 
     Raises:
-        ValueError: If only some members have `None`.
+        ValueError: If the option is `None` in some members only.
     """
     values: list[Any] = [getattr(member, option) for member in members]
     if values.count(None) == len(values):
         return None
     if None in values:
         raise ValueError(
-            f"The members of an ensemble have all a {option}, or none; received {values}."
+            f"{option} must be None in all members of an ensemble, or in none. Received: {values}"
         )
     if isinstance(values[0], tuple):
         classes = range(len(values[0]))

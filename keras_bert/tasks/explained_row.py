@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A row of a task with the number that `keras_bert.insight.attributions` explains."""
+"""An input of a task, with the output number that `keras_bert.insight.attributions` explains."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import numpy as np
 from keras_bert.checks import shorten_repr
 from keras_bert.ops.dispatch import compiles_each_shape
 
-# The index of a token's text, and the offsets there of its first character and one past its last;
-# None for a special token
+# The index of a token's text, and the offsets in it of the token's first character and after its
+# last character. `None` for a special token.
 Span = tuple[int, int, int] | None
 
 
 @dataclasses.dataclass(frozen=True)
 class ExplainedRow:
-    """One row of a task, and the number among its outputs that is explained.
+    """An input of a task, and the number among its outputs that is explained.
 
     Attributes:
-        features: NumPy arrays with a first axis of 1, and perhaps with padding.
+        features: NumPy arrays with a batch size of 1. They may have padding.
         texts: The texts.
-        spans: The place of each token in the texts, without padding.
-        indices: By the name of an output ("" if it has none), the index of a number in its row; of
-            several outputs, the sum of their numbers is explained.
-        target: The name of the number.
+        spans: The place of each non-padding token in the texts.
+        indices: Maps output names ("" for a single output) to the index of a number in the output.
+            If there are multiple outputs, the sum of these numbers is explained.
+        target: A name for the explained number.
     """
 
     features: dict[str, np.ndarray]
@@ -39,10 +39,10 @@ class ExplainedRow:
 
 
 def read_text(x: Any, name: str) -> tuple[str, ...]:
-    """Reads a text or a pair.
+    """Reads a text or a pair of texts.
 
     Raises:
-        ValueError: If `x` is none of these; the message begins with its name.
+        ValueError: If `x` is neither. The message starts with `name`.
     """
     texts = (x,) if isinstance(x, str) else tuple(x) if isinstance(x, (list, tuple)) else ()
     if not 1 <= len(texts) <= 2 or not all(isinstance(text, str) for text in texts):
@@ -53,7 +53,7 @@ def read_text(x: Any, name: str) -> tuple[str, ...]:
 def check_length(
     preprocessor: Any, texts: Sequence[str], special_tokens_in_text: bool = False
 ) -> None:
-    """Checks that a text or a pair fits in one row."""
+    """Checks that a text or a pair of texts fits in one sequence."""
     from keras_bert.data.packing import num_special_tokens
 
     tokenizer = preprocessor.tokenizer
@@ -62,18 +62,18 @@ def check_length(
     lengths = [len(ids) for ids in tokenizer(list(texts))]
     max_tokens = preprocessor.sequence_length - num_special_tokens(tokenizer, len(texts))
     if sum(lengths) > max_tokens:
-        subject = "The text has" if len(texts) == 1 else "The texts have"
+        subject = "The text" if len(texts) == 1 else "The texts"
         raise ValueError(
-            f"{subject} {' + '.join(map(str, lengths))} tokens, and a row holds at most "
-            f"{max_tokens}: {shorten_repr(texts[0])}. Shorten it, or give the preprocessor a "
-            "longer sequence_length."
+            f"{subject} must have at most {max_tokens} tokens. Received: "
+            f"{' + '.join(map(str, lengths))} tokens in {shorten_repr(texts[0])}. Shorten the "
+            "text, or use a preprocessor with a longer sequence_length."
         )
 
 
 def pad_to_bucket_length(
     features: dict[str, np.ndarray], preprocessor: Any
 ) -> dict[str, np.ndarray]:
-    """Pads rows further on JAX, which takes seconds for each length that it has not seen."""
+    """Pads inputs to one of a few lengths on JAX, which takes seconds to compile a new length."""
     if not compiles_each_shape():
         return features
     from keras_bert.data.bucketing import bucket_lengths
@@ -99,7 +99,7 @@ def pad_to_bucket_length(
 
 
 def pack_texts(task: Any, texts: tuple[str, ...]) -> tuple[dict[str, np.ndarray], tuple[Span, ...]]:
-    """The features of a text or a pair, and their tokens' spans."""
+    """Returns the features of a text or a pair of texts, and the spans of their tokens."""
     from keras_bert.data.texts import TextClassifierPreprocessor
 
     preprocessor = task.preprocessor
@@ -119,20 +119,20 @@ def pack_texts(task: Any, texts: tuple[str, ...]) -> tuple[dict[str, np.ndarray]
 
 
 def one_row(task: Any, features: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Returns features as arrays; raises an error if they are several windows."""
+    """Returns features as arrays, or raises an error if they are multiple windows."""
     arrays = {name: np.asarray(value) for name, value in features.items()}
     if len(arrays["token_ids"]) != 1:
         raise ValueError(
-            f"The input becomes {len(arrays['token_ids'])} windows; expected one: shorten it, or "
-            "give the preprocessor a longer sequence_length."
+            f"The input must fit in one window. Received: an input of {len(arrays['token_ids'])} "
+            "windows. Shorten it, or use a preprocessor with a longer sequence_length."
         )
     return pad_to_bucket_length(arrays, task.preprocessor)
 
 
 def predict_row(task: Any, features: dict[str, np.ndarray]) -> np.ndarray:
-    """Computes the outputs of a row, `(1, ...)`."""
+    """Computes the outputs for an input, `(1, ...)`."""
     if compiles_each_shape():
-        # It compiles all operations together, which is faster than to compile each by itself
+        # This compiles all operations together, which is faster than compiling each one separately.
         return np.asarray(task.predict_on_batch(features))
     tensors = {name: keras.ops.convert_to_tensor(value) for name, value in features.items()}
     return np.asarray(keras.ops.convert_to_numpy(task(tensors, training=False)))
@@ -141,7 +141,7 @@ def predict_row(task: Any, features: dict[str, np.ndarray]) -> np.ndarray:
 def target_class(
     target: Any, num_classes: int, class_names: Sequence[str] | None
 ) -> tuple[int, str]:
-    """Returns the id and the name of a class that is given by either."""
+    """Returns the ID and name of a class, given either of them."""
     if class_names is not None and target in class_names:
         return list(class_names).index(target), str(target)
     if not isinstance(target, int) or not 0 <= target < num_classes:

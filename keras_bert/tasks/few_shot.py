@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Few-shot classification as in SetFit: pairs train the encoder, then a logistic regression."""
+"""Few-shot classification as in SetFit: trains the encoder on pairs, then fits the head."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from keras_bert.data.labels import softmax
 from keras_bert.layers.pooling import SentencePooling
 from keras_bert.tasks.text_embedder import TextEmbedder
 
-# The most steps of a logistic regression, and the largest gradient that ends it
+# The maximum number of steps in a logistic regression, and the gradient at which it stops
 _MAX_STEPS = 20_000
 _TOLERANCE = 1e-6
-# The number of rows to pair with all others at a time
+# The number of examples to pair with all other examples at a time
 _ROWS_AT_ONCE = 256
 
 
 class FewShotTraining:
-    """The parts of `TextClassifier.fit_few_shot`: pairs, the embedder that learns them, the head.
+    """The parts of `TextClassifier.fit_few_shot`: pairs, an embedder to train, and the head.
 
     Args:
         classifier: A `TextClassifier` with a `SentencePooling` as its only top layer.
-        texts: Single texts in any form that `fit` takes, in memory.
-        labels: The class ids `(rows,)`; with `multi_label`, 0 and 1 `(rows, classes)`.
+        texts: Single texts in memory, in any form that `fit` accepts.
+        labels: The class IDs `(rows,)`. With `multi_label`, 0 and 1 `(rows, classes)`.
 
     Attributes:
-        embedder: A `TextEmbedder` of the encoder of the classifier, with the same pooling.
+        embedder: A `TextEmbedder` with the classifier's encoder and pooling.
 
     Raises:
-        ValueError: If the classifier pools in another way, is a regression, or there are pairs of
-            texts.
+        ValueError: If the classifier has a different pooling or is a regression, or if there are
+            text pairs.
     """
 
     def __init__(self, classifier: Any, texts: Any, labels: np.ndarray[Any, Any]) -> None:
         layers = classifier.top_layers
         if len(layers) != 1 or not isinstance(layers[0], SentencePooling):
             raise ValueError(
-                "Few-shot training classifies sentence embeddings; expected a TextClassifier with "
-                "top_layers=[keras_bert.layers.SentencePooling()]."
+                "Few-shot training requires a TextClassifier with "
+                f"top_layers=[keras_bert.layers.SentencePooling()]. Received: top_layers={layers}"
             )
         if classifier.is_regression:
-            raise ValueError("Few-shot training is for classes; received a regression.")
+            raise ValueError("Few-shot training requires classes. Received: a regression")
         self.classifier = classifier
         self.texts = single_texts(texts)
         one_for_each(labels, self.texts, to_keras_batch=True)
@@ -61,25 +61,26 @@ class FewShotTraining:
         )
 
     def pairs(self, max_pairs: int | None = None) -> tuple[Any, np.ndarray[Any, Any]]:
-        """Draws the pairs of an epoch, by Python's random generator.
+        """Samples the pairs for an epoch with Python's random generator.
 
-        They are all pairs of rows, each row with itself too, or at most `max_pairs`. The positive
-        ones have a label in common. The smaller kind is repeated until there are as many of both;
-        without negative pairs, it is a ValueError.
+        The pairs are all pairs of examples, including pairs of an example with itself, or at most
+        `max_pairs` of them. The two examples of a positive pair have a label in common. The less
+        frequent kind of pair is repeated until there are equal numbers of positive and negative
+        pairs. If there are no negative pairs, it raises `ValueError`.
 
         Returns:
-            A tuple of two lists of texts, and their similarities, 1 or 0, float32 `(pairs,)`.
+            A tuple of two lists of texts, and the similarities 1 or 0, float32 `(pairs,)`.
         """
         checks.POSITIVE_INT.check_optional(max_pairs=max_pairs)
         totals = np.sum([[np.sum(kind) for kind in kinds] for _, kinds in self._kinds()], axis=0)
         if not totals.all():
-            raise ValueError("All texts have the same labels; expected two classes or more.")
+            raise ValueError("The texts must have at least two different labels. Received: one")
         most = int(totals.max())
         if max_pairs is not None:
             most = min(most, max(1, max_pairs // 2))
         seed = random.getrandbits(31)
         drawn = [np.resize(_drawn(int(total), most, seed), most) for total in totals]
-        # The rows of the pairs of each kind, (2, kinds, pairs)
+        # The examples in the pairs of each kind, (2, kinds, pairs)
         rows = np.empty((2, 2, most), "int64")
         num_before = [0, 0]
         for first_row, kinds in self._kinds():
@@ -88,33 +89,33 @@ class FewShotTraining:
                 place = drawn[kind] - num_before[kind]
                 num_before[kind] += count
                 is_here = (place >= 0) & (place < count)
-                if is_here.any():  # Indices of all pairs would take long.
+                if is_here.any():  # Computing the indices of all pairs would take long.
                     rows[:, kind, is_here] = np.argwhere(is_pair)[place[is_here]].T
                     rows[0, kind, is_here] += first_row
         first, second = np.array(self.texts, dtype=object)[rows.reshape(2, -1)].tolist()
         return (first, second), np.repeat(np.array([1, 0], "float32"), most)
 
     def _kinds(self) -> Iterator[tuple[int, list[np.ndarray[Any, Any]]]]:
-        """Yields the index of the first of some rows, and with which later rows they are a pair.
+        """Yields the index of the first of some examples, and the later examples paired with them.
 
-        These are for positive and for negative pairs, bool `(some_rows, rows)`: all pairs of many
-        rows would need too much memory.
+        The pairs are positive and negative, bool `(some_rows, rows)` each. All pairs of many
+        examples would take too much memory.
         """
         numbers = np.arange(len(self.targets))
         for start in range(0, len(numbers), _ROWS_AT_ONCE):
             rows = numbers[start : start + _ROWS_AT_ONCE, None]
             is_positive = self.targets[rows[:, 0]] @ self.targets.T > 0
-            # (A row without labels is no negative of itself.)
+            # An example without labels is not a negative for itself.
             yield start, [is_positive & (numbers >= rows), ~is_positive & (numbers > rows)]
 
     def fit_head(self) -> None:
-        """Sets the weights of the head to the logistic regression on the embeddings."""
+        """Sets the head's weights to a logistic regression on the embeddings."""
         vectors = self.embedder.embed(self.texts)
         if self.classifier.multi_label:
             label_kernels = [
                 logistic_regression(vectors, np.stack([1 - y, y], axis=1)) for y in self.targets.T
             ]
-            # The difference of the logits of both classes is the logit of the label.
+            # The label's logit is the difference between the logits of both classes.
             weights = np.stack([both[:, 1] - both[:, 0] for both in label_kernels], axis=1)
         else:
             weights = logistic_regression(vectors, self.targets)
@@ -124,7 +125,7 @@ class FewShotTraining:
 
 
 def _drawn(total: int, count: int, seed: int) -> np.ndarray[Any, Any]:
-    """Draws different numbers below `total`, at most `count` of them, in random order."""
+    """Samples at most `count` different numbers below `total`, in random order."""
     if total <= 4 * count:
         return permutation(total, seed)[:count]
     bits = np.random.Philox(np.random.SeedSequence(seed)).random_raw(2 * count)
@@ -136,20 +137,22 @@ def _drawn(total: int, count: int, seed: int) -> np.ndarray[Any, Any]:
 def logistic_regression(
     vectors: np.ndarray[Any, Any], targets: np.ndarray[Any, Any]
 ) -> np.ndarray[Any, Any]:
-    """Fits a logistic regression with the L2 penalty of scikit-learn's default, C = 1.
+    """Fits a logistic regression with scikit-learn's default L2 penalty, C = 1.
 
-    It minimizes the sum of the cross-entropies plus half of the sum of the squared weights. Of two
-    classes, the weights are those of the difference of both logits. Biases have no penalty.
+    It minimizes the sum of the cross-entropies plus half of the sum of the squared weights. For two
+    classes, the penalty applies to the weights of the difference between both logits. Biases have
+    no penalty.
 
-    Each step minimizes an upper bound of the loss: the Hessian of the cross-entropy is at most half
-    of that of least squares, whatever the weights are. So the loss falls in each step.
+    Each step minimizes an upper bound of the loss. Whatever the weights are, the Hessian of the
+    cross-entropy is at most half of the Hessian of least squares. So the loss decreases in each
+    step.
 
     Args:
-        vectors: The features, `(rows, dim)`.
-        targets: The classes, one-hot `(rows, classes)`.
+        vectors: Features, `(rows, dim)`.
+        targets: One-hot classes, `(rows, classes)`.
 
     Returns:
-        The weights, and below them the biases, float64 `(dim + 1, classes)`.
+        The weights, with the biases in the last row, float64 `(dim + 1, classes)`.
 
     Reference:
         Böhning (1992), Multinomial logistic regression algorithm.

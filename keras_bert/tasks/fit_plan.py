@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides what a call of `fit` trains on, validates on, skips and weighs."""
+"""Decides what a call of `fit` trains on, validates on, skips and weights."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from keras_bert.tasks.batch_plan import BatchPlan
 from keras_bert.tasks.micro_batches import MicroBatches
 from keras_bert.tasks.prediction import TextPredictor
 
-# The `bucketing_window` that does not sort rows
+# The `bucketing_window` that does not sort examples
 _UNSORTED = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FitArguments:
-    """The arguments of `fit` that decide which batches Keras gets; see `TextTrainer.fit`.
+    """The arguments of `fit` that determine Keras' batches, see `TextTrainer.fit`.
 
     Args:
         keras_arguments: The `**kwargs` of `fit`, which are arguments of `keras.Model.fit`.
@@ -54,35 +54,35 @@ class FitArguments:
 
     @property
     def initial_epoch(self) -> int:
-        """The number of the first epoch."""
+        """Index of the first epoch."""
         epoch: int = self.keras_arguments.get("initial_epoch", 0)
         return epoch
 
     @property
     def steps_per_epoch(self) -> int | None:
-        """The number of batches in an epoch; `None` for all."""
+        """Number of batches per epoch, or `None` for all."""
         return self.keras_arguments.get("steps_per_epoch")
 
     @property
     def validation_steps(self) -> int | None:
-        """The number of batches to validate on; `None` for all."""
+        """Number of batches to validate on, or `None` for all."""
         return self.keras_arguments.get("validation_steps")
 
     @property
     def validation_batch_size(self) -> int | None:
-        """The number of rows in a batch to validate on."""
+        """Number of examples per validation batch."""
         return self.keras_arguments.get("validation_batch_size") or self.batch_size
 
 
 def training_options(task: TextPredictor, arguments: FitArguments) -> BatchOptions:
-    """Returns the options of batches to train on.
+    """Returns the options of training batches.
 
     | `bucketing_window` | `steps_per_epoch` | `shuffle` | window |
     |---|---|---|---|
     | given | any | any | `bucketing_window` |
     | `None` | `None` | any | the default of `BatchOptions` |
     | `None` | given | `True` | the default of `BatchOptions` |
-    | `None` | given | `False` | unsorted: the first rows are used, and not the shortest |
+    | `None` | given | `False` | unsorted, to use the first examples instead of the shortest |
     """
     window = arguments.bucketing_window
     if window is None and arguments.steps_per_epoch and not arguments.shuffle:
@@ -90,7 +90,7 @@ def training_options(task: TextPredictor, arguments: FitArguments) -> BatchOptio
     return task._options(
         arguments.batch_size,
         is_shared=True,
-        # Python's generator is seeded by keras.utils.set_random_seed.
+        # `keras.utils.set_random_seed` seeds Python's generator.
         shuffle_seed=random.getrandbits(31) if arguments.shuffle else None,
         training=True,
         negative_fraction=task.negative_fraction,
@@ -101,25 +101,25 @@ def training_options(task: TextPredictor, arguments: FitArguments) -> BatchOptio
 def evaluation_options(
     task: TextPredictor, batch_size: int | None, num_batches: int | None
 ) -> BatchOptions:
-    """Returns the options of batches to evaluate on, of which `num_batches` or all are used."""
+    """Returns the options of evaluation batches, of which `num_batches` or all are used."""
     window = _UNSORTED if num_batches else None
     return task._options(batch_size, is_shared=True, bucketing_window=window)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FitPlan:
-    """The data of a call of `fit`.
+    """The data for a call of `fit`.
 
     Attributes:
         task: The task to train.
         arguments: The arguments of `fit`.
-        options: The options of batches to train on.
+        options: The options of training batches.
         train: The features to train on, or batches of them.
-        validation: The features to validate on, or batches of them; `None` for no validation.
-        class_weight: The weight of each class id; `None` if classes are not weighed.
-        batches: Which batches of an epoch are read, trained on, and share the divisors of losses.
-        feed: Hands `train` to Keras.
-        validation_feed: Hands `validation` to Keras.
+        validation: The features to validate on, or batches of them. `None` for no validation.
+        class_weight: The weight of each class ID. `None` for no class weights.
+        batches: Which batches are read, trained on, and share loss divisors.
+        feed: Passes `train` to Keras.
+        validation_feed: Passes `validation` to Keras.
     """
 
     task: TextPredictor
@@ -134,13 +134,13 @@ class FitPlan:
 
     @contextlib.contextmanager
     def raising_errors(self) -> Iterator[None]:
-        """Raises errors of the data as they are; see `Feed.raising_errors`."""
+        """Raises errors in the data unchanged, see `Feed.raising_errors`."""
         with self.feed.raising_errors(), self.validation_feed.raising_errors():
             yield
 
     def training_data(self) -> dict[str, Any]:
-        """Returns the arguments of Keras' `fit` for the data to train on."""
-        # Batches and generators have their own order. Keras would warn about `shuffle`.
+        """Returns the arguments of Keras' `fit` with the training data."""
+        # Batches and generators have a fixed order. Keras would warn about `shuffle`.
         has_order = is_dataset(self.train.x) or isinstance(self.train.x, Batches | Iterator)
         data = {
             "x": self.feed.to_keras_data(),
@@ -171,7 +171,7 @@ class FitPlan:
 def plan_fit(
     task: TextPredictor, x: Any, y: Any, sample_weight: Any, arguments: FitArguments
 ) -> FitPlan:
-    """Reads the data of a call of `fit`, and decides which batches Keras trains and validates on.
+    """Reads the data for a call of `fit` and decides which batches Keras trains and validates on.
 
     Args:
         task: The task to train.
@@ -216,13 +216,13 @@ def plan_fit(
 def plan_class_weight(
     task: TextPredictor, class_weight: Any, options: BatchOptions
 ) -> dict[int, float] | None:
-    """Returns the weights of classes by id.
+    """Returns the class weights by ID.
 
-    | labels are class ids | `class_weight` | weights |
+    | labels are class IDs | `class_weight` | result |
     |---|---|---|
     | yes or no | `None` | `None` |
     | no | `{}` | `None` |
-    | no | `{1: 2.0}` | an error |
+    | no | `{1: 2.0}` | `ValueError` |
     | yes | `{1: 2.0}` or `{"good": 2.0}` | `{1: 2.0}` |
     """
     if class_weight is None:
@@ -231,8 +231,8 @@ def plan_class_weight(
         if not class_weight:
             return None
         raise ValueError(
-            f"class_weight is {class_weight}, but the labels of this {type(task).__name__} are "
-            "not class ids. Use sample_weight instead."
+            "class_weight must be None if labels are not class IDs, as for this "
+            f"{type(task).__name__}. Received: {class_weight}. Use sample_weight instead."
         )
     rules = task._label_rules(options)
     return validate_class_weight(class_weight, rules.num_ids, rules.class_names)
@@ -241,12 +241,12 @@ def plan_class_weight(
 def plan_validation(
     task: TextPredictor, rows: Rows, arguments: FitArguments
 ) -> tuple[Rows, Features | None]:
-    """Returns the rows to train on, and the data to validate on.
+    """Returns the training data and the validation data.
 
-    | `validation_data` | `validation_split` | trained on | validated on |
+    | `validation_data` | `validation_split` | training | validation |
     |---|---|---|---|
-    | given | any | all rows | `validation_data` |
-    | `None` | 0 | all rows | `None` |
+    | given | any | all examples | `validation_data` |
+    | `None` | 0 | all examples | `None` |
     | `None` | 0.2 | the first 80% | the last 20% |
     """
     options = evaluation_options(task, arguments.validation_batch_size, arguments.validation_steps)
@@ -254,7 +254,7 @@ def plan_validation(
         parts = unpack_validation_data(task, arguments.validation_data)
         validation_rows = task._read_labeled(*parts, options)
         if isinstance(validation_rows, TextBatchesAdapter):
-            validation_rows.dataset.keep()  # They are evaluated in each epoch.
+            validation_rows.dataset.keep()  # It is evaluated in each epoch.
         return rows, task._as_features(validation_rows, options)
     if not arguments.validation_split:
         return rows, None
@@ -267,11 +267,12 @@ def unpack_validation_data(task: TextPredictor, data: Any) -> tuple[Any, Any, An
 
     | `validation_data` | x, y, sample_weight |
     |---|---|
-    | text with labels: a table with a column `label`, or questions | data, `None`, `None` |
-    | text for a task without labels, but no tuple | data, `None`, `None` |
-    | `(x, y)` or `(x, y, sample_weight)`, a tuple or a list | as they are |
-    | anything else that has batches of its own, such as a dataset | data, `None`, `None` |
-    | anything else in memory, such as text without labels | an error |
+    | text with labels, for example a table with a column `label`, or questions | data, `None`,
+    `None` |
+    | text for a task without labels, unless it is a tuple | data, `None`, `None` |
+    | a tuple or list `(x, y)` or `(x, y, sample_weight)` | its elements |
+    | other data with batches, for example a dataset | data, `None`, `None` |
+    | other data in memory, for example text without labels | `ValueError` |
     """
     kind = adapter_class(task.adapters, data)
     if kind is not None and (
@@ -293,12 +294,12 @@ def unpack_validation_data(task: TextPredictor, data: Any) -> tuple[Any, Any, An
 
 
 def split_rows(rows: Rows, share: float) -> tuple[Any, Any]:
-    """Splits rows in memory into the first ones and, for validation, a share of the last ones."""
+    """Splits examples in memory. A fraction of them, from the end, is for validation."""
     if isinstance(rows, Features):
-        # Keras' `fit` cannot, of batches with the divisors of their losses.
+        # Keras' `fit` cannot split batches with loss divisors.
         arrays = (rows.x, rows.y, rows.sample_weight)
         train, held_out = train_validation_split(arrays, share)
         return Features(*train), Features(*held_out)
     if not rows.in_memory:
-        raise ValueError("validation_split needs rows in memory; received a dataset.")
+        raise ValueError("validation_split requires examples in memory. Received: a dataset")
     return rows.split(share)

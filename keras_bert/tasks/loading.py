@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loading of saved models of any task."""
+"""Loads saved models of any task."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ from keras_bert.ops.dispatch import local_shards
 from keras_bert.tasks.task import Task
 from keras_bert.vocabularies.files import parse_json, read_bytes, read_small
 
-# Keras finds classes that are imported; importing this file imports `keras_bert.tasks` with all.
+# Keras only finds imported classes. Importing this module imports `keras_bert.tasks` with all
+# tasks.
 PACKAGE = "keras_bert"
 CONFIG_FILE, METADATA_FILE = "config.json", "metadata.json"
 WEIGHTS_FILES = ("model.weights.h5", "model.weights.npz")
-# A member of an archive may be extracted to that many times its size; smaller ones to any size.
+# An archive member may expand to this many times its size. Small members may expand to any size.
 _MOST_EXPANSION = 100
 _UNCHECKED_BYTES = 1 << 26
 _MESSAGE_LENGTH = 500
 
 
 def load_model(filepath: str | os.PathLike[str], *, compile: bool = True) -> Any:
-    """Loads a model that `save` wrote: any task or backbone of this package.
+    """Loads a saved model, which may be any task or backbone in this package.
 
-    The file is checked first, and needs not be trusted: reading it is bounded by its size, and
-    neither executes code nor opens other files. `keras.models.load_model` loads it without these
-    checks once the class of the model is imported.
+    The file does not need to be trusted, because it is checked first. Reading it takes an amount of
+    memory that is bounded by its size. It does not execute code or open other files.
+    `keras.models.load_model` loads it without these checks, once the model's class is imported.
 
     Args:
-        filepath: Path of a `.keras` file, or of the folder that `save(..., zipped=False)` wrote.
+        filepath: Path of a `.keras` file, or of a directory saved with `save(..., zipped=False)`.
         compile: Whether to compile the model with its saved optimizer, loss and metrics.
 
     Returns:
@@ -46,8 +47,8 @@ def load_model(filepath: str | os.PathLike[str], *, compile: bool = True) -> Any
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If the file is not a saved model, corrupt, a model of another package, or has
-            weights that are infinite or NaN.
+        ValueError: If the file is not a saved model, is corrupt, contains a model of another
+            package, or has infinite or NaN weights.
     """
     path = Path(filepath)
     config, num_bytes = _read_config(path)
@@ -60,7 +61,7 @@ def load_model(filepath: str | os.PathLike[str], *, compile: bool = True) -> Any
         raise
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise ValueError(f"{path} is a corrupt `.keras` archive: {error}.") from error
-    # Keras, and the backends, raise errors of any class for configs and weights that do not fit.
+    # Keras and the backends raise errors of any class for configs and weights that do not match.
     except Exception as error:
         raise ValueError(f"{path} cannot be loaded: {_reason(error)}") from error
     optimizer = getattr(model, "optimizer", None)
@@ -72,20 +73,21 @@ def load_model(filepath: str | os.PathLike[str], *, compile: bool = True) -> Any
 
 
 def _read_config(path: Path) -> tuple[dict[str, Any], int]:
-    """Reads the config of a model of this package, and the size of its weights in bytes."""
+    """Reads the config of a model in this package, and the size of its weights in bytes."""
     if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist; expected a `.keras` file.")
+        raise FileNotFoundError(f"{path} does not exist. Pass the path of a `.keras` file.")
     if path.is_dir():
         if (path / CONFIG_FILE).exists() and not (path / METADATA_FILE).exists():
             raise ValueError(
-                f"{path} is the folder of a preset or checkpoint; load it with `from_preset` of "
-                "the task."
+                "filepath must be a `.keras` file. Received: the directory of a preset or "
+                f"checkpoint, {path}. Load it with `from_preset` of the task."
             )
         if not (path / CONFIG_FILE).exists():
             is_export = (path / "saved_model.pb").exists()
-            advice = " An export is loaded by `keras_bert.export.ServedModel`." * is_export
+            advice = " Load an export with `keras_bert.export.ServedModel`." * is_export
             raise ValueError(
-                f"{path} is a folder without {CONFIG_FILE}; expected a `.keras` file.{advice}"
+                "filepath must be a `.keras` file. Received: a directory without "
+                f"{CONFIG_FILE}, {path}.{advice}"
             )
         text = read_bytes(path / CONFIG_FILE)
         num_bytes = sum(
@@ -100,29 +102,31 @@ def _read_config(path: Path) -> tuple[dict[str, Any], int]:
     config = config if isinstance(config, dict) else {}
     name = str(config.get("registered_name"))
     cls = keras.saving.get_registered_object(name)
-    # Or a task of the user's own, which is registered in another package
+    # A user's task is registered in another package.
     base = keras.Model if name.startswith(f"{PACKAGE}>") else Task
     if not (isinstance(cls, type) and issubclass(cls, base)):
         raise ValueError(
-            f"{path} has a model of the class {config.get('class_name')!r} (module "
-            f"{config.get('module')!r}); expected a task or a Backbone of {PACKAGE}. "
-            "`keras.models.load_model` loads others."
+            f"{path} must contain a task or a Backbone of {PACKAGE}. Received: a model of the "
+            f"class {config.get('class_name')!r} (module {config.get('module')!r}). "
+            "`keras.models.load_model` loads other models."
         )
     if not num_bytes:
-        raise ValueError(f"{path} has no weights; looked for {' and '.join(WEIGHTS_FILES)}.")
+        raise ValueError(
+            f"{path} must contain weights in {' or '.join(WEIGHTS_FILES)}. Received: no weights"
+        )
     return config, num_bytes
 
 
 def _read_archive(path: Path) -> tuple[bytes, int]:
-    """Reads the config in an archive, and the size of its weights in bytes."""
+    """Reads the config from an archive, and the size of its weights in bytes."""
     with path.open("rb") as file:
         start = file.read(8)
     if not zipfile.is_zipfile(path):
         what = "an HDF5 file" if start == b"\x89HDF\r\n\x1a\n" else f"starting with {start!r}"
         what = "a truncated archive" if start.startswith(b"PK\x03\x04") else what
         raise ValueError(
-            f"{path} is not a valid `.keras` archive (a zip file): found {path.stat().st_size:,} "
-            f"bytes, {what}."
+            f"{path} must be a `.keras` archive (a zip file). Received: {path.stat().st_size:,} "
+            f"bytes, {what}"
         )
     try:
         with zipfile.ZipFile(path) as archive:
@@ -130,9 +134,9 @@ def _read_archive(path: Path) -> tuple[bytes, int]:
             for name, member in members.items():
                 if member.file_size > max(_UNCHECKED_BYTES, _MOST_EXPANSION * member.compress_size):
                     raise ValueError(
-                        f"{path}: {name} would be extracted from {member.compress_size:,} to "
-                        f"{member.file_size:,} bytes; expected at most {_MOST_EXPANSION} times as "
-                        "many. Keras does not compress its files."
+                        f"{path}: {name} must expand to at most {_MOST_EXPANSION} times its "
+                        f"compressed size. Received: {member.file_size:,} bytes, compressed to "
+                        f"{member.compress_size:,}. Keras does not compress its files."
                     )
             if CONFIG_FILE in members:
                 with archive.open(CONFIG_FILE) as file:
@@ -142,13 +146,13 @@ def _read_archive(path: Path) -> tuple[bytes, int]:
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
         raise ValueError(f"{path} is a corrupt `.keras` archive: {error}.") from error
     raise ValueError(
-        f"{path} is a zip file but not a `.keras` archive: it has no {CONFIG_FILE}; found "
-        f"{', '.join(list(members)[:5]) or 'nothing'}."
+        f"{path} must be a `.keras` archive. Received: a zip file without {CONFIG_FILE}, with "
+        f"{', '.join(list(members)[:5]) or 'no files'}"
     )
 
 
 def _objects_in(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yields the objects in a config, that itself first."""
+    """Yields a config and all objects in it."""
     rest: list[Any] = [config]
     while rest:
         value = rest.pop()
@@ -160,22 +164,23 @@ def _objects_in(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _check_objects(config: dict[str, Any], path: Path) -> None:
-    """Checks that only classes of Keras and registered ones are created.
+    """Checks that only Keras classes and registered classes are created.
 
-    Keras also imports classes of its other packages, such as tokenizers that open the file in
+    Keras also imports classes from its other packages, for example tokenizers that open a file in
     their config.
     """
     for fields in _objects_in(config):
         package = str(fields.get("module")).partition(".")[0]
         if package in ("keras_hub", "keras_nlp", "keras_cv") and "class_name" in fields:
             raise ValueError(
-                f"{path}: its {CONFIG_FILE} has a {fields['class_name']!r} of {package}; expected "
-                f"objects of keras and {PACKAGE} only. `keras.models.load_model` loads others."
+                f"{path}: its {CONFIG_FILE} must only contain objects of keras and {PACKAGE}. "
+                f"Received: a {fields['class_name']!r} of {package}. `keras.models.load_model` "
+                "loads it."
             )
 
 
 def _check_sizes(config: dict[str, Any], num_bytes: int, path: Path) -> None:
-    """Checks that the file of the weights can contain them, before memory is allocated."""
+    """Checks that the weights fit in their file, before memory is allocated."""
     for fields in _objects_in(config):
         is_backbone = fields.get("registered_name") == f"{PACKAGE}>Backbone"
         architecture = _config_fields(fields) if is_backbone else fields.get("generator")
@@ -192,20 +197,20 @@ def _check_sizes(config: dict[str, Any], num_bytes: int, path: Path) -> None:
             continue
         if num_classes * width > 2 * num_bytes:
             raise ValueError(
-                f"{path}: num_classes is {num_classes}, which a file of weights of {num_bytes:,} "
-                "bytes cannot contain."
+                f"{path}: num_classes must fit in the file of weights. Received: {num_classes} "
+                f"with {num_bytes:,} bytes of weights"
             )
 
 
 def _config_fields(backbone: Any) -> dict[str, Any]:
-    """Returns the fields of the `BertConfig` of a backbone; `{}` if it is malformed."""
+    """Returns the fields of a backbone's `BertConfig`, or `{}` if it is invalid."""
     for name in ("config", "config"):
         backbone = backbone.get(name) if isinstance(backbone, dict) else None
     return backbone if isinstance(backbone, dict) else {}
 
 
 def _reason(error: BaseException) -> str:
-    """Returns why an object could not be created, in a line, without its whole config."""
+    """Returns, on one line, why an object could not be created, without its whole config."""
     while "Exception encountered:" in str(error) and error.__context__ is not None:
         error = error.__context__
     text = " ".join(str(error).split())

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses that are means over all rows or tokens of an update, whatever they are divided into.
+"""Losses that are means over all examples or tokens in an optimizer step, however it is divided.
 
-An update has `K` micro-batches, and `R` replicas have a part of each. Replica `r` has the sum
-`S[k, r]` of the losses of its rows or tokens of micro-batch `k`, and a divisor `d[k, r]`, such as
-their number. The mean over the update is `sum(S) / sum(d)`, over all `k` and `r`.
+A step has `K` micro-batches, and each of `R` replicas has a part of each micro-batch. Replica `r`
+has the sum `S[k, r]` of the losses of its examples or tokens in micro-batch `k`, and a divisor
+`d[k, r]`, for example their number. The mean over the step is `sum(S) / sum(d)`, summed over all
+`k` and `r`.
 
 Gradients are summed over the replicas, and the optimizer averages them over the micro-batches. So
-the loss of each part is `S[k, r] / D`, where `D` is the mean divisor of a micro-batch:
+the loss of each part must be `S[k, r] / D`, where `D` is the mean divisor per micro-batch:
 
     D = sum(d) / K
     1 / K * sum(S[k, r] / D) = sum(S) / sum(d)
 
-For example, two micro-batches of 8 and 4 rows have losses that sum to 16 and 2. Their means are 2
-and 0.5, of which the mean is 1.25, but the mean over the 12 rows is 18 / 12 = 1.5. With
-`D = (8 + 4) / 2 = 6`, it is `(16 / 6 + 2 / 6) / 2 = 1.5`.
+For example, two micro-batches of 8 and 4 examples have losses that sum to 16 and 2. Their means are
+2 and 0.5. The mean of these is 1.25, but the mean over the 12 examples is 18 / 12 = 1.5. With `D =
+(8 + 4) / 2 = 6`, the result is `(16 / 6 + 2 / 6) / 2 = 1.5`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from keras_bert.ops.optimizer_updates import sum_over_replicas
 def add_mean_divisors(batch: Any, divisors: Any) -> Any:
     """Adds the `D` of each loss to a micro-batch, as the feature `LOSS_DIVISORS`.
 
-    Each row has an equal part of it, so that the rows of all replicas sum to `D`.
+    Each example has an equal part of it, so the examples of all replicas sum to `D`.
     """
     x, *targets = batch if isinstance(batch, (tuple, list)) else (batch,)
     features = x if isinstance(x, Mapping) else {"token_ids": x}
@@ -45,7 +46,7 @@ def add_mean_divisors(batch: Any, divisors: Any) -> Any:
 
 
 def read_mean_divisors(x: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Returns this replica's part of each loss's `D`; `{}` without micro-batches."""
+    """Returns this replica's part of each loss's `D`, or `{}` without micro-batches."""
     divisors = x.get(LOSS_DIVISORS) if isinstance(x, Mapping) else None
     if divisors is None:
         return {}
@@ -54,12 +55,12 @@ def read_mean_divisors(x: Any, names: Iterable[str]) -> dict[str, Any]:
 
 
 def divide_by_update(total: Any, divisor: Any, mean_divisor: Any) -> Any:
-    """Returns `S[k, r] / D`, the loss of this replica's part of a micro-batch; see the module.
+    """Returns `S[k, r] / D`, the loss of this replica's part of a micro-batch, see the module.
 
     Args:
         total: `S[k, r]`.
-        divisor: `d[k, r]`. Without micro-batches, `D` is its sum over the replicas.
-        mean_divisor: This replica's part of `D`; `None` without micro-batches.
+        divisor: `d[k, r]`. Without micro-batches, its sum over the replicas is `D`.
+        mean_divisor: This replica's part of `D`, or `None` without micro-batches.
     """
     (whole,) = sum_over_replicas([divisor if mean_divisor is None else mean_divisor])
     return ops.divide_no_nan(total, ops.stop_gradient(whole))

@@ -37,18 +37,18 @@ from keras_bert.tasks.task import Task
 if TYPE_CHECKING:
     from keras_bert.data.pretraining.masking import MaskedLMMaskGenerator
 
-# Maximum number of slots in a batch of `fill`, each of which has a logit for every token.
+# Maximum number of masked positions per batch in `fill`. Each one has a logit for every token.
 _MOST_SLOTS = 512
 
 
 class MaskedRows(NamedTuple):
-    """Texts with masks, as a masked LM reads them.
+    """Texts with masks in the form that a masked LM reads.
 
     Attributes:
-        token_ids: The ids of each text, with special tokens.
-        positions: For each text the positions that predict its masks: the masks themselves, or in
-            a causal model the tokens before them.
-        spans: For each text the start and the end of each mask, offsets in characters.
+        token_ids: The token IDs of each text, with special tokens.
+        positions: For each text, the positions that predict its masks. These are the masks
+            themselves, or in a causal model the tokens before them.
+        spans: For each text, the start and end of each mask as character offsets.
     """
 
     token_ids: list[list[int]]
@@ -57,7 +57,7 @@ class MaskedRows(NamedTuple):
 
 
 class MaskedTokenTask(Task):
-    """Base class of tasks with masked tokens: their targets, their head, and text masking."""
+    """Base class of tasks with masked tokens, with their targets, head, and text masking."""
 
     needs_labels = False
 
@@ -83,13 +83,15 @@ class MaskedTokenTask(Task):
         if isinstance(rows, TextAdapter) and not (
             self.config.causal or any_characters(rows.columns)
         ):
-            raise ValueError("All texts are empty; expected some with tokens, which are masked.")
+            raise ValueError("At least one text must have tokens to mask. Received: empty texts")
         return rows
 
     def _predict_rows(self, *args: Any, **kwargs: Any) -> Any:
-        # The model needs `mask_positions`, which a row of text does not have.
-        text_hint = f"; for text, use `{self.predict_method}`" if self.predict_method else ""
-        raise ValueError(f"`predict` of a {type(self).__name__} takes ids{text_hint}.")
+        # The model requires `mask_positions`, which text does not have.
+        text_hint = f" For text, use `{self.predict_method}`." if self.predict_method else ""
+        raise ValueError(
+            f"`predict` of a {type(self).__name__} requires token IDs. Received: text.{text_hint}"
+        )
 
     def _batches(self, rows: InputAdapter, options: BatchOptions) -> Batches:
         from keras_bert.data import MaskedLMMaskGenerator, NextTokenTargets
@@ -119,28 +121,27 @@ class MaskedLM(MaskedTokenTask):
     masked_lm = keras_bert.MaskedLM.from_preset("hf://google-bert/bert-base-uncased")
     masked_lm.fill("a [MASK] film", top_k=2)  # [{"token": "short", "score": 0.2, …}, …]
     masked_lm.compile()
-    masked_lm.fit(["a gripping film", "a moving film"])  # goes on with the pre-training
+    masked_lm.fit(["a gripping film", "a moving film"])  # continues pre-training
     ```
 
-    `fit` and `evaluate` take text without labels. In training, the masks differ in each epoch; in
+    `fit` and `evaluate` accept text without labels. In training, the masks differ in each epoch. In
     evaluation, they are always the same. A causal encoder is trained and evaluated as a
-    left-to-right language model instead, in which every token predicts the next one.
+    left-to-right language model instead, in which every token predicts the next token.
 
-    The defaults of `compile()` are AdamW with a learning rate of 1e-4, the cross-entropy of the
-    masked tokens (divided by the sum of the sample weights, not by the number of slots), accuracy
-    and perplexity.
+    `compile()` defaults to AdamW with a learning rate of 1e-4, the cross-entropy of the masked
+    tokens (divided by the sum of the sample weights), accuracy and perplexity.
 
     Args:
         backbone: The encoder, a `Backbone`.
-        preprocessor: A `TextClassifierPreprocessor` or its config; without it, the task takes token
-            ids only.
+        preprocessor: A `TextClassifierPreprocessor` or its config. Without it, the task only
+            accepts token IDs.
         masking: A dict of options of `keras_bert.data.MaskedLMMaskGenerator.from_tokenizer` for
-            masking text, such as `{"unit": "word"}`. Not allowed with a causal encoder.
-        name: The name of the model.
+            masking text, for example `{"unit": "word"}`. Not supported with a causal encoder.
+        name: Name of the model.
 
     Call arguments:
-        inputs: A dict of the inputs of the backbone and of `mask_positions`, int `(batch, slots)`,
-            the positions to predict.
+        inputs: A dict with the backbone's inputs and `mask_positions`, int `(batch, slots)`, the
+            positions to predict.
 
     Output shape:
         Logits `(batch, slots, vocabulary)`, float32.
@@ -154,7 +155,7 @@ class MaskedLM(MaskedTokenTask):
     >>> masked_lm.predict(x, verbose=0).shape
     (1, 1, 30522)
     >>> masked_lm.compile()
-    >>> weights = np.array([[1.0]])  # 0 for unused slots
+    >>> weights = np.array([[1.0]])  # 0 for unused positions
     >>> history = masked_lm.fit(x, np.array([[2023]]), sample_weight=weights, verbose=0)
 
     Reference:
@@ -175,8 +176,8 @@ class MaskedLM(MaskedTokenTask):
     ) -> None:
         if masking and backbone.config.causal:
             raise ValueError(
-                "masking must be None, since a causal encoder needs no masking. Received: "
-                f"{masking!r}"
+                "masking must be None with a causal encoder, which is trained without masks. "
+                f"Received: {masking!r}"
             )
         inputs = pretraining_inputs(backbone)
         hidden, _ = encode_masked(backbone, inputs)
@@ -204,28 +205,28 @@ class MaskedLM(MaskedTokenTask):
     ) -> Any:
         """Predicts the most likely tokens for each `[MASK]` (RoBERTa: `<mask>`) in a text.
 
-        A causal model predicts a mask only from the text before it.
+        A causal model only uses the text before a mask.
 
         Args:
             x: A string or a list of strings, each with at least one `[MASK]`.
-            batch_size: The maximum number of texts in a batch, which has fewer if texts have very
+            batch_size: Maximum number of texts per batch. Batches are smaller if texts have very
                 many masks. Defaults to 32.
-            verbose: 0 or 1; 1 shows a progress bar.
-            top_k: The number of tokens to return for each mask.
-            targets: The tokens to choose from, a token or a list of tokens, as they are in the
-                vocabulary (RoBERTa: `"Ġfilm"` with a space before it). Defaults to all tokens.
+            verbose: 0 or 1. With 1, it shows a progress bar.
+            top_k: Number of tokens to return for each mask.
+            targets: A token, or a list of tokens, to choose from, as they are in the vocabulary
+                (RoBERTa: `"Ġfilm"` with a space before it). Defaults to all tokens.
 
         Returns:
-            For each mask, a list of `top_k` dicts in descending order of `score`: `token`, `score`
-            (its probability) and `text` (the text with this mask replaced by the token). For a text
-            with several masks, a list of such lists; for a list of texts, a list of the results.
-            With `targets`, there are at most as many dicts as targets; `score` is still the
-            probability among all tokens.
+            For each mask, a list of `top_k` dicts in descending order of `score`, with `token`,
+            `score` (its probability) and `text` (the text with this mask replaced by the token).
+            For a text with multiple masks, a list of such lists. For a list of texts, a list of the
+            results. With `targets`, there are at most as many dicts as targets, and `score` is
+            still the probability among all tokens.
 
         Raises:
-            ValueError: If a row is not text, or has no `[MASK]` within `sequence_length`; if
-                `targets` is empty or has tokens that are not in the vocabulary; or if `top_k` is
-                not from 1 to the size of the vocabulary.
+            ValueError: If an input is not text or has no `[MASK]` within `sequence_length`, if
+                `targets` is empty or contains tokens that are not in the vocabulary, or if `top_k`
+                is not between 1 and the vocabulary size.
 
         Example:
 
@@ -243,7 +244,7 @@ class MaskedLM(MaskedTokenTask):
         if not texts:
             return []
         rows, positions, spans = self.masked_rows(texts)
-        # Logits of a batch are (rows, slots, vocabulary).
+        # The logits of a batch are (batch, slots, vocabulary).
         most_rows = max(1, _MOST_SLOTS // max(map(len, positions)))
         options = self._options(min(batch_size or DEFAULT_BATCH_SIZE, most_rows))
         batches = token_batches(rows, self.preprocessor, options, positions)
@@ -259,14 +260,14 @@ class MaskedLM(MaskedTokenTask):
         return answers[0] if isinstance(x, str) else answers
 
     def _target_ids(self, targets: str | Sequence[str]) -> np.ndarray:
-        """Returns the ids of tokens in ascending order, without duplicates."""
+        """Returns token IDs in ascending order without duplicates."""
         tokenizer = self.preprocessor.tokenizer
         tokens = [targets] if isinstance(targets, str) else list(targets)
         vocabulary = set(tokenizer.vocabulary)
         unknown = [token for token in tokens if token not in vocabulary]
         if unknown or not tokens:
-            problem = f"has {unknown}" if unknown else "is empty"
-            raise ValueError(f"targets {problem}; expected tokens of the vocabulary.")
+            problem = f"{unknown}" if unknown else "no tokens"
+            raise ValueError(f"targets must be tokens of the vocabulary. Received: {problem}")
         return np.unique([tokenizer.token_to_id(token) for token in tokens])
 
     def _best_tokens(
@@ -294,7 +295,9 @@ class MaskedLM(MaskedTokenTask):
         (ids,), (positions,), _ = self.masked_rows([x])
         tokenizer = self.preprocessor.tokenizer
         if len(positions) != 1:
-            raise ValueError(f"x has {len(positions)} {tokenizer.mask_token}; expected one.")
+            raise ValueError(
+                f"x must have one {tokenizer.mask_token}. Received: a text with {len(positions)}"
+            )
         if target is None:
             target = self.fill(x, top_k=1)[0]["token"]
         if target not in tokenizer.vocabulary:
@@ -304,7 +307,7 @@ class MaskedLM(MaskedTokenTask):
         bounds = zip(starts, ends, strict=True)
         spans: list[Span] = [None] * len(ids)
         for position, (start, end) in enumerate(bounds, start=1):
-            # `[MASK]` is what is predicted, so it gets no score
+            # `[MASK]` is the predicted token, so it gets no score.
             if ids[position] != tokenizer.mask_token_id:
                 spans[position] = (0, start, end)
         options = BatchOptions(1, compiles=compiles_each_shape())
@@ -313,10 +316,10 @@ class MaskedLM(MaskedTokenTask):
         return ExplainedRow(features, (x,), tuple(spans), {"": (0, token)}, name)
 
     def masked_rows(self, texts: list[str]) -> MaskedRows:
-        """Converts texts with `[MASK]` (RoBERTa: `<mask>`) to ids and the positions to predict.
+        """Converts texts with `[MASK]` (RoBERTa: `<mask>`) to IDs and the positions to predict.
 
         Args:
-            texts: The texts, which are truncated to `sequence_length`.
+            texts: Texts, which are truncated to `sequence_length`.
 
         Returns:
             A `MaskedRows`, a tuple of `token_ids`, `positions` and `spans`.
@@ -338,19 +341,20 @@ class MaskedLM(MaskedTokenTask):
                 is_cut = own.mask_token_id in columns[0][number]
                 where = f" in its {kept} {max_tokens} tokens" if is_cut else ""
                 raise ValueError(
-                    f"{which} has no {own.mask_token} to fill{where}: {texts[number]!r}."
+                    f"{which} must have a {own.mask_token} to fill{where}. Received: "
+                    f"{texts[number]!r}"
                 )
             rows.append([own.cls_token_id, *ids, own.sep_token_id])
-            # After [CLS]; in a causal model, the token before a mask predicts it.
+            # Positions are after [CLS]. In a causal model, the token before a mask predicts it.
             positions.append([mask + (0 if self.config.causal else 1) for mask in masks])
             spans.append([(starts[mask], ends[mask]) for mask in masks])
         return MaskedRows(rows, positions, spans)
 
 
 def mask_batch(masker: Any, batch: tuple[Any, ...], step: int | None) -> tuple[Any, Any, Any]:
-    """Masks a batch without labels; returns features, mask ids and mask weights.
+    """Masks a batch without labels. Returns features, mask IDs and mask weights.
 
-    The masks depend on the step, or on the ids of the batch if the step is `None`.
+    The masks depend on the step, or if the step is `None`, on the batch's token IDs.
     """
     features, _, row_weights = keras.utils.unpack_x_y_sample_weight(batch)
     features = masker(features, step)
@@ -363,7 +367,7 @@ def mask_batch(masker: Any, batch: tuple[Any, ...], step: int | None) -> tuple[A
 def masked_by_rows(
     masker: MaskedLMMaskGenerator, batch: tuple[Any, ...], _: int
 ) -> tuple[Any, Any, Any]:
-    """Masks like `mask_batch`, but each row alone, so that its masks do not depend on the batch."""
+    """Masks a batch like `mask_batch`, but each example separately, independent of its batch."""
     features, _, row_weights = keras.utils.unpack_x_y_sample_weight(batch)
     ids, mask = features["token_ids"], features["padding_mask"]
     rows, slots = len(ids), masker.num_predictions(ids.shape[1])
@@ -388,10 +392,10 @@ def token_batches(
     options: BatchOptions,
     mask_positions: Sequence[Sequence[int]] | None = None,
 ) -> Loader:
-    """Groups rows that are already tokenized into length-bucketed batches of `(features, index)`.
+    """Groups tokenized examples into length-bucketed batches of `(features, index)`.
 
-    `index` has the indices of the rows, int64 `(batch,)`. The positions to predict are padded with
-    0 to a power of two, so that few shapes are compiled.
+    `index` contains the indices of the examples, int64 `(batch,)`. The positions to predict are
+    padded with 0 to a power of two, so that few shapes are compiled.
     """
 
     def with_positions(batch: Batch) -> tuple[Any, ...]:
@@ -408,14 +412,14 @@ def token_batches(
 
 
 def _put(text: str, span: tuple[int, int], token: str, takes_space: bool) -> str:
-    """Replaces a span of a text with a token, and also the space before it if `takes_space`.
+    """Replaces a span in a text with a token, and with `takes_space` also the space before it.
 
-    At the beginning of the text, the token is inserted without its space.
+    At the start of the text, the token is inserted without its space.
     """
     before = text[: span[0]].rstrip() if takes_space else text[: span[0]]
     return before + (token if before else token.removeprefix(" ")) + text[span[1] :]
 
 
 def masked_token_metrics() -> list[keras.metrics.Metric]:
-    """Returns the metrics of masked tokens: weighted accuracy and perplexity."""
+    """Returns the metrics for masked tokens: weighted accuracy and perplexity."""
     return [class_accuracy(), Perplexity()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Micro-batches of gradient accumulation, with the divisors of their losses."""
+"""Micro-batches for gradient accumulation, with the divisors of their losses."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from keras_bert.tasks.loss_divisors import add_mean_divisors
 
 
 class MicroBatches(DataAdapter):
-    """Training data with the divisors of its losses in each batch, for gradient accumulation.
+    """Training data with loss divisors in each batch, for gradient accumulation.
 
-    Each micro-batch gets the mean divisors of all micro-batches of its update, in a further
-    feature, `LOSS_DIVISORS`; see `keras_bert.tasks.loss_divisors`.
+    Each micro-batch has an additional feature, `LOSS_DIVISORS`, with the mean divisors over all
+    micro-batches in its optimizer step, see `keras_bert.tasks.loss_divisors`.
 
     Args:
         model: The compiled task.
-        plan: Which batches make an update together, and from which one on they are trained on.
-        **data: The arguments of `keras.Model.fit` on data, from the plan's `first_read` on.
+        plan: Which batches form an optimizer step together, and from which batch to train.
+        **data: The data arguments of `keras.Model.fit`, starting at the plan's `first_read`.
     """
 
     def __init__(self, model: Any, plan: BatchPlan, **data: Any) -> None:
@@ -51,7 +51,7 @@ class MicroBatches(DataAdapter):
 
     @functools.cached_property
     def example(self) -> Any:
-        """The first batch, which Keras' adapters yield again."""
+        """The first batch. Keras' adapters yield it again."""
         return next(iter(self._data.get_numpy_iterator()), None)
 
     def get_numpy_iterator(self) -> Any:
@@ -76,11 +76,11 @@ class MicroBatches(DataAdapter):
         ).skip(self._plan.num_read_again)
 
     def _with_mean_divisors(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Yields the batches to train on, each with the mean divisors of its update.
+        """Yields the batches to train on, each with the mean divisors of its optimizer step.
 
-        For example, batches of 8, 8, 5 and 6 rows are read, of which the first is not trained on.
-        With three micro-batches in an update, it yields batches of 8 and 5 rows with the divisor 7,
-        and of 6 rows with the divisor 6.
+        For example, batches of 8, 8, 5 and 6 examples are read, and the first one is not trained
+        on. With three micro-batches per step, this yields batches of 8 and 5 examples with the
+        divisor 7, and a batch of 6 examples with the divisor 6.
         """
         unread = iter(batches)
         num_read_again = self._plan.num_read_again
@@ -93,7 +93,7 @@ class MicroBatches(DataAdapter):
             mean = np.mean(divisors, axis=0)
             for batch in update[num_read_again:]:
                 yield add_mean_divisors(batch, mean)
-            num_read_again = 0  # They are in the first update.
+            num_read_again = 0  # These batches are in the first step.
 
     def _divisors(self, batch: Any) -> Any:
         return self._model._loss_divisors(*keras.utils.unpack_x_y_sample_weight(batch))

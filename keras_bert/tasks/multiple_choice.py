@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Multiple choice: which of several sentences continues or answers a text."""
+"""Multiple choice: selects the sentence that continues or answers a text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class MultipleChoice(Task):
-    """An encoder that encodes a text with each of its choices, and predicts a logit for each pair.
+    """An encoder that encodes a text with each choice and predicts a logit for each pair.
 
     ```python
     chooser = keras_bert.MultipleChoice.from_preset("minilm")
@@ -39,27 +39,27 @@ class MultipleChoice(Task):
     chooser.choose(rows)  # [[{"choice": 0, "text": "It was raining.", "score": 0.9}, …]]
     ```
 
-    The number of choices may differ between rows. `fit` and `evaluate` take a list of
-    (text, [choice, choice, …]) pairs, a tuple of a list of texts and a list of their lists of
-    choices, or a dict of `text` and `choices`; `y` is the index of the right choice of each text.
-    For text, `predict` returns logits `(rows, choices)`, where `choices` is the maximum number.
+    The number of choices may differ between examples. `fit` and `evaluate` accept a list of (text,
+    [choice, choice, …]) pairs, a tuple of a list of texts and a list of lists of choices, or a dict
+    with `text` and `choices`. `y` is the index of the correct choice for each text. For text,
+    `predict` returns logits `(rows, choices)`, where `choices` is the maximum number of choices.
 
-    The defaults of `compile()` are AdamW with a learning rate for the size of the encoder, the
-    cross-entropy over the choices of a row, and accuracy.
+    `compile()` defaults to AdamW with a learning rate that depends on the encoder's size, the
+    cross-entropy over the choices of an example, and accuracy.
 
     Args:
         backbone: The encoder, a `Backbone`.
-        preprocessor: A `MultipleChoicePreprocessor` or its config; without it, the task takes token
-            ids only.
+        preprocessor: A `MultipleChoicePreprocessor` or its config. Without it, the task only
+            accepts token IDs.
         dropout: Dropout rate on the pooled output. Defaults to the rate in the encoder's config.
-        name: The name of the model.
+        name: Name of the model.
 
     Call arguments:
-        inputs: The inputs of the backbone, each of shape `(batch, choices, length)`. Choices that
-            consist of padding only are masked.
+        inputs: The backbone's inputs, each of shape `(batch, choices, length)`. Choices that only
+            contain padding are masked.
 
     Output shape:
-        Logits `(batch, choices)`, float32; -1e9 for masked choices.
+        Logits `(batch, choices)`, float32. The logit of masked choices is -1e9.
 
     Example:
 
@@ -116,17 +116,17 @@ class MultipleChoice(Task):
         return self.head.dropout
 
     def choose(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Any:
-        """Ranks the choices of each text by their probabilities.
+        """Ranks the choices of each text by probability.
 
         Args:
-            x: Text in any form that `fit` takes, or a single text with its choices.
-            batch_size: The number of texts in a batch. Defaults to 32.
-            verbose: 0 or 1; 1 shows a progress bar.
+            x: Text in any form that `fit` accepts, or a single text with its choices.
+            batch_size: Number of texts per batch. Defaults to 32.
+            verbose: 0 or 1. With 1, it shows a progress bar.
 
         Returns:
-            For each text, a list of dicts in descending order of `score`: `choice` (the index of
-            the choice), `text` (of the choice) and `score` (its probability). For a single text
-            with its choices, a single list.
+            For each text, a list of dicts in descending order of `score`, with `choice` (the index
+            of the choice), `text` (the text of the choice) and `score` (its probability). For a
+            single text with its choices, a single list.
 
         Example:
 
@@ -163,7 +163,7 @@ class MultipleChoice(Task):
             target = self.choose((text, list(choices)))[0]["choice"]
         if not isinstance(target, int) or not 0 <= target < len(choices):
             raise ValueError(f"target must be 0 to {len(choices) - 1}. Received: {target!r}")
-        # A choice's logit depends on its own sequence alone
+        # The logit of a choice only depends on its own sequence.
         texts = (text, choices[target])
         features = one_row(self, self.preprocessor([text], [[choices[target]]]))
         _, spans = pack_texts(self, texts)

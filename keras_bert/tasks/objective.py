@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The losses and metrics of tasks: means over rows or tokens, not over batches."""
+"""The losses and metrics of tasks, which are means over examples or tokens instead of batches."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.keras_private import LossFunctionWrapper, MetricsList
 from keras_bert.tasks.loss_divisors import divide_by_update, read_mean_divisors
 
-# (minimum hidden_dim, learning rate). MiniLM's rate was measured, the next is interpolated, and
-# BASE and LARGE have rates of the paper (2e-5, 3e-5, 5e-5).
+# (minimum hidden_dim, learning rate). The rate of MiniLM was measured, and the next is
+# interpolated. BASE and LARGE have rates from the BERT paper (2e-5, 3e-5, 5e-5).
 _FINE_TUNING_RATES = ((1024, 2e-5), (768, 3e-5), (512, 1e-4), (0, 1.5e-4))
 
 
 def fine_tuning_rate(hidden_dim: int) -> float:
-    """Returns the default peak learning rate of fine-tuning, which is higher for small encoders.
+    """Returns the default peak learning rate for fine-tuning, which is higher for small encoders.
 
     | hidden_dim | learning rate | source |
     |---|---|---|
-    | below 512 | 1.5e-4 | MiniLM on 100 and 800 rows of three GLUE tasks; the recipes |
+    | below 512 | 1.5e-4 | MiniLM on 100 and 800 examples of three GLUE tasks, and the recipes |
     | 512 to 767 | 1e-4 | not measured |
-    | 768 to 1023 | 3e-5 | BERT, appendix A.3; not measured here |
-    | 1024 and more | 2e-5 | BERT, appendix A.3; not measured here |
+    | 768 to 1023 | 3e-5 | BERT, appendix A.3, not measured here |
+    | 1024 or more | 2e-5 | BERT, appendix A.3, not measured here |
 
     Args:
-        hidden_dim: The hidden size of the encoder.
+        hidden_dim: Hidden dimension of the encoder.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), appendix A.3.
@@ -49,19 +49,21 @@ def fine_tuning_rate(hidden_dim: int) -> float:
     return next(rate for least, rate in _FINE_TUNING_RATES if hidden_dim >= least)
 
 
-# Their targets are numbers that stand for classes or texts, which floats would round.
+# The targets of these losses are IDs of classes or texts, which floats would round.
 _LOSSES_OF_IDS = (keras.losses.SparseCategoricalCrossentropy, InBatchNegatives)
 
 
 class OutputLoss:
-    """The loss of an output: a sum over rows or tokens, and its divisor.
+    """The loss of an output, with a sum over examples or tokens and its divisor.
 
-    Rows and tokens that only fill up a batch are in neither, whatever the reduction is.
+    The sum and the divisor exclude examples and tokens that only fill a batch, whatever the
+    reduction is.
 
     Args:
-        loss: The loss of Keras. `"sum"` has no divisor, and `"mean_with_sample_weight"` is divided
-            by the sum of the weights; all others, as in Keras, by the number of rows or tokens.
-        coefficient: The loss weight.
+        loss: A Keras loss. The reduction `"sum"` has no divisor, and `"mean_with_sample_weight"`
+            divides by the sum of the weights. All others divide by the number of examples or
+            tokens, as in Keras.
+        coefficient: Loss weight.
     """
 
     def __init__(self, loss: keras.losses.Loss, coefficient: float) -> None:
@@ -71,7 +73,7 @@ class OutputLoss:
         self._ignored_class = getattr(loss, "ignore_class", None)
 
     def sum(self, x: Any, target: Any, output: Tensor, weights: Any) -> Any:
-        """Computes the weighted sum of a batch, float32."""
+        """Computes the weighted sum over a batch, float32."""
         shape = ops.shape(output)[:-1]
         target_dtype = None if isinstance(self.loss, _LOSSES_OF_IDS) else self.loss.dtype
         target = ops.convert_to_tensor(target, dtype=target_dtype)
@@ -82,16 +84,17 @@ class OutputLoss:
             values = spread_over_rows(values, shape, self.is_sum)
         elif num_axes < len(shape):
             raise ValueError(
-                f"The loss {self.loss.name} must return a value for each row or token, since those "
-                f"that only fill up a batch do not count. Received: shape {tuple(values.shape)}. "
-                "Reduce the last axis only, for example by `keras.ops.mean(values, axis=-1)`."
+                f"The loss {self.loss.name} must return a value for each example or token, because "
+                "those that only fill a batch do not count. Received: shape "
+                f"{tuple(values.shape)}. Reduce only the last axis, for example with "
+                "`keras.ops.mean(values, axis=-1)`."
             )
         for _ in range(num_axes - len(shape)):
             values = ops.mean(values, axis=-1)
         return ops.sum(values if weights is None else values * weights_like(weights, shape))
 
     def divisor(self, x: Any, target: Any, shape: Sequence[Any], weights: Any) -> Any:
-        """Computes the divisor of a batch, float32; `shape` is that of its rows or tokens."""
+        """Computes a batch's divisor, float32. `shape` is the shape of its examples or tokens."""
         counted = self._count_mask(x, target, shape, weights)
         if self.loss.reduction == "mean_with_sample_weight" and weights is not None:
             weights = weights_like(weights, shape)
@@ -99,13 +102,13 @@ class OutputLoss:
         return _size(shape) if counted is None else ops.sum(counted)
 
     def _count_mask(self, x: Any, target: Any, shape: Sequence[Any], weights: Any) -> Any:
-        """Returns 1 for rows or tokens that count, otherwise 0; `None` if all do.
+        """Returns 1 for examples or tokens that count and 0 for others, or `None` if all count.
 
-        | does not count | its mark |
+        | does not count | marked by |
         |---|---|
-        | a padding row | 0 in the feature `REAL_ROWS` |
-        | a padding token | the weight 0 |
-        | a row or token without a label | the `ignore_class` of the loss |
+        | a padding example | 0 in the feature `REAL_ROWS` |
+        | a padding token | a weight of 0 |
+        | an example or token without a label | the loss's `ignore_class` |
         """
         mask = x.get(REAL_ROWS) if isinstance(x, Mapping) and len(shape) == 1 else None
         if len(shape) > 1 and weights is not None:
@@ -117,13 +120,13 @@ class OutputLoss:
 
 
 class Objective:
-    """The losses of a compiled model: for each output a mean over all rows or tokens.
+    """The losses of a compiled model, each a mean over all of an output's examples or tokens.
 
-    Keras averages the means of the batches instead, so that its loss depends on the batching.
+    Keras averages the means of batches instead, so its loss depends on the batching.
 
     Args:
-        losses: The loss of each output; a single output has the name "".
-        means: For each output the metric that averages its loss, for `fit` and `evaluate`.
+        losses: The loss of each output. A single output is called "".
+        means: For each output, the metric that averages its loss for `fit` and `evaluate`.
     """
 
     def __init__(self, losses: Mapping[str, OutputLoss], means: Mapping[str, ElementMean]) -> None:
@@ -131,7 +134,7 @@ class Objective:
         self._means = means
 
     def loss(self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool) -> Any:
-        """Computes the sum of the losses of the outputs, and updates the mean of each."""
+        """Computes the sum of the outputs' losses and updates the mean of each loss."""
         total = 0
         mean_divisors = read_mean_divisors(x, self._losses) if training else {}
         for name, loss, value, divisor in self._sums(x, y, y_pred, sample_weight):
@@ -143,16 +146,16 @@ class Objective:
         return total
 
     def batch_loss(self, y: Any, y_pred: Tensor, sample_weight: Any) -> Any:
-        """Computes the sum of the losses of the outputs, and updates no mean."""
+        """Computes the sum of the outputs' losses without updating any mean."""
         return sum(
             loss.coefficient * (value if loss.is_sum else ops.divide_no_nan(value, divisor))
             for _, loss, value, divisor in self._sums(None, y, y_pred, sample_weight)
         )
 
     def divisors(self, x: Any, y: Any, outputs: Any, sample_weight: Any) -> Any:
-        """Returns the divisor of each loss of a batch, float32 `(losses,)`.
+        """Returns the divisor of each loss in a batch, float32 `(losses,)`.
 
-        The `outputs` are symbolic.
+        `outputs` are symbolic.
         """
         divisors = []
         for name, loss in self._losses.items():
@@ -162,7 +165,7 @@ class Objective:
         return ops.stack(divisors)
 
     def logs(self) -> dict[str, Any]:
-        """Returns the losses since the last reset: their sum, and if there are several, each."""
+        """Returns the total loss since the last reset, and each loss if there are several."""
         logs, total = {}, 0.0
         for name, loss in self._losses.items():
             mean = self._means[name]
@@ -186,12 +189,13 @@ def select_output(name: str, *parts: Any) -> list[Any]:
 
 
 def spread_over_rows(value: Any, shape: Sequence[Any], is_sum: bool) -> Any:
-    """Spreads the scalar that a loss returns for a batch over its rows or tokens.
+    """Spreads a scalar loss of a batch over its examples or tokens.
 
-    All get the same value, so that their sum or mean is the scalar `v` again. For `n` of them:
+    All of them get the same value, such that their sum or mean is the scalar `v` again. For `n` of
+    them:
 
-    - a sum: each gets `v / n`, and `n * (v / n) = v`
-    - a mean: each gets `v`, and `n * v / n = v`
+    - If the loss is a sum, each gets `v / n`, and `n * (v / n) = v`.
+    - If the loss is a mean, each gets `v`, and `n * v / n = v`.
     """
     return ops.broadcast_to(value / _size(shape) if is_sum else value, shape)
 
@@ -201,10 +205,10 @@ def _size(shape: Sequence[Any]) -> Any:
 
 
 def class_loss() -> keras.losses.Loss:
-    """Returns the cross-entropy of logits for class ids.
+    """Returns the cross-entropy of logits for class IDs.
 
-    It is divided by the sum of the sample weights and not by their number, since padding rows have
-    weight 0, and so do tokens that are not the first subword of a word.
+    It is divided by the sum of the sample weights instead of their number, because padding examples
+    and all but the first subword of each word have weight 0.
     """
     return keras.losses.SparseCategoricalCrossentropy(
         from_logits=True, reduction="mean_with_sample_weight"
@@ -212,27 +216,27 @@ def class_loss() -> keras.losses.Loss:
 
 
 def class_accuracy() -> keras.metrics.Metric:
-    """Returns the weighted accuracy of logits for class ids."""
+    """Returns the weighted accuracy of logits for class IDs."""
     return ClassAccuracy(name="accuracy")
 
 
 def takes_ids(loss: Any) -> bool:
-    """Returns whether the targets of a loss are ids; so they are for the default loss, `None`."""
+    """Returns whether a loss expects IDs as targets. The default loss, `None`, does."""
     return loss is None or loss_name(loss).startswith("sparse")
 
 
 def loss_name(loss: Any) -> str:
-    """Returns the name of a Keras loss (a string, function or object), normalized."""
+    """Returns the normalized name of a Keras loss, which may be a string, function or object."""
     name = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
     return name.lower().replace("_", "")
 
 
 class LogDirections(MetricsList):
-    """Which logs of a model improve as they rise, and which as they fall.
+    """Which logs of a model improve when they increase, and which when they decrease.
 
-    With `mode="auto"`, Keras' callbacks look for the metric of a log's name in a `MetricsList`.
-    There, the metrics of several outputs have other names than their logs, and those that a model
-    updates itself are missing.
+    With `mode="auto"`, Keras' callbacks look for the metric with the name of a log in a
+    `MetricsList`. There, the metrics of models with multiple outputs have different names from
+    their logs, and metrics that a model updates itself are missing.
     """
 
     def __init__(self, model: keras.Model) -> None:
@@ -270,7 +274,7 @@ def computes_in_float16(backbone: Backbone) -> bool:
 
 
 def joined_metrics(metrics: Any, weighted: Any) -> Any:
-    """Joins `metrics` and `weighted_metrics` of `compile`, by output if they are dicts."""
+    """Combines `metrics` and `weighted_metrics` of `compile`, by output if they are dicts."""
     if metrics is None or weighted is None:
         return weighted if metrics is None else metrics
     if isinstance(metrics, Mapping) and isinstance(weighted, Mapping):
@@ -279,14 +283,14 @@ def joined_metrics(metrics: Any, weighted: Any) -> Any:
     parts = [part if isinstance(part, (list, tuple)) else [part] for part in (metrics, weighted)]
     if any(isinstance(item, Mapping) for part in parts for item in part):
         raise ValueError(
-            "metrics and weighted_metrics must both be dicts by output, or neither; received "
-            f"{type(metrics).__name__} and {type(weighted).__name__}."
+            "metrics and weighted_metrics must both be dicts by output, or neither. Received: "
+            f"{type(metrics).__name__} and {type(weighted).__name__}"
         )
     return [item for part in parts for item in part]
 
 
 def new_objective(loss: Any, weights: Any, outputs: Mapping[str, ElementMean]) -> Objective | None:
-    """Returns the objective for arguments of `compile`; `None` if Keras must handle them."""
+    """Returns the objective for arguments of `compile`, or `None` if Keras must handle them."""
     losses = dict(loss) if isinstance(loss, Mapping) else {"": loss}
     losses = {name: _as_loss(part) for name, part in losses.items() if part is not None}
     coefficients = weights if isinstance(weights, Mapping) else {"": weights}
@@ -297,7 +301,7 @@ def new_objective(loss: Any, weights: Any, outputs: Mapping[str, ElementMean]) -
     if any(isinstance(value, Sequence) for value in coefficients.values()):
         return None
     shared = coefficients.get("")
-    # In the order in which Keras sums them
+    # Keras sums them in this order.
     weighted = {
         name: OutputLoss(
             losses[name],
@@ -309,7 +313,7 @@ def new_objective(loss: Any, weights: Any, outputs: Mapping[str, ElementMean]) -
 
 
 def _as_loss(loss: Any) -> Any:
-    """Converts the name of a loss, or a function, to Keras' loss."""
+    """Converts the name of a loss, or a function, to a Keras loss."""
     loss = keras.losses.get(loss) if isinstance(loss, str) else loss
     is_function = callable(loss) and not isinstance(loss, keras.losses.Loss)
     name = getattr(loss, "__name__", type(loss).__name__)
@@ -318,6 +322,6 @@ def _as_loss(loss: Any) -> Any:
 
 def exclude_variables(variables: list[Any], known: list[Any]) -> list[Any]:
     """Returns the variables that are not among the known ones."""
-    # By identity, since == compares the values of variables.
+    # Compare by identity, since == compares the values of variables.
     known_ids = {id(variable) for variable in known}
     return [variable for variable in variables if id(variable) not in known_ids]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`predict` for text as well as arrays, in the order of the input and in several processes."""
+"""`predict` for text and arrays, in the order of the input and in multiple processes."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _counts_truncated_rows = ObjectVariable("_counts_truncated_rows")
 
 
 def warn_if_truncated(method: Method) -> Method:
-    """Makes a method of a `TextPredictor` warn, once for each model, if it cuts rows."""
+    """Makes a method of a `TextPredictor` warn, once per model, if it truncates examples."""
 
     @functools.wraps(method)
     def wrapped(self: TextPredictor, *args: Any, **kwargs: Any) -> Any:
-        if _counts_truncated_rows.get(self):  # as in the validation of `fit`
+        if _counts_truncated_rows.get(self):  # For example, in the validation of `fit`
             return method(self, *args, **kwargs)
         rows, cut = self._num_truncated_rows()
         with _counts_truncated_rows.set(self, True):
@@ -56,23 +56,24 @@ def warn_if_truncated(method: Method) -> Method:
 
 
 class TextPredictor(CompiledModel):
-    """A model whose `predict` takes text as well as arrays of token ids.
+    """A model whose `predict` accepts text as well as arrays of token IDs.
 
-    A kind of input is an adapter, which reads rows and converts them to batches by the preprocessor
-    of the model. Inputs without an adapter are features, which are checked and left to Keras.
+    For each type of text input, there is an adapter that reads it and converts it to batches with
+    the model's preprocessor. Inputs without an adapter are features, which are checked and passed
+    on to Keras.
     """
 
-    # The kinds of input besides features
+    # The adapters for inputs other than features
     adapters: ClassVar[tuple[type[InputAdapter], ...]] = (
         TextAdapter,
         TextDatasetAdapter,
         TextBatchesAdapter,
     )
-    # Whether text needs labels to be trained on or evaluated
+    # Whether training and evaluation on text require labels
     needs_labels: bool = True
-    # The class of its preprocessors
+    # The class of the task's preprocessor
     preprocessor_class: ClassVar[type[Any]] = TextClassifierPreprocessor
-    # The fraction of the windows without answers that `fit` trains on; see `QuestionAnswerer`
+    # The fraction of windows without answers to train on, see `QuestionAnswerer`
     negative_fraction: float = 1.0
 
     def __init__(
@@ -81,41 +82,41 @@ class TextPredictor(CompiledModel):
         super().__init__(*args, backbone=backbone, **kwargs)
         if preprocessor is not None and backbone is not None:
             check_preprocessor(preprocessor, backbone.config)
-        # A config becomes a preprocessor on first use: a model that only takes ids never needs one.
+        # A config is converted on first use, because a model that only accepts IDs never needs it.
         self._preprocessor = checks.plain(preprocessor)
 
     @property
     def preprocessor(self) -> Any:
-        """The preprocessor, which converts text to features.
+        """The preprocessor that converts text to features.
 
         Raises:
             ValueError: If the task was created without a preprocessor.
-            RuntimeError: If this process was forked after a model had been created.
+            RuntimeError: If this process was forked after its parent created a model.
         """
         check_process()
         if isinstance(self._preprocessor, dict):
             self._preprocessor = self.preprocessor_class.from_config(self._preprocessor)
         if self._preprocessor is None:
             raise ValueError(
-                f"This {type(self).__name__} has no preprocessor, so it takes token ids and no "
-                "text. Pass one (`preprocessor=`), or load the task with `from_preset` from a "
-                "checkpoint that has a vocabulary."
+                f"A {type(self).__name__} must have a preprocessor to accept text. Received: a "
+                "task without one, which only accepts token IDs. Pass `preprocessor`, or load the "
+                "task with `from_preset` from a checkpoint that has a vocabulary."
             )
         return self._preprocessor
 
     @property
     def tokenizer_config(self) -> dict[str, Any] | None:
-        """The config of the tokenizer; `None` without a preprocessor."""
+        """The tokenizer's config, or `None` without a preprocessor."""
         config: dict[str, Any] | None = (self._preprocessor_config() or {}).get("tokenizer")
         return config
 
     def _num_truncated_rows(self) -> tuple[int, int]:
-        """Returns how many rows were read until now, and how many of them were cut."""
+        """Returns how many examples were read so far, and how many of them were truncated."""
         counts = getattr(self._preprocessor, "truncated_rows", None)
         return (0, 0) if counts is None else (counts.num_rows, counts.num_cut)
 
     def _preprocessor_config(self) -> dict[str, Any] | None:
-        """Returns the config of the preprocessor; `None` without one."""
+        """Returns the preprocessor's config, or `None` without a preprocessor."""
         preprocessor = self._preprocessor
         is_config = preprocessor is None or isinstance(preprocessor, dict)
         config: dict[str, Any] | None = preprocessor if is_config else preprocessor.get_config()
@@ -125,25 +126,26 @@ class TextPredictor(CompiledModel):
     def predict(
         self, x: Any, batch_size: int | None = None, verbose: int | str = "auto", **kwargs: Any
     ) -> Any:
-        """Computes the outputs of the model like `keras.Model.predict`, which it extends to text.
+        """Computes the model's outputs like `keras.Model.predict`, and also accepts text.
 
         Args:
-            x: Text in any form that `fit` takes, or features. Labels in a dataset are ignored.
-            batch_size: Number of rows in a batch. Defaults to 32.
+            x: Text in any form that `fit` accepts, or features. Labels in a dataset are ignored.
+            batch_size: Number of examples per batch. Defaults to 32.
             verbose: See `keras.Model.predict`.
-            **kwargs: Other arguments of `keras.Model.predict`; of text, `steps` is only for input
-                that has batches.
+            **kwargs: Other arguments of `keras.Model.predict`. With text, `steps` is only supported
+                for input that is already batched.
 
         Returns:
-            Float32 outputs in the order of the input; see the class for their shapes. If these
-            depend on the row, such as on the number of words of a sentence, the outputs for text
-            are nested like the input.
+            Float32 outputs in the order of the input. See the class for their shapes. If the shape
+            varies between examples, for example with the number of words in a sentence, the outputs
+            for text are nested like the input.
 
-        If there are several processes in a `keras.distribution` on JAX, each calls this method with
-        the same rows, computes its shard of each batch, and returns the outputs of all rows.
+        If a `keras.distribution` on JAX has multiple processes, each process calls this method with
+        the same examples, computes its shard of each batch, and returns the outputs for all
+        examples.
 
         Raises:
-            ValueError: If features are not arrays in memory, and there are several processes.
+            ValueError: If features are not arrays in memory and there are multiple processes.
         """
         rows = read_input(self.adapters, x)
         if not isinstance(rows, Features):
@@ -156,14 +158,14 @@ class TextPredictor(CompiledModel):
     def _predict_rows(
         self, rows: InputAdapter, batch_size: int | None, verbose: int | str, **kwargs: Any
     ) -> Any:
-        # `steps` would cut text anywhere, since its batches are sorted by length; and for some
-        # kinds of text, Keras' `predict`, which takes the other arguments, is not called.
+        # Batches of text are sorted by length, so `steps` would select arbitrary examples. For some
+        # types of text, Keras' `predict` is not called, so its other arguments are not supported.
         if isinstance(rows, TextBatchesAdapter):
             rows = dataclasses.replace(rows, steps=kwargs.get("steps"))
         elif kwargs.get("steps") is not None or (kwargs and not rows.outputs_are_joined):
-            raise ValueError(f"With text, `predict` does not take {', '.join(kwargs)}.")
-        # The replicas of a `tf.distribute.Strategy` share the batches of `predict`, but not those
-        # of `predict_on_batch`. The devices of a `keras.distribution` share batches below.
+            raise ValueError(f"With text, `predict` does not support {', '.join(kwargs)}.")
+        # The replicas of a `tf.distribute.Strategy` share the batches of `predict`, but not of
+        # `predict_on_batch`. The devices of a `keras.distribution` share batches below.
         is_shared = rows.outputs_are_joined and self._strategy is not None
         options = self._options(batch_size, is_shared=is_shared)
         batches, restore = rows.prediction_batches(self.preprocessor, options)
@@ -171,35 +173,35 @@ class TextPredictor(CompiledModel):
             return restore(self._outputs_of_batches(batches, verbose), self.output_shape)
         if batches.example() is None:
             return restore([], self.output_shape)
-        # With a single call of Keras' `predict`, batches of all lengths share one trace.
+        # With a single call of Keras' `predict`, batches of all lengths share a trace.
         index, outputs = self._joined_outputs(batches, verbose, **kwargs)
         return restore([(None, index, outputs)], self.output_shape)
 
     def _predict_arrays(
         self, features: Features, batch_size: int | None, verbose: int | str, **kwargs: Any
     ) -> Any:
-        """Predicts features that every process has in full."""
+        """Predicts for features that every process has in full."""
         if not features.are_arrays:
             _, count = distribution.process_shard()
             raise ValueError(
-                f"x is a {type(features.x).__name__} of features, in one of {count} processes; "
-                "expected text, or arrays of which each process has all rows."
+                f"In one of {count} processes, x must be text, or arrays of which each process has "
+                f"all examples. Received: features in a {type(features.x).__name__}"
             )
         batches = distribution.ArrayBatches(features.x, batch_size or DEFAULT_BATCH_SIZE)
         _, outputs = self._joined_outputs(batches, verbose, **kwargs)
-        # Only the last batch has padding rows.
+        # Only the last batch has padding examples.
         return keras.tree.map_structure(lambda rows: rows[: batches.num_rows], outputs)
 
     def _joined_outputs(
         self, batches: Batches, verbose: int | str, **kwargs: Any
     ) -> tuple[np.ndarray[Any, Any], Any]:
-        """Returns the indices of the rows of all batches, with padding rows, and their outputs."""
+        """Returns the example indices in all batches, with padding examples, and their outputs."""
         if distribution.num_devices() > 1:
             shard = distribution.process_shard()
             batches = distribution.shared_predictions(batches, distribution.num_devices(), shard)
         elif batches.num_batches in (1, None) and not kwargs and self._num_replicas() == 1:
-            # For one batch, such as one sentence, Keras' loop takes longer than the model. At the
-            # end of an unknown number, it would warn.
+            # For one batch, for example one sentence, Keras' loop takes longer than the model. For
+            # an unknown number of batches, Keras would warn at the end.
             parts = [part[1:] for part in self._outputs_of_batches(batches, verbose)]
             joined: tuple[Any, Any] = keras.tree.map_structure(
                 lambda *arrays: np.concatenate(arrays), *parts
@@ -213,16 +215,16 @@ class TextPredictor(CompiledModel):
     def _outputs_of_batches(
         self, batches: Batches, verbose: int | str, model: keras.Model | None = None
     ) -> Iterator[BatchOutputs]:
-        """Yields the features of each batch, the rest of it, and the outputs, as NumPy arrays.
+        """Yields the features, the rest and the outputs of each batch, as NumPy arrays.
 
-        `predict` would concatenate outputs of all lengths. The model defaults to the task.
+        `predict` would concatenate outputs of different lengths. `model` defaults to the task.
         """
         progress = keras.utils.Progbar(batches.num_batches, verbose=int(verbose != 0))
         compiles = self._compiles_each_shape()
         predict = (model or self).predict_on_batch
         for features, rest in batches:
             num_rows = len(features["token_ids"])
-            # On TensorFlow, `predict_on_batch` runs on one device.
+            # On TensorFlow, `predict_on_batch` runs on a single device.
             inputs = (
                 distribution.pad_to_power_of_two(features, distribution.num_devices())
                 if compiles
@@ -239,17 +241,17 @@ class TextPredictor(CompiledModel):
             progress.add(1)
 
     def sequence_lengths(self, x: Any, batch_size: int | None = None) -> np.ndarray[Any, Any]:
-        """Counts the tokens of the sequences that text becomes.
+        """Counts the tokens in the sequences that text is converted to.
 
-        A row is one sequence, or several: the windows of a long passage or sentence, or one for
-        each choice. Their lengths determine the cost of training on them.
+        An example may become multiple sequences, for example the windows of a long context, or one
+        sequence per choice. Their lengths determine the cost of training.
 
         Args:
-            x: Text in any form that `fit` takes.
-            batch_size: Number of rows to tokenize at a time. Defaults to 32.
+            x: Text in any form that `fit` accepts.
+            batch_size: Number of examples to tokenize at a time. Defaults to 32.
 
         Returns:
-            The number of tokens of each sequence, with special tokens and after truncation, int64
+            The number of tokens in each sequence, with special tokens and after truncation, int64
             `(sequences,)`, in no particular order.
 
         Raises:
@@ -264,8 +266,8 @@ class TextPredictor(CompiledModel):
         rows = read_input(self.adapters, x)
         if isinstance(rows, Features):
             raise ValueError(
-                f"x must be text, {input_forms(self.adapters)}, to have its tokens counted; "
-                f"received {type(x).__name__}."
+                f"x must be text, {input_forms(self.adapters)}, to count its tokens. Received: "
+                f"{type(x).__name__}"
             )
         options = self._options(batch_size, negative_fraction=self.negative_fraction)
         counts = [
@@ -273,37 +275,37 @@ class TextPredictor(CompiledModel):
             for features, *_ in self._batches(rows, options)
         ]
         lengths = np.concatenate([np.zeros(0, "int64"), *counts])
-        return lengths[lengths > 0]  # without padding rows
+        return lengths[lengths > 0]  # Without padding examples
 
     # === Input to batches ===
 
     def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows:
-        """Reads and checks input of training or evaluation."""
+        """Reads and checks data for training or evaluation."""
         rules = self._label_rules(options)
         rows = read_input(self.adapters, x, y, sample_weight, rules, needs_labels=self.needs_labels)
         if not isinstance(rows, Features):
             return rows
-        # Here, since Keras converts arrays to tensors before `__call__`.
+        # Check the inputs here, because Keras converts arrays to tensors before `__call__`.
         self.check_inputs(rows.inputs)
         self._check_targets(rows, rules)
         return rows.validate_weights()
 
     def _read_labeled(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows:
-        """Reads and checks input, which must have labels if the losses need them."""
+        """Reads and checks data, which must have labels if the losses need them."""
         rows = self._read(x, y, sample_weight, options)
         if rows.has_labels or not self.needs_labels:
             return rows
-        # The columns of features are inputs.
+        # The columns of features are inputs, not labels.
         columns = set() if isinstance(rows, Features) else set(column_names(x) or ())
         others = sorted(map(str, columns - {"text", "text_pair"}))
         raise ValueError(
-            f"There are no labels, with which a {type(self).__name__} is trained and "
-            f"evaluated: pass `y`{', such as x[' + repr(others[0]) + ']' if others else ''}, "
-            "or a dataset of (x, y)."
+            f"y must have labels to train and evaluate a {type(self).__name__}. Received: None. "
+            f"Pass `y`{', such as x[' + repr(others[0]) + ']' if others else ''}, or a dataset of "
+            "(x, y)."
         )
 
     def _label_rules(self, options: BatchOptions) -> LabelRules:
-        """Returns the rules for labels of text; overridden by tasks with classes."""
+        """Returns the rules for labels of text. Tasks with classes override it."""
         return LabelRules()
 
     def _batches(self, rows: InputAdapter, options: BatchOptions) -> Batches:
@@ -311,18 +313,18 @@ class TextPredictor(CompiledModel):
         return rows.batches(self.preprocessor, options)
 
     def _as_features(self, rows: Rows, options: BatchOptions) -> Features:
-        """Returns text as `Features` whose `x` is `Batches`; other rows are `Features` already."""
+        """Converts text to `Features` whose `x` is `Batches`. Other data is already `Features`."""
         return rows if isinstance(rows, Features) else Features(self._batches(rows, options))
 
     def _options(
         self, batch_size: int | None, *, is_shared: bool = False, **options: Any
     ) -> BatchOptions:
-        """Returns the options of batches on this backend and these devices.
+        """Returns the batch options for this backend and these devices.
 
         Args:
-            batch_size: Number of rows in a batch; `None` for the default.
+            batch_size: Number of examples per batch, or `None` for the default.
             is_shared: Whether all devices and processes compute a part of each batch, as in `fit`.
-                Otherwise, this process computes each batch by itself.
+                Otherwise, only this process computes it.
             **options: Other options of `BatchOptions`.
         """
         return BatchOptions(
@@ -335,10 +337,10 @@ class TextPredictor(CompiledModel):
         )
 
     def _num_replicas(self) -> int:
-        """Returns the number of devices of this process that share each batch.
+        """Returns the number of devices in this process that share each batch.
 
-        They come from the model's `tf.distribute.Strategy` on TensorFlow, and from the current
-        `keras.distribution` on JAX.
+        On TensorFlow, they belong to the model's `tf.distribute.Strategy`, and on JAX to the
+        current `keras.distribution`.
         """
         if self._strategy is not None:
             return int(self._strategy.num_replicas_in_sync)
@@ -346,7 +348,7 @@ class TextPredictor(CompiledModel):
 
     @property
     def _strategy(self) -> Any:
-        """The `tf.distribute.Strategy` of the model, which only models on TensorFlow have."""
+        """The model's `tf.distribute.Strategy`, which only exists on TensorFlow."""
         return getattr(self, "distribute_strategy", None)
 
     def _compiles_each_shape(self) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The head of a task that is created from a checkpoint, which may have a head that fits it."""
+"""Decides whether a task created from a checkpoint uses the head stored in the checkpoint."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from keras_bert.layers.top_layers import top_layer_options
 
 @dataclasses.dataclass(frozen=True)
 class HeadChoice:
-    """The options of the head of a task, and whether a stored head matches them.
+    """The options of a task's head, and whether a stored head matches them.
 
     Args:
-        options: Arguments of the class of the task.
-        mismatch: Why the stored head does not match; empty if it does, or if there is none.
-        outputs: For each output, the index of the stored output; `None` for the stored order.
+        options: Arguments of the task's class.
+        mismatch: Why the stored head does not match. Empty if it matches, or if there is none.
+        outputs: For each output, the index of the stored output. `None` for the stored order.
     """
 
     options: dict[str, Any]
@@ -31,12 +31,12 @@ class HeadChoice:
 
 @dataclasses.dataclass(frozen=True)
 class _HeadShape:
-    """What must be equal for the weights of a stored head to fit.
+    """What must be equal for a stored head's weights to be used.
 
     Args:
-        top_layers: Describes the layers below the head, by `top_layer_options`.
-        num_classes: The number of outputs; `None` for a task that has no `num_classes`.
-        multi_label: Whether each output is a label of its own.
+        top_layers: The layers below the head, as described by `top_layer_options`.
+        num_classes: Number of outputs. `None` for a task without `num_classes`.
+        multi_label: Whether each output is a separate label.
     """
 
     top_layers: dict[str, Any] | None
@@ -44,10 +44,10 @@ class _HeadShape:
     multi_label: bool
 
     def mismatch_with(self, wanted: _HeadShape) -> str:
-        """Returns the words of a warning that this stored head is not the wanted one."""
+        """Describes in a warning that this stored head does not match the requested head."""
         if wanted.num_classes is None:
-            return f"has a head{self._layers()}, but expected one{wanted._layers()}"
-        return f"has a classifier for {self._outputs()}, but expected {wanted._outputs()}"
+            return f"has a head{self._layers()} instead of a head{wanted._layers()}"
+        return f"has a classifier for {self._outputs()} instead of {wanted._outputs()}"
 
     def _outputs(self) -> str:
         kind = "labels" if self.multi_label else "classes"
@@ -67,22 +67,22 @@ def choose_head(
     given: Mapping[str, Any],
     load_weights: bool,
 ) -> HeadChoice:
-    """Decides the options of the head, and whether the stored head fits them.
+    """Decides the head's options and whether the stored head is used.
 
-    Options that are given are used. The others are:
+    Given options are used. The other options are:
 
     | stored head | `top_layers` | `num_classes` | `multi_label` | `thresholds` | `class_names` |
     |---|---|---|---|---|---|
-    | fits | stored | stored | stored | stored | stored |
-    | does not fit | stored | stored | `False` | `None` | `None` |
-    | there is none | none | `None`, an error | saved | `None` | `None` |
+    | matches | stored | stored | stored | stored | stored |
+    | does not match | stored | stored | `False` | `None` | `None` |
+    | does not exist | none | `None`, an error | saved | `None` | `None` |
     | `load_weights=False` | saved | `None`, an error | saved | `None` | `None` |
 
     Args:
-        task_class: The class of the task.
+        task_class: The task's class.
         checkpoint: The checkpoint.
-        saved: The options of the task in the checkpoint.
-        given: The options that `from_preset` received.
+        saved: The task's options in the checkpoint.
+        given: The options passed to `from_preset`.
         load_weights: Whether the weights will be loaded.
     """
     has_head = load_weights and task_class.head_name in checkpoint.heads
@@ -114,7 +114,7 @@ def _stored_shape(
     has_head: bool,
     load_weights: bool,
 ) -> _HeadShape:
-    """Returns the shape of the stored head, as far as a task without it has the same."""
+    """Returns the shape of the stored head, or without a stored head what is known of it."""
     uses_layers = has_head or not load_weights
     has_classes = has_head and "num_classes" in task_class.options
     return _HeadShape(
@@ -125,7 +125,7 @@ def _stored_shape(
 
 
 def _wanted_shape(stored: _HeadShape, given: Mapping[str, Any]) -> _HeadShape:
-    """Returns the shape of the task's head: the stored one, except for what is given."""
+    """Returns the shape of the task's head, which is the stored shape except for given options."""
     changes = {name: given[name] for name in ("num_classes", "multi_label") if name in given}
     if "num_classes" not in given and given.get("class_names"):
         changes["num_classes"] = len(given["class_names"])
@@ -140,13 +140,13 @@ def _with_class_names(
     saved: Mapping[str, Any],
     given: Mapping[str, Any],
 ) -> HeadChoice:
-    """Decides the names and the order of the outputs of a stored head that fits.
+    """Decides the names and the order of the outputs if the stored head matches.
 
     | `class_names` | outputs and `thresholds` | names |
     |---|---|---|
     | not given | as stored | stored |
-    | the stored names in another order | in that order | given |
-    | other names | as stored, with a warning | given |
+    | the stored names in a different order | in the given order | given |
+    | different names | as stored, with a warning | given |
     """
     if "class_names" not in given:
         return HeadChoice({**options, "class_names": checkpoint.class_names})
@@ -162,9 +162,9 @@ def _stored_outputs(
     class_names: Sequence[str],
     preset: str | os.PathLike[str],
 ) -> list[int] | None:
-    """Returns the index of the stored output for each class; `None` if the order is the same.
+    """Returns the index of the stored output for each class, or `None` if the order is the same.
 
-    The `names` of a checkpoint are `None` if it has none, or placeholders such as `LABEL_0`. If the
+    `names` is `None` if the checkpoint has no names, or only placeholders such as `LABEL_0`. If the
     names differ, the outputs are renamed, with a warning.
     """
     if names is None or list(names) == list(class_names):
@@ -173,9 +173,9 @@ def _stored_outputs(
         index_of = {name: index for index, name in enumerate(names)}
         return [index_of[name] for name in class_names]
     warn(
-        f"{os.fspath(preset)} has a trained head for the classes {join_names(names)}; class_names "
+        f"{os.fspath(preset)} has a trained head for the classes {join_names(names)}. class_names "
         f"renames its outputs, in this order, to {join_names(class_names)}. If these are different "
-        "classes and not only different names, start from the encoder alone: save it with "
-        "`backbone.save_to_preset`.",
+        "classes instead of just different names, use only the encoder: save it with "
+        "`backbone.save_to_preset`, and load that preset.",
     )
     return None

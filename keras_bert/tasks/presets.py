@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creation of tasks from checkpoints: their options, heads and preprocessors."""
+"""Creates tasks from checkpoints, with their options, heads and preprocessors."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from keras_bert.tasks.preset_heads import HeadChoice, choose_head
 from keras_bert.vocabularies.tokenizer_config import list_tokens
 
 _ENCODER_OPTIONS = ("encoder_dropout", "packed", "rematerialize", "unpadded", "dtype")
-_PADDING_TOKENS = ("<pad>", "[PAD]")  # of BPE and SentencePiece, of WordPiece
+_PADDING_TOKENS = ("<pad>", "[PAD]")  # In BPE and SentencePiece, and in WordPiece vocabularies
 
 
 def task_of_preset(
     task_class: Any, checkpoint: Checkpoint, *, load_weights: bool = True, **options: Any
 ) -> tuple[Any, Callable[[], None]]:
-    """Creates a task with the architecture of a checkpoint, and a function that loads its weights.
+    """Creates a task with a checkpoint's architecture, and a function that loads its weights.
 
     Without `load_weights`, the function does nothing.
 
     Args:
-        task_class: The class of the task, a subclass of `Task`.
+        task_class: The task's class, a subclass of `Task`.
         checkpoint: The checkpoint.
         load_weights: Whether the weights will be loaded.
-        **options: The other arguments of `Task.from_preset`, of the encoder and of the task.
+        **options: Other arguments of `Task.from_preset`, for the encoder and the task.
     """
     encoder = {name: options.pop(name) for name in _ENCODER_OPTIONS if name in options}
     config = with_encoder_dropout(checkpoint.config, encoder.pop("encoder_dropout", None))
@@ -58,7 +58,7 @@ def task_of_preset(
             | {name: given[name] for name in _task_arguments(task_class) if name in given}
             | head.options,
         )
-    except ValueError as error:  # of an option, which the checkpoint may have
+    except ValueError as error:  # An option is invalid, possibly from the checkpoint.
         raise checkpoints.CheckpointError(f"{checkpoint.folder}: {error}") from error
 
     def load() -> None:
@@ -79,14 +79,14 @@ def _check_option_names(task_class: Any, given: Mapping[str, Any]) -> None:
     unknown = sorted(set(given) - names)
     if unknown:
         raise ValueError(
-            f"{task_class.__name__} has no option {', '.join(unknown)}; its options are "
-            f"{', '.join(sorted(names))}, and those of the encoder "
-            f"{', '.join(_ENCODER_OPTIONS)}.{suggestion(unknown, {*names, *_ENCODER_OPTIONS})}"
+            f"The options of {task_class.__name__}.from_preset must be among "
+            f"{', '.join(sorted(names))}, and for the encoder {', '.join(_ENCODER_OPTIONS)}. "
+            f"Received: {', '.join(unknown)}.{suggestion(unknown, {*names, *_ENCODER_OPTIONS})}"
         )
 
 
 def _load_heads(task: Any, checkpoint: Checkpoint, choice: HeadChoice) -> None:
-    """Loads the stored heads; of a head that does not match the task, only the pooler."""
+    """Loads the stored heads. If the task's head does not match, it only loads the pooler."""
     if not choice.mismatch:
         for name, layer in task.heads.items():
             outputs = choice.outputs if name == task.head_name else None
@@ -97,13 +97,13 @@ def _load_heads(task: Any, checkpoint: Checkpoint, choice: HeadChoice) -> None:
     if "pooler" in task.heads:
         checkpoint.load_head("pooler", task.heads["pooler"])
     checkpoints.errors.warn(
-        f"{checkpoint.folder} {choice.mismatch}; the {task.head_name} head is initialized "
+        f"{checkpoint.folder} {choice.mismatch}. The {task.head_name} head is initialized "
         "randomly.",
     )
 
 
 def with_encoder_dropout(config: BertConfig, rate: float | None) -> BertConfig:
-    """Returns an architecture with another dropout rate; with its own if the rate is `None`."""
+    """Returns a config with a different dropout rate, or the same config if the rate is `None`."""
     return config if rate is None else config.replace(dropout=rate, attention_dropout=rate)
 
 
@@ -112,14 +112,14 @@ def preprocessor_config(
     defaults: Mapping[str, Any],
     arguments: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Creates the config of a preprocessor with the tokenizer of a checkpoint.
+    """Creates the config of a preprocessor with a checkpoint's tokenizer.
 
-    The arguments override the options that were saved with it; `sequence_length` defaults
-    to the maximum of the encoder.
+    The arguments override the options that were saved with it. `sequence_length` defaults to the
+    encoder's maximum.
     """
     if "sequence_length" in arguments:
-        # A saved overlap is only valid for the saved length, and so is a length of questions that
-        # leaves no space for a passage beside at most four special tokens.
+        # A saved overlap is only valid for the saved length. A saved maximum question length may
+        # leave no space for a context next to the special tokens, of which there are at most four.
         longest = arguments["sequence_length"] - 5
         limits = {"overlap": 0, "max_query_length": longest}
         defaults = {
@@ -136,46 +136,49 @@ def preprocessor_config(
 
 
 def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
-    """Checks that an encoder can take the rows of a preprocessor, or of its config."""
+    """Checks that a preprocessor, or its config, is compatible with an encoder."""
     values = preprocessor if isinstance(preprocessor, dict) else preprocessor.get_config()
     for name in ("tokenizer", "sequence_length"):
         if name not in values:
-            raise ValueError(f"The config of the preprocessor lacks {name}; it has {list(values)}.")
+            raise ValueError(
+                f"The config of the preprocessor must have {name}. Received: {list(values)}"
+            )
     for name, value in values.items():
         if name != "tokenizer" and not (value is None or checks.INTEGER.allows(value)):
             raise ValueError(f"{name} of the preprocessor must be an integer. Received: {value!r}")
     if values["sequence_length"] > config.max_sequence_length:
         raise ValueError(
-            f"The preprocessor creates rows of up to {values['sequence_length']} tokens; the "
-            f"encoder has positions for {config.max_sequence_length}."
+            "The sequence_length of the preprocessor must be at most max_sequence_length of the "
+            f"encoder, which is {config.max_sequence_length}. Received: {values['sequence_length']}"
         )
     tokens = list_tokens(values["tokenizer"])
     if len(tokens) > config.vocabulary_size:
         raise ValueError(
-            f"The preprocessor's vocabulary has {len(tokens)} tokens; the encoder's has "
-            f"{config.vocabulary_size}."
+            "The vocabulary of the preprocessor must have at most vocabulary_size tokens of the "
+            f"encoder, which is {config.vocabulary_size}. Received: {len(tokens)} tokens"
         )
     padding = [tokens.index(token) for token in _PADDING_TOKENS if token in tokens]
     if config.position_offset and padding[:1] != [config.pad_token_id]:
         raise ValueError(
-            f"The preprocessor pads rows with the token {padding[0] if padding else None}; the "
-            f"pad_token_id of the encoder, by which it counts positions, is {config.pad_token_id}."
+            "The preprocessor must pad with the pad_token_id of the encoder, by which it counts "
+            f"positions. It is {config.pad_token_id}. Received: {padding[0] if padding else None}"
         )
 
 
 def tokenizer_facts(task: Any) -> dict[str, Any]:
-    """Returns the options of a task's tokenizer by their names in errors; `{}` without one.
+    """Returns the options of a task's tokenizer by their names in errors, or `{}` without one.
 
-    Models that read the same ids must have the same: a vocabulary of equal size is not enough.
+    Models that read the same token IDs must have the same tokenizer options. A vocabulary of the
+    same size is not enough.
     """
     if task._preprocessor_config() is None:
         return {}
-    # From the preprocessor, which adds defaults for options that an older file lacks
+    # The preprocessor adds defaults for options that are missing in older files.
     tokenizer = task.preprocessor.get_config()["tokenizer"]
     return {f"tokenizer ({name})": value for name, value in tokenizer.items()}
 
 
 def shown(value: Any) -> str:
-    """Returns a value as text for an error message; for a vocabulary, its size."""
+    """Formats a value for an error message. For a vocabulary, it is the size."""
     is_long = isinstance(value, (list, dict))
     return f"one of {len(value):,} entries" if is_long else str(value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT's pre-training: masked language modeling and next sentence prediction."""
+"""BERT pre-training: masked language modeling and next sentence prediction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from keras_bert.tasks.masked_lm import MaskedTokenTask, masked_token_metrics
 
 
 class _UnsupportedText(TextAdapter):
-    """Text, whose segment pairs are not made as it is read."""
+    """Text, which is not supported because segment pairs are not created from it."""
 
     forms = "ids"
 
@@ -36,9 +36,9 @@ class _UnsupportedText(TextAdapter):
     @classmethod
     def read(cls, *args: Any, **kwargs: Any) -> Never:
         raise ValueError(
-            "A Pretrainer takes records and no text, since its segment pairs are created from "
-            "whole documents. Create records by `keras-bert create-pretraining-data`, or by "
-            "keras_bert.data.InstanceGenerator and keras_bert.data.write_records, and pass "
+            "A Pretrainer requires records, because its segment pairs are created from whole "
+            "documents. Received: text. Create records with `keras-bert create-pretraining-data`, "
+            "or with keras_bert.data.InstanceGenerator and keras_bert.data.write_records, and pass "
             "keras_bert.data.pretraining_batches(files, batch_size=32, sequence_length=128) to "
             "`fit`. A MaskedLM can train on text."
         )
@@ -49,30 +49,30 @@ class Pretrainer(MaskedTokenTask):
     """An encoder with both pre-training heads: masked LM and sentence prediction (NSP or SOP).
 
     The sentence objective classifies two segments. In next sentence prediction (NSP), class 0 means
-    that the second one follows the first, and 1 that it is from another document; in sentence order
-    prediction (SOP), 0 means that their order is right, and 1 that they are swapped. Which of the
-    two is trained depends on the data. `fit` and `evaluate` accept the batches of a
-    `keras_bert.data.PretrainingStream` or of `keras_bert.data.pretraining_batches`, or arrays of
-    token ids, but no text.
+    that the second segment follows the first, and class 1 means that it is from a different
+    document. In sentence order prediction (SOP), class 0 means that the segments are in the correct
+    order, and class 1 that they are swapped. The data determines which objective is trained. `fit`
+    and `evaluate` accept the batches of a `keras_bert.data.PretrainingStream` or of
+    `keras_bert.data.pretraining_batches`, or arrays of token IDs. They do not accept text.
 
-    The defaults of `compile()` are AdamW with a learning rate of 1e-4, the sum of two
-    cross-entropies, of the masked tokens and of the pairs, each divided by the sum of its sample
-    weights, accuracies and perplexity.
+    `compile()` defaults to AdamW with a learning rate of 1e-4, the sum of the cross-entropies of
+    masked tokens and of sentence pairs (each divided by the sum of its sample weights), accuracies
+    and perplexity.
 
     Args:
         backbone: The encoder, a `Backbone`.
         preprocessor: A `TextClassifierPreprocessor` or its config, which is saved with presets.
-        next_sentence: Whether the model has the head of the sentence objective. Defaults to `True`.
-        name: The name of the model.
+        next_sentence: Whether the model has a head for the sentence objective. Defaults to `True`.
+        name: Name of the model.
 
     Call arguments:
-        inputs: A dict of the inputs of the backbone and of `mask_positions`, int `(batch, slots)`,
-            the positions to predict.
+        inputs: A dict with the backbone's inputs and `mask_positions`, int `(batch, slots)`, the
+            positions to predict.
 
     Returns:
-        A dict of float32 logits: `masked_lm_logits` `(batch, slots, vocabulary)`, and
-        `next_sentence_logits` `(batch, 2)` if `next_sentence`. The `y` and `sample_weight` of `fit`
-        are dicts with the same keys.
+        A dict of float32 logits: `masked_lm_logits` `(batch, slots, vocabulary)`, and with
+        `next_sentence` also `next_sentence_logits` `(batch, 2)`. The `y` and `sample_weight` of
+        `fit` are dicts with the same keys.
 
     Example:
 
@@ -128,7 +128,7 @@ class Pretrainer(MaskedTokenTask):
         return heads if self.pooler is None else {**heads, "pooler": self.pooler}
 
     def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows:
-        # A batch of records is a dict of features and targets.
+        # A batch of records is a dict that contains both features and targets.
         if isinstance(x, Batches) and isinstance(x.example(), Mapping):
             x = pretraining_examples(x, self.next_sentence)
         return super()._read(x, y, sample_weight, options)

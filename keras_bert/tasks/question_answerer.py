@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extractive question answering: answers to questions are spans of passages."""
+"""Extractive question answering: answers are spans of a context."""
 
 from __future__ import annotations
 
@@ -50,40 +50,44 @@ class QuestionAnswerer(Task):
     answerer.answer("Who wrote Faust?", context)  # {"answer": "Goethe", "score": 0.9, …}
     ```
 
-    A passage that is too long for one row is split into overlapping windows. The target of a window
-    that does not contain the answer is `[CLS]`.
+    A passage (`context`) that is too long for one sequence is split into overlapping windows. The
+    target of a window that does not contain the answer is `[CLS]`.
 
-    `fit` and `evaluate` take questions with their answers: a list of dicts of `question`, `context`
-    and `answers`, a dict or data frame of these columns, or the examples of
-    `keras_bert.data.read_squad`. `answers` is a list of dicts of `text` and `answer_start`, as in
-    SQuAD files, or a dict of two lists; it is empty if the question is unanswerable. The target is
-    the first answer that has a token. `batch_size` counts windows, `validation_split` sets aside
-    questions, and `validation_data` has questions too. For features, `y` is a dict of
-    `start_logits` and `end_logits`, positions `(batch,)`. For questions, `predict` returns a dict
-    of lists with an array `(length,)` for each window.
+    `fit` and `evaluate` accept questions with answers: a list of dicts with `question`, `context`
+    and `answers`, a dict or data frame with these columns, or the result of
+    `keras_bert.data.read_squad`. `answers` is a list of dicts with `text` and `answer_start`, as in
+    SQuAD files, or a dict of two lists. It is empty if the question is unanswerable. The target is
+    the first answer that contains a token. `batch_size` counts windows, `validation_split` holds
+    out questions, and `validation_data` also contains questions. For features, `y` is a dict of
+    `start_logits` and `end_logits` with positions `(batch,)`. For questions, `predict` returns a
+    dict of lists with an array `(length,)` for each window.
 
-    The defaults of `compile()` are AdamW with a learning rate for the size of the encoder, the mean
-    of the cross-entropies of the start position and of the end position, and the accuracy of each.
+    `compile()` defaults to AdamW with a learning rate that depends on the encoder's size, the mean
+    of the cross-entropies of start and end positions, and the accuracy of each.
 
     Args:
         backbone: The encoder, a `Backbone`.
-        preprocessor: A `QuestionAnswererPreprocessor` or its config; without it, the task takes
-            token ids only.
-        dropout: Dropout rate on the sequence output. Defaults to the encoder's rate,
-            which is 0 for BERT.
+        preprocessor: A `QuestionAnswererPreprocessor` or its config. Without it, the task only
+            accepts token IDs.
+        dropout: Dropout rate on the sequence output. Defaults to the encoder's rate, which is 0 for
+            BERT.
         max_answer_length: Maximum length of an answer in tokens. Defaults to 30.
         null_threshold: If the null score exceeds the score of the best span by more than this
-            threshold, `answer` returns an empty answer. With `None`, it returns the best span, and
-            an empty answer only if the 20 best start tokens and end tokens of each window form no
-            span, as in the released code.
-        negative_fraction: The fraction of negatives that `fit` trains on: windows without the
-            answer, where another window of the question has it. `fit` samples them at random, once
-            for all epochs. Long documents have many. 1 trains on all, as for SQuAD in the paper.
-        top_layers: Keras layers that are applied one after another to the sequence output `(batch,
-            length, hidden)`, before the head; the last one returns `(batch, length, features)`. See
-            `keras_bert.layers.bidirectional_lstm`. Layers that read padding are refused. Defaults
-            to none.
-        name: The name of the model.
+            threshold, `answer` returns an empty answer. With `None`, it returns the best span. As
+            in the original BERT code, the answer is then only empty if the 20 best start tokens and
+            end tokens of each window do not form a span.
+        negative_fraction: The fraction of negatives that `fit` trains on. Negatives are windows
+            without the answer if another window of the question contains it. Long documents have
+            many negatives. `fit` samples them once for all epochs. With 1, the default, it trains
+            on all windows, as the BERT paper does for SQuAD.
+        top_layers: Keras layers that are applied in order to the sequence output `(batch, length,
+            hidden)`, before the head. The last layer must return `(batch, length, features)`. See
+            `keras_bert.layers.bidirectional_lstm`. Layers whose outputs depend on padding raise an
+            error. Defaults to no layers.
+        name: Name of the model.
+
+    Call arguments:
+        inputs: The backbone's inputs.
 
     Call arguments:
         inputs: The inputs of the backbone.
@@ -101,7 +105,8 @@ class QuestionAnswerer(Task):
     ((1, 5), (1, 5))
 
     Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), sections 4.2 and 4.3, and "+ BiLSTM" of 5.1.
+        [BERT](https://arxiv.org/abs/1810.04805), sections 4.2 and 4.3, and "+ BiLSTM" in section
+        5.1.
     """
 
     has_row_logits = True
@@ -147,7 +152,7 @@ class QuestionAnswerer(Task):
         hidden = apply_layers(top_layers, sequence, inputs["padding_mask"])
         if len(hidden.shape) != 3:
             raise ValueError(
-                f"top_layers return the shape {hidden.shape}; expected (batch, length, features)."
+                f"top_layers must return (batch, length, features). Received: {hidden.shape}"
             )
         logits = head(hidden)
         super().__init__(
@@ -169,7 +174,7 @@ class QuestionAnswerer(Task):
 
     @classmethod
     def options_of_checkpoint(cls, checkpoint: Checkpoint) -> dict[str, Any]:
-        # The length of rows for SQuAD in the released code
+        # The sequence length for SQuAD in the original BERT code
         length = min(384, checkpoint.config.max_sequence_length)
         return {"sequence_length": length, **super().options_of_checkpoint(checkpoint)}
 
@@ -184,27 +189,27 @@ class QuestionAnswerer(Task):
     def _compared(
         self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool
     ) -> tuple[Any, Any, Any]:
-        # In training, the softmax includes padding, as in the released code. In evaluation, padding
-        # is masked, so that the loss does not depend on the length that rows are padded to.
+        # In training, the softmax includes padding, as in the original BERT code. In evaluation,
+        # padding is masked, so that the loss does not depend on the amount of padding.
         return y, y_pred if training else _strip_padding(x, y_pred), sample_weight
 
     def answer(
         self, question: Any, context: Any, batch_size: int | None = None, verbose: int | str = 0
     ) -> Any:
-        """Answers questions with spans of their passages.
+        """Answers questions with spans of their contexts.
 
         Args:
             question: A string, or a list of strings.
-            context: The passage of each question, a list of strings; or a single string for all
+            context: The context of each question, as a list of strings, or a single string for all
                 questions.
-            batch_size: The number of windows in a batch. Defaults to 32.
-            verbose: 0 or 1; 1 shows a progress bar.
+            batch_size: Number of windows per batch. Defaults to 32.
+            verbose: 0 or 1. With 1, it shows a progress bar.
 
         Returns:
-            For a string, a dict of `answer`; `start` and `end`, the offsets in the passage of its
-            first character and one past its last character; and `score`, its probability among all
-            candidates. If there is no answer, it is empty and both offsets are 0. For a list of
-            strings, a list of dicts; for a pandas series, a data frame with the same index.
+            For a string, a dict with `answer`, its character offsets `start` and `end` in the
+            context, and its probability `score` among all candidates. `end` is the offset after the
+            last character. If there is no answer, `answer` is empty, and both offsets are 0. For a
+            list of strings, a list of dicts. For a pandas series, a data frame with the same index.
 
         Example:
 
@@ -230,13 +235,13 @@ class QuestionAnswerer(Task):
         *,
         n_best: int = 20,
     ) -> AnswerSpans:
-        """Computes all candidate answers of questions with their logits.
+        """Computes all candidate answers to questions, with their logits.
 
         Args:
-            x: Questions in any form that `fit` takes; answers are optional.
-            batch_size: The number of windows in a batch. Defaults to 32.
-            verbose: 0 or 1; 1 shows a progress bar.
-            n_best: Number of start tokens and of end tokens of each window.
+            x: Questions in any form that `fit` accepts. Answers are optional.
+            batch_size: Number of windows per batch. Defaults to 32.
+            verbose: 0 or 1. With 1, it shows a progress bar.
+            n_best: Number of start tokens and number of end tokens to combine in each window.
 
         Returns:
             `AnswerSpans`.
@@ -275,8 +280,8 @@ class QuestionAnswerer(Task):
         bounds = list(zip(starts, ends, strict=True))
         if len(bounds) > self.preprocessor.max_query_length:
             raise ValueError(
-                f"The question has {len(bounds)} tokens; expected at most max_query_length, which "
-                f"is {self.preprocessor.max_query_length}."
+                "The question must have at most max_query_length tokens, which is "
+                f"{self.preprocessor.max_query_length}. Received: {len(bounds)} tokens"
             )
         for position, (start, end) in enumerate(bounds, start=1):
             spans[position] = (0, start, end)
@@ -285,7 +290,9 @@ class QuestionAnswerer(Task):
         if end > start:
             inside = [at for at in positions if ends[at] > start and starts[at] < end]
             if not inside:
-                raise ValueError(f"target is {target!r}; no token of the passage lies there.")
+                raise ValueError(
+                    f"target must contain a token of the passage. Received: {target!r}"
+                )
             first, last = inside[0], inside[-1]
         indices: dict[str, tuple[int, ...]] = {"start_logits": (first,), "end_logits": (last,)}
         name = f"answer {passage[start:end]!r}" if end > start else "no answer"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ELECTRA's pre-training: replaced token detection with a small generator."""
+"""ELECTRA pre-training: replaced token detection with a small generator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from keras_bert.tasks.masked_lm import MaskedTokenTask, token_batches
 from keras_bert.tasks.presets import task_of_preset, with_encoder_dropout
 
 GENERATOR_FOLDER = "generator"
-# The options of the masker, unless others are passed
+# Default options of the mask generator
 _MASKING = {"mask_token_rate": 0.85, "random_token_rate": 0.0}
 _SHARING = ("all", "disentangled")
 _METRICS = (
@@ -42,54 +42,54 @@ _METRICS = (
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
-    """ELECTRA: a discriminator that detects which tokens of a text were replaced by a generator.
+    """ELECTRA: a discriminator that detects which tokens in a text were replaced by a generator.
 
     The generator, a second and smaller encoder, is trained at the same time to predict masked
-    tokens. Samples from its predictions replace the masked tokens in the input of the
-    discriminator. Both encoders share the token, segment and position embeddings and their
-    LayerNorm, or the token embeddings alone (see `embedding_sharing`). The gradients of the
-    discriminator's loss do not flow through the samples to the generator. A sample that is equal to
-    the original token counts as not replaced.
+    tokens. Samples from its predictions replace the masked tokens in the discriminator's input.
+    Both encoders share the token, segment and position embeddings and their LayerNorm, or only the
+    token embeddings (see `embedding_sharing`). Gradients of the discriminator's loss do not flow
+    through the samples to the generator. A sample that equals the original token counts as not
+    replaced.
 
-    `fit` and `evaluate` take the same data as in `MaskedLM`: text without labels, or ids with
-    `mask_positions`, the original ids as `y`, and their sample weights. For text, 85% of the
-    selected tokens are masked, and the others are not changed.
+    `fit` and `evaluate` accept the same data as `MaskedLM`: text without labels, or token IDs with
+    `mask_positions`, the original IDs as `y`, and sample weights. For text, 85% of the selected
+    tokens are masked, and the others are unchanged.
 
-    The defaults of `compile()` are AdamW with a learning rate of 1e-4; the losses and metrics are
-    fixed.
+    `compile()` defaults to AdamW with a learning rate of 1e-4. The losses and metrics are fixed.
 
     Args:
         backbone: The discriminator, a `Backbone`, which is used after pre-training.
-        preprocessor: A `TextClassifierPreprocessor` or its config; without it, the task takes token
-            ids only.
-        generator: The architecture of the generator, a `BertConfig` or its `to_dict()`. It must
-            have the same `vocabulary_size`, `max_sequence_length`, `num_segments` and embedding
+        preprocessor: A `TextClassifierPreprocessor` or its config. Without it, the task only
+            accepts token IDs.
+        generator: Architecture of the generator, a `BertConfig` or its `to_dict()`. It must have
+            the same `vocabulary_size`, `max_sequence_length`, `num_segments` and embedding
             dimension. Defaults to the discriminator's architecture, scaled by `generator_size`.
-        generator_size: The hidden dimension, the number of heads and the intermediate dimension of
-            the generator, as a fraction of the discriminator's; the number of layers is the same.
+        generator_size: The generator's hidden dimension, number of heads and intermediate
+            dimension, as a fraction of the discriminator's. The number of layers is the same.
             Defaults to 0.25.
         discriminator_weight: Loss weight of the discriminator. Defaults to 50.
-        embedding_sharing: `"all"`, as in ELECTRA; or `"disentangled"`, as in DeBERTaV3: the token
-            embeddings of the discriminator are the generator's plus a table of its own, which
-            begins at zero. The discriminator's loss does not change the generator's. Defaults to
-            `"all"`.
+        embedding_sharing: `"all"`, as in ELECTRA, or `"disentangled"`, as in DeBERTaV3. With
+            `"disentangled"`, the discriminator's token embeddings are the generator's plus a
+            separate table that is initialized to 0. The discriminator's loss does not change the
+            generator's embeddings. Defaults to `"all"`.
         masking: A dict of options of `keras_bert.data.MaskedLMMaskGenerator.from_tokenizer` for
-            masking text, such as `{"mask_selection_rate": 0.25}`.
-        seed: Integer seed of sampling in training; `None` for a random seed.
-        name: The name of the model.
+            masking text, for example `{"mask_selection_rate": 0.25}`.
+        seed: Integer seed for sampling in training. `None` for a random seed.
+        name: Name of the model.
 
     Call arguments:
-        inputs: A dict of the inputs of the backbone and of `mask_positions`, int `(batch, slots)`,
-            the positions that the generator predicts; 0 for unused slots.
+        inputs: A dict with the backbone's inputs and `mask_positions`, int `(batch, slots)`, the
+            positions that the generator predicts. Unused positions are 0.
 
     Returns:
-        A dict of the generator's `masked_lm_logits`, float32 `(batch, slots, vocabulary)`; of
-        `sampled_ids`, int32 `(batch, slots)`; and of the discriminator's `replaced_token_logits`,
-        float32 `(batch, length)`, above 0 for tokens that are predicted to be replaced.
+        A dict with the generator's `masked_lm_logits`, float32 `(batch, slots, vocabulary)`, the
+        `sampled_ids`, int32 `(batch, slots)`, and the discriminator's `replaced_token_logits`,
+        float32 `(batch, length)`. These logits are positive for tokens that are predicted to be
+        replaced.
 
     Raises:
-        ConfigError: If the dimensions of the generator are not valid.
-        ValueError: If the encoder is causal, the generator cannot share its embeddings, or
+        ConfigError: If the generator's dimensions are invalid.
+        ValueError: If the encoder is causal, if the generator cannot share its embeddings, or if
             `embedding_sharing` is unknown.
 
     Example:
@@ -104,7 +104,8 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
     (4, 8)
 
     Reference:
-        [ELECTRA](https://arxiv.org/abs/2003.10555), sections 2 and 3.1, and the released code;
+        [ELECTRA](https://arxiv.org/abs/2003.10555), sections 2 and 3.1, and the original ELECTRA
+        code;
         [DeBERTaV3](https://arxiv.org/abs/2111.09543), section 3.3.
     """
 
@@ -129,14 +130,14 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         checks.NON_NEGATIVE.check(discriminator_weight=discriminator_weight)
         if embedding_sharing not in _SHARING:
             raise ValueError(
-                f"embedding_sharing must be one of {', '.join(_SHARING)}; received "
-                f"{embedding_sharing!r}."
+                f"embedding_sharing must be one of {', '.join(_SHARING)}. Received: "
+                f"{embedding_sharing!r}"
             )
         config = backbone.config
         if config.causal:
             raise ValueError(
-                "The encoder is causal, so replaced tokens cannot be detected by the tokens after "
-                "them; expected a config with causal=False."
+                "The encoder must have causal=False, because replaced tokens are also detected "
+                "with the tokens after them. Received: a causal encoder"
             )
         if generator is None:
             generator = generator_config(config, generator_size)
@@ -202,12 +203,12 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
 
     @property
     def heads(self) -> dict[str, Any]:
-        """The head of the discriminator by its name in checkpoints."""
+        """The discriminator's head by its name in checkpoints."""
         return {"replaced_token": self.head}
 
     @property
     def generator_heads(self) -> dict[str, Any]:
-        """The head of the generator by its name in checkpoints."""
+        """The generator's head by its name in checkpoints."""
         return super().heads
 
     @classmethod
@@ -221,23 +222,23 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
     ) -> Self:
         """Creates a detector from checkpoints of its discriminator and its generator.
 
-        Weights that the checkpoints lack are initialized randomly, with a warning.
+        Weights that are missing in the checkpoints are initialized randomly, with a warning.
 
         Args:
-            preset: The checkpoint of the discriminator; see `Task.from_preset`. A preset that was
-                saved by a detector contains the generator too.
-            generator_preset: The checkpoint of the generator. Shared embeddings are loaded from the
+            preset: The discriminator's checkpoint, see `Task.from_preset`. A preset saved by a
+                detector also contains the generator.
+            generator_preset: The generator's checkpoint. Shared embeddings are loaded from the
                 discriminator's checkpoint.
-            load_weights: Whether to load the weights; otherwise they are initialized randomly.
+            load_weights: Whether to load the weights. Otherwise they are initialized randomly.
             **options: See `Task.from_preset`.
 
         Returns:
             A `ReplacedTokenDetector`.
 
         Raises:
-            keras_bert.checkpoints.CheckpointError: If files are missing or malformed, or weights do
-                not match the architecture; the message names the file and the tensor.
-            ValueError: If the generator cannot share the embeddings of the discriminator.
+            keras_bert.checkpoints.CheckpointError: If files are missing or invalid, or if weights
+            do not match the architecture. The message includes the file and the tensor.
+            ValueError: If the generator cannot share the discriminator's embeddings.
         """
         checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
         saved_by_a_detector = "discriminator_weight" in (checkpoint.task or {})
@@ -259,10 +260,10 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
             table.add_base_table(None)
         if second is None:
             checkpoints.errors.warn(
-                f"{preset} has no generator; it is initialized randomly, except its embeddings.",
+                f"{preset} has no generator. It is initialized randomly, except its embeddings.",
             )
         else:
-            # Before the discriminator, so that shared embeddings end up as the discriminator's
+            # Load the generator first, so that shared embeddings are loaded from the discriminator.
             second.load_into(task.generator, pooler_is_used=False)
             for name, head in task.generator_heads.items():
                 second.load_head(name, head)
@@ -276,12 +277,13 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         return task
 
     def save_to_preset(self, preset_dir: str | os.PathLike[str]) -> None:
-        """Saves the discriminator to a folder that `from_preset` of every task can load.
+        """Saves the discriminator to a directory that every task's `from_preset` can load.
 
-        The generator is saved in the subfolder `generator`, which `MaskedLM.from_preset` can load.
+        The generator is saved in the subdirectory `generator`, which `MaskedLM.from_preset` can
+        load.
 
         Args:
-            preset_dir: Path of the folder; an existing preset is replaced.
+            preset_dir: Path of the directory. An existing preset is replaced.
         """
         super().save_to_preset(preset_dir)
         self._save_encoder(
@@ -295,10 +297,10 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         return {"masked_lm_loss": 1.0, "replaced_token_loss": self.discriminator_weight}
 
     def _loss_targets(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, dict[str, Any]]:
-        # The generator's loss is over the masked tokens. The discriminator's is over all tokens
-        # except padding, in rows that have a masked token with a weight.
+        # The generator's loss is over the masked tokens. The discriminator's loss is over all
+        # non-padding tokens in examples with a masked token whose weight is not 0.
         ids, weights = slot_targets(x, y, sample_weight)
-        # The original token of a slot with weight 0 is unknown.
+        # The original token is unknown if its weight is 0.
         target_weights = spread_slots(
             weights, x["mask_positions"], length_of(x["token_ids"]), empty=-1
         )
@@ -345,17 +347,17 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
 
         Args:
             x: A string or a list of strings, which are truncated to `sequence_length`.
-            batch_size: The number of texts in a batch. Defaults to 32.
-            verbose: 0 or 1; 1 shows a progress bar.
-            threshold: Minimum probability of the tokens to return; 0 returns all tokens.
+            batch_size: Number of texts per batch. Defaults to 32.
+            verbose: 0 or 1. With 1, it shows a progress bar.
+            threshold: Minimum probability of the tokens to return. With 0, all tokens are returned.
 
         Returns:
-            For each text, a list of dicts in the order of the tokens: `token`, `start` and `end`
-            (the offsets of its first character and one past its last character), and `score` (the
-            probability that it was replaced). For a single string, a single list.
+            For each text, a list of dicts in token order, with `token`, its character offsets
+            `start` and `end`, and `score` (the probability that it was replaced). `end` is the
+            offset after the last character. For a single string, a single list.
 
         Raises:
-            ValueError: If a row is not text.
+            ValueError: If an input is not text.
 
         Example:
 
@@ -410,9 +412,9 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
     num_heads = max(1, round(config.num_heads * size))
     if hidden_dim < 1 or hidden_dim % num_heads:
         raise ConfigError(
-            f"generator_size is {size}, which gives a generator of hidden_dim {hidden_dim} with "
-            f"{num_heads} heads; hidden_dim must be a multiple of them. Pass the config of the "
-            "generator as `generator`."
+            "generator_size must give a hidden_dim that is a multiple of the number of heads. "
+            f"Received: {size}, which gives hidden_dim {hidden_dim} and {num_heads} heads. Pass "
+            "the generator's config as `generator`."
         )
     width = config.embedding_width
     return config.replace(
@@ -420,7 +422,7 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
         num_heads=num_heads,
         heads_by_layer=None,
         intermediate_dim=max(1, round(config.intermediate_dim * size)),
-        # A projection from the shared embeddings, if their dimension differs
+        # If their dimension differs, the shared embeddings need a projection.
         embedding_dim=None if width == hidden_dim else width,
         pooler=False,
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Initialization of students with layers of their teacher, for distillation."""
+"""Initializes students with layers of their teacher, for distillation."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ def student_from_teacher(
     layers: Sequence[int] | None = None,
     **changes: Any,
 ) -> Any:
-    """Creates a student with copies of the embeddings, heads and some of the layers of a teacher.
+    """Creates a student with copies of a teacher's embeddings, heads and some of its layers.
 
     Args:
         teacher: A `MaskedLM` or a `TextClassifier`.
-        num_layers: The number of layers, which are spread evenly from the first to the last one: 6
-            of 12 are layers 0, 2, 4, 7, 9 and 11, as in DistilBERT.
-        layers: The indices of the teacher's layers, instead of `num_layers`.
-        **changes: Fields of `BertConfig` in which the student differs, and that do not change the
-            shapes of layers: for example `num_segments=0, pooler=False`, to create a DistilBERT
-            from a BERT.
+        num_layers: Number of layers, spread evenly from the first to the last. For example, 6 of 12
+            layers are layers 0, 2, 4, 7, 9 and 11, as in DistilBERT.
+        layers: Indices of the teacher's layers, instead of `num_layers`.
+        **changes: Fields of `BertConfig` in which the student differs. They must not change the
+            shapes of layers. For example, `num_segments=0, pooler=False` creates a DistilBERT from
+            a BERT.
 
     Returns:
-        A task of the class of the teacher, with the same preprocessor.
+        A task of the teacher's class with the same preprocessor.
 
     Raises:
-        ValueError: If not exactly one of `num_layers` and `layers` is given, the layers are not
-            ascending or not in the teacher, or the shape of a weight differs.
+        ValueError: If not exactly one of `num_layers` and `layers` is given, if the layers are not
+            ascending or do not exist in the teacher, or if the shape of a weight differs.
 
     Reference:
         [DistilBERT](https://arxiv.org/abs/1910.01108), section 3, "Student initialization".
@@ -67,24 +67,29 @@ def copy_layers(
 ) -> None:
     """Copies the weights of embeddings, heads and some layers from a teacher to a student.
 
-    `layers` has the index of a layer of the teacher for each of the student's.
+    `layers` contains the index of the teacher's layer for each layer of the student.
     """
     layers = _validate_layers(teacher.config.num_layers, None, layers)
     if len(layers) != student.config.num_layers:
-        raise ValueError(f"layers is {layers}; the student has {student.config.num_layers} layers.")
+        raise ValueError(
+            f"layers must have an index for each of the student's {student.config.num_layers} "
+            f"layers. Received: {layers}"
+        )
     for name, value, weight in _weights_to_copy(teacher, student, layers):
         if tuple(value.shape) != tuple(weight.shape):
             raise ValueError(
-                f"The teacher's {name} has the shape {tuple(value.shape)}, and the student's "
-                f"{tuple(weight.shape)}; to copy layers, the shapes must be equal."
+                f"To copy layers, {name} must have the same shape in teacher and student. "
+                f"Received: {tuple(value.shape)} and {tuple(weight.shape)}"
             )
         weights.assign(name, weight, weights.to_numpy(value))
 
 
 def spread_layers(num_layers: int, count: int) -> tuple[int, ...]:
-    """Returns `count` indices of layers, spread evenly from the first to the last one."""
+    """Returns `count` layer indices, spread evenly from the first to the last layer."""
     if not 1 <= count <= num_layers:
-        raise ValueError(f"num_layers is {count}; the teacher has {num_layers}.")
+        raise ValueError(
+            f"num_layers must be from 1 to the teacher's {num_layers}. Received: {count}"
+        )
     if count == 1:
         return (0,)
     return tuple(round(index * (num_layers - 1) / (count - 1)) for index in range(count))
@@ -95,15 +100,18 @@ def _validate_layers(
 ) -> tuple[int, ...]:
     if (num_layers is None) == (layers is None):
         raise ValueError(
-            f"num_layers is {num_layers} and layers is {layers}; expected exactly one of them: the "
-            "number of layers to copy, or their indices."
+            "Exactly one of num_layers and layers must be given, the number of layers to copy or "
+            f"their indices. Received: num_layers={num_layers} and layers={layers}"
         )
     if layers is None:
         return spread_layers(teacher_layers, int(num_layers or 0))
     if not layers or list(layers) != sorted(set(layers)) or layers[0] < 0:
         raise ValueError(f"layers must be ascending indices. Received: {tuple(layers)}")
     if layers[-1] >= teacher_layers:
-        raise ValueError(f"layers is {tuple(layers)}; the teacher has {teacher_layers}, from 0.")
+        raise ValueError(
+            f"layers must be below the teacher's num_layers, {teacher_layers}. Received: "
+            f"{tuple(layers)}"
+        )
     return tuple(layers)
 
 
@@ -120,7 +128,9 @@ def _weights_to_copy(
         try:
             value = weights.backbone_weight(encoder, source)
         except AttributeError as error:
-            raise ValueError(f"The teacher has no {name}, which the student needs.") from error
+            raise ValueError(
+                f"The teacher must have all weights of the student. Received: no {name}"
+            ) from error
         yield name, value, weight
     heads = dict(teacher.heads)
     if encoder.pooler is not None:

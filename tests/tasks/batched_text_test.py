@@ -239,7 +239,7 @@ def test_batches_that_are_malformed_are_named(classifier):
         classifier.fit(data_loader(pairs, LABELS), verbose=0)
     with pytest.raises(ValueError, match="is a generator or can only be read once"):
         classifier.fit(generator(TEXTS, LABELS), epochs=2, verbose=0)
-    with pytest.raises(ValueError, match="There are no labels"):
+    with pytest.raises(ValueError, match="y must have labels"):
         classifier.evaluate(Sequence(TEXTS), verbose=0)
     with pytest.raises(ValueError, match=r"Pass steps, .* the PyDataset is infinite"):
         classifier.predict(Sequence(TEXTS, num_batches=None), verbose=0)

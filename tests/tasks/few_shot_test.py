@@ -148,8 +148,8 @@ def test_labels_have_a_regression_each():
     ("arguments", "x", "y", "message"),
     [
         ({"top_layers": None}, ["a", "sea"], ["reds", "blues"], "top_layers=.*SentencePooling"),
-        ({"class_names": None, "num_classes": 1}, ["a", "sea"], [0.5, 1], "received a regression"),
-        ({}, ["a", "sea"], ["reds", "reds"], "expected two classes or more"),
+        ({"class_names": None, "num_classes": 1}, ["a", "sea"], [0.5, 1], "Received: a regression"),
+        ({}, ["a", "sea"], ["reds", "reds"], "at least two different labels"),
         ({}, [("a", "sea")], ["reds"], "x must be single texts"),
         ({}, ["a", "sea"], None, "label"),
     ],

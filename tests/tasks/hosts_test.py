@@ -124,5 +124,5 @@ def test_two_hosts_train_on_text_evaluate_and_predict_as_one(tmp_path):
         for values, expected in zip(results["predicted"], predictions, strict=True):
             np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)
         feature_error, row_error = results["refused"]
-        assert "of features, in one of 2 processes" in feature_error
+        assert "In one of 2 processes, x must be text" in feature_error
         assert "num_rows is [4, 6] in the processes" in row_error

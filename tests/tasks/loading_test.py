@@ -51,12 +51,15 @@ def foreign(path):
         (lambda path: zipped(path, other="{}"), r"has no config\.json; found other\.json"),
         (lambda path: zipped(path, config="[" * 10**5), r"its config\.json is not JSON"),
         (lambda path: zipped(path, config="[]"), "of the class None"),
-        (foreign, "has a model of the class 'Sequential' .*expected a task or a Backbone"),
+        (
+            foreign,
+            "must contain a task or a Backbone .*Received: a model of the class 'Sequential'",
+        ),
         (
             lambda path: zipped(path, config='{"registered_name": "keras_bert>Backbone"}'),
             r"has no weights; looked for model\.weights\.h5 and",
         ),
-        (lambda path: path.mkdir(), "is a folder without config.json"),
+        (lambda path: path.mkdir(), "a directory without config.json"),
     ],
 )
 def test_files_of_other_models_are_an_error_that_names_them(write, message, tmp_path):
@@ -75,9 +78,7 @@ def test_load_model_rejects_other_paths(tmp_path):
     export = tmp_path / "1"
     export.mkdir()
     (export / "saved_model.pb").touch()
-    with pytest.raises(
-        ValueError, match=r"An export is loaded by `keras_bert\.export\.ServedModel`"
-    ):
+    with pytest.raises(ValueError, match=r"Load an export with `keras_bert\.export\.ServedModel`"):
         keras_bert.load_model(export)
 
 
@@ -141,10 +142,18 @@ HUB_TOKENIZER = {
         ([*TOKENIZER, "file"], "x", "wordpiece tokenizer has 'file'. Its fields are"),
         (TOKENIZER, [], r"A tokenizer config must be a dict"),
         ([*PREPROCESSOR, "sequence_length"], "8", "sequence_length .* must be an integer"),
-        ([*PREPROCESSOR, "sequence_length"], ..., "preprocessor lacks sequence_length; it has"),
+        (
+            [*PREPROCESSOR, "sequence_length"],
+            ...,
+            "preprocessor must have sequence_length. Received",
+        ),
         (["config", "backbone"], ..., "KeyError: 'backbone'"),
         (["config", "backbone"], HUB_TOKENIZER, "a 'BertTokenizer' of keras_hub; expected objects"),
-        (["config", "num_classes"], 10**9, "num_classes is 1000000000, which a file of weights of"),
+        (
+            ["config", "num_classes"],
+            10**9,
+            "num_classes must fit in the file of weights. Received: 1000000000",
+        ),
         (["config", "num_classes"], "two", "cannot be loaded: "),
         (
             [*ARCHITECTURE, "vocabulary_size"],
@@ -154,7 +163,11 @@ HUB_TOKENIZER = {
         ([*ARCHITECTURE, "hidden_dim"], {}, "BertConfig.hidden_dim must be an integer"),
         ([*ARCHITECTURE, "dropout"], float("nan"), "is not JSON: the number NaN is not finite"),
         (["compile_config", "optimizer"], {"class_name": 5}, "cannot be loaded: "),
-        (["registered_name"], "keras_bert>AdamW", "expected a task or a Backbone of keras_bert"),
+        (
+            ["registered_name"],
+            "keras_bert>AdamW",
+            "must contain a task or a Backbone of keras_bert",
+        ),
     ],
 )
 def test_invalid_config_error_includes_file(keys, value, message, saved_classifier, tmp_path):
@@ -208,7 +221,7 @@ def test_archives_that_grow_are_refused_before_they_are_read(tmp_path, monkeypat
         archive.writestr("config.json", "{}")
         archive.writestr("model.weights.h5", bytes(2**26 + 1))
     with pytest.raises(
-        ValueError, match=r"model\.weights\.h5 would be extracted from [\d,]+ to 67,1"
+        ValueError, match=r"model\.weights\.h5 must expand to at most .* Received: 67,1"
     ):
         keras_bert.load_model(path)
     monkeypatch.setattr(files, "MAX_BYTES", 1000)

@@ -109,7 +109,7 @@ def test_texts_that_cannot_be_filled_are_refused(masked_lm, text, top_k, message
 @pytest.mark.parametrize(
     ("targets", "message"),
     [
-        (["cat", "dog", "the", "Mat"], r"targets has \['dog', 'Mat'\]; expected tokens of the voc"),
+        (["cat", "dog", "the", "Mat"], r"tokens of the vocabulary. Received: \['dog', 'Mat'\]"),
         ("dog", r"targets has \['dog'\]"),
         ([], "targets is empty"),
     ],

@@ -52,7 +52,7 @@ def test_steps_of_datasets_of_text():
     assert sorted(task.sequence_lengths(named.batch(2))) == lengths
     with pytest.raises(ValueError, match="The dataset must be finite"):
         task.num_steps(rows.repeat())
-    with pytest.raises(ValueError, match="needs rows in memory"):
+    with pytest.raises(ValueError, match="requires examples in memory"):
         task.num_steps(rows, validation_split=0.5)
 
 

@@ -117,7 +117,9 @@ def test_a_loss_of_the_whole_batch_needs_full_batches():
 
     y, y_pred = np.ones((3, 1), "float32"), np.zeros((3, 1), "float32")
     assert value(mean, {}, y, y_pred, None) == [1, 1]
-    with pytest.raises(ValueError, match="The loss mean must return a value for each row or token"):
+    with pytest.raises(
+        ValueError, match="The loss mean must return a value for each example or token"
+    ):
         value(mean, {REAL_ROWS: np.ones(3)}, y, y_pred, np.ones(3))
 
 

@@ -106,6 +106,6 @@ def test_hugging_face_folders(tmp_path):
         tmp_path / "discriminator", generator_preset=tmp_path / "generator"
     )
     same_weights(loaded, model)
-    with pytest.warns(CheckpointWarning, match="has no generator; it is initialized randomly"):
+    with pytest.warns(CheckpointWarning, match="has no generator. It is initialized randomly"):
         fresh = ReplacedTokenDetector.from_preset(tmp_path / "discriminator", generator_size=0.5)
     same_weights(fresh.discriminator, model.discriminator)

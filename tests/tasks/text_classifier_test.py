@@ -56,7 +56,7 @@ def test_the_encoder_of_a_preset_may_drop_more(classifier, tmp_path):
 
 def test_another_number_of_classes_warns_and_starts_a_fresh_head(classifier, tmp_path):
     classifier.save_to_preset(tmp_path / "preset")
-    with pytest.warns(UserWarning, match="for 2 classes, but expected 3"):
+    with pytest.warns(UserWarning, match="for 2 classes instead of 3"):
         other = TextClassifier.from_preset(tmp_path / "preset", num_classes=3)
     assert other.predict(["good"], verbose=0).shape == (1, 3)
 
@@ -156,5 +156,5 @@ def test_thresholds_are_saved_with_their_labels(labeler, tmp_path):
         [{**label, "score": pytest.approx(label["score"], abs=1e-5)} for label in row]
         for row in labeler.classify(texts[:9])
     ]
-    with pytest.warns(CheckpointWarning, match="for 3 labels, but expected 3 classes"):
+    with pytest.warns(CheckpointWarning, match="for 3 labels instead of 3 classes"):
         assert TextClassifier.from_preset(tmp_path / "preset", multi_label=False).thresholds is None

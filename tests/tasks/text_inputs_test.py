@@ -107,7 +107,7 @@ def test_class_weights_reach_datasets_words_and_choices():
         )
         assert results[0] == pytest.approx(results[1], rel=1e-6)
         assert results[0] != pytest.approx(plain, rel=1e-3)
-    with pytest.raises(ValueError, match="are not class ids"):
+    with pytest.raises(ValueError, match="are not class IDs"):
         make_text_task("TextEmbedder").fit([("a", "b")], class_weight={0: 2.0})
 
 

@@ -90,7 +90,7 @@ def test_another_bilstm_starts_fresh_and_says_so(classifier, numbers, tmp_path):
     top_layers = bidirectional_lstm(*numbers) if numbers else []
     with pytest.warns(
         CheckpointWarning,
-        match=r"for 2 classes \(bilstm_units=6, bilstm_layers=2\), but expected 2",
+        match=r"for 2 classes \(bilstm_units=6, bilstm_layers=2\) instead of 2",
     ):
         other = TextClassifier.from_preset(tmp_path / "preset", top_layers=top_layers)
     assert tuple(other.head_options.values()) == numbers
@@ -129,7 +129,7 @@ def test_any_layers_may_stand_on_top(classifier, tmp_path):
     with pytest.raises(ValueError, match=r"presets have only those of .*bidirectional_lstm"):
         model.save_to_preset(tmp_path / "preset")
     classifier.save_to_preset(tmp_path / "preset")
-    with pytest.warns(CheckpointWarning, match=r"but expected 2 classes \(other top_layers\)"):
+    with pytest.warns(CheckpointWarning, match=r"instead of 2 classes \(other top_layers\)"):
         TextClassifier.from_preset(tmp_path / "preset", top_layers=pooling_layers())
 
 
@@ -139,5 +139,5 @@ def test_any_layers_may_stand_on_top(classifier, tmp_path):
 )
 def test_a_top_of_another_shape_is_refused(name, shape):
     layers = bidirectional_lstm(6, return_sequences=name == "TextClassifier")
-    with pytest.raises(ValueError, match=f"top_layers return the shape .*{shape}"):
+    with pytest.raises(ValueError, match=f"top_layers must return .*{shape}"):
         make_task(name, layers)

@@ -111,5 +111,5 @@ def test_a_run_is_found_by_its_folder_that_of_a_seed_and_its_file(preset, tmp_pa
     assert folder == run_presets.resolve(str(model))  # made once
     assert folder.endswith("run/seed_2")
     model.write_bytes(b"")
-    with pytest.raises(ValueError, match=r"is not a valid `\.keras` archive"):
+    with pytest.raises(ValueError, match=r"must be a `\.keras` archive"):
         run_presets.resolve(str(model.rename(run / "other.keras")))

@@ -119,7 +119,7 @@ def test_a_multi_label_head_is_read_and_written(tmp_path):
         CheckpointError, match=r"config\.json: thresholds of keras_bert must .*\[2\]"
     ):
         TextClassifier.from_preset(ours)
-    with pytest.warns(CheckpointWarning, match="for 3 labels, but expected 2 classes; .* randomly"):
+    with pytest.warns(CheckpointWarning, match="for 3 labels instead of 2 classes. .* randomly"):
         assert not TextClassifier.from_preset(tmp_path / "theirs_3", num_classes=2).multi_label
 
 
