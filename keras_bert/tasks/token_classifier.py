@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Token classification: a class for every word, such as named entities or parts of speech."""
+"""Token classification: a class for every word, for example for named entity recognition."""
 
 from __future__ import annotations
 
@@ -44,37 +44,38 @@ class TokenClassifier(Task):
 
     The class of a word is the class of its first subword.
 
-    `fit` and `evaluate` take a list of sentences, each a list of words, or a list of documents,
-    each a list of sentences. In a document, the sentences around a sentence are its context. `y`
-    has a label for each word, in the same nesting: a class id, or a name if the task has
-    `class_names`. Negative ids are ignored. `sample_weight` has a weight for each word, in the same
-    nesting. `batch_size` counts windows, and `validation_split` sets aside sentences or documents.
-    For features, `y` is class ids `(batch, length)`; negative ids, and ids at padding, are ignored.
+    `fit` and `evaluate` accept a list of sentences, each a list of words, or a list of documents,
+    each a list of sentences. In a document, the neighboring sentences are the context of a
+    sentence. `y` has a label for each word, in the same nesting. A label is a class ID, or a name
+    if the task has `class_names`. Negative IDs are ignored. `sample_weight` has a weight for each
+    word, in the same nesting. `batch_size` counts windows, and `validation_split` holds out
+    sentences or documents. For features, `y` contains class IDs `(batch, length)`. Negative IDs,
+    and IDs at padding, are ignored.
 
     For words, `predict` returns an array of logits `(words, num_classes)` for each sentence, nested
-    like the input; it also takes text as `tag` does.
+    like the input. It also accepts text, like `tag`.
 
-    The defaults of `compile()` are AdamW with a learning rate for the size of the encoder, the
+    `compile()` defaults to AdamW with a learning rate that depends on the encoder's size, and the
     cross-entropy and accuracy of the first subwords.
 
     Args:
         backbone: The encoder, a `Backbone`.
         num_classes: Number of classes. Defaults to the number of `class_names`.
-        preprocessor: A `TokenClassifierPreprocessor` or its config; without it, the task takes
-            token ids only.
-        class_names: The names of the classes in the order of their ids. With them, labels may be
-            names, and the labels of `tag` are names.
+        preprocessor: A `TokenClassifierPreprocessor` or its config. Without it, the task only
+            accepts token IDs.
+        class_names: Names of the classes in the order of their IDs. With class names, labels may be
+            names, and `tag` returns names.
         dropout: Dropout rate on the sequence output. Defaults to the rate in the encoder's config.
-        name: The name of the model.
+        name: Name of the model.
 
     Call arguments:
-        inputs: The inputs of the backbone.
+        inputs: The backbone's inputs.
 
     Output shape:
         Logits `(batch, length, num_classes)`, float32.
 
     Raises:
-        ValueError: If the number of classes is unknown, or differs from `class_names`.
+        ValueError: If the number of classes is unknown, or does not match `class_names`.
 
     Example:
 
@@ -139,18 +140,19 @@ class TokenClassifier(Task):
         """Predicts the most probable class of each word.
 
         Args:
-            x: A text or a list of texts, which are split into words at whitespace and punctuation,
-                and around each Chinese character; or words in any form that `fit` takes. Note: in
-                Japanese and Thai, whole clauses have no whitespace and would be single words. Pass
-                lists of words there, split as the training data is, for example by a segmenter.
-            batch_size: The number of windows in a batch. Defaults to 32.
-            verbose: 0 or 1; 1 shows a progress bar.
+            x: A text or a list of texts, or words in any form that `fit` accepts. Texts are split
+                into words at whitespace and punctuation, and around each Chinese character. Note
+                that in Japanese and Thai, whole clauses have no whitespace and would be single
+                words. For these languages, pass lists of words that are split like the training
+                data, for example by a segmenter.
+            batch_size: Number of windows per batch. Defaults to 32.
+            verbose: 0 or 1. With 1, it shows a progress bar.
 
         Returns:
-            For a text or sentence, a list of dicts, one for each word: `word`; `label`, the name of
-            the class, or its id without `class_names`; `score`, its probability; and for a text,
-            `start` and `end`, the offsets of its first character and one past its last character.
-            For lists of texts or sentences, lists of such lists.
+            For a text or sentence, a list of dicts, one per word, with `word`, `label` (the class
+            name, or the class ID without `class_names`) and `score` (its probability). For a text,
+            they also have the word's character offsets `start` and `end`. `end` is the offset after
+            the last character. For lists of texts or sentences, lists of such lists.
 
         Example:
 
@@ -180,26 +182,26 @@ class TokenClassifier(Task):
         ]
 
     def entities(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Any:
-        """Predicts the entities of each text: the spans that the labels of its words encode.
+        """Predicts the entities in each text, the spans that the labels of its words encode.
 
-        A label continues the entity before it if it is an `I-` or `E-` of the same type, as
-        `conlleval` reads labels. Adjacent words with the same bare type, such as `PER`, are one
+        As in `conlleval`, a label continues the previous entity if it is an `I-` or `E-` label of
+        the same type. Adjacent words with the same type without prefix, for example `PER`, form one
         entity.
 
         Args:
-            x: Text or words in any form that `tag` takes.
-            batch_size: The number of windows in a batch. Defaults to 32.
-            verbose: 0 or 1; 1 shows a progress bar.
+            x: Text or words in any form that `tag` accepts.
+            batch_size: Number of windows per batch. Defaults to 32.
+            verbose: 0 or 1. With 1, it shows a progress bar.
 
         Returns:
-            For a text or sentence, a list of dicts, one for each entity in order: `type`; `text`;
-            `score`, the mean probability of the labels of its words; and `start` and `end`. In a
-            text these are the offsets of its first character and one past its last character, in a
-            sentence the indices of its first word and one past its last word. For lists of texts or
-            sentences, lists of such lists.
+            For a text or sentence, a list of dicts, one per entity in order, with `type`, `text`,
+            `score` (the mean probability of its words' labels), `start` and `end`. In a text,
+            `start` and `end` are character offsets. In a sentence, they are word indices. `end` is
+            the offset after the last character or word. For lists of texts or sentences, lists of
+            such lists.
 
         Raises:
-            ValueError: If the `class_names` do not encode spans: they have no `O`.
+            ValueError: If the `class_names` do not encode spans because they have no `O`.
 
         Example:
 
@@ -225,13 +227,13 @@ class TokenClassifier(Task):
     def _read_words(self, x: Any) -> WordsAdapter:
         rows = read_input(self.adapters, materialize(x))
         if not isinstance(rows, WordsAdapter):
-            raise ValueError(f"Received {type(x).__name__}; expected {WordsAdapter.forms}.")
+            raise ValueError(f"x must be {WordsAdapter.forms}. Received: {type(x).__name__}")
         return rows.split_into_words()
 
     def _tag_rows(
         self, rows: WordsAdapter, batch_size: int | None, verbose: int | str
     ) -> list[list[dict[str, Any]]]:
-        """Returns the words of each sentence with their labels and scores."""
+        """Returns the words of each sentence with labels and scores."""
         logits = self._predict_rows(rows, batch_size, verbose)
         if rows.depth in (0, 3):
             logits = [logits] if rows.depth == 0 else [part for nested in logits for part in nested]
@@ -261,9 +263,9 @@ class TokenClassifier(Task):
     def _compared(
         self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool
     ) -> tuple[Any, Any, Any]:
-        # Give negative labels and padding the weight 0, whatever the form of the features.
+        # Negative labels and padding get a weight of 0, whatever the form of the features.
         weights = ops.ones(ops.shape(y)[:2])
-        if len(y.shape) == 2:  # and not one-hot
+        if len(y.shape) == 2:  # Not one-hot
             weights = ops.cast(ops.greater_equal(y, 0), "float32")
             y = ops.maximum(y, 0)
         mask = x.get("padding_mask") if isinstance(x, dict) else None
@@ -318,7 +320,7 @@ class TokenClassifier(Task):
 def _entities(
     tags: Sequence[Mapping[str, Any]], text: str | None, class_names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Returns the entities of a sentence; offsets are in characters if its text is given."""
+    """Returns the entities in a sentence. Offsets are in characters if its text is given."""
     answers = []
     labels = typed_labels((tag["label"] for tag in tags), class_names)
     for kind, start, end in entities(labels):

@@ -75,7 +75,7 @@ def test_losses_that_logits_are_not_for(loss, message):
 def test_a_regression_has_no_loss_of_classes(kind):
     """`classify`, presets and exports would take its logits for scores."""
     loss = getattr(keras.losses, f"{kind}Crossentropy")(from_logits=True)
-    with pytest.raises(ValueError, match=f"The loss {kind}Crossentropy is for classes, .* score"):
+    with pytest.raises(ValueError, match=f"Received: {kind}Crossentropy, which is for classes"):
         compiled(TextClassifier, num_classes=1).compile("sgd", loss=loss)
 
 

@@ -93,7 +93,7 @@ def test_zero_shot_classification(names, tmp_path):
         nli.classify_zero_shot(texts, ["the test " * 20])
     by_id = nli.classify_zero_shot(texts[0], labels, entailment=1)
     assert by_id != nli.classify_zero_shot(texts[:1], labels)[0]
-    with pytest.raises(ValueError, match="entailment is None, and the classes are zero, one"):
+    with pytest.raises(ValueError, match="entailment=None and the classes zero, one"):
         saved(
             keras_bert.TextClassifier, "wordpiece", tmp_path / "other", class_names=NAMES
         ).classify_zero_shot(texts, labels)

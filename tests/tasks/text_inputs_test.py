@@ -125,7 +125,7 @@ def test_evaluation_batches_are_what_evaluate_computes():
     assert sum(len(y) for _, y, _ in batches) == 5
     np.testing.assert_allclose(np.average(losses, weights=sums), expected, rtol=1e-5)
     ids = {"token_ids": np.ones((1, 3), "int32")}
-    with pytest.raises(ValueError, match="Received dict; expected text in a form that `evaluate`"):
+    with pytest.raises(ValueError, match=r"in a form that `evaluate` accepts. Received: dict"):
         classifier.evaluation_batches(ids)
 
 

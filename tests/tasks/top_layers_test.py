@@ -126,7 +126,7 @@ def test_any_layers_may_stand_on_top(classifier, tmp_path):
     model.save(tmp_path / "task.keras")
     same = keras.saving.load_model(tmp_path / "task.keras")
     np.testing.assert_allclose(*outputs_of(same), expected, atol=1e-5)
-    with pytest.raises(ValueError, match=r"presets have only those of .*bidirectional_lstm"):
+    with pytest.raises(ValueError, match=r"In presets, top_layers must be .*bidirectional_lstm"):
         model.save_to_preset(tmp_path / "preset")
     classifier.save_to_preset(tmp_path / "preset")
     with pytest.warns(CheckpointWarning, match=r"instead of 2 classes \(other top_layers\)"):
