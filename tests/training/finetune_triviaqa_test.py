@@ -78,9 +78,9 @@ def test_squad_starts_from_the_head_that_triviaqa_has_trained(trivia, preset, tm
         name: evaluate.evaluate(
             evaluate.EvaluateConfig(data_file=str(trivia / "dev.json"), **{name: value})
         )
-        for name, value in {"model": model, "answers": str(first / "predictions.json")}.items()
+        for name, value in {"model": model, "predictions": str(first / "predictions.json")}.items()
     }
-    assert scored["model"] == scored["answers"] == results["runs"][0]["best"]["dev"]
+    assert scored["model"] == scored["predictions"] == results["runs"][0]["best"]["dev"]
 
     for name in ("train-v1.1.json", "dev-v1.1.json"):
         write_squad(tmp_path, name, name[0])

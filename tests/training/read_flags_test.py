@@ -261,7 +261,7 @@ MODES = {
         for file, own in {
             "rows.csv": {"model": "rows.keras"},
             "tags.conll": {"model": "tags.keras"},
-            "questions.json": {"answers": "answers.json"},
+            "questions.json": {"predictions": "answers.json"},
         }.items()
     },
     **{

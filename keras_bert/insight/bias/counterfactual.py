@@ -384,7 +384,8 @@ def error_rates(
     Example:
 
     ```python
-    slices = {"questions": lambda text: "?" in text, "names": mentions(default_swaps()["names"])}
+    names = default_swaps()["names"]
+    slices = {"questions": lambda text: "?" in text, "names": contains_any(names)}
     print(error_rates(classifier, texts, labels, slices))
     ```
     """
