@@ -67,7 +67,7 @@ def test_zero_shot_classification(names, tmp_path):
     labels = {"tests": "a test", "methods": "a method of a class", "cases": "a case"}
     nli = saved(keras_bert.TextClassifier, "wordpiece", tmp_path, class_names=names)
     pipeline = transformers.pipeline("zero-shot-classification", model=str(tmp_path))
-    nli.preprocessor.truncated_rows.is_told = True
+    nli.preprocessor.truncated_rows.is_reported = True
     for multi_label, part, template in (
         (False, labels, "This example is {}."),
         (True, labels, "It is {}!"),
