@@ -186,9 +186,9 @@ def predict(config: PredictConfig) -> int:
     label_map = _label_map(config, model)
     if config.text_pair or config.text != "text":
         fields = _with_named_columns(config, fields)
-    cut_rows = find_truncated_rows(model)
-    if cut_rows is not None:
-        cut_rows.is_told = True  # `predict` warns once, after the last batch.
+    truncated_rows = find_truncated_rows(model)
+    if truncated_rows is not None:
+        truncated_rows.is_reported = True  # `predict` warns once, after the last batch.
     count = 0
     with _opened_output(config.output) as output:
         rows = read_rows(config, fields)
@@ -206,7 +206,7 @@ def predict(config: PredictConfig) -> int:
             count += len(batch)
     if not count:
         logging.warning("%s has no rows", _input_name(config))
-    if cut_rows is not None and (message := cut_rows.message()):
+    if truncated_rows is not None and (message := truncated_rows.message()):
         logging.warning("%s: %s", _input_name(config), message)
     return count
 

@@ -206,7 +206,7 @@ def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> 
     from .serving.signatures import warm_up
 
     model, fields = predict.load_model(path)
-    cut_rows = predict.find_truncated_rows(model)
+    truncated_rows = predict.find_truncated_rows(model)
     batch_size, threads, longest, compiles = config.batch_size, config.threads, 500, False
     if hasattr(model, "signatures"):
         answers = answers_of_saved_model(model)
@@ -220,11 +220,11 @@ def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> 
         compiles = compiles_each_shape()
     batch_size = batch_size or (_JAX_BATCH_SIZE if compiles else DEFAULT_BATCH_SIZE)
     sizes = [1 << power for power in range(batch_size.bit_length())]
-    if cut_rows is not None:
-        cut_rows.is_told = True
+    if truncated_rows is not None:
+        truncated_rows.is_reported = True
     warm_up(answers.texts, sizes, longest, compiles=compiles)
-    if cut_rows is not None:
-        cut_rows.reset()  # From now on, the first row that is cut gives a warning.
+    if truncated_rows is not None:
+        truncated_rows.reset()  # From now on, the first row that is cut gives a warning.
     batcher = Batcher(
         answers.compute,
         threads=threads,
@@ -235,7 +235,7 @@ def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> 
     metrics.add_model(
         name,
         lambda: batcher.waiting,
-        None if cut_rows is None else lambda: int(cut_rows.num_cut),
+        None if truncated_rows is None else lambda: int(truncated_rows.num_cut),
     )
     folder = Path(path).absolute().name
     version = folder if folder.isdecimal() else "1"

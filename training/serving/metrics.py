@@ -23,7 +23,7 @@ class _TruncatedRows:
 
     def collect(self) -> list[CounterMetricFamily]:
         family = CounterMetricFamily(
-            "keras_bert_cut_rows", "Rows with tokens that do not fit", labels=["model"]
+            "keras_bert_truncated_rows", "Rows with truncated text", labels=["model"]
         )
         for model, value in self.values.items():
             family.add_metric([model], value())
