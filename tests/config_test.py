@@ -108,7 +108,8 @@ def test_an_error_names_the_field_the_value_and_what_is_allowed(name, value, all
     with pytest.raises(ConfigError) as error:
         BertConfig(**{name: value})
     message = str(error.value)
-    assert message.startswith(f"BertConfig.{name} is {value!r}; ")
+    assert message.startswith(f"BertConfig.{name} must be ")
+    assert message.endswith(f"Received: {value!r}")
     assert allowed in message
 
 

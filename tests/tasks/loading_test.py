@@ -186,7 +186,7 @@ def test_a_config_does_not_make_it_open_files(saved_classifier, tmp_path):
     secret, path = tmp_path / "vocab.txt", tmp_path / "model.keras"
     secret.write_text("\n".join([*VOCABULARY, "secret"]))
     edited(saved_classifier, path, *TOKENIZER, "vocabulary", value=os.fspath(secret))
-    with pytest.raises(ValueError, match="expected a list of strings") as raised:
+    with pytest.raises(ValueError, match="must be a list of strings") as raised:
         keras_bert.load_model(path)
     assert "'secret'" not in str(raised.value)
 

@@ -80,7 +80,7 @@ def test_a_class_of_another_name_is_refused_and_not_looked_up(name, tmp_path):
     keras_hub_backbone().save_to_preset(str(tmp_path))
     text = (tmp_path / "config.json").read_text().replace('"keras_hub>BertBackbone"', "NAME")
     (tmp_path / "config.json").write_text(text.replace("NAME", f'"{name}"' if name else "null"))
-    with pytest.raises(CheckpointError, match="it must be 'keras_hub>BertBackbone'"):
+    with pytest.raises(CheckpointError, match="must be 'keras_hub>BertBackbone'"):
         Backbone.from_preset(tmp_path)
 
 

@@ -124,8 +124,8 @@ def test_flags_are_those_of_the_program():
     [
         (("4x128",), "'4x128', expected layers x hidden size x heads"),
         (("4x128x3",), "'4x128x3', expected a hidden size that is divisible"),
-        (("4x128x2", "4x128x2"), "expected distinct sizes"),
-        ((), "expected distinct sizes"),
+        (("4x128x2", "4x128x2"), "must be distinct sizes"),
+        ((), "must be distinct sizes"),
     ],
 )
 def test_malformed_sizes(sizes, message):
