@@ -276,8 +276,8 @@ class QuestionAnswerer(Task):
         spans: list[Span] = [None] * int(features["padding_mask"].sum())
         for position in positions:
             spans[position] = (1, starts[position], ends[position])
-        _, starts, ends = self.preprocessor.tokenizer.tokenize_with_offsets(question)
-        bounds = list(zip(starts, ends, strict=True))
+        _, *offsets = self.preprocessor.tokenizer.tokenize_with_offsets(question)
+        bounds = list(zip(*offsets, strict=True))
         if len(bounds) > self.preprocessor.max_query_length:
             raise ValueError(
                 "The question must have at most max_query_length tokens, which is "

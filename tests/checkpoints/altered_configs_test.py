@@ -129,7 +129,7 @@ def test_single_output_score_or_probability(changes, outcome, folder):
 def test_wrong_type_error_includes_file_and_field(family, changes, folder):
     made = folder(family, 3)
     made.alter(changes)
-    with pytest.raises(checkpoints.CheckpointError, match=r"config\.json: .* must .*Received: "):
+    with pytest.raises(checkpoints.CheckpointError, match=r"config\.json: .* must "):
         checkpoints.open_checkpoint(made.path)
 
 

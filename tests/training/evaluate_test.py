@@ -43,7 +43,7 @@ def write_answers(path, rows):
 def test_answers_to_texts_with_pictures(reviews, tmp_path):
     answers = write_answers(tmp_path / "predictions.tsv", ANSWERS)
     plots = tmp_path / "plots"
-    config = EvaluateConfig(data_file=reviews, answers=answers, plots_dir=str(plots))
+    config = EvaluateConfig(data_file=reviews, predictions=answers, plots_dir=str(plots))
     assert evaluate(config)["accuracy"] == 75.0
     for picture in ("confusion.png", "calibration.png"):
         assert (plots / picture).stat().st_size > 1000
@@ -70,7 +70,7 @@ def test_labels_of_the_file_and_of_the_answers_are_read_as_others(tmp_path):
     classifier.save(tmp_path / "model.keras")
     is_entailment = [row["label"] == "entailment" for row in classifier.classify(["a", "b", "c"])]
     right = sum(one == two for one, two in zip(is_entailment, (True, False, False), strict=True))
-    mapped = dataclasses.replace(mapped, answers="", model=str(tmp_path / "model.keras"))
+    mapped = dataclasses.replace(mapped, predictions="", model=str(tmp_path / "model.keras"))
     with pytest.raises(
         ValueError, match=r"--class_names=contradiction.* --model has its own class"
     ):
@@ -99,7 +99,7 @@ def test_predictions_of_rows_that_are_left_out_are_left_out_too(has_ids, tmp_pat
 def test_answers_that_do_not_belong_to_the_file(reviews, tmp_path):
     answers = write_answers(tmp_path / "predictions.tsv", ANSWERS[:3])
     with pytest.raises(ValueError, match=r"answers\.tsv has 3 predictions, expected 4"):
-        evaluate(EvaluateConfig(data_file=reviews, answers=answers))
+        evaluate(EvaluateConfig(data_file=reviews, predictions=answers))
     (tmp_path / "answers.csv").write_text("id,class\n1,good\n")
     with pytest.raises(ValueError, match=r"answers\.csv, line 2: the fields are .* expected label"):
         evaluate(EvaluateConfig(data_file=reviews, predictions=str(tmp_path / "answers.csv")))
@@ -107,7 +107,7 @@ def test_answers_that_do_not_belong_to_the_file(reviews, tmp_path):
     with pytest.raises(
         ValueError, match=r"must predict one of \['bad', 'good'\]\. Received: 'great'"
     ):
-        evaluate(EvaluateConfig(data_file=reviews, answers=answers))
+        evaluate(EvaluateConfig(data_file=reviews, predictions=answers))
 
 
 def test_answers_are_matched_by_id(tmp_path):
@@ -249,7 +249,7 @@ def test_a_model_or_predictions_and_a_known_kind_are_needed(reviews, tmp_path):
         evaluate(EvaluateConfig(data_file=reviews, model=str(tmp_path / "none")))
     (tmp_path / "test.annotated").write_text("Ann sang\n")
     with pytest.raises(ValueError, match=r"does not tell its task: .* Name it with --kind, or the"):
-        evaluate(EvaluateConfig(data_file=str(tmp_path / "test.annotated"), answers=reviews))
+        evaluate(EvaluateConfig(data_file=str(tmp_path / "test.annotated"), predictions=reviews))
 
 
 def test_a_model_says_what_it_is_scored_on(tmp_path):
@@ -329,7 +329,7 @@ def test_report_of_classes(tmp_path):
     rows = [("good", 0.9), ("good", 0.7), *[(label, 0.6) for label in labels[2:7]], ("good", 0.8)]
     config = EvaluateConfig(
         data_file=str(tmp_path / "dev.tsv"),
-        answers=write_answers(tmp_path / "predictions.tsv", rows),
+        predictions=write_answers(tmp_path / "predictions.tsv", rows),
     )
     scores, page = report_of(config, tmp_path)
     assert scores["accuracy"] == 75.0

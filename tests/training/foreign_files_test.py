@@ -88,7 +88,7 @@ def run_commands(data, folder):
     yield "report", inspect, inspection
     answers = EvaluateConfig(
         data_file=labeled,
-        answers=str(data / "answers.jsonl"),
+        predictions=str(data / "answers.jsonl"),
         report_dir=str(folder),
         plots_dir=str(folder),
     )
