@@ -190,7 +190,11 @@ def test_keras_hub_s(kind, tmp_path):
         ("vocab.json", b"{", r"vocab\.json: the file must contain JSON"),
         ("vocab.json", b'{"<s>": 0, "a": 2}', r"vocab\.json: the file must give the ids 0, 1, 2"),
         ("vocab.json", b'{"<s>": 0, "<pad>": 1}', r"vocab\.json: .* 2 tokens lacks </s>, <unk>"),
-        ("merges.txt", b"#version: 0.2\n\xc4\xa0 t\nq z\n", r"merges\.txt, line 3 must .*'q z': the"),
+        (
+            "merges.txt",
+            b"#version: 0.2\n\xc4\xa0 t\nq z\n",
+            r"merges\.txt, line 3 must .*'q z': the",
+        ),
     ],
 )
 def test_malformed_byte_pairs_name_the_file_and_the_line(file, content, message, tmp_path):
