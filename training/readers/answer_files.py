@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of predictions, row by row, matched with the rows of a labeled file."""
+"""Reads files of predictions, and matches them with the rows of a labeled file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .data_files import read_records
 from .row_values import as_id, excerpt, is_number, row_error, row_ids
 
 Answer = TypeVar("Answer")
-# Of sums of float32
+# Tolerance for sums of float32 probabilities
 _ROUNDING = 1e-5
 
 
@@ -25,11 +25,11 @@ def read_answers(
     """Reads the prediction of each row.
 
     Returns:
-        A tuple of the predictions, of the id of each, and of the place of each. The ids are `None`
-        if no row has one.
+        A tuple `(predictions, ids, places)` with one element per row. `ids` is `None` if no row has
+        an ID.
 
     Raises:
-        ValueError: If a row is malformed; the message names the file and the line.
+        ValueError: If a row is invalid. The message contains the file and the line.
     """
     answers, ids, places = [], [], []
     for place, row in read_records(path):
@@ -50,21 +50,21 @@ def matched_answers(
     ids: Sequence[str | None] | None = None,
     left_out: Mapping[int, str | None] = MappingProxyType({}),
 ) -> list[Answer]:
-    """Reads a file of predictions, and returns that of each row of a labeled file.
+    """Reads a file of predictions, and returns the prediction for each row of a labeled file.
 
     Args:
         path: The file of predictions.
-        read_row: As for `read_answers`.
+        read_row: See `read_answers`.
         data_file: The labeled file, for messages.
-        count: The number of its rows.
-        ids: The ids of its rows, by which predictions are matched if they have ids too; otherwise
-            they are matched by their order.
-        left_out: As of `LabeledText`: rows of the file that are not among these, whose predictions
-            are left out too, if there are any.
+        count: The number of rows in the labeled file.
+        ids: The IDs of these rows. Predictions are matched by ID if both files have IDs, and by
+            their order otherwise.
+        left_out: The skipped rows of the labeled file, see `LabeledText`. Predictions for them are
+            also skipped, if there are any.
 
     Raises:
-        ValueError: If the files have different numbers of rows or different ids, two rows have the
-            same id, or a row is malformed.
+        ValueError: If the files have different numbers of rows or different IDs, if an ID occurs
+            twice, or if a row is invalid.
     """
     answers, own_ids, places = read_answers(path, read_row)
     if left_out and len(answers) == count + len(left_out):  # of all rows of the file
@@ -101,10 +101,10 @@ def matched_answers(
 def answers_by_id(
     path: Path, read_row: Callable[[dict[str, Any]], Answer]
 ) -> dict[str | None, Answer]:
-    """Reads a file of predictions, each of which has an id.
+    """Reads a file of predictions with IDs.
 
     Raises:
-        ValueError: If a row has no id, or two have the same one, or a row is malformed.
+        ValueError: If a row has no ID, if an ID occurs twice, or if a row is invalid.
     """
     answers, ids, places = read_answers(path, read_row)
     indices = index_ids(ids or [None] * len(places), path, places)
@@ -114,10 +114,10 @@ def answers_by_id(
 def index_ids(
     ids: Sequence[str | None], path: Path | str, places: Sequence[str]
 ) -> dict[str | None, int]:
-    """Returns the index of each id.
+    """Returns the index of each ID.
 
     Raises:
-        ValueError: If a row has no id, or two have the same one; the message names their places.
+        ValueError: If a row has no ID, or if an ID occurs twice. The message contains the places.
     """
     indices: dict[str | None, int] = {}
     for index, id in enumerate(ids):
@@ -132,9 +132,9 @@ def index_ids(
 
 
 def relabeled(row: dict[str, Any], label_map: Mapping[str, str]) -> dict[str, Any]:
-    """Returns a prediction with the labels that its own are read as, of all that it has.
+    """Renames the labels in a prediction.
 
-    They are its `label` or `labels`, the `label` of each entity and word among its `answers`.
+    These are its `label` or `labels`, and the `label` of each entity or word in its `answers`.
     """
     if not label_map:
         return row
@@ -157,10 +157,10 @@ def _relabeled(name: str, value: Any, label_map: Mapping[str, str]) -> Any:
 
 
 def read_class(row: dict[str, Any], class_names: Sequence[str]) -> dict[str, Any]:
-    """Returns the `label` of a row, and its `score`, a probability, if there is one.
+    """Returns the `label` of a row, and its `score`, a probability, if it has one.
 
     Raises:
-        ValueError: If the label is none of the classes, or the score no probability.
+        ValueError: If the label is not a class, or the score is not a probability.
     """
     label = as_id(_required(row, "label"))
     if label not in class_names:
@@ -174,7 +174,7 @@ def read_number(row: dict[str, Any]) -> dict[str, float]:
     """Returns the `score` of a row, a number.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If the score is not a finite number.
     """
     return {"score": _number(_required(row, "score"))}
 
@@ -183,7 +183,7 @@ def read_choice(row: dict[str, Any]) -> dict[str, Any]:
     """Returns the best `choice` of a row, or of its ranked `answers`, and its `score`.
 
     Raises:
-        ValueError: If the choice is no index, or the score no probability.
+        ValueError: If the choice is not an index, or the score is not a probability.
     """
     best = row
     if "answers" in row:
@@ -198,7 +198,7 @@ def read_choice(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_tags(row: dict[str, Any]) -> list[tuple[str, str]]:
-    """Returns the word and the label of each of the `answers` of a row.
+    """Returns the word and the label of each element of a row's `answers`.
 
     Raises:
         ValueError: If `answers` is not a list of objects with `word` and `label`.
@@ -215,7 +215,7 @@ def read_text(row: dict[str, Any]) -> str:
     """Returns the `answer` of a row, a string.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If the answer is not a string.
     """
     answer = _required(row, "answer")
     if not isinstance(answer, str):

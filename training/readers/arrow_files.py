@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of Parquet and Arrow files, and of the folders of them that `datasets` writes."""
+"""Reads Parquet and Arrow files, and the directories of them that `datasets` writes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from keras_bert.data.file_systems import find_files
 
 from .row_values import BadRows, excerpt, row_error
 
-# The number of a file among those of a split: train-00000-of-00002.parquet. Older versions of
-# `datasets` add a hash.
+# The shard number in a file name: train-00000-of-00002.parquet. Older versions of `datasets` add a
+# hash.
 _SHARD = re.compile(r"-(\d+)-of-(\d+)(-[0-9a-f]{16})?$")
-# Names of files that are not the name of a split, which their folder has then
+# File names that are not the name of a split. Then the directory has the name of the split.
 _NO_SPLIT = re.compile(r"data|\d+|part-.*")
 
-# The names of a column's classes; of a struct, those of each field that has classes
+# The names of a column's classes. For a struct, a dict with the names for each field with classes
 ClassNames = list[str] | dict[str, Any]
-# How to convert what is not read
+# How to convert a layout that is not supported
 _OF_CLASSES = (
     "of a folder of texts for each class, this makes a file: "
     """python -c "import json, pathlib; [print(json.dumps({{'text': file.read_text('utf-8'), """
@@ -34,8 +34,8 @@ _OF_CLASSES = (
 
 
 def is_dataset(path: Path) -> bool:
-    """Returns whether a path is a folder of Parquet or Arrow files, or one of its splits."""
-    # Names of splits have no suffix, and whoever misspells a file should not wait for the search
+    """Returns whether a path is a directory of Parquet or Arrow files, or one of its splits."""
+    # Splits have no suffix. A misspelled file name should not trigger a search.
     may_be_split = not path.suffix and not path.exists()
     return path.is_dir() or (may_be_split and path.name in _splits(path.parent))
 
@@ -43,21 +43,22 @@ def is_dataset(path: Path) -> bool:
 def read_rows(path: Path, bad: BadRows | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the place and the fields of each row.
 
-    The numbers of classes become their names, where `datasets` has written them into any of the
-    files; -1, an unknown class, becomes `None`. A column of which all are unknown, as in test sets,
-    is left out. A value that Python cannot represent, such as a date after the year 9999, becomes
-    the exception that says so.
+    Class IDs are replaced by class names, if `datasets` has written them to any of the files. -1,
+    an unknown class, becomes `None`. A label column with only unknown classes, as in test sets, is
+    dropped. A value that Python cannot represent, such as a date after the year 9999, becomes an
+    exception object.
 
     Args:
-        path: A file; a folder of files of one split, or written by `save_to_disk`; or, of a folder
-            with several splits, one of them: `folder/train` for `folder/train/*.parquet` or
+        path: A file, a directory with the files of one split or written by `save_to_disk`, or one
+            split of a directory: `folder/train` for `folder/train/*.parquet` or
             `folder/data/train-00000-of-00001.parquet`.
-        bad: Collects malformed rows; by default, the first one raises an error.
+        bad: Collects invalid rows. By default, the first invalid row raises an error.
 
     Raises:
         ImportError: If pyarrow is not installed.
-        ValueError: If a file is malformed, or two of its columns have the same name; or if a folder
-            has no files, has several splits, lacks a file of the split, or has files of others.
+        ValueError: If a file is invalid, if two of its columns have the same name, or if a
+            directory has no files, has multiple splits, lacks a file of the split, or contains
+            files of other data sets.
     """
     number, bad = 0, bad or BadRows()
     files = [path] if path.is_file() else _split_files(path)
@@ -83,7 +84,7 @@ def read_rows(path: Path, bad: BadRows | None = None) -> Iterator[tuple[str, dic
 
 
 def _split_files(path: Path) -> list[Path]:
-    """Returns the files of a folder with one split, or of one split of a folder."""
+    """Returns the files of a directory with one split, or of one split of a directory."""
     state = path / "state.json"
     if state.is_file():  # written by save_to_disk
         try:
@@ -118,7 +119,7 @@ def _split_files(path: Path) -> list[Path]:
 
 
 def _splits(folder: Path) -> dict[str, list[Path]]:
-    """Returns the files of each split of a folder."""
+    """Returns the files of each split in a directory."""
     splits: dict[str, list[Path]] = {}
     files = [Path(file.path) for file in find_files(folder)]
     for file in files:
@@ -132,10 +133,10 @@ def _splits(folder: Path) -> dict[str, list[Path]]:
 
 
 def _one_set(path: Path, files: list[Path]) -> list[Path]:
-    """Returns the files of a split, which must be of one format, in one folder, and complete.
+    """Checks that the files of a split have one format and one directory and are complete.
 
     Raises:
-        ValueError: If they are of several data sets, such as configurations, or one is missing.
+        ValueError: If they belong to multiple data sets, such as configurations, or one is missing.
     """
     sets: dict[tuple[Path, str, int], dict[int, Path]] = {}
     for file in files:
@@ -160,14 +161,14 @@ def _one_set(path: Path, files: list[Path]) -> list[Path]:
 
 
 def _read(file: Path, columns: list[str] | None = None) -> Any:
-    """Returns the table of a file, with all of its columns by default."""
+    """Returns the table in a file, with all columns by default."""
     with _opened(file) as (_, read):
         return read(columns)
 
 
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[tuple[Any, Callable[[list[str] | None], Any]]]:
-    """Yields the schema of a file, and what reads columns of it."""
+    """Yields the schema of a file, and a function that reads some of its columns."""
     with checks.importing("tables", f"{file}, a Parquet or Arrow file,"):
         from pyarrow import ipc, parquet
     try:
@@ -183,14 +184,14 @@ def _opened(file: Path) -> Iterator[tuple[Any, Callable[[list[str] | None], Any]
 
                 def read(columns: list[str] | None) -> Any:
                     table = reader.read_all()
-                    table.validate(full=True)  # which reading does not, and values would crash
+                    table.validate(full=True)  # Reading does not validate, and bad values crash.
                     return table if columns is None else table.select(columns)
 
             for name, count in Counter(schema.names).items():
                 if count > 1:
                     raise ValueError(f"{count} columns have the name {excerpt(name)}")
             yield schema, read
-    except Exception as error:  # pyarrow raises any, of malformed files
+    except Exception as error:  # pyarrow raises errors of any type for invalid files.
         raise ValueError(f"{file} cannot be read: {error}") from error
 
 
@@ -210,10 +211,10 @@ def _value(scalar: Any) -> Any:
 
 
 def _class_names(files: Sequence[Path]) -> dict[str, ClassNames]:
-    """Returns the names of the classes of each column that has classes in any of the files.
+    """Returns the class names of each column that has classes in any of the files.
 
     Raises:
-        ValueError: If the metadata of a file is malformed, or names other classes than another.
+        ValueError: If the metadata of a file is invalid, or if two files have different classes.
     """
     names: dict[str, ClassNames] = {}
     for file in files:
@@ -234,8 +235,8 @@ def _class_names(files: Sequence[Path]) -> dict[str, ClassNames]:
 
 
 def _classes(feature: Any) -> ClassNames:
-    """Returns the names of the classes of a feature of `datasets`; empty if it has none."""
-    if isinstance(feature, list):  # a list of what its only item is
+    """Returns the class names of a feature of `datasets`, or an empty dict if it has none."""
+    if isinstance(feature, list):  # Its only element is the feature of the list's items.
         return _classes(feature[0])
     if not isinstance(feature, dict):
         return {}
@@ -256,7 +257,7 @@ def _are_unknown(file: Path, column: str) -> bool:
 
 
 def _named(name: str, value: Any, classes: ClassNames) -> Any:
-    """Returns a value with the names of classes in place of their numbers."""
+    """Replaces class IDs in a value with class names."""
     if isinstance(value, list):
         return [_named(name, item, classes) for item in value]
     if isinstance(classes, dict):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of texts with choices: SWAG, CODAH, CommonsenseQA, ARC, OpenBookQA, COPA, RACE, DREAM,
-Cosmos QA, QuAIL, and your own."""
+"""Reads texts with choices: SWAG, CODAH, CommonsenseQA, ARC, OpenBookQA, COPA, RACE, DREAM, Cosmos
+QA, QuAIL and your own files."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .data_files import FORMATS_OF, infer_format, read_cells, read_records
 from .row_values import BadRows, as_id, excerpt, row_error, row_ids
 from .separated_values import Quoting
 
-# Value of the flag --format -> the format of the file
+# Maps values of --format to the format of the file
 FORMATS = {"swag": "csv", "codah": "tsv", "jsonl": "jsonl", "arrow": "arrow", "xlsx": "xlsx"}
 # Columns that must not occur twice
 _COLUMNS = ("text", "sent1", "sent2", "label", *(f"ending{index}" for index in range(10)))
 _TEXTS = ("text", "stem", "question_stem", "premise", "question", "ctx")
-# The passage that a field `question` asks about: of RACE, DREAM, Cosmos QA, QuAIL, ReClor
+# The passage to which `question` refers in RACE, DREAM, Cosmos QA, QuAIL and ReClor
 _PASSAGES = ("context", "article", "dialogue", "passage")
-# Fields of all choices, and what precedes the number of a field of one
+# Fields with all choices, and prefixes of numbered fields with one choice each
 _LISTS = ("choices", "options", "endings", "choice", "answers")
 _NUMBERED = ("choice", "answer")
 _LABELS = ("label", "answerKey", "answer", "correct_answer_id")
@@ -36,21 +36,21 @@ _TELLING = (
     ("answerKey",),
     ("sent1", "ending0"),
 )
-# What COPA's field `question` asks about the premise (Roemmele et al., 2011)
+# COPA's field `question` asks one of these about the premise (Roemmele et al., 2011).
 _COPA = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
 
 
 @dataclass(frozen=True, eq=False)
 class ChoiceRows:
-    """Texts, the choices of each, and the correct choices.
+    """Texts with their choices and the correct choices.
 
     Args:
         texts: The texts.
-        choices: The choices of each text; their number may differ between texts.
-        labels: The index of the correct choice, from 0, int32 `(rows,)`; `None` for unlabeled
-            files.
+        choices: The choices of each text. Their number may differ between texts.
+        labels: The index of the correct choice from 0, int32 of shape `(rows,)`. `None` for
+            unlabeled files.
         path: The file.
-        ids: The id of each row, as a string, or `None` if it has none; `None` if no row has one.
+        ids: The ID of each row as a string, or `None` if it has no ID. `None` if no row has an ID.
     """
 
     texts: list[str]
@@ -91,22 +91,22 @@ class ChoiceRows:
 
 
 def choice_field_names(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the fields that tell that a row has choices, which are none if it has not.
+    """Returns the fields that show that a row has choices, or `()` if it has none.
 
     Args:
-        record: The fields of a row; of a table, its columns with any value.
+        record: The fields of a row. For a table, its columns with any values.
     """
     for fields in _TELLING:
         if record.keys() >= set(fields):
             return fields
-    # Without a label, a list of answers may be those that count as right.
+    # Without a label, a list of answers may contain the correct answers instead of choices.
     label = next((name for name in _LABELS if name in record), None)
     lists = [name for name in _LISTS if _are_strings(record.get(name))]
     return (lists[0], label) if lists and label else ()
 
 
 def check_choice_files(config: Any, *paths: str) -> None:
-    """Raises an UnusedFlagError if a flag is given that none of the files has."""
+    """Raises an UnusedFlagError if a flag is set that none of the files' formats uses."""
     formats = (FORMATS.get(config.format) or infer_format(Path(path)) for path in paths)
     check_formats(config, FORMATS_OF, list(formats))
 
@@ -121,18 +121,18 @@ def read_choices(
     """Reads one file.
 
     Args:
-        path: The file. Its rows have the fields, or below a header the columns, that
-            `choice_fields` reads, and optionally an `id`. CODAH's TSV has no header: a row is a
-            category, the text, the choices and the index of the correct one.
+        path: The file. Its rows have the fields (or the columns below a header) that
+            `choice_fields` reads, and optionally an `id`. CODAH's TSV has no header. Its columns
+            are a category, the text, the choices and the index of the correct choice.
         format: `"swag"` (CSV with a header), `"codah"` (TSV), `"jsonl"` (JSON Lines or an array),
-            `"arrow"` (Parquet and Arrow files, and folders of them), or `"xlsx"`; `"auto"` infers
+            `"arrow"` (Parquet and Arrow files or directories of them), or `"xlsx"`. `"auto"` infers
             it from the suffix.
-        quoting: How quotes in TSV are read, as by `read_labeled_text`.
-        bad: Collects malformed rows; by default, the first one raises an error.
-        labeled: Whether the correct choices are read, where rows have them.
+        quoting: How to read quotes in TSV, see `read_labeled_text`.
+        bad: Collects invalid rows. By default, the first invalid row raises an error.
+        labeled: Whether to read the correct choices, if the rows have them.
 
     Raises:
-        ValueError: If the file is malformed; the message names the file, the line and the field.
+        ValueError: If the file is invalid. The message contains the file, the line and the field.
     """
     if format not in ("auto", *FORMATS):
         raise ValueError(
@@ -189,21 +189,25 @@ def _codah_records(
 def choice_fields(
     record: Mapping[str, Any], labeled: bool = True
 ) -> tuple[str, list[str], int | None]:
-    """Returns the text of a row, its choices, and the index of the correct one, if it is known.
+    """Returns the text of a row, its choices, and the index of the correct choice if it is known.
 
     The text is in `text`, `question`, `question.stem`, `question_stem`, `ctx`, or `premise` with
-    COPA's `question`. If a passage is in `context`, `article`, `dialogue` or `passage` beside
-    `question`, the text is the passage, and a choice is the question followed by it: where both are
-    too long together, the end of the passage is cut. The choices are in `choices` (also of
-    `question`), `options`, `endings`, `choice` or `answers`, as a list of strings, as a list of
-    objects with `label` and `text`, or as an object with the lists `label` and `text`; or in
-    `choice1`, `choice2` …, or `answer0`, `answer1` …. The correct one is in `label` or
-    `correct_answer_id`, as its index from 0; in `label` or `answerKey`, as its own label; or in
-    `answer`, as an index, a letter from A or a copy. In SWAG's columns `sent1`, `sent2`, `ending0`,
-    `ending1` …, a choice is `sent2` followed by an ending.
+    COPA's `question`. If a row has `question` and a passage in `context`, `article`, `dialogue` or
+    `passage`, the text is the passage, and the question is put before each choice, so that overlong
+    rows lose the end of the passage.
+
+    The choices are in `choices` (also inside `question`), `options`, `endings`, `choice` or
+    `answers`, as a list of strings, as a list of objects with `label` and `text`, or as an object
+    with the lists `label` and `text`. They can also be in `choice1`, `choice2` … or `answer0`,
+    `answer1` …. In SWAG's columns `sent1`, `sent2`, `ending0`, `ending1` …, a choice is `sent2`
+    followed by an ending.
+
+    The correct choice is given by its index from 0 in `label` or `correct_answer_id`, by its own
+    label in `label` or `answerKey`, or in `answer` by an index, a letter from A or a copy of the
+    choice.
 
     Raises:
-        ValueError: If a field is missing or malformed; the message names it.
+        ValueError: If a field is missing or invalid. The message contains the field.
     """
     question = record.get("question")
     fields = {**record, **question} if isinstance(question, dict) else record
@@ -233,7 +237,7 @@ def choice_fields(
 def _label(fields: Mapping[str, Any], choices: list[str], names: list[str]) -> int | None:
     key = next((name for name in _LABELS if fields.get(name) is not None), "label")
     label = fields.get(key)
-    if label in (None, "", -1):  # -1 in the test sets of `datasets`
+    if label in (None, "", -1):  # `datasets` writes -1 in test sets.
         return None
     indices = [str(index) for index in range(len(choices))]
     if key == "answer" and isinstance(label, str):
@@ -265,13 +269,13 @@ def _are_strings(value: Any) -> bool:
 
 
 def _choices(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Returns the choices of a row, and their own labels, if they have any."""
+    """Returns the choices of a row, and their own labels, or `[]` if they have no labels."""
     numbered = next(filter(None, (_numbered(start, fields) for start in _NUMBERED)), [])
     field = next((name for name in _LISTS if name in fields), "choices")
     if not numbered and field not in fields:
         raise ValueError(f"no field choices; the row has {excerpt(sorted(fields), 300)}")
     choices = fields.get(field, [fields[name] for name in numbered])
-    if isinstance(choices, dict):  # of lists, as in Parquet
+    if isinstance(choices, dict):  # It contains lists, as in Parquet.
         columns = [choices.get("label"), choices.get("text")]
         if not all(isinstance(column, list) for column in columns):
             raise ValueError(
@@ -298,7 +302,7 @@ def _swag_endings(fields: Mapping[str, Any]) -> list[str]:
     if not names:
         raise ValueError(f"no field ending0; the row has {excerpt(sorted(fields), 300)}")
     endings = [_string(fields, name) for name in names]
-    # The last columns are empty in rows with fewer endings than others.
+    # The last columns are empty in rows with fewer endings than other rows.
     endings = endings[: max((n for n, ending in enumerate(endings, 1) if ending), default=0)]
     if "" in endings:
         raise ValueError(f"{names[endings.index('')]} is empty, but another ending follows it")
@@ -306,6 +310,6 @@ def _swag_endings(fields: Mapping[str, Any]) -> list[str]:
 
 
 def _numbered(start: str, fields: Iterable[str]) -> list[str]:
-    """Returns the names that consist of a word and a number, in the order of the numbers."""
+    """Returns the names that consist of `start` and a number, sorted by the number."""
     names = (name for name in fields if re.fullmatch(rf"{start}\d+", name))
     return sorted(names, key=lambda name: int(name.removeprefix(start)))

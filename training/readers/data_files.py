@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of data files of any format, each with its place in the file.
+"""Reads rows from data files of any format, each with its place in the file.
 
-Every error names the file and the place (in text files the physical line, from 1 as in an editor),
-and quotes a short excerpt. A row of blank cells counts as a row, so that predictions align with the
-rows of a table.
+Each error contains the file and the place (in text files the physical line, from 1 as in an
+editor), and quotes a short excerpt. A row of blank cells counts as a row, so that predictions align
+with the rows of a table.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .separated_values import Quoting, read_separated
 
 Header = Literal["auto", "yes", "no"]
 
-# Suffix -> format
+# Maps a suffix to its format
 FORMATS = {
     ".tsv": "tsv",
     ".csv": "csv",
@@ -39,18 +39,18 @@ FORMATS = {
     ".arrow": "arrow",
     ".xlsx": "xlsx",
 }
-# Advice on converting a format that is not read
+# How to convert a format that is not supported
 TWO_FILES = (
     ". Of texts and labels on the lines of two files, this makes one: paste texts.txt labels.txt "
     "> train.tsv, to read with --header=no --text=0 --label=1 --quoting=none"
 )
-# Formats with rows of cells, where the first row may be a header; other formats have fields
+# Formats with rows of cells, where the first row may be a header. Other formats have fields.
 _TABLES = ("tsv", "csv", "xlsx")
-# The formats of the flags that not all formats have
+# Flags that only some formats support, and these formats
 FORMATS_OF = {"header": _TABLES, "quoting": ("tsv",)}
 # Suffixes of files with words in columns, which are not tables of texts
 TAGGING_SUFFIXES = (".conll", ".conllu", ".bio", ".iob")
-# Common names for columns of labels and of texts
+# Common names of label columns and text columns
 _USUAL_LABELS = ("label", "class", "category", "target", "score", "rating", "sentiment")
 _USUAL_TEXTS = ("text", "sentence", "sentence1", "review", "comment", "question", "question1")
 _USUAL_NAMES = {
@@ -59,7 +59,8 @@ _USUAL_NAMES = {
 }
 
 
-# The role of a column of all labels of a row; with a number, the role of one of several columns
+# The role of a column with all labels of a row. `labels.NAME` is the role of one of several
+# columns.
 LABELS = "labels"
 
 
@@ -75,18 +76,18 @@ class Row(NamedTuple):
 
 
 def exists(path: Path) -> bool:
-    """Returns whether a path is a data file, a folder of data files, or a split of a folder."""
+    """Returns whether a path is a data file, a directory of data files, or one of its splits."""
     return path.is_file() or arrow_files.is_dataset(path)
 
 
 def infer_format(path: Path) -> str:
-    """Infers the format from the suffix, ignoring suffixes of compression such as .gz.
+    """Infers the format from the suffix, and ignores suffixes of compression such as .gz.
 
     Raises:
         ValueError: If the suffix is unknown.
     """
     suffix = data_suffix(path)
-    if suffix == ".txt" and "\t" in next(read_lines(path), ""):  # such as SICK
+    if suffix == ".txt" and "\t" in next(read_lines(path), ""):  # For example, SICK.
         return "tsv"
     if suffix not in FORMATS and arrow_files.is_dataset(path):
         return "arrow"
@@ -100,12 +101,12 @@ def infer_format(path: Path) -> str:
 
 
 def has_records(path: Path) -> bool:
-    """Returns whether the rows of a file have fields, which may hold lists."""
+    """Returns whether the rows of a file have fields, which may contain lists."""
     return FORMATS.get(data_suffix(path)) in ("jsonl", "arrow") or arrow_files.is_dataset(path)
 
 
 def data_suffix(path: Path) -> str:
-    """Returns the suffix of a file in lower case, ignoring suffixes of compression."""
+    """Returns the suffix of a file in lower case, without suffixes of compression."""
     return Path(plain_name(path.name)).suffix.lower()
 
 
@@ -130,20 +131,20 @@ def read_columns(
         path: The file.
         format: One of the values of `FORMATS`.
         columns: Maps each role (`text`, `text_pair`, `label`, …) to the column's name or index. In
-            JSON the name may be a path into nested objects and lists, such as `labels.0.name`.
-        header: Whether the first row is a header; `"auto"` infers it.
-        quoting: How quotes in TSV are read; `"auto"` infers it from the file.
-        optional: Maps further roles to the names of columns to read if they exist.
+            JSON, the name may be a path into nested objects and lists, such as `labels.0.name`.
+        header: Whether the first row is a header. `"auto"` infers it.
+        quoting: How to read quotes in TSV. `"auto"` infers it from the file.
+        optional: Maps further roles to the names of columns that are read if they exist.
         blank_end: Whether to keep blank rows at the end of a table.
-        bad: Collects malformed rows; by default, the first one raises an error.
+        bad: Collects invalid rows. By default, the first invalid row raises an error.
 
     Returns:
         The rows, and whether the file has a header. `"auto"` means that the columns do not
-        determine it; the rows then include the first row of the file.
+        determine it. Then the rows include the first row of the file.
 
     Raises:
         MissingColumnError: If a column does not exist.
-        ValueError: If the file is malformed.
+        ValueError: If the file is invalid.
     """
     optional, bad = optional or {}, bad or BadRows()
     if format not in _TABLES:
@@ -169,7 +170,7 @@ def read_columns(
         header = "yes"
     if header == "yes":
         columns = {**columns, **present}
-    # A header has the right number of columns; without a header, take the most frequent number.
+    # A header has the right number of columns. Without a header, use the most frequent number.
     widths = Counter(len(cells) for _, cells in table)
     width = len(first) if header == "yes" else widths.most_common(1)[0][0]
     indices = {
@@ -189,18 +190,18 @@ def read_records(
     bad: BadRows | None = None,
     single: Collection[str] | None = None,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the place and the fields of each row; in a table, the header names the fields.
+    """Yields the place and the fields of each row. In a table, the header contains the names.
 
     Args:
         path: The file.
-        format: One of the values of `FORMATS`; inferred from the suffix by default.
-        bad: Collects malformed rows; by default, the first one raises an error.
-        single: The columns of a table that must not occur twice; by default, all. Other columns
-            that occur twice are left out.
+        format: One of the values of `FORMATS`. By default, it is inferred from the suffix.
+        bad: Collects invalid rows. By default, the first invalid row raises an error.
+        single: The columns of a table that must not occur twice. By default, all columns. Other
+            columns that occur twice are dropped.
 
     Raises:
-        ValueError: If the file is malformed, a column of `single` occurs twice, or a row differs
-            from the header in its number of columns.
+        ValueError: If the file is invalid, if a column of `single` occurs twice, or if a row does
+            not have the same number of columns as the header.
     """
     format, bad = format or infer_format(path), bad or BadRows()
     if format == "jsonl":
@@ -243,12 +244,12 @@ def read_cells(
     Args:
         path: The file.
         format: `"tsv"`, `"csv"` or `"xlsx"`.
-        quoting: How quotes in TSV are read; `"auto"` infers it from the file.
-        columns: The columns to read, by name or index; by default more than one.
-        bad: Collects malformed rows; by default, the first one raises an error.
+        quoting: How to read quotes in TSV. `"auto"` infers it from the file.
+        columns: The columns to read, by name or index. By default, more than one.
+        bad: Collects invalid rows. By default, the first invalid row raises an error.
 
     Raises:
-        ValueError: If the file is malformed.
+        ValueError: If the file is invalid.
     """
     if format == "xlsx":
         unit, rows = "row", _excel_rows(path)
@@ -259,7 +260,7 @@ def read_cells(
 
 
 def _excel_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number and the cells of each row of the first sheet of an Excel file."""
+    """Yields the number and the cells of each row in the first sheet of an Excel file."""
     with checks.importing("tables", f"{path}, an Excel file,"):
         import openpyxl
     try:
@@ -268,14 +269,14 @@ def _excel_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         sheet.reset_dimensions()  # The dimensions in the file may be wrong.
         rows = [[_excel_text(value) for value in row] for row in sheet.iter_rows(values_only=True)]
         book.close()
-    except Exception as error:  # openpyxl raises errors of any type for malformed files.
+    except Exception as error:  # openpyxl raises errors of any type for invalid files.
         raise ValueError(f"{path} cannot be read as an Excel file: {error}") from error
     if others:
         warnings.warn(
             f"{path} has {1 + len(others)} sheets; only the first, {sheet.title!r}, is read",
             stacklevel=2,
         )
-    # Drop trailing columns that are formatted, but empty.
+    # Drop trailing columns that are formatted but empty.
     width = max((n for row in rows for n, cell in enumerate(row, start=1) if cell), default=0)
     for number, row in enumerate(rows, start=1):
         yield number, (row + [""] * width)[:width]
@@ -288,7 +289,7 @@ def _excel_text(value: Any) -> str:
 
 
 def without_header(path: Path, rows: list[Row], header: Header) -> list[Row]:
-    """Returns the rows without the first one, if it turns out to be a header.
+    """Returns the rows without the first row if it is a header.
 
     Raises:
         ValueError: If the first row looks like a header, but `header` is `"no"`.
@@ -308,8 +309,8 @@ def without_header(path: Path, rows: list[Row], header: Header) -> list[Row]:
 def _starts_with_header(rows: list[Row]) -> bool:
     """Returns whether the first row looks like a header.
 
-    Its label is a column name, or the only one that is not a number, and occurs in no other row;
-    without labels, its text is a column name.
+    With labels, it is a header if its label occurs in no other row, and is either a common column
+    name or the only label that is not a number. Without labels, its text must be a column name.
     """
     if not rows:
         return False
@@ -348,7 +349,7 @@ def check_single(path: Path, place: str, column: str, names: list[str]) -> None:
     """Checks that only one column has the requested name.
 
     Raises:
-        ValueError: If several have it; the message names the file, the line and the column.
+        ValueError: If multiple columns have it. The message contains the file, line and column.
     """
     if names.count(column) > 1:
         raise row_error(
@@ -373,7 +374,7 @@ def _no_such_name(role: str, column: str, names: list[str], header: bool) -> str
 
 
 def _did_you_mean(column: str, names: Iterable[str]) -> str:
-    """Returns the columns with similar names; of several, any may be meant."""
+    """Returns a hint with all columns that have similar names, or `""`."""
     by_spelling = {name.casefold(): name for name in names}
     wanted = column.casefold()
     close = {
@@ -418,7 +419,7 @@ def _rows_of_records(
 
 
 def _cell(path: Path, place: str, role: str, column: str, record: Mapping[str, Any]) -> str:
-    """Returns a field as a cell; null, and NaN as pandas writes it, become an empty cell."""
+    """Returns a field as a cell. null and NaN, as written by pandas, become an empty cell."""
     try:
         value = field(record, column)
     except KeyError:

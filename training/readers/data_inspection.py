@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is worth knowing of a data set before training: duplicates, leaks, scripts, lengths."""
+"""Inspects a data set before training: duplicates, leaks, scripts and lengths."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stratified samples, validation rows, and the counts of each part of a data set."""
+"""Stratified samples, held-out validation rows, and tables of counts."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import numpy as np
 from keras_bert.tables import text_table
 
 _MAX_LINES = 25
-# Labels that are longer are texts, of a wrong column.
+# Longer labels are probably texts from a wrong column.
 _MAX_NAME = 40
 
-# Name of a part of the data -> what is counted -> count
+# Maps the name of a data set to what is counted to the count
 Counts = Mapping[str, Mapping[str, int | str]]
 
 
 def stratified_sample(strata: Sequence[Hashable], count: int) -> list[int]:
-    """Draws a random sample of rows with each stratum's share, rounded up or down, always the same.
+    """Samples rows with the same fraction of each stratum, rounded up or down. Deterministic.
 
     Args:
-        strata: The stratum of each row, such as its class; all equal for a simple random sample.
-        count: Number of rows to draw; 0, or more than there are, for all.
+        strata: The stratum of each row, such as its class. If all are equal, the sample is simple.
+        count: Number of rows to sample. 0, or more than the number of rows, returns all rows.
 
     Returns:
         The indices of the rows, in ascending order.
@@ -39,8 +39,8 @@ def stratified_sample(strata: Sequence[Hashable], count: int) -> list[int]:
     codes = {stratum: code for code, stratum in enumerate(dict.fromkeys(strata))}
     order = np.random.default_rng(0).permutation(len(strata))
     by_stratum = np.argsort([codes[strata[index]] for index in order], kind="stable")
-    # The rows, sorted by stratum, are divided into `count` equal intervals; takes the middle row of
-    # each.
+    # Divide the rows, sorted by stratum, into `count` equal intervals, and take the middle row of
+    # each interval.
     positions = ((np.arange(count) + 0.5) * len(order) / count).astype(int)
     return sorted(order[by_stratum[positions]].tolist())
 
@@ -55,8 +55,8 @@ def hold_out_tenth(
 ) -> tuple[list[int], list[int]]:
     """Holds out a random stratified tenth, or `min_rows` rows if `accept_few` and a tenth is fewer.
 
-    The same rows are held out for every seed of a run, so that runs can be compared. The row of a
-    stratum with a single row is never held out.
+    The same rows are held out for every seed of a run, so that runs can be compared. If a stratum
+    has a single row, this row is never held out.
 
     Returns:
         The indices of the training rows and of the validation rows, each in ascending order.
@@ -79,7 +79,7 @@ def hold_out_tenth(
 
 
 def counts_table(counts: Counts) -> str:
-    """Formats the counts of each part of a data set as a table in plain text.
+    """Formats the counts of each data set as a plain-text table.
 
     Example:
 

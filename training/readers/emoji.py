@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A labeled data set that every machine has: names of Unicode's emoji, with what they show.
+"""A labeled data set that every machine has: the names of Unicode emoji and what they show.
 
-The names are those of Python's `unicodedata`, such as "tropical fish", in lower case. The labels
-are the headings under which the characters stand in Unicode's code charts
+The names come from Python's `unicodedata`, such as "tropical fish", in lower case. The labels are
+the headings of the characters in the Unicode code charts
 (https://unicode.org/Public/UCD/latest/ucd/NamesList.txt). Names never change, and all characters
-here are of Unicode 14 or earlier, so the data are the same for every version of Python.
+here are in Unicode 14 or earlier, so the data are the same in every version of Python.
 """
 
 import csv
@@ -19,7 +19,7 @@ from keras_bert import atomic
 
 from .labeled_text import LabeledText
 
-# Label -> first and last character of each part of the code charts, and the heading there
+# Maps a label to the first and last character of each section of the code charts
 HEADINGS = {
     "animal": (
         ("1F400", "1F43F"),  # Animal symbols, Animal faces
@@ -48,7 +48,7 @@ HEADINGS = {
         ("1F321", "1F32C"),  # Weather symbols
     ),
 }
-# Few training examples, where pre-training matters most; many test examples, for a precise score
+# With few training examples, pretraining matters most. Many test examples give a precise score.
 TRAINING_SHARE = 0.6
 
 
@@ -72,12 +72,12 @@ def write_emoji(path: Path) -> None:
 
 
 def split_emoji(seed: int) -> tuple[LabeledText, LabeledText]:
-    """Splits the emoji into sets for training and for the test.
+    """Splits the emoji into a training set and a test set.
 
-    No name is in both sets: each character has its own.
+    No name is in both sets, because each character has its own name.
 
     Returns:
-        `TRAINING_SHARE` of each label, and the rest.
+        A fraction `TRAINING_SHARE` of each label, and the rest.
     """
     rng = random.Random(seed)
     train: list[tuple[str, str]] = []

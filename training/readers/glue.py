@@ -22,17 +22,17 @@ class GlueTask:
 
     Args:
         name: The name of the task.
-        folder: Its folder in the download.
-        text: The column of the text, by name, or by index in a file without a header.
-        metrics: The official metrics, as in `classifier_scores`; GLUE averages their mean over the
+        folder: Its directory in the download.
+        text: The column of the text, by name, or by index if the file has no header.
+        metrics: The official metrics, see `classifier_scores`. GLUE averages their mean over the
             tasks.
-        text_pair: The column of the second text; empty for single sentences.
+        text_pair: The column of the second text. Empty for single sentences.
         label: The column of the label. Test files have none.
-        file_labels: The labels in the files, in the order of the ids; `None` for regression.
+        file_labels: The labels in the files, in the order of their IDs. `None` for regression.
         class_names: Readable names of the classes, in the same order.
-        header: Whether `train.tsv` and `dev.tsv` have a header; `test.tsv` always has one.
-        test_text: The column of the text in `test.tsv`, if it differs.
-        dev_splits: The names of the development files.
+        header: Whether `train.tsv` and `dev.tsv` have a header. `test.tsv` always has one.
+        test_text: The column of the text in `test.tsv`, if it is different.
+        dev_splits: The names of the validation files.
         test_splits: The names of the test files.
     """
 
@@ -162,7 +162,7 @@ TASKS = {
 
 
 def find_task(name: str) -> GlueTask:
-    """Finds a task by its name or its folder's name: `sst2`, `SST-2` and `sst_2` are equivalent.
+    """Finds a task by its name or directory: `sst2`, `SST-2` and `sst_2` are equivalent.
 
     Raises:
         ValueError: If the task is unknown.
@@ -178,22 +178,21 @@ def find_task(name: str) -> GlueTask:
 def read_split(data_dir: str | os.PathLike[str], task: GlueTask | str, split: str) -> LabeledText:
     """Reads one file of a task.
 
-    Empty texts are kept, since official scores are over all examples. Rows that are malformed in
-    the download itself (QQP has some) are skipped with a warning, as are examples on which the
-    annotators did not agree (`-`).
+    Empty texts are kept, because official scores cover all examples. Invalid rows in the download
+    (QQP has some) are skipped with a warning. Examples without agreement between the annotators
+    (`-`) are also skipped.
 
     Args:
-        data_dir: The folder of the tasks' folders, or the task's folder itself.
+        data_dir: The directory of the GLUE download, or the task's directory itself.
         task: A task or its name.
-        split: The file without `.tsv`: `train`, `dev`, `test`; for MNLI `dev_matched`,
-            `dev_mismatched`, `test_matched` and `test_mismatched`.
+        split: The file without `.tsv`: `train`, `dev` or `test`. For MNLI: `train`, `dev_matched`,
+            `dev_mismatched`, `test_matched` or `test_mismatched`.
 
     Returns:
-        The examples in the order of the file, with `task.class_names`; without labels for a test
-        split.
+        The examples in the order of the file, with `task.class_names`. A test split has no labels.
 
     Raises:
-        ValueError: If the task or split is unknown, or the file is malformed.
+        ValueError: If the task or split is unknown, or the file is invalid.
         FileNotFoundError: If the file does not exist.
     """
     if isinstance(task, str):
@@ -224,9 +223,9 @@ def read_split(data_dir: str | os.PathLike[str], task: GlueTask | str, split: st
 
 
 def read_diagnostic(data_dir: str | os.PathLike[str]) -> LabeledText | None:
-    """Reads the diagnostic set, which a classifier of MNLI predicts; `None` if it does not exist.
+    """Reads the diagnostic set, which an MNLI classifier predicts, or returns `None`.
 
-    It has different names in the downloads: `AX/test.tsv`, `diagnostic/diagnostic.tsv` or
+    Its name depends on the download: `AX/test.tsv`, `diagnostic/diagnostic.tsv` or
     `MNLI/diagnostic.tsv`.
     """
     for name in ("AX/test.tsv", "diagnostic/diagnostic.tsv", "MNLI/diagnostic.tsv"):
@@ -240,7 +239,7 @@ def read_diagnostic(data_dir: str | os.PathLike[str]) -> LabeledText | None:
 
 
 def _split_path(data_dir: Path, task: GlueTask, split: str) -> Path:
-    """Returns the path of a split; `data_dir` may also be the task's own folder."""
+    """Returns the path of a split. `data_dir` may also be the task's own directory."""
     inside = data_dir / task.folder / f"{split}.tsv"
     if not inside.exists() and data_dir.resolve().name.lower() == task.folder.lower():
         inside = data_dir / f"{split}.tsv"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of JSON Lines and of JSON arrays, each with its place in the file."""
+"""Reads objects from JSON Lines and JSON arrays, each with its place in the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .row_values import BadRows, excerpt, row_error
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
-# How to convert what is not read
+# How to convert a layout that is not supported
 _OF_LISTS = (
     ". Of lists of a text and a label, this makes objects: "
     """python -c "import json; [print(json.dumps({{'text': text, 'label': label}})) """
@@ -26,7 +26,7 @@ _OF_LISTS = (
 def read_objects(
     lines: Iterable[str], name: Path | str, bad: BadRows | None = None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the place and the content of each object: the line, or the row of an array.
+    """Yields the place (the line, or the row of an array) and the content of each object.
 
     Raises:
         ValueError: If a line is not JSON or not an object, two of its fields have the same name,
@@ -47,7 +47,7 @@ def read_objects(
         rows = [(f"line {number}", value)]
         if is_array:
             rows = [(f"row {row}", record) for row, record in enumerate(value, start=1)]
-        # Only an escape can be an unpaired surrogate, for the bytes of a file are UTF-8.
+        # Only escapes can be unpaired surrogates, because the file itself is UTF-8.
         has_surrogates = bool(_SURROGATE.search(text))
         yield from bad.filter(rows, functools.partial(_check, name, has_surrogates))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warns of labels that are probably missing values, scores, or several labels of a row."""
+"""Warns about labels that are probably missing values, scores or lists of labels."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from pathlib import Path
 
 from .row_values import excerpt, is_number, normalize_text
 
-# Strings that stand for missing values: the ones that pandas reads as missing, NaN and infinities,
-# and SNLI's label for pairs on which annotators disagree
+# Strings that stand for missing values: the strings that pandas reads as missing, NaN, infinities,
+# and SNLI's label for pairs without agreement between the annotators
 NO_VALUES = frozenset((
     "-", "NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan", "<NA>", "#N/A",
     "#NA", "#NULL!", "inf", "-inf", "Infinity", "-Infinity",
 ))  # fmt: skip
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
-# How advice names these tasks, for `finetune` and for `inspect`
+# How to switch to these tasks in `finetune` and in `inspect`
 _REGRESSION = "--task=regression (in inspect: --regression)"
 _SEVERAL = "--task=multi_label (in inspect: --multi_label)"
 LABEL_SEPARATORS = re.compile(r"[\s'\"]*[,;|][\s'\"]*")
 
 
 def leaves_out(label: str) -> str:
-    """Returns the advice how rows with a label are left out."""
+    """Returns the advice on how to skip rows with a label."""
     return f"--skip_labels={label} leaves such rows out"
 
 
 def warn_of_labels(path: Path, counts: Counter[str]) -> None:
-    """Warns of classes that are probably missing values, scores, or several labels of a row."""
+    """Warns about classes that are probably missing values, scores or lists of labels."""
     warn_of_spellings(path, counts, "rows", stacklevel=5)
     for name in counts.keys() & NO_VALUES - ({"-"} if "+" in counts else set()):
         warnings.warn(
@@ -66,7 +66,7 @@ def warn_of_labels(path: Path, counts: Counter[str]) -> None:
 def warn_of_spellings(
     path: Path | str, counts: Mapping[str, int], unit: str = "words", stacklevel: int = 2
 ) -> None:
-    """Warns of labels that are probably spellings of the same class."""
+    """Warns about labels that are probably spellings of the same class."""
     alike: dict[object, list[str]] = {}
     for name in counts:
         alike.setdefault(_spelling(name), []).append(name)
@@ -81,7 +81,7 @@ def warn_of_spellings(
 
 
 def is_invisible(text: str) -> bool:
-    """Returns whether a text has no visible character."""
+    """Returns whether a text has no visible characters."""
     return all(one.isspace() or unicodedata.category(one) == "Cf" for one in text)
 
 
@@ -97,7 +97,7 @@ def _spelling(name: str) -> object:
 
 
 def _are_decimal_commas(names: Collection[str]) -> bool:
-    """Returns whether names are numbers, some of them with a decimal comma, as in `4,27`."""
+    """Returns whether all names are numbers, some of them with a decimal comma, as in `4,27`."""
     have_commas = [bool(DECIMAL_COMMA.fullmatch(name)) for name in names]
     return any(have_commas) and all(
         has_comma or is_number(name) for name, has_comma in zip(names, have_commas, strict=True)

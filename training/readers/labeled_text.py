@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labeled text from data files of any format."""
+"""Reads labeled text from data files of any format."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ from .label_warnings import (
 from .row_values import BadRows, excerpt, is_number, row_error, row_ids
 from .separated_values import Quoting
 
-# The name of an empty label in --skip_labels
+# The name of the empty label in --skip_labels
 _EMPTY = "null"
-# The cells of columns of 0 and 1
+# Values of cells in columns of 0 and 1
 _TRUE, _FALSE = ("1", "1.0", "true", "True"), ("0", "0.0", "false", "False")
 _FLAGS = re.compile(r"[01]\.?(\s+[01]\.?)+")
 
 
 @dataclass(frozen=True, eq=False)
 class LabeledText:
-    """Texts or pairs of texts, with their labels.
+    """Texts or text pairs with their labels.
 
     Args:
         texts: The texts, or the first text of each pair.
-        text_pairs: The second text of each pair; `None` if there are no pairs.
-        labels: Class ids, int32 `(examples,)`; with several labels per row, 0 and 1, int32
-            `(examples, classes)`; for regression, scores, float32 `(examples,)`; `None` for
-            unlabeled text.
-        class_names: The name of each class id; `None` for regression, and for unlabeled text
+        text_pairs: The second text of each pair. `None` for single texts.
+        labels: Class IDs, int32 of shape `(examples,)`. For multi-label data, 0 and 1, int32 of
+            shape `(examples, classes)`. For regression, scores, float32 of shape `(examples,)`.
+            `None` for unlabeled text.
+        class_names: The name of each class ID. `None` for regression, and for unlabeled text
             without known classes.
         path: The file, or a description of the source.
-        skipped: Number of malformed rows that were skipped.
-        left_out: The rows that were left out by their label: their index in the file, and their
-            id, or `None` without one.
-        ids: The id of each row, a string or `None`; or `None` if no row has an id.
+        skipped: Number of invalid rows that were skipped.
+        left_out: Rows that were skipped because of their label. Maps the index in the file to the
+            row's ID, or to `None`.
+        ids: The ID of each row, a string or `None`. `None` if no row has an ID.
     """
 
     texts: list[str]
@@ -81,14 +81,14 @@ class LabeledText:
 
     @property
     def multi_label(self) -> bool:
-        """Whether a row may have any number of labels."""
+        """Whether an example may have any number of labels."""
         return self.labels is not None and self.labels.ndim == 2
 
     @property
     def strata(self) -> Sequence[Hashable]:
         """The stratum of each row for stratified samples: its class, or 0 for a score.
 
-        A row with several labels is in the stratum of the rarest one; without labels, in -1.
+        For multi-label data, it is the rarest label of the row, or -1 without labels.
         """
         if self.labels is None or self.class_names is None:
             return [0] * len(self)
@@ -100,7 +100,7 @@ class LabeledText:
 
     @property
     def shown_labels(self) -> list[str]:
-        """The label of each row, formatted for display; empty for unlabeled text."""
+        """The label of each row, formatted for display. Empty for unlabeled text."""
         names, labels = self.class_names, [] if self.labels is None else self.labels
         if names is None:
             return [f"{label:g}" for label in labels]
@@ -110,7 +110,7 @@ class LabeledText:
 
     @property
     def class_counts(self) -> dict[str, int]:
-        """The number of rows of each class; none without classes."""
+        """The number of rows per class. Empty without classes."""
         if self.labels is None or self.class_names is None:
             return {}
         counts = self.labels.sum(axis=0) if self.multi_label else np.bincount(self.labels)
@@ -129,7 +129,7 @@ class LabeledText:
         )
 
     def counts(self) -> dict[str, int | str]:
-        """Returns the number of rows, and the number by class or mean and range of the scores."""
+        """Returns the number of rows, and the number per class or the mean and range of scores."""
         rows: dict[str, int | str] = {"rows": len(self)}
         if self.labels is None:
             return rows
@@ -144,22 +144,23 @@ class TextColumns(CommandConfig):
     """How to read a file of labeled text.
 
     Args:
-        text: The column of the text, by name or by index from 0; in JSON also a nested field, such
-            as document.text.
-        text_pair: The column of the second text, likewise; empty for single texts.
-        label: The column of the label, likewise; with multi_label also several columns of 0 and 1,
-            separated by commas.
+        text: The column of the text, by name or by index from 0. In JSON, it can also be a nested
+            field, such as document.text.
+        text_pair: The column of the second text, by name or by index. Empty for single texts.
+        label: The column of the label, by name or by index. With multi_label, it can also be
+            multiple columns of 0 and 1, separated by commas.
         multi_label: Whether a row may have any number of labels: as a JSON list, as names separated
-            by , ; or |, as a list of 0 and 1 (label 0, label 1 …), or as one column for each label.
+            by , ; or |, as a list of 0 and 1 (label 0, label 1 …), or as one column per label.
         header: Whether the first row is a header: auto, yes or no.
-        format: Tsv, csv, jsonl (JSON Lines or an array), arrow (Parquet and Arrow files, and
-            folders of them) or xlsx; auto infers it from the suffix.
-        quoting: How to read quotes in TSV: csv, as Excel and pandas write them (they enclose cells
-            and are doubled inside); none, as text; auto infers it from the file.
+        format: One of auto, tsv, csv, jsonl (JSON Lines or an array), arrow (Parquet and Arrow
+            files or directories of them) and xlsx. auto infers the format from the suffix.
+        quoting: How to read quotes in TSV. With csv, they enclose cells and are doubled inside, as
+            written by Excel and pandas. With none, they are text. auto infers it from the file.
         allow_empty: Whether to accept empty texts.
         regression: Whether labels are scores rather than classes.
-        label_map: Labels to rename on reading: neutral:no,contradiction:no reads both as no.
-        skip_labels: Labels whose rows are left out, such as - where SNLI's annotators disagree;
+        label_map: Labels to rename. For example, neutral:no,contradiction:no reads both labels as
+            no.
+        skip_labels: Labels whose rows are skipped, such as - for SNLI's pairs without agreement.
             null also stands for an empty label, NaN, and the -1 of datasets.
     """
 
@@ -186,17 +187,17 @@ class TextColumns(CommandConfig):
         parse_label_map(self.label_map)
 
     def check_text_files(self, *paths: str) -> None:
-        """Raises an UnusedFlagError if a flag is given that none of the files has."""
+        """Raises an UnusedFlagError if a flag is set that none of the files' formats uses."""
         is_given = self.format != "auto"
         formats = (self.format if is_given else infer_format(Path(path)) for path in paths)
         check_formats(self, FORMATS_OF, list(formats))
 
 
 def parse_label_map(pairs: Sequence[str]) -> dict[str, str]:
-    """Parses a label map: returns the new name of each label in it.
+    """Parses a label map into a dict from old to new labels.
 
     Raises:
-        ValueError: If a pair does not have exactly one colon or has an empty label, or two pairs
+        ValueError: If a pair does not have exactly one colon, if a label is empty, or if two pairs
             rename the same label.
 
     Example:
@@ -228,41 +229,43 @@ def read_labeled_text(
 ) -> LabeledText:
     """Reads one file of labeled text.
 
-    CSV follows RFC 4180: a quoted field may contain commas, doubled quotes and line ends. TSV does
-    too if the file has such quotes; otherwise, quotes are plain characters, and a row is a line.
-    CSV saved by Excel may have semicolons between columns, a first line `sep=;` and the encoding
-    Windows-1252. An .xlsx file is read by its first sheet. JSON Lines has one object per line; an
-    array of objects is read too. Empty lines are skipped, and so are the rows of blank cells that
-    spreadsheets write at the end of labeled text. The line ends CRLF and CR are accepted.
+    CSV follows RFC 4180: a quoted field may contain commas, doubled quotes and line breaks. This
+    also applies to TSV if the file has such quotes. Otherwise, quotes in TSV are plain characters,
+    and each line is a row. CSV files saved by Excel may have semicolons between columns, a first
+    line `sep=;` and the encoding Windows-1252. Of an .xlsx file, the first sheet is read. JSON
+    files contain one object per line, or an array of objects. Empty lines are skipped, as are the
+    blank rows that spreadsheets write at the end of labeled text. Lines may end with CRLF or CR.
 
     Args:
-        path: The file; text in UTF-8, or in UTF-16 with a byte order mark, and optionally
-            compressed; or a folder of Parquet or Arrow files, as for `arrow_files.read_rows`.
+        path: The file. Text is in UTF-8, or in UTF-16 with a byte order mark, and may be
+            compressed. It can also be a directory of Parquet or Arrow files, see
+            `arrow_files.read_rows`.
         columns: How to read the file. With `header="auto"`, the first row is a header if a column
             is given by name. If all columns are given by index, the first row is a header if its
-            label occurs in no other row, and is a common column name (`label`, `score`, …) or the
-            only label that is not a number.
-        class_names: The classes in the order of their ids; for a development file, pass the
-            training file's. By default the labels of the file, sorted as numbers if all of them
-            are numbers, or else as strings. With several labels per row they are sorted as
+            label occurs in no other row, and is either a common column name (`label`, `score`, …)
+            or the only label that is not a number.
+        class_names: The classes in the order of their IDs. For a validation file, pass the classes
+            of the training file. By default, the labels in the file, sorted as numbers if all of
+            them are numbers, and as strings otherwise. For multi-label data, they are sorted as
             strings, or have the order of their columns.
         labeled: Whether to read the labels.
         regression, multi_label: Whether the model requires such labels, even if `columns` does not.
-        bad: Collects malformed rows, which `LabeledText.skipped` counts; by default, the first one
-            raises an error.
+        bad: Collects invalid rows, which `LabeledText.skipped` counts. By default, the first
+            invalid row raises an error.
 
     Returns:
         A `LabeledText`, in the order of the file.
 
     Warns:
-        UserWarning: If labels differ only in case or in the notation of a number, a label usually
-            stands for a missing value, labels look like scores or like several labels, there are
-            too many classes for the rows, or the first row may be a header.
+        UserWarning: If labels only differ in case or in the notation of a number, if a label
+            usually stands for a missing value, if labels look like scores or like lists of labels,
+            if there are too many classes for the number of rows, or if the first row may be a
+            header.
 
     Raises:
-        MissingColumnError: If the file lacks one of the columns.
-        ValueError: If the file is malformed. The message names the file and the line, what was
-            found and what was expected.
+        MissingColumnError: If one of the columns is missing.
+        ValueError: If the file is invalid. The message contains the file, the line, the rule and
+            the received value.
 
     Example:
 
@@ -363,7 +366,7 @@ def _label(row: Row) -> str:
 
 
 def _several_labels_of(path: Path, row: Row) -> list[str]:
-    """Returns the labels of a row, from a cell of names or from cells of 0 and 1.
+    """Returns the labels of a row, from one cell of names or from cells of 0 and 1.
 
     Raises:
         ValueError: If the labels are columns, and a cell is neither 0 nor 1.
@@ -394,15 +397,16 @@ def _several_labels_of(path: Path, row: Row) -> list[str]:
 
 
 def _num_flags(path: Path, rows: list[Row]) -> int:
-    """Returns the number of labels if each row has a list of 0 and 1 for them; 0 for names.
+    """Returns the length of the rows' lists of 0 and 1, or 0 if the rows have label names.
 
-    Such a list has two values or more, as many in every row, or a value twice.
+    To count as such a list, it must have at least two values. The lists must have the same length,
+    or one of them must contain a value twice.
 
     Raises:
-        ValueError: If the lists of 0 and 1 differ in length.
+        ValueError: If the lists of 0 and 1 have different lengths.
     """
     if any(role.partition(".")[2] for row in rows for role in row.cells if role.startswith(LABELS)):
-        return 0  # a column for each label
+        return 0  # There is one column per label.
     lists = [(row, found) for row in rows if (found := _several_labels_of(path, row))]
     if not lists or not all(flag in _TRUE + _FALSE for _, found in lists for flag in found):
         return 0
@@ -416,7 +420,7 @@ def _num_flags(path: Path, rows: list[Row]) -> int:
 
 
 def _left_out(path: Path, rows: list[Row], skip_labels: Collection[str]) -> dict[int, str | None]:
-    """Returns the index and the id of each row with a label to skip."""
+    """Returns the index and the ID of each row whose label is skipped."""
     skipped_rows = {
         index: (row.cells.get("id") or "").strip() or None
         for index, row in enumerate(rows)
@@ -492,7 +496,7 @@ def _check(
 def _class_names(path: Path, rows: list[Row]) -> tuple[str, ...]:
     """Returns the labels, sorted as numbers if all are numbers, and as strings otherwise."""
     counts = Counter(map(_label, rows))
-    # Sorting is stable: numbers of equal value ("1", "1.0") stay in alphabetical order.
+    # Sorting is stable, so numbers of equal value ("1", "1.0") stay in alphabetical order.
     names = sorted(sorted(counts), key=float if all(map(is_number, counts)) else str)
     if len(names) < 2:
         raise ValueError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of questions on passages: SQuAD's JSON, rows of any format with its columns, TriviaQA."""
+"""Reads questions on passages: SQuAD's JSON, rows with its columns, and TriviaQA."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from . import triviaqa
 from .data_files import data_suffix, exists, has_records, is_array, read_records
 from .row_values import BadRows
 
-# The columns of a question with its answers, as Hugging Face's data sets have them
+# The columns of a question with its answers, as in the data sets on the Hugging Face Hub
 COLUMNS = ("question", "context", "answers")
-# Words of a document of TriviaQA that are read, as in its own converter to SQuAD's format
+# Number of words to read from a TriviaQA document, as in TriviaQA's converter to SQuAD's format
 DOCUMENT_WORDS = 800
 
 
@@ -28,7 +28,7 @@ class QuestionFile:
     """The questions of a file.
 
     Args:
-        examples: The questions, in the order of the file; `DocumentQuestion` if it is TriviaQA's.
+        examples: The questions, in the order of the file. `DocumentQuestion` for TriviaQA.
         has_unanswerable: Whether a question is marked as unanswerable, as in SQuAD 2.0.
         skipped: An error message for each part of the file that was skipped.
     """
@@ -39,7 +39,7 @@ class QuestionFile:
 
 
 def has_rows(path: Path) -> bool:
-    """Returns whether a file of questions has rows with fields, and not SQuAD's or TriviaQA's JSON.
+    """Returns whether a file of questions has rows with fields, unlike SQuAD's or TriviaQA's JSON.
 
     A JSON file has rows if it is an array, or JSON Lines.
     """
@@ -47,18 +47,18 @@ def has_rows(path: Path) -> bool:
 
 
 def is_nested(path: Path) -> bool:
-    """Returns whether a JSON file holds one object of articles or questions, as SQuAD's do."""
+    """Returns whether a JSON file is a single object of articles or questions, as in SQuAD."""
     first = next((line for line in read_lines(path) if line.strip()), "")
     if is_array(path) or not first:
         return False
     try:
         return '"paragraphs"' in first or not {"data", "Data"}.isdisjoint(json.loads(first))
-    except (RecursionError, TypeError, ValueError):  # the first of several lines, or too deep
+    except (RecursionError, TypeError, ValueError):  # One of multiple lines, or nested too deeply.
         return True
 
 
 def check_document_words(config: Any, parts: Iterable[Sequence[QuestionExample]]) -> None:
-    """Raises an UnusedFlagError if `max_document_words` are given, but no part is of TriviaQA."""
+    """Raises an UnusedFlagError if `max_document_words` is set, but no file is from TriviaQA."""
     if not any(isinstance(one, triviaqa.DocumentQuestion) for part in parts for one in part[:1]):
         check_unset(config, ["max_document_words"], "no file is TriviaQA's")
 
@@ -70,21 +70,22 @@ def read_questions(
     skip_invalid: bool = False,
     max_document_words: int | None = None,
 ) -> QuestionFile:
-    """Reads questions on passages, in the format that the file has.
+    """Reads questions on passages. The format is inferred from the file.
 
     Args:
-        path: SQuAD's JSON; JSON Lines, a JSON array, Parquet, Arrow or a folder of `datasets` with
-            the columns of SQuAD's data sets there; or the JSON of TriviaQA, with its documents.
-        labeled: Whether every question must have answers, or be marked as unanswerable. Otherwise
-            malformed answers count as unknown.
-        skip_invalid: Whether to skip malformed parts, and list them in the result, instead of
-            raising an error. A question is skipped if none of its answers can be read.
-        max_document_words: Of TriviaQA, the number of words that are read of a document, the first
-            ones; 0 for all. By default `DOCUMENT_WORDS`.
+        path: SQuAD's JSON; or JSON Lines, a JSON array, Parquet, Arrow or a directory of `datasets`
+            with the columns of SQuAD's data sets on the Hub; or TriviaQA's JSON, with its
+            documents.
+        labeled: Whether every question must have answers, or be marked as unanswerable. Otherwise,
+            invalid answers count as unknown.
+        skip_invalid: Whether to skip invalid parts and list them in the result, instead of raising
+            an error. A question is skipped if none of its answers can be read.
+        max_document_words: For TriviaQA, the number of words to read from the start of a document.
+            0 reads all. Defaults to `DOCUMENT_WORDS`.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If the file is malformed; the message names the question or the row, and the
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is invalid. The message contains the question or the row, and the
             field.
     """
     path = Path(path)

@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_LARGEST = 3.4028234e38  # of float32
+_LARGEST = 3.4028234e38  # the largest float32
 
 
 class BadRows:
-    """The errors of malformed rows: raised at the first one, or collected."""
+    """Errors about invalid rows. Raises the first error, or collects all messages."""
 
     def __init__(self, collect: bool = False) -> None:
         self.collect = collect
         self.messages: list[str] = []
 
     def add(self, error: ValueError) -> None:
-        """Raises the error of a row, or collects its message."""
+        """Raises the error about a row, or collects its message."""
         if not self.collect:
             raise error
         self.messages.append(str(error))
 
     def filter(self, rows: Iterable[Item], check: Callable[[Item], None]) -> Iterator[Item]:
-        """Yields the rows for which a function raises no `ValueError`."""
+        """Yields the rows for which a function does not raise a `ValueError`."""
         for row in rows:
             try:
                 check(row)
@@ -43,28 +43,28 @@ class BadRows:
 
 
 def excerpt(value: Any, limit: int = 80) -> str:
-    """Returns the `repr` of a value for a message, truncated to a length.
+    """Returns the `repr` of a value for a message, truncated to `limit` characters.
 
     Example:
 
     >>> excerpt("a" * 1000, 10)
     "'aaaaaaaa…"
     """
-    # Long strings are truncated before `repr`, not after it.
+    # Truncate long strings before `repr`, not after it, to save time.
     text = repr(value[:limit] if isinstance(value, str) else value)
     is_whole = len(text) <= limit and not (isinstance(value, str) and len(value) > limit)
     return text if is_whole else f"{text[: limit - 1]}…"
 
 
 def normalize_text(text: str) -> str:
-    """Returns a text without differences of case, spaces and compatibility characters."""
+    """Normalizes case, spaces and compatibility characters, so that similar texts are equal."""
     from keras_bert.text.composition import normalize_form
 
     return " ".join(normalize_form("NFKC", text).casefold().split())
 
 
 def row_error(path: Path | str, place: str, message: str) -> ValueError:
-    """Returns an error that names the file and the place, such as `line 3`."""
+    """Returns an error that contains the file and the place, such as `line 3`."""
     return ValueError(f"{path}, {place}: {message}")
 
 
@@ -74,10 +74,10 @@ def is_number(text: str) -> bool:
 
 
 def required_labels(labels: np.ndarray | None, path: str) -> np.ndarray:
-    """Returns the labels of the rows of a file.
+    """Returns the labels of a file.
 
     Raises:
-        ValueError: If they have none.
+        ValueError: If the file has no labels.
     """
     if labels is None:
         raise ValueError(f"{path} has no labels to score against")
@@ -85,9 +85,9 @@ def required_labels(labels: np.ndarray | None, path: str) -> np.ndarray:
 
 
 def as_id(value: Any) -> str:
-    """Returns the id of a row as a string: the text of a string, otherwise JSON.
+    """Returns the ID of a row as a string: strings as they are, other values as JSON.
 
-    A date, and what else JSON lacks, is as Python writes it.
+    Values that JSON does not support, such as dates, are converted by `str`.
     """
     try:
         return value.strip() if isinstance(value, str) else json.dumps(value)
@@ -96,7 +96,7 @@ def as_id(value: Any) -> str:
 
 
 def row_ids(values: Iterable[str | None]) -> list[str | None] | None:
-    """Returns the id of each row; `None` if no row has one."""
+    """Returns the ID of each row, or `None` if no row has an ID."""
     ids = [value.strip() if value else None for value in values]
     return ids if any(ids) else None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scripts that texts are written in."""
+"""Detects the scripts in which texts are written."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _MAX_CHARACTERS_OF_SCRIPTS = 1_000_000
 
 
 def scripts(texts: Iterable[str]) -> dict[str, float]:
-    """Returns the share of each script among the letters, in percent, the most frequent first.
+    """Returns the percentage of each script among the letters, in descending order.
 
-    A script is what the Unicode name of a letter begins with, such as LATIN or CJK.
+    A script is the first word in the Unicode name of a letter, such as LATIN or CJK.
     """
     counts: Counter[str] = Counter()
     rest = _MAX_CHARACTERS_OF_SCRIPTS

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells of CSV and TSV files: as RFC 4180 has them, as Excel saves them, and without quotes.
+"""Reads CSV and TSV: RFC 4180, files saved by Excel, and TSV without quotes.
 
-The module csv reads them, not pyarrow or pandas: these drop quotes that are not doubled, turn the
-label `01` into a number and the text `NA` into nothing, and do not name the line of a bad row.
+We use the module csv instead of pyarrow or pandas, which drop quotes that are not doubled, turn the
+label `01` into a number and the text `NA` into a missing value, and do not report the line of an
+invalid row.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from keras_bert.data.text_files import UNREADABLE, byte_lines, read_lines
 
 from .row_values import BadRows, excerpt, row_error
 
-# Whether double quotes in TSV enclose cells ("csv": doubled inside, as Excel and pandas write
-# them), or are text ("none")
+# Whether double quotes in TSV enclose cells and are doubled inside, as written by Excel and pandas
+# ("csv"), or are text ("none")
 Quoting = Literal["auto", "csv", "none"]
-# The largest limit of the module csv on all platforms; by default it is 131,072
+# The largest limit that the module csv supports on all platforms. Its default is 131,072.
 _LONGEST_CELL = 2**31 - 1
-# A first line that names the separator, for Excel
+# A first line that sets the separator, for Excel
 _NAMED_SEPARATOR = re.compile(r'"?sep=(.)"?\r?\n?')
-# More characters in a row that are not ASCII than in a word of a Western language
+# Longer runs of non-ASCII characters than in the words of Western languages
 _OTHER_WORD = re.compile(rb"[\x80-\xff]{4}")
 
 
@@ -40,10 +41,10 @@ def read_separated(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields the line on which each row starts, and its cells.
 
-    An empty line is no row, except between the rows of a single column. A row of blank cells is.
+    A row of blank cells is a row. An empty line is not, except between rows of a single column.
 
     Raises:
-        ValueError: If the file is malformed.
+        ValueError: If the file is invalid.
     """
     bad = bad or BadRows()
     csv.field_size_limit(_LONGEST_CELL)
@@ -76,7 +77,7 @@ def read_separated(
 def _csv_rows(
     path: Path, lines: Callable[[], Iterator[str]], separator: str, offset: int, bad: BadRows
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yields the line on which each row starts, and its cells, after a number of lines."""
+    """Skips `offset` lines. Yields the line on which each row starts, and its cells."""
     reader = csv.reader(itertools.islice(lines(), offset, None), delimiter=separator, strict=True)
     while True:
         start = offset + reader.line_num + 1
@@ -94,7 +95,7 @@ def _csv_rows(
             problem = row_error(path, f"line {start}", message)
             problem.__cause__ = error
             bad.add(problem)
-            # An unclosed quote has read the rows after it: begin again at the next line
+            # An unclosed quote has consumed the rows after it, so restart at the next line.
             offset = start
             rest = itertools.islice(lines(), offset, None)
             reader = csv.reader(rest, delimiter=separator, strict=True)
@@ -105,9 +106,9 @@ def _csv_rows(
 def _separator(lines: Callable[[], Iterator[str]], columns: Collection[str]) -> tuple[str, int]:
     """Returns the separator of a CSV file, and the number of lines before its first row.
 
-    It is a comma, unless a first line such as `sep=;` names another; or a semicolon, which Excel
-    writes where the comma is the decimal mark, if it alone divides the first row, and what is
-    wanted is not that row's single cell.
+    The separator is a comma, unless a first line such as `sep=;` sets a different one. It is a
+    semicolon, which Excel writes if the comma is the decimal mark, if only semicolons divide the
+    first row, and that row is not the single requested column.
     """
     if first_line := _NAMED_SEPARATOR.fullmatch(next(lines(), "")):
         return first_line[1], 1
@@ -126,8 +127,8 @@ def _first_row(lines: Iterator[str], separator: str) -> list[str]:
 def _encoding(path: Path) -> str:
     """Returns the encoding of a table: UTF-8, or Windows-1252, in which Excel may save CSV.
 
-    It is Windows-1252 if all lines that are not ASCII are not UTF-8, and look like words of a
-    Western language: none has four characters in a row that are not ASCII.
+    It is Windows-1252 if no non-ASCII line is UTF-8, and all of these lines look like words of a
+    Western language, because they have no four non-ASCII characters in a row.
     """
     example = ""
     with open(path, "rb") as file, contextlib.suppress(*UNREADABLE):  # which the reader raises too
@@ -147,7 +148,7 @@ def _encoding(path: Path) -> str:
     return "cp1252" if example else "utf-8"
 
 
-# A cell in double quotes, which are doubled inside of it, or without any
+# A cell in double quotes, which are doubled inside, or a cell without double quotes
 _CELL = r'(?:"[^"]*+(?:""[^"]*+)*+"|[^"\t\r\n]*+)'
 _CELLS = re.compile(rf"(?:\A|\t)({_CELL})")
 _ROW = re.compile(rf"{_CELL}(?:\t{_CELL})*+")
@@ -162,9 +163,9 @@ _CHOOSE_QUOTING = (
 def _is_quoted(path: Path, lines: Callable[[], Iterator[str]]) -> bool:
     """Returns whether double quotes in a TSV file enclose cells, rather than being text.
 
-    They do if all of them enclose cells or are doubled inside, and some are doubled, or all cells
-    of a column have them, or rows have equally many cells only if they do. If some cells look like
-    that, but it is not certain, quotes are text, and a warning says so.
+    They do if all quotes enclose cells or are doubled inside, and one of these holds: some are
+    doubled, all cells of a column have them, or only then all rows have the same number of cells.
+    If some cells look quoted but this is not certain, quotes are text, with a warning.
     """
     num_rows, num_quoted, is_doubled, has_separators = 0, 0, False, False
     in_every_row: set[int] | None = None
@@ -184,7 +185,7 @@ def _is_quoted(path: Path, lines: Callable[[], Iterator[str]]) -> bool:
         in_every_row = {*texts} if in_every_row is None else in_every_row & texts.keys()
         line_widths |= {line.count("\t") + 1 for line in row.split("\n") if line.rstrip("\r")}
         row_widths.add(len(cells))
-    # Lines with equally many cells are hardly parts of cells.
+    # If all lines have the same number of cells, they are hardly parts of multi-line cells.
     are_rows = len(line_widths) == 1 and line_widths != {1}
     if not num_quoted or (are_rows and len(row_widths) > 1):
         return False
@@ -201,7 +202,7 @@ def _is_quoted(path: Path, lines: Callable[[], Iterator[str]]) -> bool:
 
 
 def _rows_in_quotes(lines: Iterator[str]) -> Iterator[str]:
-    """Yields lines, those joined between which a quote is open."""
+    """Yields lines. Lines between which a quote is open are joined."""
     row: list[str] = []
     is_open = False
     for line in lines:
@@ -215,7 +216,7 @@ def _rows_in_quotes(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _warn_of_quotes(path: Path, lines: Iterator[str]) -> None:
-    """Warns if cells of a file look quoted, although other quotes in it are text."""
+    """Warns if some cells of a file look quoted, although other quotes in it are text."""
     line_numbers = [number for number, line in enumerate(lines, 1) if _LOOKS_QUOTED.search(line)]
     if line_numbers:
         warnings.warn(

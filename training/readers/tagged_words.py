@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training data for token classification: splits, tagging schemes and document context."""
+"""Reads training data for token classification: splits, tagging schemes and document context."""
 
 from __future__ import annotations
 
@@ -33,35 +33,35 @@ from .data_files import infer_format, read_records
 from .data_splits import hold_out_tenth, stratified_sample
 from .row_values import BadRows, excerpt, row_error
 
-# The fields of words, and of their labels, in rows with lists; the first that a row has is read
+# The fields of words and of their labels in rows with lists. The first field that exists is read.
 WORDS = ("words", "tokens")
 LABELS = ("labels", "tags", "ner_tags", "pos_tags", "upos")
-# In lower case, the columns of a word, and of its label, in tables with a word in each row
+# The columns of the word and of its label, in lower case, in tables with one word per row
 _WORD = ("word", "token")
 _LABEL = ("label", "tag", "ner_tag", "ner", "pos")
-# The notations whose labels may be wrong
+# Descriptions of notations that labels may violate
 _DESCRIPTIONS = {
     "brackets": "spans in brackets, such as (PER* *)",
     "suffixes": "spans with the letter at the end, such as PER-B",
 }
-# What the name of the column begins with that tells the sentence of a word
+# Prefix of the name of the column that identifies the sentence of a word
 _SENTENCE = "sent"
-# Lines that tell whether each is a sentence
+# Number of lines that are read to infer whether each line is a sentence
 _LINES_READ = 100
 
 
 @dataclasses.dataclass(frozen=True)
 class WordColumns(CommandConfig):
-    """How a file of words in columns is read.
+    """How to read a file of words in columns.
 
     Args:
-        word_column: Index of the words' column from 0, or a negative index from the end; by default
-            the first that does not only count the words.
-        label_column: Index of the labels' column, likewise; by default the last, or in CoNLL-U the
-            universal part of speech.
+        word_column: Index of the words' column from 0, or a negative index from the end. Defaults
+            to the first column that does not only contain word numbers.
+        label_column: Index of the labels' column, in the same way. Defaults to the last column, or
+            in CoNLL-U to the universal part of speech.
         separator: The separator of columns: auto, tab or space.
-        comments: Whether lines that begin with # before a sentence are comments; by default in
-            CoNLL-U.
+        comments: Whether lines that start with # before a sentence are comments. By default, only
+            in CoNLL-U.
     """
 
     word_column: int | None = None
@@ -74,7 +74,7 @@ class WordColumns(CommandConfig):
         check_one_of(self, separator=get_args(Separator))
 
     def check_word_files(self, *paths: str) -> None:
-        """Raises an UnusedFlagError if a flag is given that none of the files has."""
+        """Raises an UnusedFlagError if a flag is set that none of the files' formats uses."""
         names = [field.name for field in dataclasses.fields(WordColumns)]
         check_formats(self, dict.fromkeys(names, ("conll",)), [_format(path) for path in paths])
 
@@ -83,9 +83,9 @@ class WordColumns(CommandConfig):
     ) -> TaggedText:
         """Reads the words of a file, with or without their labels.
 
-        Rows of JSON, Parquet and Arrow have lists in the fields `WORDS` and `LABELS`. Rows of CSV
-        and Excel files have a word and its label, in the columns `word_columns`. Other files have a
-        word on each line, or a sentence, a tab and its labels.
+        Rows of JSON, Parquet and Arrow contain lists in the fields `WORDS` and `LABELS`. Rows of
+        CSV and Excel files contain a word and its label, in the columns `word_columns`. Other files
+        have one word per line, or a sentence, a tab and its labels.
         """
         format = _format(path)
         if format in ("jsonl", "arrow"):
@@ -106,7 +106,7 @@ class WordColumns(CommandConfig):
 
 
 def _format(path: str) -> str:
-    """Returns the format of a file: that of its rows, conll for words, or lines for sentences."""
+    """Returns the format of a file: conll (one word per line), lines (sentences), or its format."""
     try:
         format = infer_format(Path(path))
     except ValueError:
@@ -120,7 +120,7 @@ def _format(path: str) -> str:
 
 
 def _sentence(line: str) -> tuple[list[str], list[str]] | None:
-    """Returns the words and the labels of a line `words TAB labels`; `None` for other lines."""
+    """Returns the words and labels of a line `words TAB labels`, or `None` for other lines."""
     words, *labels = (cell.strip().split(" ") for cell in line.split("\t"))
     if len(labels) != 1 or len(words) != len(labels[0]):
         return None
@@ -128,7 +128,7 @@ def _sentence(line: str) -> tuple[list[str], list[str]] | None:
 
 
 def _read_sentences(path: Path, labeled: bool, bad: BadRows) -> TaggedText:
-    """Reads lines of a sentence, a tab and its labels, both separated by spaces."""
+    """Reads lines with a sentence, a tab and its labels, both separated by spaces."""
     sentences = []
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
@@ -171,9 +171,9 @@ def _read_lists(path: Path, labeled: bool, bad: BadRows) -> TaggedText:
 
 
 def _read_table(path: Path, labeled: bool, bad: BadRows) -> TaggedText:
-    """Reads a table with a word in each row; a new value in the column of sentences begins one.
+    """Reads a table with one word per row. A new value in the sentence column starts a sentence.
 
-    In later rows of a sentence, this column has the same value or is empty.
+    In later rows of the same sentence, this column has the same value or is empty.
     """
     words: list[list[str]] = []
     labels: list[list[str]] = []
@@ -206,7 +206,7 @@ def _read_table(path: Path, labeled: bool, bad: BadRows) -> TaggedText:
 
 
 def word_columns(names: Iterable[str]) -> tuple[str, str, str]:
-    """Returns the columns of the sentence, the word and its label of a table; "" if it has none."""
+    """Returns the columns of the sentence, the word and its label, or `""` for missing columns."""
     by_lower_case = {name.casefold(): name for name in names}
     sentence = next((name for name in by_lower_case if name.startswith(_SENTENCE)), "")
     word, label = (next((n for n in known if n in by_lower_case), "") for known in (_WORD, _LABEL))
@@ -214,7 +214,7 @@ def word_columns(names: Iterable[str]) -> tuple[str, str, str]:
 
 
 def _strings(record: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """Returns the first of the fields that exists, which must be a list of strings."""
+    """Returns the first existing field of `names`, which must be a list of strings."""
     name = next((name for name in names if name in record), names[0])
     values = record.get(name)
     if not isinstance(values, list) or not values or not all(isinstance(v, str) for v in values):
@@ -231,25 +231,25 @@ def counts_of_words(text: TaggedText) -> dict[str, int]:
 
 
 def count_types(text: TaggedText) -> Counter[str]:
-    """Counts entities by type, or words by label; nothing if there are no labels."""
+    """Counts entities by type, or words by label. Empty without labels."""
     return Counter(name for names in _types(text.labels or ()) for name in names)
 
 
 def _types(labels: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Returns the types of each sentence's entities; the labels, if they do not mark spans."""
+    """Returns the entity types in each sentence, or its labels if they do not mark spans."""
     if not are_span_labels(label for sentence in labels for label in sentence):
         return [list(sentence) for sentence in labels]
     return [[entity.type for entity in entities(sentence)] for sentence in labels]
 
 
 def sample(text: TaggedText, num_sentences: int) -> TaggedText:
-    """Returns a random sample of the sentences, stratified by the rarest type in each."""
+    """Returns a random sample of the sentences, stratified by the rarest type in each sentence."""
     sample = stratified_sample(_rarest_types(text), num_sentences)
     return _sentences(text, [[index] for index in sample])
 
 
 def label_names(text: TaggedText) -> tuple[str, ...]:
-    """Returns the labels that occur: `O` first, then sorted by type and prefix."""
+    """Returns the labels in the text: `O` first, then sorted by type and prefix."""
     names = {label for sentence in text.labels or () for label in sentence}
 
     def order(name: str) -> tuple[bool, str, str]:
@@ -262,7 +262,7 @@ def label_names(text: TaggedText) -> tuple[str, ...]:
 def hold_out(text: TaggedText) -> tuple[TaggedText, TaggedText]:
     """Holds out a random tenth of the sentences, or of the documents if there are enough.
 
-    Sentences are stratified by the rarest entity type, or label, in each.
+    Sentences are stratified by their rarest entity type or label.
 
     Raises:
         ValueError: If fewer than two sentences would be held out.
@@ -278,17 +278,17 @@ def hold_out(text: TaggedText) -> tuple[TaggedText, TaggedText]:
 
 
 def _rarest_types(text: TaggedText) -> list[str]:
-    """Returns the rarest entity type, or label, in each sentence."""
+    """Returns the rarest entity type or label in each sentence."""
     types = _types(text.labels or ())
     counts = Counter(name for names in types for name in names)
     return [min(names, key=lambda name: (counts[name], name), default="") for names in types]
 
 
 def model_inputs(text: TaggedText, values: list[Any], context: bool) -> list[Any]:
-    """Returns words or labels in the form that `TokenClassifier` takes.
+    """Returns words or labels in the form that `TokenClassifier` accepts.
 
     Raises:
-        ValueError: If `context` is set, and the file marks no documents.
+        ValueError: If `context` is set, but the file does not mark documents.
     """
     if not context:
         return values
@@ -321,13 +321,14 @@ def label_counts(text: TaggedText) -> Counter[str]:
 def convert_to_scheme(
     text: TaggedText, scheme: Scheme, notation: Notation | None = None
 ) -> TaggedText:
-    """Returns a text with its labels converted to a tagging scheme, if they mark spans.
+    """Converts the labels of a text to a tagging scheme, if they mark spans.
 
-    Logs a warning if the labels deviate from their own scheme, or are bare types beside `O`.
+    Logs a warning if the labels deviate from their own scheme, or if they are bare types next to
+    `O`.
 
     Raises:
-        ValueError: If only some labels are labels of spans; the message names the others. If
-            brackets are nested or not balanced; the message has the sentence.
+        ValueError: If only some labels are span labels. The message contains the other labels. Also
+            if brackets are nested or unbalanced. The message contains the sentence.
     """
     if text.labels is None:
         return text
@@ -350,16 +351,16 @@ def convert_to_scheme(
 def with_span_labels(
     text: TaggedText, notation: Notation | None = None, bad: BadRows | None = None
 ) -> TaggedText:
-    """Returns a text with labels of another notation than a tagging scheme's, converted to IOB2.
+    """Converts labels in a notation that is not a tagging scheme to IOB2.
 
     Args:
         text: The words and labels.
-        notation: The notation of the training labels; inferred from the text by default.
-        bad: Collects sentences whose brackets are nested or not balanced, and leaves them out; by
-            default, the first one raises an error.
+        notation: The notation of the training labels. By default, it is inferred from the text.
+        bad: Collects sentences with nested or unbalanced brackets, which are skipped. By default,
+            the first such sentence raises an error.
 
     Raises:
-        ValueError: If brackets are nested or not balanced; the message has the sentence.
+        ValueError: If brackets are nested or unbalanced. The message contains the sentence.
     """
     bad = bad or BadRows()
     if notation is None or are_span_labels(label_counts(text)):
@@ -413,7 +414,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def warn_of_unknown_labels(text: TaggedText, class_names: tuple[str, ...]) -> None:
-    """Logs a warning if a text has labels that are not among those of the training file."""
+    """Logs a warning if a text has labels that are not in the training file."""
     counts = label_counts(text)
     others = {name: counts[name] for name in label_names(text) if name not in class_names}
     if others:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which task a training file is for, told by its suffix, its first lines and its columns."""
+"""Infers the task of a training file from its suffix, its first lines and its columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .question_files import COLUMNS, is_nested
 from .row_values import BadRows
 from .tagged_words import LABELS, WORDS, word_columns
 
-# Columns of two texts. Those after the first are taken where no column is named `text`.
+# Columns of two texts. All but the first pair are only used if no column is named `text`.
 _PAIRS = (
     ("text", "text_pair"),
     ("sentence1", "sentence2"),
@@ -35,7 +35,7 @@ _PAIRS = (
     ("text1", "text2"),
     ("sentence_A", "sentence_B"),
 )
-# What a task's files hold, as --kind names it where it is not text
+# Maps a task to the value of --kind for its files, if it is not text
 _KINDS = {
     "question_answering": "squad",
     "tagging": "tagging",
@@ -53,8 +53,8 @@ class FileTask(NamedTuple):
 
     Attributes:
         name: A value of `finetune --task`.
-        reason: What tells it, such as "train.conll has the suffix .conll".
-        columns: The flags for the columns of its texts, where they have other names than usual.
+        reason: Why, for example "train.conll has the suffix .conll".
+        columns: Flags for the columns of its texts, if they do not have the default names.
     """
 
     name: str
@@ -63,28 +63,28 @@ class FileTask(NamedTuple):
 
 
 def data_kind(task: str) -> str:
-    """Returns the kind of data, one of `KINDS`, in the files of a task."""
+    """Returns the type of data, one of `KINDS`, in the files of a task."""
     return _KINDS.get(task, "text")
 
 
 def task_of_kind(kind: str) -> str:
-    """Returns the value of `finetune --task` for a kind of data that the file may not tell."""
+    """Returns the `finetune --task` value for a type of data, or `""` if the file decides."""
     return next((task for task, its in _KINDS.items() if its == kind), "")
 
 
 def task_of_file(
     path: Path, format: str = "auto", text: str | None = None, flag: str = "--task"
 ) -> FileTask:
-    """Tells the task of a training file.
+    """Infers the task of a training file.
 
     Args:
         path: The file.
-        format: The value of `--format`; `auto` infers it from the suffix.
-        text: The column of the text if it is given: then a second one is not looked for.
-        flag: The flag that names it otherwise, for the error message.
+        format: The value of `--format`. `auto` infers it from the suffix.
+        text: The column of the text, if given. Then the function does not look for a second text.
+        flag: The flag that sets the task, for the error message.
 
     Raises:
-        ValueError: If the file does not tell it; the message has what was looked at.
+        ValueError: If the task cannot be inferred. The message lists what was checked.
     """
     suffix = data_suffix(path)
     if suffix in TAGGING_SUFFIXES:
@@ -128,10 +128,10 @@ def task_of_file(
 
 
 def _tag(path: Path) -> str:
-    """Returns a tag if each of the first lines has words and a tag, empty otherwise.
+    """Returns a tag if all of the first lines have words and a tag, and `""` otherwise.
 
-    Tags with the letter at the end, such as PER-B, are read only beside words outside of spans:
-    classes of texts may look like them.
+    Tags that end with the letter, such as PER-B, are only accepted if there are also words outside
+    of spans, because text classes may look like them.
     """
     tag, has_outside = "", False
     for line in itertools.islice(read_lines(path), _LINES_READ):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rankings and qrels in TREC's formats, and collections: Cranfield, BEIR and MS MARCO."""
+"""Reads and writes TREC rankings and qrels, and reads Cranfield, BEIR and MS MARCO collections."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from keras_bert.data.text_files import COMPRESSIONS, read_lines
 from .data_files import data_suffix, infer_format, read_cells, read_records
 from .row_values import excerpt, row_error
 
-# The file names of collections by BEIR, MS MARCO and others
+# Usual file names in collections such as BEIR and MS MARCO
 _FILES = {
     "documents": ("corpus.jsonl", "corpus.tsv", "collection.tsv", "documents.tsv"),
     "queries": ("queries.jsonl", "queries.tsv"),
     "qrels": ("qrels.tsv", "qrels.txt", "qrels"),
 }
-# Words in the name or the folder of a file of queries or qrels that name its split
+# Words in the file or directory name of queries or qrels that identify the split
 _SPLITS = {
     "train": ("train", "training"),
     "dev": ("dev", "validation", "valid", "val"),
@@ -41,11 +41,12 @@ class Collection:
     """Documents, queries and relevance judgments.
 
     Args:
-        documents: The text of each document, by id.
-        queries: The text of each query, by id.
-        qrels: For each query, the grades of documents; grades above 0 are relevant.
-        splits: The split of each query: one of the two that are used, among `train`, `dev` and
-            `test`; empty if the files name no splits.
+        documents: Maps document IDs to texts.
+        queries: Maps query IDs to texts.
+        qrels: Maps query IDs to the grades of documents. Documents with a grade above 0 are
+            relevant.
+        splits: Maps query IDs to one of the two splits in use, among `train`, `dev` and `test`.
+            Empty if the files have no splits.
     """
 
     documents: dict[str, str]
@@ -54,9 +55,9 @@ class Collection:
     splits: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def parts(self, holdout_every: int) -> dict[str, list[str]]:
-        """Returns the queries to train on and the queries to score, by the names of their splits.
+        """Returns the queries for training and for scoring, by the names of their splits.
 
-        If the files name no splits, every `holdout_every`-th query is scored.
+        If the files have no splits, every `holdout_every`-th query is scored.
         """
         queries = list(self.queries)
         if self.splits:
@@ -80,12 +81,13 @@ class Collection:
 
 
 def rank_documents(scored: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Sorts documents as `trec_eval` does: by descending score, and ties by descending id.
+    """Sorts documents like `trec_eval`: by descending score, and ties by descending ID.
 
-    Scores are rounded to float32, as `trec_eval` reads them, and ids are compared by their bytes.
+    Scores are rounded to float32, because `trec_eval` reads them as float32. IDs are compared by
+    their bytes.
 
     Returns:
-        The documents with the rounded scores, the best first.
+        The documents with the rounded scores, best first.
 
     Example:
 
@@ -101,8 +103,8 @@ def write_run(
 ) -> None:
     """Writes a ranking in TREC's run format: `query Q0 document rank score tag` on each line.
 
-    Pass the documents of each query in the order of `rank_documents`, since `trec_eval` sorts them
-    so.
+    Pass the documents of each query in the order of `rank_documents`, in which `trec_eval` sorts
+    them.
     """
     with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for query, ranking in scored.items():
@@ -122,11 +124,11 @@ def write_qrels(path: Path, qrels: Mapping[str, Mapping[str, int]]) -> None:
 def read_qrels(path: Path) -> dict[str, dict[str, int]]:
     """Reads relevance judgments (qrels): `query iteration document grade` on each line.
 
-    Lines of three fields lack the iteration, as in the files of Cranfield and BEIR; BEIR's has a
-    header. JSON Lines and Parquet have BEIR's fields `query-id`, `corpus-id` and `score`.
+    Lines with three fields have no iteration, as in Cranfield and BEIR. BEIR's files have a header.
+    JSON Lines and Parquet have BEIR's fields `query-id`, `corpus-id` and `score`.
 
     Raises:
-        ValueError: If a line is malformed; the message names the file, the line and the field.
+        ValueError: If a line is invalid. The message contains the file, the line and the field.
     """
     qrels: dict[str, dict[str, int]] = {}
     for place, (query, document, grade) in _qrels(path):
@@ -162,22 +164,23 @@ def read_collection(
     """Reads a collection from tables, JSON Lines or Parquet, or in Cranfield's format.
 
     Documents and queries are JSON Lines or Parquet with `_id` (or `id`), `text` and optionally
-    `title`, as in BEIR; or tables with such a header; or tables of an id and a text without a
-    header, as in MS MARCO. Queries without qrels are dropped. Qrels for queries or documents that
-    are not in the files are dropped with a warning.
+    `title`, as in BEIR, or tables with such a header, or tables of an ID and a text without a
+    header, as in MS MARCO. Queries without qrels are dropped. Qrels for unknown queries or
+    documents are dropped with a warning.
 
-    Each split may have its own file of qrels, and of queries, with the word train, dev or test in
-    the name or the folder: `qrels/train.tsv`, `qrels.dev.tsv`, `test/qrels.txt`. With several
-    splits, the first is for training and the last is scored; a query in both is scored.
+    Each split may have its own file of qrels and of queries, with the word train, dev or test in
+    the name of the file or directory: `qrels/train.tsv`, `qrels.dev.tsv`, `test/qrels.txt`. With
+    multiple splits, the first is used for training and the last for scoring. A query in both is
+    only scored.
 
     Args:
-        folder: The folder of the files.
-        documents, queries, qrels: The names of the files; an empty name looks for common names. If
-            all are empty, Cranfield's files come first.
+        folder: The directory of the files.
+        documents, queries, qrels: The names of the files. If a name is empty, common names are
+            tried. If all are empty, Cranfield's files are tried first.
 
     Raises:
         FileNotFoundError: If a file does not exist.
-        ValueError: If a file is malformed; the message names the file and the line.
+        ValueError: If a file is invalid. The message contains the file and the line.
     """
     roles = {"documents": documents, "queries": queries, "qrels": qrels}
     if not any(roles.values()) and (folder / "cran.all.1400").is_file():
@@ -233,7 +236,7 @@ def read_collection(
 
 
 def is_collection(folder: Path) -> bool:
-    """Returns whether a folder has the files of a collection under common names."""
+    """Returns whether a directory has the files of a collection under common names."""
     try:
         return (folder / "cran.all.1400").is_file() or all(
             _find(folder, role, "") for role in _FILES
@@ -243,7 +246,7 @@ def is_collection(folder: Path) -> bool:
 
 
 def _find(folder: Path, role: str, name: str) -> dict[str, Path]:
-    """Returns the files of a role by split; a single file for all splits has the split ""."""
+    """Returns the files of a role by split. A single file for all splits has the split `""`."""
     splits = {} if name else _split_files(folder, role)
     if role == "qrels" and len(splits) > 2:
         first, *_, last = splits
@@ -251,7 +254,7 @@ def _find(folder: Path, role: str, name: str) -> dict[str, Path]:
     names = (name,) if name else _FILES[role]
     candidates = [folder / f"{name}{suffix}" for suffix in ("", *COMPRESSIONS) for name in names]
     file = next((path for path in candidates if path.is_file()), None)
-    # Either one file has the queries of all splits, or there are qrels without splits.
+    # Either one file contains the queries of all splits, or the qrels have no splits.
     if file is not None and not (splits and role == "qrels"):
         return {"": file}
     if splits:
@@ -261,21 +264,21 @@ def _find(folder: Path, role: str, name: str) -> dict[str, Path]:
 
 
 def _split_files(folder: Path, role: str) -> dict[str, Path]:
-    """Returns the files of a role whose names or folders name a split, in the order of splits."""
+    """Returns the files of a role by split, if a file or directory name contains a split."""
     paths: dict[str, tuple[int, Path]] = {}
     for path in sorted([*folder.glob("*"), *folder.glob("*/*")]) if role in _ROLE_WORDS else ():
         words = re.split(r"[^a-z]+", str(path.relative_to(folder)).casefold())
         if not path.is_file() or set(words).isdisjoint(_ROLE_WORDS[role]):
             continue
         for split, names in _SPLITS.items():
-            # Prefer the fewest words: in MS MARCO, `qrels.dev.tsv` to `qrels.dev.small.tsv`.
+            # Prefer the fewest words: in MS MARCO, `qrels.dev.tsv` over `qrels.dev.small.tsv`.
             if not set(words).isdisjoint(names):
                 paths[split] = min(paths.get(split, (len(words), path)), (len(words), path))
     return {split: paths[split][1] for split in _SPLITS if split in paths}
 
 
 def _texts(path: Path) -> dict[str, str]:
-    """Reads the texts of documents or queries, by id."""
+    """Reads the texts of documents or queries by ID."""
     texts: dict[str, str] = {}
     for place, id, text in _texts_with_ids(path):
         if id in texts:
@@ -313,7 +316,7 @@ def _texts_with_ids(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _field(path: Path, place: str, record: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Returns the first field that holds a string or an integer, as a string."""
+    """Returns the first field that is a string or an integer, as a string."""
     for name in names:
         if isinstance(record.get(name), str | int) and not isinstance(record[name], bool):
             return str(record[name])
@@ -328,13 +331,13 @@ def _field(path: Path, place: str, record: Mapping[str, Any], names: Sequence[st
 def read_cranfield(folder: Path) -> Collection:
     """Reads the Cranfield collection: `cran.all.1400`, `cran.qry` and `cranqrel`.
 
-    The qrels number the queries from 1 to 225 in the order of the file `cran.qry`, which has
-    other ids. All grades above 0 become 1, because the files and their documentation disagree on
-    which end of the scale is best.
+    The qrels number the queries from 1 to 225 in the order of `cran.qry`, which has different IDs.
+    All grades above 0 become 1, because the files and their documentation disagree on which end of
+    the scale is best.
 
     Raises:
         FileNotFoundError: If a file does not exist.
-        ValueError: If a file is malformed; the message names the file and the line.
+        ValueError: If a file is invalid. The message contains the file and the line.
     """
     documents = {
         str(number): " ".join(text.split())
@@ -352,7 +355,7 @@ def read_cranfield(folder: Path) -> Collection:
 
 
 def _records(path: Path, parts: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yields the number of each `.I` record, and its requested parts, joined to one text."""
+    """Yields the number of each `.I` record, and its requested parts as one text."""
     number, part, texts = 0, "", dict.fromkeys(parts, "")
     for line, text in enumerate(read_lines(path), start=1):
         text = text.rstrip("\r\n")

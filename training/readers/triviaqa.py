@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TriviaQA's files: questions, the documents that are evidence, and answers with their aliases.
+"""Reads TriviaQA: questions, their evidence documents, and answers with aliases.
 
-The download has the questions in `qa/*.json` and the documents in `evidence/wikipedia` and
-`evidence/web`, which are looked for beside the folder of the questions. Answers have no offsets: by
-distant supervision, the first alias that a document contains is its answer, as in TriviaQA's own
-converter to SQuAD's format ([Joshi et al., 2017](https://arxiv.org/abs/1705.03551)).
+The download contains the questions in `qa/*.json` and the documents in `evidence/wikipedia` and
+`evidence/web`. The directory `evidence` must be next to the directory of the questions. Answers
+have no offsets. With distant supervision, the first alias that a document contains is its answer,
+as in TriviaQA's converter to SQuAD's format
+([Joshi et al., 2017](https://arxiv.org/abs/1705.03551)).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from keras_bert.data.squad import QuestionExample, SpanAnswer, json_field
 
 from .row_values import BadRows, excerpt
 
-# The folder of the documents in each of a question's lists
+# Maps each list of documents in a question to the directory of these documents
 _LISTS = {"EntityPages": "wikipedia", "SearchResults": "web"}
 
 
@@ -28,15 +29,15 @@ _LISTS = {"EntityPages": "wikipedia", "SearchResults": "web"}
 class DocumentQuestion(QuestionExample):
     """A question with one of its documents.
 
-    The `id` is `<question id>--<file name>`; the first of `answers` is what the document contains
-    of the aliases, and there is none if it contains no alias.
+    The `id` is `<question id>--<file name>`. `answers` contains the first alias that occurs in the
+    document, and is empty if no alias does.
 
     Args:
-        key: The key of its prediction: the `id` for documents of the Web, of which each is scored,
-            and the id of the question for Wikipedia's, of which the best answer is.
-        aliases: The normalized aliases of the answer, in the order of the file; empty if it is
-            unknown.
-        human_answers: Answers that people have given, if there are any.
+        key: The key of its prediction. In the Web domain, each document is scored separately, so it
+            is the `id`. In the Wikipedia domain, only the best answer is scored, so it is the
+            question's ID.
+        aliases: The normalized aliases of the answer, in the order of the file. Empty if unknown.
+        human_answers: Answers given by people, if there are any.
     """
 
     key: str = ""
@@ -45,29 +46,28 @@ class DocumentQuestion(QuestionExample):
 
 
 def is_triviaqa(content: Any) -> bool:
-    """Returns whether the content of a JSON file is that of a file of TriviaQA."""
+    """Returns whether the content of a JSON file is a TriviaQA file."""
     return isinstance(content, dict) and "Data" in content
 
 
 def read_documents(
     content: Any, path: Path, *, labeled: bool = True, bad: BadRows, max_words: int = 0
 ) -> tuple[DocumentQuestion, ...]:
-    """Reads questions, each once for each of its documents, in the order of the file.
+    """Reads questions in the order of the file, once for each of their documents.
 
-    Of files for the verified evaluation, only the questions and documents that are part of it are
-    read.
+    In files for the verified evaluation, only verified questions and documents are read.
 
     Args:
         content: The content of the file.
-        path: The file, beside whose folder, or in whose folder, the documents are in `evidence`.
-        labeled: Whether every question must have an answer. Otherwise malformed answers count as
+        path: The file. The documents are in `evidence`, in the file's directory or next to it.
+        labeled: Whether every question must have an answer. Otherwise, invalid answers count as
             unknown.
-        bad: Collects malformed questions and missing documents.
-        max_words: Number of words to read of a document, the first ones; 0 for all.
+        bad: Collects invalid questions and missing documents.
+        max_words: Number of words to read from the start of a document. 0 reads all.
 
     Raises:
-        ValueError: If the file is malformed, or a document is missing, not UTF-8, or outside of the
-            folder of the documents; the message names the file and the question.
+        ValueError: If the file is invalid, or if a document is missing, not UTF-8, or outside the
+            directory of documents. The message contains the file and the question.
     """
     evidence = _evidence_folder(path)
     examples = []
@@ -96,14 +96,14 @@ def read_documents(
 
 
 def read_answers(content: Any, path: Path) -> dict[str, tuple[str, ...]]:
-    """Reads the answers that count as right, by the key of each prediction, without documents.
+    """Reads the accepted answers by the key of each prediction, without the documents.
 
     Returns:
-        The normalized aliases, and the answers of people, by question id for Wikipedia, and by
+        The normalized aliases and the answers given by people, by question ID for Wikipedia, and by
         `<question id>--<file name>` for the Web.
 
     Raises:
-        ValueError: If the file is malformed; the message names the file and the question.
+        ValueError: If the file is invalid. The message contains the file and the question.
     """
     return {
         page.key: (*question.aliases, *question.human_answers)
@@ -113,7 +113,7 @@ def read_answers(content: Any, path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def first_words(text: str, count: int) -> str:
-    """Returns a text up to the end of its `count`-th word, words being separated by white space.
+    """Returns the start of a text, up to and including its `count`-th word.
 
     Example:
 
@@ -128,10 +128,9 @@ def first_words(text: str, count: int) -> str:
 
 
 def answer_in_document(aliases: Sequence[str], document: str) -> SpanAnswer | None:
-    """Returns the first place of the first alias that occurs in a document; `None` if none does.
+    """Returns the first occurrence of the first alias in a document, or `None`.
 
-    Aliases are compared with the document in lower case, also inside of words, as TriviaQA's own
-    code does.
+    Aliases are compared with the document in lower case, even inside words, as in TriviaQA's code.
     """
     lower_case = document.lower()
     for alias in filter(None, aliases):
@@ -145,8 +144,8 @@ def answer_in_document(aliases: Sequence[str], document: str) -> SpanAnswer | No
 
 
 def _offsets_before_lowering(text: str, start: int, end: int) -> tuple[int, int]:
-    """Returns the offsets in a text of a span of its lower case, which has more characters."""
-    # "İ" becomes two characters, and no other.
+    """Converts the offsets of a span in the lower-case text to offsets in the original text."""
+    # "İ" is the only character that becomes two characters in lower case.
     bounds = list(itertools.accumulate((len(char.lower()) for char in text), initial=0))
     first = next(index for index, bound in enumerate(bounds) if bound > start) - 1
     behind = next(index for index, bound in enumerate(bounds) if bound >= end)
@@ -197,7 +196,7 @@ def _questions(content: Any, path: Path, labeled: bool, bad: BadRows) -> Iterato
 
 
 def _answers(datum: Any, labeled: bool, where: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the aliases of the answer, and the answers that people have given."""
+    """Returns the aliases of the answer, and the answers given by people."""
     try:
         answer = json_field(datum, "Answer", dict, where)
         aliases = _texts(answer, "NormalizedAliases", where)
@@ -215,7 +214,7 @@ def _pages(datum: Any, id: str, domain: str, is_verified: bool, where: str) -> I
         pages = json_field(datum, list_name, list, where) if list_name in datum else []
         for number, page in enumerate(pages, start=1):
             place = f"{where}, {list_name} {number}"
-            # Of Wikipedia's questions, the documents of one evaluation are those of the other.
+            # Both evaluations use the same documents for Wikipedia questions.
             is_part = (
                 not is_verified
                 or domain == "Wikipedia"
@@ -227,10 +226,10 @@ def _pages(datum: Any, id: str, domain: str, is_verified: bool, where: str) -> I
 
 
 def _evidence_folder(path: Path) -> Path:
-    """Returns the folder of the documents.
+    """Returns the directory of the documents.
 
     Raises:
-        ValueError: If there is none; the message has the places that were looked at.
+        ValueError: If it is not found. The message lists the paths that were tried.
     """
     folder = path.absolute().parent
     places = [folder.parent / "evidence", folder / "evidence"]
@@ -247,7 +246,7 @@ def _document(evidence: Path, page: _Page, where: str) -> str:
     """Returns the text of a document.
 
     Raises:
-        ValueError: If it is missing, not UTF-8, or not in the folder of the documents.
+        ValueError: If it is missing, not UTF-8, or outside the directory of documents.
     """
     folder = (evidence / page.folder).resolve()
     name = f"{where}: its document {excerpt(page.name)}"
@@ -257,7 +256,7 @@ def _document(evidence: Path, page: _Page, where: str) -> str:
         text = file.read_text(encoding="utf-8") if is_inside and is_file else ""
     except UnicodeDecodeError as error:
         raise ValueError(f"{name} is not UTF-8: {error}") from error
-    except (OSError, ValueError) as error:  # a ValueError of a name that no file can have
+    except (OSError, ValueError) as error:  # ValueError if no file can have this name
         raise ValueError(f"{name} cannot be read: {error}") from error
     if not is_inside:
         raise ValueError(f"{name} is not in {folder}")
