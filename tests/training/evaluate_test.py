@@ -264,7 +264,7 @@ def test_a_model_says_what_it_is_scored_on(tmp_path):
     config = EvaluateConfig(data_file=str(tmp_path / "dev.jsonl"), model=str(model))
     right = task.choose([("a", ["b", "c"])])[0][0]["choice"] == 0
     assert evaluate(config) == {"accuracy": 100.0 * right}
-    with pytest.raises(ValueError, match=r"is a MultipleChoice, so --kind must be choice"):
+    with pytest.raises(ValueError, match=r"is a MultipleChoice, so --kind must be multiple_choice"):
         evaluate(dataclasses.replace(config, kind="text"))
 
     classifier = keras_bert.TextClassifier(
