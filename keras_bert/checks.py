@@ -168,7 +168,7 @@ def shorten_repr(value: object) -> str:
 
     Example:
 
-    >>> shorten_repr("film"), len(shortened("film " * 100))
+    >>> shorten_repr("film"), len(shorten_repr("film " * 100))
     ("'film'", 80)
     """
     text = repr(value)

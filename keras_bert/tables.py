@@ -83,8 +83,9 @@ def table_from_records(title: str, records: Records) -> tuple[list[str], list[li
 
     Example:
 
-    >>> table_from_records("dev", {"BERT": {"accuracy": 91.5}, "random": {"accuracy": 50.0, "f1":
-    48.9}}) (['dev', 'accuracy', 'f1'], [['BERT', 91.5, None], ['random', 50.0, 48.9]])
+    >>> table_from_records(
+    ...     "dev", {"BERT": {"accuracy": 91.5}, "random": {"accuracy": 50.0, "f1": 48.9}})
+    (['dev', 'accuracy', 'f1'], [['BERT', 91.5, None], ['random', 50.0, 48.9]])
     """
     columns = list(dict.fromkeys(name for values in records.values() for name in values))
     rows = [[name, *map(values.get, columns)] for name, values in records.items()]
