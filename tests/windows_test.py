@@ -39,7 +39,7 @@ import training.benchmarks.library
 from training.engine import output_folder, program
 
 def main(arguments):
-    with output_folder.locked("output") as folder:
+    with output_folder.lock_output_dir("output") as folder:
         with atomic_path(folder / "saved", sync=True) as new:
             new.mkdir()
             (new / "vocab.txt").write_text("[PAD]")

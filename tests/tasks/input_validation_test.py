@@ -238,7 +238,7 @@ def test_no_rows_are_no_training_data(tasks):
 @pytest.mark.parametrize("share", [0.3, 1.0, 1.5, -0.5])
 def test_a_validation_split_leaves_rows_on_both_sides(tasks, share):
     tasks["TextClassifier"].compile("sgd")
-    with pytest.raises(ValueError, match=f"validation_split must .*Received: {share} "):
+    with pytest.raises(ValueError, match=f"validation_split must .*Received: {share}"):
         tasks["TextClassifier"].fit(["a"], [0], validation_split=share, verbose=0)
     tasks["TokenClassifier"].compile("sgd")
     with pytest.raises(ValueError, match="validation_split must"):

@@ -54,7 +54,7 @@ def test_labels_of_the_file_and_of_the_answers_are_read_as_others(tmp_path):
     data.write_text("text\tlabel\na\tentailment\nb\tnon-entailment\nc\tnon-entailment\n")
     write_answers(answers, [("entailment", 1), ("neutral", 0.5), ("contradiction", 0.5)])
     config = EvaluateConfig(data_file=str(data), predictions=str(answers))
-    with pytest.raises(ValueError, match=r"must predict one of.*Received: 'neutral'"):
+    with pytest.raises(ValueError, match="predicts 'neutral', expected one of"):
         evaluate(config)
     label_map = ("neutral:non-entailment", "contradiction:non-entailment")
     for class_names in ((), ("contradiction", "entailment", "neutral")):
@@ -98,15 +98,13 @@ def test_predictions_of_rows_that_are_left_out_are_left_out_too(has_ids, tmp_pat
 
 def test_answers_that_do_not_belong_to_the_file(reviews, tmp_path):
     answers = write_answers(tmp_path / "predictions.tsv", ANSWERS[:3])
-    with pytest.raises(ValueError, match=r"answers\.tsv has 3 predictions, expected 4"):
+    with pytest.raises(ValueError, match=r"predictions\.tsv has 3 predictions, expected 4"):
         evaluate(EvaluateConfig(data_file=reviews, predictions=answers))
     (tmp_path / "answers.csv").write_text("id,class\n1,good\n")
     with pytest.raises(ValueError, match=r"answers\.csv, line 2: the fields are .* expected label"):
         evaluate(EvaluateConfig(data_file=reviews, predictions=str(tmp_path / "answers.csv")))
     answers = write_answers(tmp_path / "predictions.tsv", [("great", 1.0), *ANSWERS[1:]])
-    with pytest.raises(
-        ValueError, match=r"must predict one of \['bad', 'good'\]\. Received: 'great'"
-    ):
+    with pytest.raises(ValueError, match=r"predicts 'great', expected one of \['bad', 'good'\]"):
         evaluate(EvaluateConfig(data_file=reviews, predictions=answers))
 
 

@@ -188,7 +188,7 @@ def test_keras_hub_s(kind, tmp_path):
     ("file", "content", "message"),
     [
         ("vocab.json", b"{", r"vocab\.json: the file must contain JSON"),
-        ("vocab.json", b'{"<s>": 0, "a": 2}', r"vocab\.json: the file must give the ids 0, 1, 2"),
+        ("vocab.json", b'{"<s>": 0, "a": 2}', r"vocab\.json: the file must .* the ids 0, 1, 2"),
         ("vocab.json", b'{"<s>": 0, "<pad>": 1}', r"vocab\.json: .* 2 tokens lacks </s>, <unk>"),
         (
             "merges.txt",

@@ -334,7 +334,7 @@ class ClassificationJob(Job):
     read = staticmethod(read_data)
     evaluate = staticmethod(evaluate)
     read_insight_inputs = staticmethod(labeled_texts)
-    explained = staticmethod(predicted_class)
+    predict_for_attribution = staticmethod(predicted_class)
 
     def __init__(self, config: FinetuneConfig, data: FinetuneData, preset: str) -> None:
         super().__init__(config, data, preset)

@@ -158,7 +158,7 @@ class ChoiceJob(Job):
     read = staticmethod(read_data)
     evaluate = staticmethod(evaluate)
     read_insight_inputs = staticmethod(texts_with_choices)
-    explained = staticmethod(predicted_choice)
+    predict_for_attribution = staticmethod(predicted_choice)
 
     def baselines(self) -> dict[str, Baselines]:
         from ..scores import baselines

@@ -329,7 +329,7 @@ class QuestionJob(Job):
     read = staticmethod(read_data)
     evaluate = staticmethod(evaluate)
     read_insight_inputs = staticmethod(questions)
-    explained = staticmethod(predicted_span)
+    predict_for_attribution = staticmethod(predicted_span)
 
     def __init__(self, config: SquadConfig, data: SquadData, preset: str) -> None:
         super().__init__(config, data, preset)

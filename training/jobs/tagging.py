@@ -302,7 +302,7 @@ class Tagging(TaggingJob):
 
     evaluate = staticmethod(evaluate)
     read_insight_inputs = staticmethod(sentences)
-    explained = staticmethod(predicted_tag)
+    predict_for_attribution = staticmethod(predicted_tag)
 
     def build(self, seed: int) -> Training:
         from keras_bert import TokenClassifier

@@ -52,7 +52,7 @@ def test_a_run_is_resumed_without_hidden_files(tmp_path):
     with pytest.raises(FileExistsError, match=r"Received: .*predictions\.tsv\. Choose"):
         start(**settings)
     (tmp_path / "settings.json").write_text("[")
-    with pytest.raises(ValueError, match=r"settings\.json must be a JSON object"):
+    with pytest.raises(ValueError, match=r"settings\.json must contain a JSON object"):
         output_folder.check_same_settings(tmp_path, settings)
 
 
