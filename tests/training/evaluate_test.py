@@ -101,7 +101,7 @@ def test_answers_that_do_not_belong_to_the_file(reviews, tmp_path):
     with pytest.raises(ValueError, match=r"predictions\.tsv has 3 predictions, expected 4"):
         evaluate(EvaluateConfig(data_file=reviews, predictions=answers))
     (tmp_path / "answers.csv").write_text("id,class\n1,good\n")
-    with pytest.raises(ValueError, match=r"answers\.csv, line 2: the fields are .* expected label"):
+    with pytest.raises(ValueError, match=r"answers\.csv, line 2: the fields must be label"):
         evaluate(EvaluateConfig(data_file=reviews, predictions=str(tmp_path / "answers.csv")))
     answers = write_answers(tmp_path / "predictions.tsv", [("great", 1.0), *ANSWERS[1:]])
     with pytest.raises(ValueError, match=r"predicts 'great', expected one of \['bad', 'good'\]"):

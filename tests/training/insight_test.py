@@ -134,7 +134,7 @@ def test_taggers_and_answers_are_reported(tmp_path):
     page, numbers = report(
         tmp_path / "tags", model=tagger, data_file=str(tmp_path / "dev.conll"), method="occlusion"
     )
-    assert "not of this TokenClassifier" in page
+    assert "not for a TokenClassifier" in page
     assert f"1. {numbers['attributions'][0]['answer']} <span" in page
     assert re.fullmatch(r"(Mary|slept|in|Paris): (O|B-PER)", numbers["attributions"][0]["answer"])
     assert numbers["attributions"][0]["texts"] == ["Mary slept in Paris"]
