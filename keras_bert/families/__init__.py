@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The families of released models, with one module each.
+"""The families of released models. Each family has one module.
 
-A family's module has all that the library knows about the family: config fields, tensor names,
-sizes, tokenizer. A new family is a new module and its place in `FAMILIES`.
+A family's module contains everything the library knows about the family: config fields, tensor
+names, sizes and tokenizer. To add a family, add a module and an entry in `FAMILIES`.
 """
 
 from keras_bert.families.albert import ALBERT
@@ -39,20 +39,21 @@ FAMILIES = {
 }
 """The families by name.
 
-An architecture is saved as the first family that can represent it and has its kind of tokenizer.
+A model is saved as the first family that can represent its architecture and has its type of
+tokenizer.
 """
 TF1_RELEASES = tuple(family.google_tf1 for family in FAMILIES.values() if family.google_tf1)
-"""The TF1 releases. An architecture is saved as the first one that can represent it."""
+"""The TF1 releases. A model is saved as the first release that can represent its architecture."""
 SIZES = {
     name: {**family.values, **values}
     for family in FAMILIES.values()
     for name, values in family.sizes.items()
 }
-"""The values of `BertConfig` of each released model."""
+"""`BertConfig` values of each released model."""
 KERAS_HUB_NAMES = {
     theirs: ours
     for family in FAMILIES.values()
     if family.keras_hub
     for theirs, ours in family.keras_hub.presets.items()
 }
-"""The name in `SIZES` of each preset of KerasHub."""
+"""Name in `SIZES` of each KerasHub preset."""

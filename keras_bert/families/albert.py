@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ALBERT: blocks that share their weights, and narrow embeddings that are projected."""
+"""ALBERT: layers that share weights, and narrow embeddings that are projected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _alberts(version: str, dropout: float) -> dict[str, dict[str, Any]]:
         f"albert_base_{version}": _albert(12, 768, dropout),
         f"albert_large_{version}": _albert(24, 1024, dropout),
         f"albert_xlarge_{version}": _albert(24, 2048, dropout, num_heads=16),
-        # No dropout in either version
+        # Neither version uses dropout here.
         f"albert_xxlarge_{version}": _albert(12, 4096, 0.0),
     }
 

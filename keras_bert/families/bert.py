@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT, and MiniLM, which is a BERT of other proportions."""
+"""BERT and MiniLM. MiniLM is a narrower BERT."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from keras_bert.families.records import (
 )
 
 CASED, MULTILINGUAL_CASED = 28996, 119547
-"""The numbers of tokens of the cased vocabularies, which DistilBERT has too."""
+"""Sizes of the cased vocabularies, which DistilBERT also uses."""
 _CHINESE = 21128
 
 
 def _bert(num_layers: int, hidden_dim: int, vocabulary_size: int = 30522) -> dict[str, Any]:
-    # "gelu" is the tanh approximation in the released TF1 code.
+    # "gelu" is the tanh approximation in the original BERT code.
     return shared.size(
         num_layers, hidden_dim, vocabulary_size=vocabulary_size, activation="gelu_tanh"
     )
 
 
 def _minilm(num_layers: int) -> dict[str, Any]:
-    # Twelve narrow heads as its teacher; released for code with the exact GELU
+    # MiniLM has 12 narrow heads like its teacher, and was released for code with the exact GELU.
     return shared.size(num_layers, 384, num_heads=12, activation="gelu_erf")
 
 

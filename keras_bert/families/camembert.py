@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CamemBERT: XLM-RoBERTa for French, with a vocabulary of its own."""
+"""CamemBERT: XLM-RoBERTa for French, with a French vocabulary."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeBERTa, versions 2 and 3: disentangled relative positions as they were trained.
+"""DeBERTa versions 2 and 3, with disentangled relative positions.
 
-The code of the release can leave out each kind of position, and the defaults of `transformers`
-leave out all of them. The released models have them, and others are an error that names the field.
+The original code can omit each type of position, and by default `transformers` omits all of them.
+The released models use all types. Other models raise an error that contains the field.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from keras_bert.families.records import ConfigFields, Family, StoredTensor, Weig
 
 _BUCKETS, _DISTANCE = "position_buckets", "max_relative_positions"
 _POSITIONS = "max_position_embeddings"
-# Each field and the value that it must have; an absent one has another value.
+# Fields and their required values. An absent field has a different value.
 _PRESENT: dict[str, Any] = {
     "relative_attention": True,
     "position_biased_input": False,
@@ -25,7 +25,7 @@ _PRESENT: dict[str, Any] = {
     "norm_rel_ebd": "layer_norm",
 }
 _PRODUCTS = ["c2p", "p2c"]
-# Fields that have the needed value when they are absent
+# Fields with their required values, which are also the values of absent fields
 _NEEDED: dict[str, tuple[Any, ...]] = {
     "type_vocab_size": (0,),
     "conv_kernel_size": (0,),
@@ -34,9 +34,9 @@ _NEEDED: dict[str, tuple[Any, ...]] = {
 
 
 def _to_flat(fields: Mapping[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the fields of a file, with all that it leaves out; see `ConfigFields.to_flat`.
+    """Returns the fields in a file, including fields with default values.
 
-    Another architecture is a `ValueError` that names the field.
+    See `ConfigFields.to_flat`. An unsupported architecture raises a `ValueError` with the field.
     """
     expected: dict[str, Any] = {**_PRESENT, "pos_att_type": "|".join(_PRODUCTS)}
     actual = {name: fields.get(name) for name in expected}
@@ -65,7 +65,7 @@ def _to_flat(fields: Mapping[str, Any], activations: Mapping[str, str]) -> dict[
 
 
 def _from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the fields to write; see `ConfigFields.from_flat`."""
+    """Returns the fields to write. See `ConfigFields.from_flat`."""
     return {**fields, **_PRESENT, "pos_att_type": _PRODUCTS, "type_vocab_size": 0}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""EuroBERT: Llama's blocks in an encoder, with grouped queries and RMSNorm."""
+"""EuroBERT: an encoder of Llama layers, with grouped queries and RMSNorm."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _POOLINGS = {"bos": "first", "mean": "mean", "late": "late"}
 
 
 def _to_flat(fields: Mapping[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the fields of a file, with `pooling` by the names of `BertConfig`."""
+    """Returns the fields in a file, with `BertConfig`'s names for `pooling`."""
     flat = rotary.to_flat(fields, activations, default=10_000.0)
     pooling = shared.map_value(fields, "classifier_pooling", _POOLINGS, "late")
-    # As many as there are heads is no sharing.
+    # If every head has its own keys and values, the config does not have the field.
     if flat.get("num_key_value_heads") == flat.get("num_attention_heads"):
         flat["num_key_value_heads"] = None
     return {**flat, "classifier_pooling": pooling}
 
 
 def _from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the fields of a file, the inverse of `_to_flat`."""
+    """Returns the fields to write, the inverse of `_to_flat`."""
     return {
         **rotary.from_flat(fields, activations),
         "num_key_value_heads": fields["num_key_value_heads"] or fields["num_attention_heads"],
@@ -77,7 +77,7 @@ EUROBERT = Family(
             "layer_norm_epsilon": 1e-5,
             "pad_token_id": 128_001,
         },
-        # The released code calls the pooling `clf_pooling`.
+        # The original code calls the pooling `clf_pooling`.
         needed={**rotary.NEEDED, "tie_word_embeddings": (False,), "clf_pooling": ("late",)},
         token_ids={**shared.BOS_AND_EOS, "mask_token_id": "mask"},
         fixed={
@@ -105,7 +105,7 @@ EUROBERT = Family(
             ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
             output="self_attn.o_proj",
             norm="input_layernorm",
-            # The first one is activated, and the second one is the gate.
+            # The first projection is activated, and the second projection is the gate.
             intermediate=("mlp.gate_proj", "mlp.up_proj"),
             feed_forward_output="mlp.down_proj",
             feed_forward_norm="post_attention_layernorm",
@@ -128,7 +128,7 @@ EUROBERT = Family(
     },
     encoder_scope="model",
     tokenizer={
-        # The released tokenizer pads with the end-of-text token; ours has a token of its own.
+        # The released tokenizer pads with the end-of-text token. Here, padding is a separate token.
         "special_tokens": {
             "pad": "<|pad|>",
             "unk": "<|end_of_text|>",

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ModernBERT, and Ettin and mmBERT of the same architecture.
+"""ModernBERT, and Ettin and mmBERT with the same architecture.
 
-Its config.json has two spellings. Files of `transformers` 4 have a number of layers for the global
-ones, and a base of the rotary positions for each kind of layer; files of version 5 have the type of
-every layer, and parameters of the rotary positions for each type. Both are read, and files that are
-written have both.
+Its config.json has two forms. Version 4 of `transformers` stores the interval between global layers
+and one RoPE base for each type of layer. Version 5 stores the type of every layer, and RoPE
+parameters for each type. Both forms can be read, and saved files contain both.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _EVERY = "global_attn_every_n_layers"
 
 
 def _to_flat(fields: Mapping[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the fields of a file with one value for each field of `BertConfig`."""
+    """Returns the fields in a file, with one value per `BertConfig` field."""
     every = _global_every(fields)
     return {
         **fields,
@@ -40,7 +39,7 @@ def _to_flat(fields: Mapping[str, Any], activations: Mapping[str, str]) -> dict[
 
 
 def _window(fields: Mapping[str, Any]) -> int:
-    """Returns the largest distance of two tokens, which the reference calls `sliding_window`."""
+    """Returns the largest distance between tokens, which the reference calls `sliding_window`."""
     name, divisor = "sliding_window", 1
     if fields.get(name) is None:
         name, divisor = "local_attention", 2
@@ -51,7 +50,7 @@ def _window(fields: Mapping[str, Any]) -> int:
 
 
 def _global_every(fields: Mapping[str, Any]) -> Any:
-    """Returns the distance between global layers, by either field that a file may have."""
+    """Returns the interval between global layers, from either field in a file."""
     types = fields.get("layer_types")
     if types is None:
         return fields.get(_EVERY, 3)
@@ -63,18 +62,18 @@ def _global_every(fields: Mapping[str, Any]) -> Any:
             f"num_hidden_layers. Received: {types!r}"
         )
     global_layers = [index for index, name in enumerate(types) if name == _GLOBAL]
-    # With a single global layer, any number of layers between two that there are not
+    # With a single global layer, any interval of at least the number of layers is correct.
     every = global_layers[1] if global_layers[1:] else len(types)
     if global_layers != list(range(0, len(types), every)):
         raise ValueError(
-            f"layer_types has {_GLOBAL} at {global_layers}; it must be the first layer, "
-            "and every n-th one after it."
+            f"layer_types must have {_GLOBAL} at the first layer and at every n-th layer after it. "
+            f"Received: {_GLOBAL} at {global_layers}"
         )
     return every
 
 
 def _rope_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the base of the rotary positions of both kinds of layers, and their factor."""
+    """Returns the RoPE base of both types of layers, and their frequency factor."""
     rope_parameters = fields.get("rope_parameters")
     rope_parameters = (
         {kind: {"rope_type": "default"} for kind in _BASES}
@@ -88,14 +87,14 @@ def _rope_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
         or not isinstance(scaling, dict)
     ):
         raise ValueError(
-            f"rope_parameters is {rope_parameters!r} and rope_scaling {scaling!r}; they "
-            f"must be objects, the first one with {_GLOBAL} and {_LOCAL}."
+            f"rope_parameters must be an object with {_GLOBAL} and {_LOCAL}, and rope_scaling an "
+            f"object. Received: {rope_parameters!r} and {scaling!r}"
         )
     bases: dict[str, Any] = {}
     scales = set()
     for kind, name in _BASES.items():
         kind_parameters = rope_parameters.get(kind) or {}
-        # The reference adds the object of the older name to each kind's object.
+        # The reference merges `rope_scaling`, the older field, into the parameters of each type.
         parameters = (
             {**kind_parameters, **scaling} if isinstance(kind_parameters, dict) else kind_parameters
         )
@@ -105,14 +104,14 @@ def _rope_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
         scales.add(scale)
     if len(scales) > 1:
         raise ValueError(
-            f"rope_parameters is {rope_parameters!r}; positions must be scaled alike for "
-            f"{_GLOBAL} and {_LOCAL}."
+            f"rope_parameters must have the same scaling for {_GLOBAL} and {_LOCAL}. Received: "
+            f"{rope_parameters!r}"
         )
     return {**bases, rotary.SCALE: scales.pop()}
 
 
 def _from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the fields of a file in both spellings, the inverse of `_to_flat`."""
+    """Returns the fields to write, in both forms. The inverse of `_to_flat`."""
     every = fields[_EVERY] or 1
     local = fields.pop("attention_window")
     fields[_EVERY] = every if local else 1
@@ -181,7 +180,7 @@ MODERNBERT = Family(
             "masked_lm_activation": "classifier_activation",
             "pooler_activation": "classifier_activation",
             "pooling": "classifier_pooling",
-            # There it is applied before the last product of a sublayer, and here after it.
+            # The reference applies dropout before a sublayer's last matmul. Here, it comes after.
             "dropout": "mlp_dropout",
             "attention_dropout": "attention_dropout",
             "embedding_dropout": "embedding_dropout",
@@ -203,7 +202,7 @@ MODERNBERT = Family(
         },
         needed={
             "decoder_bias": (True,),
-            # Released files have one of these; the positions are rotary whatever it is.
+            # Released files have one of these values, but the positions are always rotary.
             "position_embedding_type": ("absolute", "rope", "sans_pos"),
         },
         token_ids={

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MPNet: RoBERTa with relative positions in buckets, and BERT's vocabulary."""
+"""MPNet: RoBERTa with bucketed relative positions and BERT's vocabulary."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ MPNET = dataclasses.replace(
     config=dataclasses.replace(
         ROBERTA.config,
         required=shared.REQUIRED_WITHOUT_SEGMENTS,
-        # Whatever the file says, the code has 32 buckets, and positions begin after padding id 1.
+        # Whatever the file contains, `transformers` uses 32 buckets and starts positions after
+        # padding id 1.
         needed={"relative_attention_num_buckets": (32,), "pad_token_id": (1,)},
         fixed={
             "num_segments": 0,
@@ -53,7 +54,7 @@ MPNET = dataclasses.replace(
     tokenizer_class="MPNetTokenizer",
     can_be_causal=False,
     keras_hub=None,
-    # Pairs have no segments, as in RoBERTa.
+    # Text pairs have no segments, as in RoBERTa.
     tokenizer={
         "special_tokens": {
             "cls": "<s>",

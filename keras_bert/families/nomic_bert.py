@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NomicBERT: BERT with RoPE, gated feed-forward networks and no biases in its blocks."""
+"""NomicBERT: BERT with RoPE and gated feed-forward networks, without biases in its layers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from keras_bert.families import rotary, shared
 from keras_bert.families import weight_names as names
 from keras_bert.families.records import ConfigFields, Family, StoredTensor, WeightNames
 
-# The released files have GPT-2's fields, and others for further options of the released code; the
-# files of `transformers` 5 have BERT's. Both are read, and the latter are written.
-# The names of GPT-2 of BERT's fields
+# The released files have GPT-2's fields and further options of the original code. The files of
+# `transformers` 5 have BERT's fields. Both can be read, and saved files have BERT's fields.
+# GPT-2's names for BERT's fields
 _GPT2_NAMES = {
     "hidden_size": "n_embd",
     "num_hidden_layers": "n_layer",
@@ -24,9 +24,9 @@ _GPT2_NAMES = {
     "attention_probs_dropout_prob": "attn_pdrop",
     rotary.BASE: "rotary_emb_base",
 }
-# The activations of the gated feed-forward networks
+# Activations in the gated feed-forward networks
 _GATED = {"swiglu": "silu", "geglu": "gelu"}
-# Options of the released code that NomicBERT does not use
+# Options in the original code that NomicBERT does not use
 _NEEDED: dict[str, tuple[Any, ...]] = {
     "rotary_emb_fraction": (1.0,),
     "rotary_emb_interleaved": (False,),
@@ -45,7 +45,7 @@ _NEEDED: dict[str, tuple[Any, ...]] = {
 
 
 def _to_flat(fields: Mapping[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the fields of a file by BERT's names; see `ConfigFields.to_flat`."""
+    """Returns the fields in a file by BERT's names. See `ConfigFields.to_flat`."""
     flat = dict(fields)
     if fields.get("hidden_size") is None:
         for name, released_name in _GPT2_NAMES.items():
@@ -54,7 +54,7 @@ def _to_flat(fields: Mapping[str, Any], activations: Mapping[str, str]) -> dict[
         if fields.get("hidden_act") is None and fields.get("activation_function") is not None:
             flat["hidden_act"] = shared.map_value(fields, "activation_function", _GATED)
         if fields.get("rotary_scaling_factor") is not None:
-            # Positions are scaled in texts that are longer than in training.
+            # Positions are only scaled in texts longer than in training.
             flat["max_position_embeddings"] = fields.get("max_trained_positions", 2048)
     return rotary.to_flat(flat, activations, default=1000.0)
 
@@ -87,7 +87,7 @@ NOMIC_BERT = Family(
             ("attn.Wqkv",),
             output="attn.out_proj",
             norm="norm1",
-            # The first one is activated, and the second one is the gate.
+            # The first projection is activated, and the second projection is the gate.
             intermediate=("mlp.fc12", "mlp.fc11"),
             feed_forward_output="mlp.fc2",
             feed_forward_norm="norm2",

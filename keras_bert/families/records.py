@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a family's record: values, by which `checkpoints` reads and writes files."""
+"""Defines a family's record. `checkpoints` uses its values to read and write files."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class StoredTensor:
-    """How a weight is stored in a file.
+    """Specifies how a weight is stored in a file.
 
     Args:
-        names: The names of its tensors. Several tensors are concatenated along the last axis, such
-            as query, key and value, which are one kernel in this package.
+        names: Names of the tensors. Multiple tensors are concatenated along the last axis. For
+            example, query, key and value form one kernel in this package.
         transposed: Whether the tensors are transposed, `(output, input)`.
-        copies: Other names that the tensor has in some files. In a file with both names, the tensor
-            of the usual name is the weight, and the other one may be another weight.
-        widths: The sizes of the tensors along the last axis of the weight; `None` for equal ones.
-        columns: For a weight of a block whose columns have another order in files: a function from
-            the number of columns and `head_dim` to the index in the file of each column here.
-        second_of_two: Whether it is stored for the second of two classes alone, as by a classifier
-            with one output and a sigmoid, which is a softmax with the logit 0 of the first class.
-        instead: The name of a tensor that is this weight in the files that have it, even if they
-            have a tensor of the usual name too, which may be another weight.
+        copies: Other names that the tensor has in some files. If a file has more than one of these
+            names, the usual name is the weight, and the others may be different weights.
+        widths: Sizes of the tensors along the weight's last axis. `None` for equal sizes.
+        columns: Function for a layer's weight whose columns have a different order in files. It
+            maps the number of columns and `head_dim` to the index in the file of each column.
+        second_of_two: Whether only the second of two classes is stored. A classifier with one
+            output and a sigmoid is equal to a softmax over two classes, if the first has the logit
+            0.
+        instead: Name of a tensor that takes precedence in files that have it. The tensor with the
+            usual name may then be a different weight.
     """
 
     names: tuple[str, ...]
@@ -36,7 +37,7 @@ class StoredTensor:
     second_of_two: bool = False
 
     def found_in(self, names: Collection[str]) -> StoredTensor:
-        """Replaces the name by the one of these names in a file that the weight has there."""
+        """Returns the tensor with the name that it has in a file, given the names in the file."""
         if len(self.names) > 1:
             return self
         present = [name for name in self.all_names if name in names] or list(self.names)
@@ -46,24 +47,24 @@ class StoredTensor:
 
     @property
     def all_names(self) -> tuple[str, ...]:
-        """All names that the tensors have, in order of preference."""
+        """All possible names of the tensors, in order of preference."""
         return (*([self.instead] if self.instead else []), *self.names, *self.copies)
 
 
-# The name of a weight in this package -> how the format stores it.
+# Name of a weight in this package -> how the format stores it
 Layout = Mapping[str, StoredTensor]
 
 
 @dataclasses.dataclass(frozen=True)
 class WeightNames:
-    """How a format stores the weights of a family.
+    """Specifies how a format stores a family's weights.
 
     Args:
-        encoder: The weights outside the blocks.
-        block: The weights of a block, without its scope.
-        block_scope: The prefix of the names of a block: `{layer}` is replaced by the index of the
-            block, `{group}` by the index of its group of blocks that share weights.
-        heads: The weights of each head.
+        encoder: Weights outside the layers.
+        block: Weights of a layer, without its scope.
+        block_scope: Prefix of a layer's tensor names. `{layer}` is replaced by the index of the
+            layer, and `{group}` by the index of its group of layers that share weights.
+        heads: Weights of each head.
     """
 
     encoder: Layout
@@ -74,26 +75,26 @@ class WeightNames:
 
 @dataclasses.dataclass(frozen=True)
 class ConfigFields:
-    """The fields of the configuration file of a family.
+    """Specifies the fields in a family's configuration files.
 
     Args:
-        required: The name in the file of each field of `BertConfig` that must be present.
-        optional: The name in the file of each field that may be absent.
-        defaults: Defaults of optional fields that differ from `BertConfig`'s.
-        needed: The allowed values of other fields of the file that change the computation; an
-            absent field, or null, is always allowed. Such fields of all families are added.
-        token_ids: The role of each special token to write the id of, since the class defaults to
-            the released vocabulary. When read, the tokenizer's files have them.
-        fixed: Values of fields that are constant in the code of the family.
-        activation: The name in the file of the activation.
-        always_projects: Whether the embeddings are projected even if their dimension equals
+        required: Name in the file of each `BertConfig` field that must be present.
+        optional: Name in the file of each `BertConfig` field that may be absent.
+        defaults: Defaults of optional fields that differ from `BertConfig`'s defaults.
+        needed: Allowed values of other fields that change the computation. An absent field, or
+            null, is always allowed. Fields that apply to all families are added.
+        token_ids: Role of each special token whose id is written, because the class defaults to the
+            released vocabulary. These ids are not read, because the tokenizer files contain them.
+        fixed: Values of fields that are constant in the family's code.
+        activation: Name in the file of the activation.
+        always_projects: Whether embeddings are projected even if their dimension equals
             `hidden_dim`.
-        to_flat: Function that converts the fields of a file to one value for each field of
-            `BertConfig`, if some are objects, lists or words. It also gets the `BertConfig` name
-            of each activation, and raises `ValueError` for unsupported fields.
-        from_flat: The inverse of `to_flat`.
-        positions_follow_padding: Whether positions begin with `pad_token_id + 1`, and the number of
-            positions in the file includes the rows before.
+        to_flat: Function that converts the fields in a file to one value per `BertConfig` field,
+            for files that contain objects, lists or other words. Its second argument is the
+            `BertConfig` name of each activation. It raises `ValueError` for unsupported fields.
+        from_flat: Inverse of `to_flat`.
+        positions_follow_padding: Whether positions start at `pad_token_id + 1`. The number of
+            positions in the file then includes the rows before.
     """
 
     required: Mapping[str, str]
@@ -111,14 +112,14 @@ class ConfigFields:
 
 @dataclasses.dataclass(frozen=True)
 class TF1Release(WeightNames):
-    """The release of a family by Google, as TensorFlow 1 checkpoints.
+    """Specifies Google's TensorFlow 1 release of a family.
 
     Args:
-        config: The fields of its configuration file.
-        config_file: The name of its configuration file; `None` if the architecture is inferred from
-            the variables.
-        prefix: The prefix of the names of the checkpoint files.
-        activations: The name in `BertConfig` of each activation of the release.
+        config: Fields of the configuration file.
+        config_file: Name of the configuration file. `None` if the architecture is inferred from the
+            variables.
+        prefix: Prefix of the checkpoint files.
+        activations: `BertConfig` name of each activation in the release.
     """
 
     config: ConfigFields
@@ -129,12 +130,12 @@ class TF1Release(WeightNames):
 
 @dataclasses.dataclass(frozen=True)
 class KerasHubModels(WeightNames):
-    """The models of a family in KerasHub; the names of weights are paths of attributes.
+    """Specifies KerasHub's models of a family. The names of weights are attribute paths.
 
     Args:
-        config: The arguments of its encoder.
-        masked_lm_activation: The activation of its masked LM head; `None` if there is no such head.
-        presets: The name in `Family.sizes` of each of its presets.
+        config: Arguments of the encoder.
+        masked_lm_activation: Activation of the masked LM head. `None` if KerasHub has no such head.
+        presets: Name in `Family.sizes` of each preset.
     """
 
     config: ConfigFields
@@ -147,25 +148,23 @@ class Family:
     """A family of released models.
 
     Args:
-        name: Its `model_type` in `transformers`.
-        class_prefix: The prefix of the names of its classes in `transformers` and in KerasHub.
-        config: The fields of its configuration files of Hugging Face and of the TF1 release.
-        hugging_face: The names of its tensors in Hugging Face's format, for the encoder without
-            their scope.
-        classes: The heads of each class of `transformers`, by the suffix of the name of the class.
-        sizes: For each released model, the values of `BertConfig` that differ from `values`.
-        poolers: For each class that has the pooler in its head, by suffix: the pooler's dense
-            layer.
-        can_be_causal: Whether `transformers` supports causal attention for its classes.
-        encoder_scope: The scope of the encoder's tensors in classes with a head; by default `name`.
-        released_name: Another `model_type`, which released files have.
-        released_scope: Another scope of the encoder's tensors, in released files.
-        tokenizer: For new vocabularies, the arguments of its tokenizer that differ from the
-            defaults.
-        tokenizer_class: The class of its tokenizer in `transformers`, for files that do not name
-            one; `None` if all do.
-        keras_hub: Its models in KerasHub; `None` if there are none.
-        google_tf1: Its TF1 release; `None` if there is none.
+        name: `model_type` in `transformers`.
+        class_prefix: Prefix of the class names in `transformers` and KerasHub.
+        config: Fields of the configuration files on Hugging Face and in the TF1 release.
+        hugging_face: Tensor names in Hugging Face's format. The encoder's names have no scope.
+        classes: Heads of each `transformers` class, by the suffix of the class name.
+        sizes: `BertConfig` values of each released model that differ from `values`.
+        poolers: Name of the pooler's dense layer, for classes whose head contains the pooler, by
+            suffix.
+        can_be_causal: Whether the `transformers` classes support causal attention.
+        encoder_scope: Scope of the encoder's tensors in classes with a head. Defaults to `name`.
+        released_name: A different `model_type` in released files.
+        released_scope: A different scope of the encoder's tensors in released files.
+        tokenizer: Arguments of new tokenizers that differ from the defaults.
+        tokenizer_class: Tokenizer class in `transformers`, for files that do not contain one.
+            `None` if all files contain one.
+        keras_hub: Models in KerasHub. `None` if KerasHub does not have the family.
+        google_tf1: TF1 release. `None` if there was no such release.
     """
 
     name: str
@@ -186,18 +185,18 @@ class Family:
 
     @property
     def scope(self) -> str:
-        """The prefix of the names of the encoder's tensors in classes with a head."""
+        """The prefix of the encoder's tensor names in classes with a head."""
         return f"{self.encoder_scope or self.name}."
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """All prefixes in files: `scope`, and that of released files."""
+        """All prefixes in files: `scope`, and the prefix in released files."""
         return (self.scope, *([f"{self.released_scope}."] if self.released_scope else []))
 
     @property
     def values(self) -> dict[str, Any]:
-        """The values of `BertConfig` that released models have in common."""
+        """The `BertConfig` values that all released models share."""
         values = {**self.config.defaults, **self.config.fixed}
-        # It is their other activation too, which `None` stands for.
+        # `None`, the default, stands for the same activation as in the encoder.
         values.pop("masked_lm_activation", None)
         return values

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rotary positions in the config.json of encoders that have one base for all layers."""
+"""Rotary positions (RoPE) in the config.json of encoders with one base for all layers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from keras_bert.checks import POSITIVE, NumberRange
 
 BASE = "rope_theta"
-"""The name of the base, in the object `rope_parameters` or beside the other fields."""
+"""Name of the base, in the object `rope_parameters` or next to the other fields."""
 SCALE = "rope_scale"
-"""A name for the factor of the frequencies, which files do not have."""
+"""Name for the frequency factor. Files do not contain this field."""
 FIELDS = {"rotary_base": BASE, "rotary_scale": SCALE}
 NEEDED: dict[str, tuple[Any, ...]] = {"position_embedding_type": ("absolute", "rope")}
 
@@ -22,11 +22,15 @@ _KINDS = ("default", "linear", "ntk", "dynamic")
 def rope_base_and_scale(
     rope_parameters: Any, fields: Mapping[str, Any], base: Any
 ) -> tuple[float, float]:
-    """Returns the base and the factor of the frequencies of an object of a file.
+    """Returns the base and the frequency factor for a RoPE object in a file.
 
-    Positions may be scaled by a base and a factor of the frequencies: `linear`, and the fixed `ntk`
-    of the files that Alibaba released. A `dynamic` scaling has no effect up to the number of
-    positions of the file. `base` is for parameters that have none.
+    Two scalings change the base or the factor: `linear`, and the fixed `ntk` in the files that
+    Alibaba released. A `dynamic` scaling has no effect up to the number of positions in the file.
+
+    Args:
+        rope_parameters: The object.
+        fields: All fields in the file.
+        base: Base for parameters that have none.
 
     Reference:
         [Position interpolation](https://arxiv.org/abs/2306.15595), section 3, for `linear`;
@@ -36,8 +40,9 @@ def rope_base_and_scale(
     kind = parameters.get("rope_type", parameters.get("type", "default"))
     if not isinstance(rope_parameters, dict) or kind not in _KINDS:
         raise ValueError(
-            "the parameters of the rotary positions (rope_parameters, rope_scaling) are "
-            f"{rope_parameters!r}; they must have the rope_type {' or '.join(map(repr, _KINDS))}."
+            "rope_type must be "
+            f"{' or '.join(map(repr, _KINDS))} in the parameters of the rotary positions "
+            f"(rope_parameters, rope_scaling). Received: {rope_parameters!r}"
         )
     partial = parameters.get("partial_rotary_factor", fields.get("partial_rotary_factor"))
     factor: Any = 1.0 if kind == "default" else parameters.get("factor")
@@ -47,9 +52,9 @@ def rope_base_and_scale(
         or partial not in (None, 1)
     ):
         raise ValueError(
-            f"the parameters of the rotary positions are {rope_parameters!r}; they must "
-            "have a factor above 0 (for 'ntk' of at least 1), no mixed_b, and 1 as "
-            "partial_rotary_factor."
+            "the parameters of the rotary positions must have a factor above 0 (at least 1 for "
+            "'ntk'), no mixed_b, and 1 as partial_rotary_factor. Received: "
+            f"{rope_parameters!r}"
         )
     base = base if parameters.get(BASE) is None else parameters[BASE]
     if not POSITIVE.allows(base):
@@ -72,8 +77,8 @@ def rope_base_and_scale(
 def to_flat(
     fields: Mapping[str, Any], activations: Mapping[str, str], *, default: float
 ) -> dict[str, Any]:
-    """Returns the fields of a file with `BASE` and `SCALE` beside the others."""
-    # Of two objects the reference takes the one of the older name.
+    """Returns the fields in a file, with `BASE` and `SCALE` next to the other fields."""
+    # If a file has both objects, the reference uses the older name.
     rope_parameters = fields.get("rope_scaling") or fields.get("rope_parameters") or {}
     base = default if fields.get(BASE) is None else fields[BASE]
     base, scale = rope_base_and_scale(rope_parameters, fields, base)
@@ -81,7 +86,7 @@ def to_flat(
 
 
 def from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the fields of a file, the inverse of `to_flat`; see `ConfigFields.from_flat`."""
+    """Returns the fields to write, the inverse of `to_flat`. See `ConfigFields.from_flat`."""
     kind = scaling_parameters(fields.pop(SCALE))
     return {
         **fields,
@@ -91,5 +96,5 @@ def from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[st
 
 
 def scaling_parameters(scale: float) -> dict[str, Any]:
-    """Returns the parameters of rotary positions with a factor of the frequencies."""
+    """Returns the RoPE parameters for a frequency factor."""
     return {"rope_type": "default"} if scale == 1 else {"rope_type": "linear", "factor": 1 / scale}

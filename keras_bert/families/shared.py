@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the records of several families have in common: config fields, classes, special tokens."""
+"""Config fields, classes and special tokens that multiple families share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REQUIRED_WITHOUT_SEGMENTS = {
     "intermediate_dim": "intermediate_size",
     "max_sequence_length": "max_position_embeddings",
 }
-"""The names of the fields of sizes that most families have."""
+"""Names of the size fields that most families have."""
 REQUIRED = {**REQUIRED_WITHOUT_SEGMENTS, "num_segments": "type_vocab_size"}
 OPTIONAL = {
     "dropout": "hidden_dropout_prob",
@@ -26,9 +26,9 @@ OPTIONAL = {
     "initializer_range": "initializer_range",
     "pad_token_id": "pad_token_id",
 }
-"""Fields of config.json and of the configuration files of the TF1 releases."""
+"""Fields in config.json and in the configuration files of the TF1 releases."""
 CAN_BE_CAUSAL: dict[str, tuple[Any, ...]] = {"is_decoder": (False, True)}
-"""For families with classes that can be causal."""
+"""Fields of families with classes that can be causal."""
 BOS_AND_EOS = {"bos_token_id": "cls", "eos_token_id": "sep"}
 
 ACTIVATIONS = {
@@ -44,10 +44,10 @@ ACTIVATIONS = {
     "swish": "silu",
     "tanh": "tanh",
 }
-"""The activations of `BertConfig` by their names in Hugging Face's files."""
+"""`BertConfig` activations by their names in Hugging Face's files."""
 TF1_ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "tanh": "tanh"}
-"""Those of BERT's and ALBERT's TF1 releases. "gelu" is the tanh approximation; the exact GELU is
-not supported."""
+"""Activations in BERT's and ALBERT's TF1 releases. "gelu" is the tanh approximation. The exact GELU
+is not supported."""
 
 HUB_FIELDS = {
     name: name
@@ -61,7 +61,7 @@ HUB_FIELDS = {
         "max_sequence_length",
     )
 }
-"""The arguments of KerasHub's encoders."""
+"""Arguments of KerasHub's encoders."""
 HUB_SEGMENT_FIELDS = {**HUB_FIELDS, "num_segments": "num_segments"}
 HUB_TANH_GELU = {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-12}
 
@@ -69,7 +69,7 @@ HUB_TANH_GELU = {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-12}
 def map_value(
     fields: Mapping[str, Any], name: str, words: Mapping[str, str], default: str = ""
 ) -> str:
-    """Returns the name in `BertConfig` of the word in a field; `default` stands for no field."""
+    """Returns the `BertConfig` name for the word in a field. `default` replaces an absent field."""
     word = fields.get(name, default)
     if not isinstance(word, str) or word not in words:
         raise ValueError(f"{name} must be one of {', '.join(words)}. Received: {word!r}")
@@ -77,12 +77,12 @@ def map_value(
 
 
 def word_of(value: str, field: str, words: Mapping[str, str]) -> str:
-    """Returns the first word in a file for a value of `BertConfig`, the inverse of `map_value`."""
+    """Returns the first word in a file for a `BertConfig` value, the inverse of `map_value`."""
     for word, ours in words.items():
         if ours == value:
             return word
     choices = ", ".join(dict.fromkeys(words.values()))
-    raise ValueError(f"the format does not have the {field} {value!r}; it has {choices}")
+    raise ValueError(f"{field} must be one of {choices} in this format. Received: {value!r}")
 
 
 # === Classes of transformers ===
@@ -94,12 +94,12 @@ HF_TASK_CLASSES: dict[str, tuple[str, ...]] = {
     "ForQuestionAnswering": ("question_answerer",),
 }
 MASKED_LM_CLASSES: dict[str, tuple[str, ...]] = {"Model": (), "ForMaskedLM": ("masked_lm",)}
-"""The classes without a head and with the masked LM head, which most families have."""
+"""Classes without a head and with the masked LM head. Most families have both."""
 CLASSIFIER_CLASSES = {
     ending: HF_TASK_CLASSES[ending]
     for ending in ("ForSequenceClassification", "ForTokenClassification")
 }
-"""The only tasks that `transformers` has for some families."""
+"""The task classes in `transformers` for families that only have these."""
 
 # === Special tokens by their roles ===
 
@@ -110,7 +110,7 @@ WORDPIECE_TOKENS = {
     "sep": "[SEP]",
     "mask": "[MASK]",
 }
-"""The special tokens of BERT and DeBERTa."""
+"""Special tokens of BERT and DeBERTa."""
 ROBERTA_TOKENS = {
     "pad": "<pad>",
     "unk": "<unk>",
@@ -118,14 +118,14 @@ ROBERTA_TOKENS = {
     "sep": "</s>",
     "mask": "<mask>",
 }
-"""Those of RoBERTa, XLM-RoBERTa and CamemBERT."""
+"""Special tokens of RoBERTa, XLM-RoBERTa and CamemBERT."""
 
 UNCLEANED = {"lowercase": False, "keep_accents": True, "albert_rules": False}
-"""The options of a SentencePiece tokenizer that cleans no text before its model does."""
+"""Options of a SentencePiece tokenizer that does not clean text before its model does."""
 
 
 def size(num_layers: int, hidden_dim: int, **fields: Any) -> dict[str, Any]:
-    """Returns the values of `BertConfig` of a released model, by the papers' proportions."""
+    """Returns a released model's `BertConfig` values, with the usual proportions as defaults."""
     return {
         "num_layers": num_layers,
         "hidden_dim": hidden_dim,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of weights in each checkpoint format that several families have in common."""
+"""Names of weights in each checkpoint format that multiple families share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def scoped(scope: str, layout: Layout) -> dict[str, StoredTensor]:
 
 
 def hf_dense(name: str, *copies: str, instead: str | None = None) -> dict[str, StoredTensor]:
-    """Returns the layout of a dense layer of Hugging Face, with a kernel `(output, input)`."""
+    """Returns the layout of a Hugging Face dense layer, with a kernel `(output, input)`."""
     return {
         ours: StoredTensor(
             (f"{name}.{theirs}",),
@@ -28,7 +28,7 @@ def hf_dense(name: str, *copies: str, instead: str | None = None) -> dict[str, S
 
 
 def keras_dense(name: str, separator: str = ".") -> dict[str, StoredTensor]:
-    """Returns the layout of a dense layer of KerasHub or, with separator `/`, of a TF1 release."""
+    """Returns the layout of a dense layer in KerasHub or, with separator `/`, in a TF1 release."""
     return {kind: StoredTensor((f"{name}{separator}{kind}",)) for kind in ("kernel", "bias")}
 
 
@@ -42,12 +42,16 @@ def block_layout(
     feed_forward_norm: str,
     transposed: bool = False,
 ) -> dict[str, StoredTensor]:
-    """Returns the layout of a block from the names of its layers.
+    """Returns the layout of an encoder layer, given the names of its sublayers.
 
     Args:
-        kinds: The suffix in the format of kernels, biases, gammas and betas.
-        projections: The projections to query, key and value, or the one to all of them.
-        intermediate: The first feed-forward layer, or the layers that make it up by their products.
+        kinds: Suffixes of kernels, biases, gammas and betas in the format.
+        projections: Projections to query, key and value, or one projection to all three.
+        output: Output projection of the attention.
+        norm: Norm of the attention.
+        intermediate: First feed-forward layer, or the two layers whose outputs are multiplied.
+        feed_forward_output: Second feed-forward layer.
+        feed_forward_norm: Norm of the feed-forward network.
         transposed: Whether kernels are `(output, input)`.
     """
     layers = {
@@ -78,20 +82,20 @@ def block_layout(
 # === Hugging Face ===
 
 CLASSIFIERS = ("classifier", "token_classifier", "multiple_choice")
-"""The heads that are named "classifier" in `transformers`; the model class tells them apart."""
+"""Heads that `transformers` calls "classifier". The model class distinguishes them."""
 
 hf_block = functools.partial(
     block_layout,
     {"kernel": ".weight", "bias": ".bias", "gamma": ".weight", "beta": ".bias"},
     transposed=True,
 )
-"""Returns the layout of a block of Hugging Face, with kernels `(output, input)`."""
+"""Returns the layout of a Hugging Face layer, with kernels `(output, input)`."""
 
 
 def hf_embeddings(decoder: str, projection: str = "") -> dict[str, StoredTensor]:
-    """Returns the layout of the embeddings, their LayerNorm and, if there is one, their projection.
+    """Returns the layout of the embeddings, their LayerNorm and their projection, if any.
 
-    Some files have the token embeddings twice, or only by the name of the tied decoder.
+    Some files contain the token embeddings twice, or only under the name of the tied decoder.
     """
     table = StoredTensor(("embeddings.word_embeddings.weight",), copies=(f"{decoder}.weight",))
     return {
@@ -109,7 +113,7 @@ def hf_masked_lm(
 ) -> dict[str, StoredTensor]:
     """Returns the layout of a masked LM head.
 
-    The decoder usually has the bias of the vocabulary, otherwise the one that is added.
+    Usually, the decoder contains the vocabulary bias. Otherwise, it is a separate tensor.
     """
     return {
         **scoped("dense", hf_dense(dense)),
@@ -156,7 +160,7 @@ def tf1_encoder(scope: str, projection: str = "", pooler: bool = True) -> dict[s
 
 
 def _tf1_classifier(scope: str) -> dict[str, StoredTensor]:
-    """Returns the layout of a classifier, the only kernels that TF1 releases store transposed."""
+    """Returns the layout of a classifier, whose kernels are the only transposed ones in TF1."""
     return {
         "kernel": StoredTensor((f"{scope}output_weights",), transposed=True),
         "bias": StoredTensor((f"{scope}output_bias",)),
@@ -187,7 +191,8 @@ TF1_BLOCK = block_layout(
 # === KerasHub ===
 
 HUB_ATTENTION = "_self_attention_layer"
-"""The attribute of a KerasHub block that is its attention layer."""
+"""Name of the attention layer in a KerasHub layer."""
+
 
 _HUB_KINDS = {kind: f".{kind}" for kind in ("kernel", "bias", "gamma", "beta")}
 HUB_BLOCK = block_layout(

@@ -383,9 +383,7 @@ def test_gte_ntk_scaling_is_base_and_factor(tmp_path, no_warning):
     checkpoint.load_into(checkpoint.new_backbone())
     assert checkpoint.unused() == []
     edit_json(tmp_path / "config.json", rope_scaling={"type": "yarn", "factor": 8.0})
-    with pytest.raises(
-        CheckpointError, match="must have the rope_type 'default' or 'linear' or 'ntk'"
-    ):
+    with pytest.raises(CheckpointError, match="rope_type must be 'default' or 'linear' or 'ntk'"):
         checkpoints.open_checkpoint(tmp_path)
     mixed = {"type": "ntk", "factor": 8.0, "mixed_b": 0.6}
     edit_json(tmp_path / "config.json", rope_scaling=mixed)
