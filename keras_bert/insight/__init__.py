@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Analyses of a model: its knowledge, and the reasons for its answers."""
+"""Interpretability: what a model has learned, and why it makes its predictions."""
 
 from keras_bert.insight.attention_patterns import MEASURES, AttentionPatterns, attention_patterns
 from keras_bert.insight.attribution import METHODS, Attribution, attributions

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the attention heads of an encoder look."""
+"""Attention patterns: where the attention heads in an encoder look."""
 
 from __future__ import annotations
 
@@ -30,25 +30,26 @@ MEASURES = {
     "next": "attention to the next token",
 }
 _SHARES = ("first", "separators", "itself", "previous", "next")
-# SciPy's maximum flow takes integers of 32 bits: capacities are multiples of 2 ** -30
+# SciPy's maximum flow requires 32-bit integers, so capacities are multiples of 2 ** -30.
 _CAPACITY_BITS = 30
 
 
 @dataclasses.dataclass(frozen=True)
 class AttentionPatterns:
-    """The attention probabilities of texts, and measures of each head over all of them.
+    """The attention probabilities for texts, and measures of each head.
 
     Attributes:
-        texts: For each row its text, or both texts of a pair.
-        tokens: For each row its tokens, special ones included.
-        scores: For each row and layer the probabilities, float32 `(heads, tokens, tokens)`: row i
-            of a matrix says where token i attends.
-        measures: A dict of float64 `(layers, heads)`, each a mean over all tokens of all rows, by
-            the names in `MEASURES`. Shares are in `[0, 1]`; for the previous and the next token,
-            the mean is over the tokens that have one. NaN where a layer has fewer heads than
-            another.
-        measures_without_separators: The same without separators: they are neither attended to (the
-            other probabilities are divided by their sum) nor do they attend.
+        texts: The text, or both texts of a pair, of each example.
+        tokens: The tokens of each example, including special tokens.
+        scores: Attention probabilities in each layer for each example, float32 `(heads, tokens,
+            tokens)`. Row i of a matrix shows where token i attends.
+        measures: Float64 `(layers, heads)` for each name in `MEASURES`, averaged over all tokens in
+            all examples. Fractions of the attention are in `[0, 1]`. The first token is excluded
+            from the mean for the previous token, and the last token from the mean for the next
+            token. NaN where a layer has fewer heads than other layers.
+        measures_without_separators: The same measures without separators. Attention to separators
+            is removed (the other probabilities are divided by their sum), and separators do not
+            attend.
     """
 
     texts: tuple[tuple[str, ...], ...]
@@ -58,19 +59,19 @@ class AttentionPatterns:
     measures_without_separators: dict[str, np.ndarray]
 
     def rollout(self, text: int = 0) -> np.ndarray:
-        """How much of each input token is in each token of each layer, by attention alone.
+        """Computes how much of each input token is in each token of each layer (attention rollout).
 
-        The heads' mean plus the identity, for the residual connection, is divided by its row sums
-        and multiplied from the first layer upwards.
+        In each layer, the mean over heads plus the identity, for the residual connection, is
+        divided by its row sums. These matrices are multiplied from the first layer upwards.
 
         Args:
-            text: Which row.
+            text: Index of the example.
 
         Returns:
-            Float64 `(layers, tokens, tokens)`; each row sums to 1.
+            Float64 `(layers, tokens, tokens)`. Each row sums to 1.
 
         Raises:
-            IndexError: If there is no such row.
+            IndexError: If the example does not exist.
 
         Reference:
             [Quantifying attention flow in transformers](https://arxiv.org/abs/2005.00928),
@@ -90,34 +91,33 @@ class AttentionPatterns:
         layer: int = -1,
         max_tokens: int | None = 256,
     ) -> np.ndarray:
-        """How much could flow from each input token to tokens of a layer, by attention alone.
+        """Computes how much could flow from each input token to a layer's tokens (attention flow).
 
-        The tokens of all layers are the nodes of a network. An edge leads from each token to each
-        one of the layer below, and its capacity is the heads' mean plus the identity, divided by
-        the row sum, as in `rollout`. Where rollout multiplies along a path, here the path carries
-        as much as its narrowest edge. Each number is a maximum flow by itself: a row does not add
-        up to 1. The authors' program divides it by its sum.
+        The tokens in all layers are the nodes of a network. An edge leads from each token to each
+        token in the layer below. Its capacity is the mean over heads plus the identity, divided by
+        the row sum, as in `rollout`. Rollout multiplies along a path. Here, a path carries as much
+        as its narrowest edge. Each value is a separate maximum flow, so a row does not sum to 1.
+        The authors' code divides each row by its sum.
 
-        It costs a maximum flow in a network of layers x tokens x tokens edges for each position
-        and input token, by `scipy.sparse.csgraph.maximum_flow`. For one position and all inputs
-        of a text, in 6 layers on a busy core, that was 0.5 s for 128 tokens, 9 s for 256 and 72 s
-        for 512; in 12 layers twice that.
+        Each position and input token requires one maximum flow in a network with layers x tokens x
+        tokens edges, computed by `scipy.sparse.csgraph.maximum_flow`. For one position and all
+        input tokens, in 6 layers on a busy core, this took 0.5 s for 128 tokens, 9 s for 256 tokens
+        and 72 s for 512 tokens. In 12 layers, it took twice as long.
 
         Args:
-            text: Which row.
-            positions: The tokens to which it flows, by default the first ([CLS]).
-            layer: Their layer, from 0; negative ones count from the last.
-            max_tokens: The longest row that is computed; `None` for any.
+            text: Index of the example.
+            positions: Tokens that receive the flow. Defaults to the first token ([CLS]).
+            layer: Layer of these tokens, from 0. Negative numbers count from the last layer.
+            max_tokens: Maximum number of tokens. `None` for no limit.
 
         Returns:
             Float64 `(len(positions), tokens)`, in `[0, 1]`. Capacities are rounded down to
-            multiples of 2^-30, so that a number is too small by at most 1e-9 for each edge of the
-            minimum cut.
+            multiples of 2^-30, so a value is too small by at most 1e-9 per edge in the minimum cut.
 
         Raises:
             ImportError: If SciPy is not installed.
-            ValueError: If the row is longer than `max_tokens`.
-            IndexError: If there is no such row, layer or position.
+            ValueError: If the example has more than `max_tokens` tokens.
+            IndexError: If the example, the layer or a position does not exist.
 
         Reference:
             [Quantifying attention flow in transformers](https://arxiv.org/abs/2005.00928),
@@ -129,13 +129,13 @@ class AttentionPatterns:
         width = len(self._text_tokens(text))
         if max_tokens is not None and width > max_tokens:
             raise ValueError(
-                f"Text {text} has {width} tokens, which takes long; pass a larger max_tokens than "
-                f"{max_tokens} to compute it."
+                f"Text {text} must have at most {max_tokens} tokens, because attention flow is "
+                f"slow for long texts. Received: {width}. Pass a larger max_tokens."
             )
         top = range(len(self.scores[text]))[layer] + 1
         capacities = sparse.block_diag(self._residual_attention(text)[:top], format="coo")
         nodes = (top + 1) * width
-        # Node `depth * width + index` is the token `index` of layer `depth`, or of the input for 0
+        # Node `depth * width + index` is token `index` in layer `depth`, or in the input for 0.
         network = sparse.csr_array(
             (
                 np.floor(capacities.data * 2**_CAPACITY_BITS).astype("int32"),
@@ -157,7 +157,7 @@ class AttentionPatterns:
         return self.tokens[text]
 
     def _residual_attention(self, text: int) -> list[np.ndarray]:
-        """The heads' mean with the residual connection, `(tokens, tokens)` for each layer."""
+        """Returns each layer's mean over heads with the residual connection, `(tokens, tokens)`."""
         matrices = []
         for layer in self.scores[text]:
             mean = layer.astype("float64").mean(axis=0)
@@ -167,7 +167,7 @@ class AttentionPatterns:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The measures of each head: dicts of `layer` and `head` (from 0) and of `MEASURES`.
+        """The measures of each head, as dicts with `layer` and `head` (from 0) and `MEASURES`.
 
         Measures without separators have the suffix `_without_separators`.
         """
@@ -184,10 +184,10 @@ class AttentionPatterns:
         return head_rows
 
     def to_dict(self, scores: bool = False) -> dict[str, Any]:
-        """Plain values for JSON.
+        """Converts the result to values that JSON can represent.
 
         Args:
-            scores: Whether to include the probabilities of every row, which are large.
+            scores: Whether to include the attention probabilities, which are large.
         """
         rows: list[dict[str, Any]] = [
             {"texts": list(texts), "tokens": list(tokens)}
@@ -212,7 +212,7 @@ class AttentionPatterns:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """The first row shaded by rollout to its first token, and a table of all heads."""
+        """Shows the first example, shaded by rollout to its first token, and a table of heads."""
         weights = self.rollout()[-1, 0]
         words = " ".join(
             shaded(token, weight / weights.max(), tag="span", hint=f"{weight:.4f}")
@@ -233,16 +233,16 @@ class AttentionPatterns:
     def plot(
         self, measure: str = "entropy", separators: bool = True, axes: Axes | None = None
     ) -> Axes:
-        """Draws one measure of every head as a heat map, layers upwards.
+        """Draws one measure of every head as a heat map, with the first layer at the bottom.
 
         Args:
             measure: One of `MEASURES`.
-            separators: Whether separators count.
-            axes: Where to draw; `None` makes a figure.
+            separators: Whether to include separators.
+            axes: Axes to draw on. `None` creates a figure.
 
         Raises:
             ImportError: If matplotlib is not installed.
-            ValueError: If there is no such measure.
+            ValueError: If the measure does not exist.
         """
         if measure not in MEASURES:
             raise ValueError(f"measure must be one of {', '.join(MEASURES)}. Received: {measure!r}")
@@ -253,16 +253,16 @@ class AttentionPatterns:
     def plot_heads(
         self, text: int = 0, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None
     ) -> Figure:
-        """Draws the matrices of one row, a picture for each head.
+        """Draws the attention matrices of one example, with one image per head.
 
         Args:
-            text: Which row.
-            layers: Which layers, from 0; `None` for all.
-            heads: Which heads, from 0; `None` for all.
+            text: Index of the example.
+            layers: Layers to draw, from 0. `None` for all layers.
+            heads: Heads to draw, from 0. `None` for all heads.
 
         Raises:
             ImportError: If matplotlib is not installed.
-            IndexError: If there is no such row, layer or head.
+            IndexError: If the example, a layer or a head does not exist.
         """
         import matplotlib.pyplot as plt
 
@@ -305,30 +305,30 @@ def attention_patterns(
     *,
     preprocessor: Any = None,
 ) -> AttentionPatterns:
-    """Computes where every attention head looks, for some texts.
+    """Computes where every attention head looks in texts.
 
     Args:
         model: A task with a preprocessor, or a `Backbone`.
-        x: A text, a pair (a tuple of two), or a list of these.
-        preprocessor: For a `Backbone`: has its tokenizer and the longest row.
+        x: A text, a pair (a tuple of two texts), or a list of texts or pairs.
+        preprocessor: For a `Backbone`, its tokenizer and maximum sequence length.
 
     Returns:
-        An `AttentionPatterns`, which prints as a table, shows in a notebook and draws itself. It
-        keeps all probabilities: layers x heads x tokens x tokens x 4 bytes for each text.
+        An `AttentionPatterns`. It prints as a table, is displayed in notebooks and has plot
+        methods. It stores all probabilities: layers x heads x tokens x tokens x 4 bytes per text.
 
     Raises:
-        ValueError: If the model has no tokenizer, or `x` is none of these, or a text or a pair is
-            longer than a row.
+        ValueError: If the model has no tokenizer, `x` has an unsupported type, or a text or pair is
+            longer than the maximum sequence length.
 
     Example:
 
     ```python
-    patterns = attention(classifier, ["The film was dull.", "Nobody laughed."])
+    patterns = attention_patterns(classifier, ["The film was dull.", "Nobody laughed."])
     patterns.measures["previous"]    # (layers, heads)
     patterns.plot("separators")
     patterns.plot_heads(text=0, layers=[2])
-    patterns.rollout(0)[-1, 0]       # how much of each token reaches [CLS] of the first text
-    patterns.flow(0)[0]              # how much could reach it at most
+    patterns.rollout(0)[-1, 0]       # how much of each token is in [CLS] of the first text
+    patterns.flow(0)[0]              # how much of each token could reach it at most
     ```
 
     Reference:
@@ -367,16 +367,16 @@ def attention_patterns(
 def _head_measures(
     scores: np.ndarray, is_first: np.ndarray, is_separator: np.ndarray, drop_separators: bool
 ) -> dict[str, tuple[np.ndarray, int]]:
-    """The sums `(heads,)` of each measure over the tokens of a matrix, and the number of tokens."""
+    """Sums each measure over the tokens in a matrix, `(heads,)`, and counts the tokens."""
     scores = scores.astype("float64")
     positions = np.arange(scores.shape[-1])
     if drop_separators:
         is_other = ~is_separator
         scores, positions = scores[:, is_other][:, :, is_other], positions[is_other]
         is_first, is_separator = is_first[is_other], is_separator[is_other]
-        # A head may attend to separators alone, as far as its precision goes
+        # Within its precision, a head may attend only to separators, so the sum may be 0.
         scores = scores / np.maximum(scores.sum(axis=-1, keepdims=True), 1e-30)
-    # (queries, keys), how far behind the query the key is
+    # (queries, keys): the key's position minus the query's position
     offset = positions - positions[:, np.newaxis]
     logarithms = np.log(np.where(scores > 0, scores, 1.0))
     queries = len(positions)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attributions: how much each token and word contributes to an output of a task."""
+"""Attributions: how much each token and word contributes to a task's output."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ if TYPE_CHECKING:
 
 METHODS = ("integrated_gradients", "gradient_x_input", "occlusion")
 BASELINES = ("pad", "mask")
-# Rows that are computed at a time
+# Number of examples computed at a time
 _BATCH_SIZE = 32
-# Larger errors are reported: as a fraction of the difference from the baseline, and in absolute
-# numbers, above rounding
+# Larger errors are reported. The first limit is relative to the difference from the baseline. The
+# second is absolute and above rounding errors.
 _LARGE_ERROR, _LEAST_ERROR = 0.1, 1e-3
 
 
 @dataclasses.dataclass(frozen=True)
 class Attribution:
-    """The contribution of each token to one number that a model computed.
+    """The contribution of each token to one value that a model computed.
 
     Attributes:
-        texts: The input texts.
-        tokens: All tokens of the row, special ones included.
-        spans: For each token `(text, start, end)`: the index of its text, and the offsets of its
-            first character and one past its last; `None` for special tokens.
-        scores: The contribution of each token, float64 `(tokens,)`; positive if the token raises
-            the number.
-        target: The name of the number.
-        method: The attribution method.
-        output: The number: a logit, or the sum of the start and end logits of a span.
-        baseline_output: The number for the baseline, from which integrated gradients start; NaN
-            for other methods.
+        texts: Input texts.
+        tokens: All tokens in the example, including special tokens.
+        spans: `(text, start, end)` for each token: the index of its text, its first character, and
+            the character after its last. `None` for special tokens.
+        scores: Contribution of each token, float64 `(tokens,)`. Positive if the token raises the
+            value.
+        target: Name of the explained value.
+        method: Attribution method.
+        output: The explained value: a logit, or the sum of a span's start and end logits.
+        baseline_output: The value for the baseline, where integrated gradients start. NaN for other
+            methods.
     """
 
     texts: tuple[str, ...]
@@ -65,18 +65,18 @@ class Attribution:
 
     @property
     def convergence_delta(self) -> float:
-        """The sum of the scores, minus `output - baseline_output`; NaN without a baseline output.
+        """The convergence delta: the sum of the scores minus `output - baseline_output`.
 
-        More steps make it smaller.
+        It is NaN without a baseline output. More steps make it smaller.
         """
         return float(self.scores.sum() - (self.output - self.baseline_output))
 
     @property
     def words(self) -> list[dict[str, Any]]:
-        """The scores of the words between white space, each the sum of its tokens' scores.
+        """The scores of words between whitespace. A word's score is the sum over its tokens.
 
         Returns:
-            Dicts of `word`, `text` (its index in `texts`), `start`, `end` and `score`.
+            Dicts with `word`, `text` (its index in `texts`), `start`, `end` and `score`.
         """
         return [
             {
@@ -90,7 +90,7 @@ class Attribution:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, which has `None` and no NaN."""
+        """Converts the result to values that JSON can represent. NaN becomes `None`."""
         has_baseline = not np.isnan(self.baseline_output)
         return {
             "target": self.target,
@@ -113,7 +113,7 @@ class Attribution:
 
     @property
     def completeness(self) -> str:
-        """Says how close the sum of the scores is to the expected one; empty without a baseline."""
+        """A comparison of the scores' sum with the expected sum. Empty without a baseline."""
         error, difference = self.convergence_delta, self.output - self.baseline_output
         if np.isnan(error):
             return ""
@@ -124,12 +124,12 @@ class Attribution:
         if abs(error) <= max(_LARGE_ERROR * abs(difference), _LEAST_ERROR):
             return summary
         return (
-            f"{summary} They do not explain the number: pass more steps; if the error stays, the "
-            "path from the baseline has a jump, and occlusion or another baseline may say more."
+            f"{summary} This error is too large. Pass more steps. If the error remains, the output "
+            "jumps between the baseline and the input: try occlusion or a different baseline."
         )
 
     def shaded(self) -> str:
-        """The texts as HTML, with words that raise the number in green, and others in orange."""
+        """Returns the texts as HTML, with words that raise the value in green, others in orange."""
         words = self.words
         largest = max((abs(word["score"]) for word in words), default=0.0) or 1.0
         paragraphs = []
@@ -151,10 +151,10 @@ class Attribution:
         return f"<div><p><b>{title}</b></p>{self.shaded()}{sums}</div>"
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draws the words' scores as bars, from the first word to the last.
+        """Draws the words' scores as bars, from the first to the last word.
 
         Args:
-            axes: Where to draw; `None` makes a figure.
+            axes: Axes to draw on. `None` creates a figure.
 
         Raises:
             ImportError: If matplotlib is not installed.
@@ -179,38 +179,39 @@ def attributions(
     baseline: str = "pad",
     steps: int = 50,
 ) -> Attribution:
-    """Divides one number that a task computes among the tokens of its input.
+    """Attributes one value that a task computes to the tokens in its input.
 
-    The number is a logit; for an answer, the sum of the logits of its first and last token.
+    The value is a logit or, for an answer span, the sum of its start and end logits.
 
-    | task | `x` | `target` | where `target` is `None` |
+    | task | `x` | `target` | default `target` |
     |---|---|---|---|
-    | `TextClassifier` | a text or a pair | a class, by name or id | the predicted one |
-    | `TextClassifier` of a regression | a text or a pair | | the score |
+    | `TextClassifier` | a text or a pair | a class, by name or id | the predicted class |
+    | `TextClassifier` (regression) | a text or a pair | | the score |
     | `TokenClassifier` | a list of words | `(word, class)`, a word by its index | |
     | `TokenClassifier`, predicted class | a list of words | the word's index | |
     | `QuestionAnswerer` | `(question, passage)` | `(start, end)` in characters | the answer |
-    | `MultipleChoice` | `(text, choices)` | a choice, by its index | the likeliest one |
-    | `MaskedLM` | a text with one `[MASK]` | a token | the likeliest one |
+    | `MultipleChoice` | `(text, choices)` | a choice, by its index | the most probable choice |
+    | `MaskedLM` | a text with one `[MASK]` | a token | the most probable token |
 
     Args:
-        task: A trained task with a preprocessor, of one of these classes or with `explained_row`.
+        task: Trained task with a preprocessor, of a class in the table or with a method
+            `explained_row`.
         x: One input.
-        method: `integrated_gradients`, along the line from the baseline's embeddings to the
-            input's; `gradient_x_input`, of the embeddings; or `occlusion`, by how much the number
-            falls if the baseline's token replaces the tokens of a word (divided evenly among them).
-            All methods keep the positions of the tokens.
-        target: The number to explain.
-        baseline: The token that replaces the tokens of the texts, `pad` or `mask`. Special tokens
-            stay.
-        steps: Points of the Gauss-Legendre quadrature of integrated gradients.
+        method: `integrated_gradients` follows the line from the baseline's embeddings to the
+            input's embeddings. `gradient_x_input` multiplies the embeddings by their gradient.
+            `occlusion` replaces a word's tokens with the baseline token, and divides the decrease
+            of the value evenly among them. All methods keep the positions of the tokens.
+        target: Value to explain.
+        baseline: Token that replaces the tokens in texts, `pad` or `mask`. Special tokens are kept.
+        steps: Number of Gauss-Legendre quadrature points for integrated gradients.
 
     Returns:
-        An `Attribution`, which prints as a table, shows in a notebook and draws itself.
+        An `Attribution`. It prints as a list of words, is displayed in notebooks and has a `plot`
+        method.
 
     Raises:
-        ValueError: If the task, the method, the baseline or the target is none of these, or the
-            input does not fit in one row.
+        ValueError: If the task, the method, the baseline or the target is not supported, or the
+            input is longer than the maximum sequence length.
 
     Example:
 
@@ -247,7 +248,7 @@ def attributions(
             along, weights, start = np.ones(1), np.ones(1), np.zeros_like(vectors)
         else:
             nodes, weights = np.polynomial.legendre.leggauss(steps)
-            # Both ends of the line are computed with its points, and have no weight in the integral
+            # The first two points are the ends of the line. They have no weight in the integral.
             along = np.array([1, 0, *(nodes + 1) / 2])
             weights = np.array([0, 0, *weights / 2])
             start = table[without].astype("float64")
@@ -278,18 +279,18 @@ def _evaluate(
     kind: Callable[..., Callable[..., Any]],
     vectors_of: Callable[[np.ndarray], np.ndarray] = np.asarray,
 ) -> list[np.ndarray]:
-    """The row's number for embeddings `(points, length, width)` in place of its own.
+    """Computes the explained value for embeddings `(points, length, width)` of the example.
 
     `vectors_of` converts a few points at a time to embeddings.
 
     Returns:
-        What the `kind` of function returns, of all points: `gradient_function` the numbers
-        `(points,)` and their gradients, `value_function` the numbers.
+        The results for all points of the function that `kind` creates: the values `(points,)` and
+        their gradients for `gradient_function`, or the values for `value_function`.
     """
-    # Batches of one size; copies of the last point fill the last batch
+    # All batches have one size. Copies of the last point pad the last batch.
     size = math.ceil(len(points) / math.ceil(len(points) / _BATCH_SIZE))
     if compiles_each_shape():
-        size = 1 << (size - 1).bit_length()  # Few sizes, since it compiles for each
+        size = 1 << (size - 1).bit_length()  # Powers of two, because each size is compiled
     tensors = {
         name: keras.ops.convert_to_tensor(np.repeat(value, size, axis=0))
         for name, value in row.features.items()
@@ -308,7 +309,7 @@ def _evaluate(
 
 
 def _number(outputs: Any, indices: dict[str, tuple[int, ...]]) -> Tensor:
-    """The numbers `(rows,)` of the outputs of several rows; the indices may be traced."""
+    """Returns the explained values `(batch,)` from the outputs. The indices may be traced."""
     total: Any = 0
     for name, positions in indices.items():
         value = outputs[name] if name else outputs
@@ -321,12 +322,12 @@ def _number(outputs: Any, indices: dict[str, tuple[int, ...]]) -> Tensor:
 def _number_of_vectors(
     task: Task, vectors: Tensor, features: Any, indices: dict[str, tuple[int, ...]]
 ) -> Tensor:
-    """The numbers `(rows,)` for embeddings `(rows, length, width)` in place of the ids' own."""
+    """Returns the explained values `(batch,)` for embeddings `(batch, length, width)`."""
     with interventions.replace_embeddings(task.backbone.token_embedding, vectors):
         return _number(task(features, training=False), indices)
 
 
-# Kept for each task, since JAX compiles again for each new function object
+# Cached for each task, because JAX compiles again for each new function object
 _FUNCTIONS: weakref.WeakKeyDictionary[Task, dict[Any, Callable[..., Any]]] = (
     weakref.WeakKeyDictionary()
 )
@@ -335,7 +336,7 @@ _FUNCTIONS: weakref.WeakKeyDictionary[Task, dict[Any, Callable[..., Any]]] = (
 def _tokens_of_words(
     texts: Sequence[str], spans: Sequence[Span]
 ) -> list[tuple[tuple[int, int, int], list[int]]]:
-    """Each word as `(text, start, end)`, and the positions of the tokens that begin in it."""
+    """Returns each word as `(text, start, end)`, and the positions of tokens that start in it."""
     words = [
         (number, *match.span())
         for number, text in enumerate(texts)
@@ -357,9 +358,9 @@ def _tokens_of_words(
 def _occlude(
     task: Task, row: ExplainedRow, ids: np.ndarray, table: np.ndarray, fallback: int
 ) -> tuple[float, np.ndarray]:
-    """The row's number, and each token's share of its fall when the token's word is occluded."""
+    """Returns the value, and its decrease if a word is occluded, divided among its tokens."""
     groups = [positions for _, positions in _tokens_of_words(row.texts, row.spans) if positions]
-    # Tokens of white space, by their position in the text
+    # Whitespace tokens, by their position in the text
     in_words = {position for positions in groups for position in positions}
     between: dict[tuple[int, int], list[int]] = {}
     for position, span in enumerate(row.spans):
@@ -369,8 +370,8 @@ def _occlude(
     whole_and_occluded = np.tile(ids, (1 + len(groups), 1))
     for occluded, positions in zip(whole_and_occluded[1:], groups, strict=True):
         occluded[positions] = fallback
-    # Not by ids: in some families the position of a token is the number of ids before it that are
-    # not padding, so that all words behind an occluded one would move.
+    # Embeddings are replaced instead of ids. In some families, a token's position is the number of
+    # non-padding ids before it, so all words after an occluded word would move.
     (numbers,) = _evaluate(task, row, whole_and_occluded, value_function, table.__getitem__)
     output, *values = map(float, numbers)
     scores = np.zeros(len(ids))

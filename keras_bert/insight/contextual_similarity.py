@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Similarity in a model: of tokens by their embeddings, and of one word in several sentences."""
+"""Similarity of tokens by their embeddings, and of one word in different texts."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Neighbors:
-    """The tokens that are nearest to a token by their embeddings.
+    """The nearest neighbors of a token by their embeddings.
 
     Attributes:
         token: The token.
-        tokens: Its neighbors, the nearest first.
-        similarities: The cosine of each with the token, float64 `(neighbors,)`.
+        tokens: Its neighbors, nearest first.
+        similarities: Cosine similarity of each neighbor to the token, float64 `(neighbors,)`.
     """
 
     token: str
@@ -41,7 +41,7 @@ class Neighbors:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Dicts of `token` and `similarity`."""
+        """Dicts with `token` and `similarity`."""
         return [
             {"token": token, "similarity": float(similarity)}
             for token, similarity in zip(self.tokens, self.similarities, strict=True)
@@ -55,10 +55,10 @@ class Neighbors:
         return html_table([self.token, "similarity"], rows)
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draws the similarities as bars, the nearest token at the top.
+        """Draws the similarities as bars, with the nearest token at the top.
 
         Args:
-            axes: Where to draw; `None` makes a figure.
+            axes: Axes to draw on. `None` creates a figure.
 
         Raises:
             ImportError: If matplotlib is not installed.
@@ -73,13 +73,13 @@ class Neighbors:
 def neighbors(
     model: Backbone | Task, token: str, top_k: int = 10, *, preprocessor: Any = None
 ) -> Neighbors:
-    """Finds the tokens that are nearest to a token by the cosine of their embeddings.
+    """Finds the nearest neighbors of a token by the cosine similarity of their embeddings.
 
     Args:
         model: A task with a preprocessor, or a `Backbone`.
-        token: A token of the vocabulary, as it is written there.
-        top_k: How many neighbors to return.
-        preprocessor: For a `Backbone`: has its tokenizer.
+        token: A token, as written in the vocabulary.
+        top_k: Number of neighbors.
+        preprocessor: For a `Backbone`, its tokenizer.
 
     Raises:
         ValueError: If the token is not in the vocabulary, or `top_k` is out of range.
@@ -96,7 +96,7 @@ def neighbors(
     if token not in vocabulary:
         token_ids = tokenizer(token)
         raise ValueError(
-            f"{token!r} is not a token of the vocabulary; as a text it becomes "
+            f"token must be in the vocabulary. Received: {token!r}. As a text, it is split into "
             f"{[vocabulary[token_id] for token_id in token_ids]}."
         )
     checks.NumberRange(at_least=1, at_most=len(vocabulary) - 1, integer=True).check(top_k=top_k)
@@ -110,17 +110,16 @@ def neighbors(
 
 @dataclasses.dataclass(frozen=True)
 class WordContexts(Tabular):
-    """One word in several texts, as each layer represents it.
+    """One word in multiple texts, as represented in each layer.
 
     Attributes:
         word: The word.
         texts: The texts.
-        spans: Where the word is in each, `(start, end)` in characters.
-        vectors: The mean of the hidden states of the word's tokens, the embeddings first, float32
-            `(layers + 1, texts, hidden)`.
-        baseline: The mean cosine of a token of one text with a token of another, float64
-            `(layers + 1,)`: how similar two words are in a layer, whatever they mean. Special
-            tokens do not count.
+        spans: `(start, end)` of the word in each text, in characters.
+        vectors: Mean of the hidden states of the word's tokens, float32 `(layers + 1, texts,
+            hidden)`. The first entry is for the embeddings.
+        baseline: Mean cosine similarity between tokens in different texts, float64 `(layers + 1,)`.
+            It shows how similar any two words are in a layer. Special tokens are excluded.
     """
 
     word: str
@@ -131,20 +130,20 @@ class WordContexts(Tabular):
 
     @property
     def similarities(self) -> np.ndarray:
-        """The cosine of the word in each text with that in each, `(layers + 1, texts, texts)`."""
+        """The cosine similarities of the word between texts, `(layers + 1, texts, texts)`."""
         units = _unit(self.vectors.astype("float64"))
         cosines: np.ndarray = np.matmul(units, units.transpose(0, 2, 1))
         return cosines
 
     @property
     def self_similarity(self) -> np.ndarray:
-        """The mean cosine of the word in two different texts, float64 `(layers + 1,)`."""
+        """The mean cosine similarity of the word in two different texts, `(layers + 1,)`."""
         pairs = np.triu_indices(len(self.texts), k=1)
         mean: np.ndarray = np.mean(self.similarities[:, *pairs], axis=-1)
         return mean
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, without the vectors."""
+        """Converts the result to values that JSON can represent, without the vectors."""
         return {
             "word": self.word,
             "texts": list(self.texts),
@@ -163,7 +162,7 @@ class WordContexts(Tabular):
         return ["", f"{self.word!r} in two texts", "any two tokens"], rows
 
     def _repr_html_(self) -> str:
-        """The texts with the word in bold, and the similarities by layer."""
+        """Shows the texts with the word in bold, and the similarities by layer."""
         texts = "".join(
             f"<li>{html.escape(text[:start])}<b>{html.escape(text[start:end])}</b>"
             f"{html.escape(text[end:])}</li>"
@@ -172,10 +171,10 @@ class WordContexts(Tabular):
         return f"<div><ol>{texts}</ol>{super()._repr_html_()}</div>"
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draws the similarities of the word and of any two tokens by layer.
+        """Draws the similarity of the word, and of any two tokens, by layer.
 
         Args:
-            axes: Where to draw; `None` makes a figure.
+            axes: Axes to draw on. `None` creates a figure.
 
         Raises:
             ImportError: If matplotlib is not installed.
@@ -200,20 +199,20 @@ def contexts(
     *,
     preprocessor: Any = None,
 ) -> WordContexts:
-    """Compares one word in several texts, layer by layer.
+    """Compares one word in multiple texts, layer by layer.
 
     Args:
         model: A task with a preprocessor, or a `Backbone`.
-        word: The word, in either case.
-        texts: At least two texts; its first occurrence in each counts.
-        preprocessor: For a `Backbone`: has its tokenizer and the longest row.
+        word: The word. Case is ignored.
+        texts: At least two texts. The first occurrence of the word in each text is used.
+        preprocessor: For a `Backbone`, its tokenizer and maximum sequence length.
 
     Returns:
-        A `WordContexts`, which prints as a table, shows in a notebook and draws itself.
+        A `WordContexts`. It prints as a table, is displayed in notebooks and has a `plot` method.
 
     Raises:
-        ValueError: If there are fewer than two texts, or the word is not in one of them, or is cut
-            off with the end of the text that does not fit in a row.
+        ValueError: If there are fewer than two texts, a text does not contain the word, or the word
+            is truncated because it is beyond the maximum sequence length.
 
     Example:
 
@@ -234,14 +233,16 @@ def contexts(
     for number, text in enumerate(texts):
         match = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)
         if match is None:
-            raise ValueError(f"Text {number} has no word {word!r}: {shorten_repr(text)}.")
+            raise ValueError(
+                f"Text {number} must contain the word {word!r}. Received: {shorten_repr(text)}"
+            )
         spans.append(match.span())
     tokenizer = preprocessor.tokenizer
     whole = tokenizer.tokenize_with_offsets(list(texts))
     max_tokens = preprocessor.sequence_length - num_special_tokens(tokenizer)
     cut = cut_tokens(tokenizer, whole, max_tokens)
     vectors, units = [], []
-    # Only the word must be within the row
+    # Only the word must be within the maximum sequence length.
     rows = text_states(backbone, preprocessor, [(text,) for text in texts], truncate=True)
     for number, row in enumerate(rows):
         start, end = spans[number]
@@ -255,7 +256,8 @@ def contexts(
         )
         if not own or len(own) < len(all_tokens):
             raise ValueError(
-                f"Text {number}: {word!r} is not in the {max_tokens} tokens that fit in a row."
+                f"Text {number} must have {word!r} in the {max_tokens} tokens that are not "
+                "truncated."
             )
         vectors.append(row.hidden_states[:, own].mean(axis=1))
         units.append(_unit(row.hidden_states[:, 1:-1].astype("float64")))
@@ -275,8 +277,11 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def _mean_cosine(units: Sequence[np.ndarray]) -> np.ndarray:
-    """The mean product of vectors of two texts, `(layers,)`; each is `(layers, tokens, hidden)`."""
-    # The products of all pairs, without the pairs within a text, are products of sums
+    """Returns the mean cosine between tokens in different texts, `(layers,)`.
+
+    `units` has one array `(layers, tokens, hidden)` per text.
+    """
+    # The products of all pairs are products of sums. Pairs within a text are subtracted.
     sums = np.stack([text.sum(axis=1) for text in units])
     counts = np.array([text.shape[1] for text in units])
     total = (sums.sum(axis=0) ** 2).sum(axis=-1) - (sums**2).sum(axis=(0, -1))

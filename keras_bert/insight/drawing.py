@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawings and tables that several results have."""
+"""Drawings and tables that multiple results share."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from keras_bert.tables import html_table, text_table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# As CSS has them
+# RGB values for CSS
 BLUE, GREEN, ORANGE = "11, 83, 148", "42, 125, 79", "209, 87, 12"
 
 
 class Tabular(abc.ABC):
-    """A result that prints as a table, and shows as one in a notebook.
+    """A result that prints as a table and is displayed as a table in notebooks.
 
-    Its `table` has the names of the columns, and the rows of cells. Before it is a `title`, and
-    after it are `notes`, if there are any.
+    `table` returns the column names and the rows of cells. The `title` is shown before it, and the
+    `notes` are shown after it.
     """
 
-    # The first of the columns that are aligned to the right
+    # Index of the first column that is aligned to the right
     _numbers_from = 1
 
     @abc.abstractmethod
@@ -51,14 +51,14 @@ class Tabular(abc.ABC):
 
 
 def shaded(text: str, share: float, color: str = BLUE, *, tag: str = "td", hint: str = "") -> str:
-    """Returns text as HTML, on a background as strong as its share, from 0 to 1, of the largest."""
+    """Returns text as HTML. The background's opacity is proportional to `share` (0 to 1)."""
     style = f'style="background: rgba({color}, {0.6 * share:.3f})"'
     title = f' title="{hint}"' if hint else ""
     return f"<{tag}{title} {style}>{html.escape(text)}</{tag}>"
 
 
 def table_of_cells(columns: Sequence[str], rows: Iterable[tuple[Sequence[object], str]]) -> str:
-    """Returns a table in HTML of headers and cells: each row has its headers, and its cells."""
+    """Returns an HTML table. Each row has a list of headers and the HTML of its cells."""
 
     def heads(names: Iterable[object]) -> str:
         return "".join(f"<th>{html.escape(str(name))}</th>" for name in names)
@@ -68,7 +68,7 @@ def table_of_cells(columns: Sequence[str], rows: Iterable[tuple[Sequence[object]
 
 
 def axes_or_new(axes: Axes | None, width: float, height: float) -> Axes:
-    """Returns the axes to draw on: `axes`, or those of a new figure of a size in inches."""
+    """Returns `axes`, or the axes of a new figure with the given size in inches."""
     import matplotlib.pyplot as plt
 
     return axes or plt.subplots(figsize=(width, height), layout="constrained")[1]
@@ -77,9 +77,9 @@ def axes_or_new(axes: Axes | None, width: float, height: float) -> Axes:
 def draw_heads(
     values: np.ndarray, title: str, axes: Axes | None = None, highest: float | None = None
 ) -> Axes:
-    """Draws values `(layers, heads)` as a heat map, layers upwards; NaN for absent heads.
+    """Draws values `(layers, heads)` as a heat map, with the first layer at the bottom.
 
-    The scale ends at `highest`, or at the highest value.
+    Absent heads are NaN. The color scale ends at `highest`, or at the highest value.
     """
     layers, heads = values.shape
     axes = axes_or_new(axes, 0.35 * heads + 2, 0.35 * layers + 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much a task depends on each attention head, and tasks without some of them."""
+"""Measures how much a task depends on each attention head, and prunes heads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _TaskT = TypeVar("_TaskT", bound=Task)
-# Number of timed passes over the batches; the median is reported
+# Number of timed passes over the batches. The median is reported.
 _TIMED_PASSES = 7
 
 
@@ -37,12 +37,12 @@ class HeadImportance(Tabular):
     """How much the loss depends on each head.
 
     Attributes:
-        scores: Float64 `(layers, heads)`: the mean over rows of the absolute derivative of the
-            row's loss with respect to a factor of the head's output, at 1. NaN where a layer has
-            fewer heads than another.
-        attention_owners: For each layer the index of the layer that owns its attention weights,
-            its own unless layers share weights.
-        rows: The number of rows over which the scores are averaged.
+        scores: Float64 `(layers, heads)`: mean over examples of the loss's absolute derivative with
+            respect to a factor on the head's output, at 1. NaN where a layer has fewer heads than
+            other layers.
+        attention_owners: Index of the layer that owns the attention weights of each layer. Unless
+            layers share weights, this is the layer itself.
+        rows: Number of examples over which the scores are averaged.
         normalized: Whether each layer's scores are divided by their norm.
     """
 
@@ -52,16 +52,16 @@ class HeadImportance(Tabular):
     normalized: bool
 
     def least_important(self, share: float) -> dict[int, list[int]]:
-        """Chooses the heads with the lowest scores for removal, but not all of a layer.
+        """Selects the heads with the lowest scores for pruning, but not all heads in a layer.
 
-        Layers that share weights lose the same heads, chosen by the mean of their scores.
+        Layers that share weights lose the same heads, selected by their mean scores.
 
         Args:
-            share: The fraction of all heads to remove, in `[0, 1)`, rounded to a number of heads.
+            share: Fraction of all heads to prune, in `[0, 1)`, rounded to a number of heads.
 
         Returns:
-            The heads of each layer, for `prune_heads`. They are fewer if otherwise a layer would
-            lose all its heads.
+            The heads to prune in each layer, for `prune_heads`. There are fewer heads if a layer
+            would otherwise lose all of them.
 
         Raises:
             ValueError: If `share` is out of range.
@@ -89,7 +89,7 @@ class HeadImportance(Tabular):
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; absent heads are `None`."""
+        """Converts the result to values that JSON can represent. Absent heads are `None`."""
         return {
             "scores": [
                 [None if np.isnan(score) else float(score) for score in layer]
@@ -107,7 +107,7 @@ class HeadImportance(Tabular):
         return ["layer", *map(str, range(self.scores.shape[1]))], rows
 
     def _repr_html_(self) -> str:
-        """A table of layers and heads, shaded by their scores."""
+        """Shows a table of layers and heads, shaded by their scores."""
         largest = float(np.nanmax(self.scores)) or 1.0
 
         def cell(score: float) -> str:
@@ -117,10 +117,10 @@ class HeadImportance(Tabular):
         return table_of_cells(self.table()[0], rows)
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draws the scores as a heat map, layers upwards.
+        """Draws the scores as a heat map, with the first layer at the bottom.
 
         Args:
-            axes: Where to draw; `None` makes a figure.
+            axes: Axes to draw on. `None` creates a figure.
 
         Raises:
             ImportError: If matplotlib is not installed.
@@ -137,24 +137,24 @@ def head_importance(
     batch_size: int = 16,
     verbose: int | str = 0,
 ) -> HeadImportance:
-    """Measures by gradients how much the loss of a task depends on each attention head.
+    """Measures with gradients how much a task's loss depends on each attention head.
 
     Args:
-        task: A trained task with a preprocessor: a `TextClassifier`, `TokenClassifier`,
-            `QuestionAnswerer`, `MultipleChoice`, `MaskedLM`, or another with `has_row_logits`.
-        x: Text in any form that the `evaluate` of the task takes.
-        y: Labels; `None` if a dataset has them, and for a masked LM.
-        normalize: Whether to divide the scores of each layer by their Euclidean norm. Otherwise
-            scores of different layers are hardly comparable.
-        batch_size: Rows in a batch.
+        task: Trained task with a preprocessor: a `TextClassifier`, `TokenClassifier`,
+            `QuestionAnswerer`, `MultipleChoice`, `MaskedLM`, or a task with `has_row_logits`.
+        x: Text in any form that the task's `evaluate` accepts.
+        y: Labels. `None` for a masked LM, or if a dataset contains them.
+        normalize: Whether to divide each layer's scores by their Euclidean norm. Otherwise, scores
+            in different layers are hardly comparable.
+        batch_size: Number of examples per batch.
         verbose: 1 shows a progress bar.
 
     Returns:
-        A `HeadImportance`, which prints as a table, shows in a notebook and draws itself.
+        A `HeadImportance`. It prints as a table, is displayed in notebooks and has a `plot` method.
 
     Raises:
-        ValueError: If the task is none of these or its loss is not an object of `keras.losses`,
-            or `x` is not text.
+        ValueError: If the task is not supported, its loss is not a `keras.losses` object, or `x` is
+            not text.
 
     Example:
 
@@ -173,7 +173,7 @@ def head_importance(
 
     def loss(task: Any, weights: Tensor, features: Any, labels: Any, sample_weights: Any) -> Tensor:
         ids = features["token_ids"]
-        # Each choice is a row of the encoder, with the weights of the row that it belongs to
+        # Each choice is a sequence in the encoder, with the weights of its example.
         repeats = ids.shape[1] if len(ids.shape) == 3 else 1
         row_weights = keras.ops.repeat(weights, repeats, axis=0)
         by_layer = [row_weights[:, start:end] for start, end in itertools.pairwise(offsets)]
@@ -216,7 +216,7 @@ def head_importance(
 
 @contextlib.contextmanager
 def _weighing(backbone: Backbone, weights: Sequence[Tensor]) -> Iterator[None]:
-    """Multiplies the heads of each layer by weights, each `(rows or 1, heads)`."""
+    """Multiplies the heads in each layer by weights, each `(batch or 1, heads)`."""
     owners = backbone.config.attention_owners
     with contextlib.ExitStack() as stack:
         for owner in sorted(set(owners)):
@@ -229,38 +229,41 @@ def _weighing(backbone: Backbone, weights: Sequence[Tensor]) -> Iterator[None]:
 
 
 def prune_heads(task: _TaskT, heads: Mapping[int, Sequence[int]]) -> _TaskT:
-    """Creates a task without some attention heads, with smaller matrices.
+    """Creates a task without some attention heads. Its weight matrices are smaller.
 
-    Its outputs equal the task's with the outputs of these heads set to 0. It can be trained, saved
-    as a `.keras` file or a preset, and exported; checkpoint formats of other libraries cannot
+    Its outputs equal the original task's outputs with these heads set to 0. It can be trained,
+    exported, and saved as a `.keras` file or a preset. Checkpoint formats of other libraries cannot
     represent it.
 
     Args:
-        task: A task with one encoder, which is not changed.
-        heads: By layer, the heads to remove; both are counted from 0. Layers that share weights
-            lose the same heads, so it suffices to name one of these layers.
+        task: Task with one encoder. It is not changed.
+        heads: Heads to remove in each layer. Layers and heads are counted from 0. Layers that share
+            weights lose the same heads, so you only need to pass one of these layers.
 
     Returns:
-        A new task of the same class, compiled like the task, with a new optimizer.
+        A new task of the same class, compiled like the original, with a new optimizer.
 
     Raises:
         ValueError: If the task is a `Distiller`, heads share keys and values, a layer or a head
-            does not exist, all heads of a layer would be removed, or layers are quantized.
+            does not exist, all heads in a layer would be removed, or layers are quantized.
     """
     config = task.config
     if config.num_key_value_heads is not None:
         raise ValueError(
-            f"num_key_value_heads is {config.num_key_value_heads}: heads that share keys and "
-            "values cannot be pruned; expected None."
+            "num_key_value_heads must be None, because heads that share keys and values cannot be "
+            f"pruned. Received: {config.num_key_value_heads}"
         )
     remaining_heads = _remaining_heads(config, heads)
     quantized = [layer.path for layer in task._flatten_layers() if layer.quantization_mode]
     if quantized:
-        raise ValueError(f"Prune before quantizing; quantized are {', '.join(quantized)}.")
+        raise ValueError(
+            "Heads must be pruned before quantizing. Received: quantized layers "
+            f"{', '.join(quantized)}"
+        )
     fields = task.get_config()
     if "backbone" not in fields:
         raise ValueError(
-            f"A {type(task).__name__} is made of other tasks; prune one of them, such as its "
+            f"A {type(task).__name__} consists of other tasks. Prune one of these, for example its "
             "`student_task`."
         )
     smaller = config.replace(heads_by_layer=tuple(map(len, remaining_heads)))
@@ -273,10 +276,10 @@ def prune_heads(task: _TaskT, heads: Mapping[int, Sequence[int]]) -> _TaskT:
             [np.arange(head * dim, (head + 1) * dim) for head in remaining_heads[layer]]
         )
         width = block.attention.query_width
-        # The queries of all heads come first, then the keys, then the values
+        # The kernel contains the queries of all heads, then the keys, then the values.
         columns = np.concatenate([index * width + inside for index in range(3)])
         for variable in block.attention.query_key_value.variables:
-            # Also the bias, and the second matrix of LoRA; not its first
+            # This includes the bias and the second matrix of LoRA, but not its first matrix.
             if variable.shape[-1] == 3 * width:
                 slices[id(variable)] = (columns, -1)
         slices[id(block.attention.output_projection.kernel)] = (inside, 0)
@@ -296,12 +299,13 @@ def _remaining_heads(config: BertConfig, heads: Mapping[int, Sequence[int]]) -> 
     for layer, numbers in heads.items():
         if layer not in range(config.num_layers):
             raise ValueError(
-                f"heads has layer {layer!r}; expected layers 0 to {config.num_layers - 1}."
+                f"heads must only contain layers 0 to {config.num_layers - 1}. Received: {layer!r}"
             )
         wrong = [head for head in numbers if head not in range(counts[layer])]
         if wrong:
             raise ValueError(
-                f"heads has head {wrong[0]!r} of layer {layer}; expected 0 to {counts[layer] - 1}."
+                f"heads must only contain heads 0 to {counts[layer] - 1} in layer {layer}. "
+                f"Received: {wrong[0]!r}"
             )
         removed_heads.setdefault(config.attention_owners[layer], set()).update(numbers)
     remaining_heads = []
@@ -310,20 +314,22 @@ def _remaining_heads(config: BertConfig, heads: Mapping[int, Sequence[int]]) -> 
             head for head in range(counts[layer]) if head not in removed_heads.get(owner, ())
         ]
         if not remaining:
-            raise ValueError(f"heads has all heads of layer {layer}; at least one must remain.")
+            raise ValueError(
+                f"At least one head must remain in each layer. Received: all heads in layer {layer}"
+            )
         remaining_heads.append(remaining)
     return remaining_heads
 
 
 @dataclasses.dataclass(frozen=True)
 class PruningReport(Tabular):
-    """A comparison of a task with the same task with fewer heads.
+    """A comparison of a task with its pruned version.
 
     Attributes:
-        heads: The number of heads of all layers, before and after.
-        parameters: The number of parameters, before and after.
-        seconds: The median time of a pass over the timed batches, in seconds, before and after.
-        scores: The results of `evaluate`, before and after.
+        heads: Number of heads in all layers, before and after.
+        parameters: Number of parameters, before and after.
+        seconds: Median time of a pass over the timed batches, in seconds, before and after.
+        scores: Results of `evaluate`, before and after.
     """
 
     heads: tuple[int, int]
@@ -333,7 +339,7 @@ class PruningReport(Tabular):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Dicts of `name`, `before`, `after` and `change`, the change in percent."""
+        """Dicts with `name`, `before`, `after` and `change` in percent."""
         names = ("heads", "parameters", "seconds")
         pairs: dict[str, tuple[float, float]] = {name: getattr(self, name) for name in names}
         pairs |= {name: (score, self.scores[1][name]) for name, score in self.scores[0].items()}
@@ -358,24 +364,24 @@ class PruningReport(Tabular):
 def compare_pruned(
     task: Task, pruned: Task, x: Any, y: Any = None, *, batch_size: int = 32, batches: int = 4
 ) -> PruningReport:
-    """Measures a task and the task that `prune_heads` made from it.
+    """Compares a task with the task that `prune_heads` created from it.
 
     Args:
-        task: The task, compiled.
-        pruned: The task with fewer heads, compiled.
-        x: Text in any form that `evaluate` takes.
+        task: Original task, compiled.
+        pruned: Pruned task, compiled.
+        x: Text in any form that `evaluate` accepts.
         y: Labels.
-        batch_size: Rows in a batch.
-        batches: Number of batches to time. Both tasks pass over them in turn, seven times after a
-            warm-up; reading text is not timed.
+        batch_size: Number of examples per batch.
+        batches: Number of batches to time. The tasks alternate, with seven passes each after a
+            warmup. Reading text is not timed.
 
     Raises:
-        ValueError: If a task is not compiled, and so has no metrics.
+        ValueError: If a task is not compiled, because it has no metrics then.
     """
     tasks = (task, pruned)
     for each in tasks:
         if not each.compiled:
-            raise ValueError(f"A {type(each).__name__} is not compiled; call `compile` before.")
+            raise ValueError(f"The {type(each).__name__} must be compiled. Call `compile` first.")
     all_batches = task.evaluation_batches(x, y, batch_size=batch_size)
     timed_batches = [features for features, *_ in itertools.islice(all_batches, batches)]
     seconds: tuple[list[float], list[float]] = ([], [])
@@ -384,7 +390,7 @@ def compare_pruned(
             start = time.perf_counter()
             for features in timed_batches:
                 each.predict_on_batch(features)
-            if number:  # The first pass compiles
+            if number:  # The first pass compiles.
                 times.append(time.perf_counter() - start)
 
     def scores_of(task: Task) -> dict[str, float]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hidden states and attention probabilities of texts, in every layer of an encoder."""
+"""Computes hidden states and attention probabilities of texts in every encoder layer."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ _BATCH_SIZE = 16
 
 @dataclasses.dataclass(frozen=True)
 class TextStates:
-    """The outputs of an encoder for one row, without its padding.
+    """An encoder's outputs for one example, without padding.
 
     Attributes:
-        token_ids: The row's ids, int `(tokens,)`, special ones included.
-        tokens: The same as strings.
-        hidden_states: Float32 `(layers + 1, tokens, hidden)`, the first one after the embeddings.
-        attention: For each layer the attention probabilities, float32 `(heads, tokens, tokens)`;
-            empty if they were not asked for.
+        token_ids: Token ids, int `(tokens,)`, including special tokens.
+        tokens: Tokens as strings.
+        hidden_states: Float32 `(layers + 1, tokens, hidden)`. The first entry is for the
+            embeddings.
+        attention: Attention probabilities in each layer, float32 `(heads, tokens, tokens)`. Empty
+            if they were not requested.
     """
 
     token_ids: np.ndarray
@@ -39,19 +40,21 @@ class TextStates:
 def encoder_and_preprocessor(
     model: Backbone | Task, preprocessor: Any = None
 ) -> tuple[Backbone, Any]:
-    """The encoder of a task, or an encoder itself, and the preprocessor that makes its rows.
+    """Returns the encoder of a model, and the preprocessor for its inputs.
 
     Raises:
-        ValueError: If the model is neither, or there is no preprocessor.
+        ValueError: If the model is neither a task nor a `Backbone`, or has no preprocessor.
     """
     if isinstance(model, Task):
         return model.backbone, preprocessor or model.preprocessor
     if not isinstance(model, Backbone):
-        raise ValueError(f"Received a {type(model).__name__}; expected a task or a Backbone.")
+        raise ValueError(
+            f"The model must be a task or a Backbone. Received: a {type(model).__name__}"
+        )
     if preprocessor is None:
         raise ValueError(
-            "A Backbone has no tokenizer: pass a preprocessor= for it, such as a "
-            "TextClassifierPreprocessor, or a task."
+            "A Backbone has no tokenizer. Pass preprocessor=, for example a "
+            "TextClassifierPreprocessor, or pass a task."
         )
     return model, preprocessor
 
@@ -59,27 +62,29 @@ def encoder_and_preprocessor(
 def require_masked_lm(model: Any) -> None:
     """Checks that a model has a masked LM head."""
     if not isinstance(model, Task) or "masked_lm" not in model.heads:
-        raise ValueError(f"Received a {type(model).__name__}; expected a MaskedLM or a Pretrainer.")
+        raise ValueError(
+            f"The model must be a MaskedLM or a Pretrainer. Received: a {type(model).__name__}"
+        )
 
 
 def require_row_logits(model: Any) -> None:
-    """Checks that a model computes logits or scores of each row."""
+    """Checks that a model computes logits or scores for each example."""
     if not isinstance(model, Task) or not model.has_row_logits:
         raise ValueError(
-            f"Received a {type(model).__name__}; expected a task with a head that computes logits "
-            "of its own input, such as a TextClassifier."
+            "The model must be a task with a head that computes logits for its own input, such as "
+            f"a TextClassifier. Received: a {type(model).__name__}"
         )
 
 
 def read_texts(x: Any) -> list[tuple[str, ...]]:
-    """Reads a text, a pair (a tuple of two) or a list of these.
+    """Reads a text, a pair (a tuple of two texts), or a list of texts or pairs.
 
     Raises:
-        ValueError: If `x` is none of these, or empty.
+        ValueError: If `x` has a different type or is empty.
     """
     rows = x if isinstance(x, list) else [x]
     if not rows:
-        raise ValueError("Received an empty list; expected at least one text.")
+        raise ValueError("x must have at least one text. Received: an empty list")
     return [read_text(row, f"Text {number}") for number, row in enumerate(rows)]
 
 
@@ -94,7 +99,7 @@ def text_states(
 ) -> Iterator[TextStates]:
     """Computes hidden states, and optionally attention probabilities, of texts and pairs.
 
-    A text that is longer than a row is an error, unless `truncate`.
+    A text that is longer than the maximum sequence length is an error, unless `truncate` is true.
     """
     from keras_bert.data.texts import TextClassifierPreprocessor
 
@@ -136,7 +141,7 @@ def as_float32(tensors: Sequence[Any]) -> list[np.ndarray]:
 
 
 def _batches(rows: Sequence[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
-    """Consecutive rows of as many texts."""
+    """Yields batches of consecutive examples with the same number of texts."""
     for _, group in itertools.groupby(rows, key=len):
         while batch := list(itertools.islice(group, _BATCH_SIZE)):
             yield batch

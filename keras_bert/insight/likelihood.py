@@ -21,14 +21,14 @@ BATCH_SIZE = 128
 
 @dataclasses.dataclass(frozen=True)
 class TextLikelihood:
-    """How likely a masked LM finds each token of a text, given all others.
+    """How likely a masked LM finds each token in a text, given all other tokens.
 
     Attributes:
         text: The text.
         tokens: Its tokens.
-        spans: For each token `(start, end)`, in characters of the text.
-        log_probabilities: For each token the natural logarithm of its probability where it is
-            masked, float64 `(tokens,)`.
+        spans: `(start, end)` of each token, in characters.
+        log_probabilities: Natural logarithm of each token's probability when the token is masked,
+            float64 `(tokens,)`.
     """
 
     text: str
@@ -38,12 +38,12 @@ class TextLikelihood:
 
     @property
     def total(self) -> float:
-        """The pseudo-log-likelihood: the sum over the tokens, in nats."""
+        """The pseudo-log-likelihood: the sum of the log probabilities, in nats."""
         return float(self.log_probabilities.sum())
 
     @property
     def perplexity(self) -> float:
-        """The pseudo-perplexity: `exp` of the mean negative log probability of a token."""
+        """The pseudo-perplexity: `exp` of the mean negative log probability per token."""
         return float(np.exp(-self.log_probabilities.mean()))
 
 
@@ -57,15 +57,16 @@ def pseudo_log_likelihood(
 
     Args:
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
-        texts: Strings. Each becomes as many rows as it has tokens.
-        batch_size: Rows in a batch.
+        texts: Texts. Each text is computed once per token.
+        batch_size: Number of sequences per batch.
         verbose: 1 shows a progress bar.
 
     Returns:
         One `TextLikelihood` for each text, in order.
 
     Raises:
-        ValueError: If the model is causal, or a text is empty or longer than the longest row.
+        ValueError: If the model is causal, or a text is empty or longer than the maximum sequence
+            length.
 
     Reference:
         [Masked language model scoring](https://arxiv.org/abs/1910.14659), equation 1.
@@ -87,17 +88,17 @@ def masked_log_probabilities(
     batch_size: int = BATCH_SIZE,
     verbose: int | str = 0,
 ) -> list[np.ndarray]:
-    """The log probability of tokens, each masked by itself.
+    """Computes log probabilities of tokens. Each token is masked separately.
 
     Args:
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
         rows: Token ids with special tokens, ragged `(rows, None)`.
-        positions: Which tokens of each row to score, ragged `(rows, None)`.
-        batch_size: Rows in a batch, of similar lengths.
+        positions: Positions of the tokens to score, ragged `(rows, None)`.
+        batch_size: Number of sequences per batch. Batches have similar lengths.
         verbose: 1 shows a progress bar.
 
     Returns:
-        For each row float64 `(positions,)`, in nats.
+        Float64 `(positions,)` for each row, in nats.
 
     Raises:
         ValueError: If the model is causal.
@@ -128,17 +129,28 @@ def candidate_log_probabilities(
     batch_size: int = BATCH_SIZE,
     verbose: int | str = 0,
 ) -> list[np.ndarray]:
-    """The log probabilities of candidate tokens at one position of each row.
+    """Computes the log probabilities of candidate tokens at one position in each row.
 
-    For each row they are float64 `(candidates,)`, in nats. Rows of ids are ragged, with special
-    tokens and masks; rows that are equal, with the same position, are computed once. A causal model
-    is a ValueError.
+    Args:
+        masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
+        rows: Token ids with special tokens and masks, ragged `(rows, None)`. Equal rows with the
+            same position are only computed once.
+        positions: Position of the candidates in each row.
+        candidates: Ids of the candidates for each row, ragged `(rows, None)`.
+        batch_size: Number of sequences per batch.
+        verbose: 1 shows a progress bar.
+
+    Returns:
+        Float64 `(candidates,)` for each row, in nats.
+
+    Raises:
+        ValueError: If the model is causal.
     """
     require_masked_lm(masked_lm)
     if masked_lm.config.causal:
         raise ValueError(
-            "A causal model predicts a token from the tokens before it alone: masking one at a "
-            "time says nothing of the tokens behind it."
+            "The masked LM must not be causal. A causal model predicts a token only from the "
+            "tokens before it, so masking one token at a time ignores the tokens after it."
         )
     if not rows:
         return []
@@ -156,7 +168,7 @@ def candidate_log_probabilities(
     progress = keras.utils.Progbar(batches.num_batches, verbose=int(verbose != 0))
     for features, index in batches:
         outputs = masked_lm.predict_on_batch(features)
-        # A Pretrainer has two outputs
+        # A Pretrainer has two outputs.
         outputs = outputs["masked_lm_logits"] if isinstance(outputs, dict) else outputs
         logits = keras.ops.convert_to_numpy(outputs)[:, 0]
         highest = logits.max(axis=-1, keepdims=True)
@@ -177,9 +189,9 @@ def tokens_of_spans(
     spans: Sequence[Sequence[tuple[int, int]]],
     names: Sequence[str] | None = None,
 ) -> tuple[list[list[int]], list[list[list[int]]]]:
-    """The texts' token ids with special tokens, and the positions of the tokens of some spans.
+    """Returns the texts' token ids with special tokens, and the positions of the tokens in spans.
 
-    Spans are `(start, end)` in characters. `names` are those of the texts in errors.
+    Spans are `(start, end)` in characters. `names` are the texts' names in error messages.
     """
     rows, bounds = tokenize(masked_lm, texts, names)
     positions = [
@@ -199,10 +211,10 @@ def tokens_of_spans(
 def tokenize(
     masked_lm: MaskedLM | Pretrainer, texts: Sequence[str], names: Sequence[str] | None = None
 ) -> tuple[list[list[int]], list[tuple[tuple[int, int], ...]]]:
-    """The texts' ids with special tokens, and the start and end of each other token."""
+    """Returns the texts' ids with special tokens, and the start and end of all other tokens."""
     require_masked_lm(masked_lm)
     if isinstance(texts, str):
-        raise ValueError(f"Received the string {texts[:80]!r}; expected a list of strings.")
+        raise ValueError(f"texts must be a list of strings. Received: the string {texts[:80]!r}")
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             name = names[number] if names else f"Text {number}"
@@ -213,6 +225,6 @@ def tokenize(
     for number, row in enumerate(ids):
         if not 1 <= len(row) <= max_tokens:
             name = names[number] if names else f"Text {number}"
-            raise ValueError(f"{name} has {len(row)} tokens; expected 1 to {max_tokens}.")
+            raise ValueError(f"{name} must have 1 to {max_tokens} tokens. Received: {len(row)}")
     rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
     return rows, [tuple(zip(*own, strict=True)) for own in zip(starts, ends, strict=True)]

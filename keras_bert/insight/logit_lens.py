@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predictions from each layer of a masked LM: the logit lens."""
+"""The logit lens: predictions from each layer of a masked LM."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class LayerPredictions:
-    """Predictions of the masked LM head from the hidden states of each layer.
+    """Predictions of the masked LM head from the hidden states in each layer.
 
     Attributes:
         text: The text.
-        tokens: Its tokens, special ones included.
-        predictions: For each layer, the embeddings first, and each token the likeliest tokens.
+        tokens: Its tokens, including special tokens.
+        predictions: Most probable tokens for each layer and token. The first entry is for the
+            embeddings.
         probabilities: Their probabilities, float32 `(layers + 1, tokens, top_k)`.
-        ranks: Which rank each layer gives to the token that the last layer finds likeliest, int
-            `(layers + 1, tokens)`, 0 for the first.
+        ranks: Rank in each layer of the token that the last layer finds most probable, int `(layers
+            + 1, tokens)`, from 0.
     """
 
     text: str
@@ -47,14 +48,14 @@ class LayerPredictions:
 
     @property
     def stable_from_layer(self) -> list[int]:
-        """For each token the layer from which on its prediction equals the last layer's."""
+        """The first layer, for each token, after which all predictions equal the last layer's."""
         is_different = self.ranks != 0
         return [
             int(np.flatnonzero(column).max(initial=-1)) + 1 for column in is_different.transpose()
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Converts the result to values that JSON can represent."""
         return {
             "text": self.text,
             "tokens": list(self.tokens),
@@ -85,7 +86,7 @@ class LayerPredictions:
         return text_table(columns, rows, numbers_from=len(columns))
 
     def _repr_html_(self) -> str:
-        """A table of the likeliest token of each layer, the last layer first."""
+        """Shows the most probable token in each layer, with the last layer at the top."""
         rows = []
         for number, (layer, scores) in enumerate(
             zip(self.predictions, self.probabilities[:, :, 0], strict=True)
@@ -98,10 +99,10 @@ class LayerPredictions:
         return table_of_cells(["layer", *self.tokens], rows[::-1])
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draws the likeliest token of each layer and its probability, layers upwards.
+        """Draws each layer's most probable token and its probability, first layer at the bottom.
 
         Args:
-            axes: Where to draw; `None` makes a figure.
+            axes: Axes to draw on. `None` creates a figure.
 
         Raises:
             ImportError: If matplotlib is not installed.
@@ -131,31 +132,31 @@ class LayerPredictions:
 
 
 def logit_lens(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
-    """Computes the tokens that each layer would fill in, if it were the last one.
+    """Computes the tokens that each layer would predict if it were the last layer.
 
-    The masked LM head is applied to the hidden states of every layer, behind the final norm if the
-    encoder has one (pre-norm). It was trained on the last layer; where layers before it say
-    little, this may be the head's fault.
+    The masked LM head is applied to the hidden states of every layer, after the final norm if the
+    encoder has one (pre-norm). The head was only trained on the last layer. Poor predictions in
+    earlier layers may therefore be caused by the head.
 
     Args:
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
         text: A text, with or without `[MASK]` (RoBERTa: `<mask>`).
-        top_k: How many tokens to return for each layer and token.
+        top_k: Number of tokens to return for each layer and token.
 
     Returns:
-        A `LayerPredictions`, which prints as a table, shows in a notebook and draws itself. In a
-        causal model, each token's predictions are of the token after it.
+        A `LayerPredictions`. It prints as a table, is displayed in notebooks and has a `plot`
+        method. In a causal model, each token's predictions are for the next token.
 
     Raises:
-        ValueError: If the task has no masked LM head, or `text` is not a string, or longer than a
-            row.
+        ValueError: If the task has no masked LM head, or `text` is not a string or is longer than
+            the maximum sequence length.
 
     Example:
 
     ```python
-    lens = layers(masked_lm, "Paris is the [MASK] of France.")
-    lens.predictions[4][4]    # layer 4's predictions for the fifth token
-    lens.stable_from_layer              # from which layer on the prediction stays
+    lens = logit_lens(masked_lm, "Paris is the [MASK] of France.")
+    lens.predictions[4][4]     # layer 4's predictions for the fifth token
+    lens.stable_from_layer     # the layer after which each prediction stays the same
     ```
 
     Reference:
@@ -170,13 +171,13 @@ def logit_lens(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
     head = masked_lm.heads["masked_lm"]
     (row,) = text_states(backbone, preprocessor, [(text,)], special_tokens_in_text=True)
     layer_results: list[Any] = []
-    # The last layer first: the others are compared to its likeliest tokens
+    # The last layer comes first, because the other layers are compared with its predictions.
     for states in row.hidden_states[::-1]:
         hidden = keras.ops.convert_to_tensor(states[np.newaxis])
         if layer_results and backbone.final_norm is not None:
             hidden = backbone.final_norm(hidden)
         logits = decode_masked_lm(backbone, head, hidden)
-        # (tokens, vocabulary); the embedding table may have more rows than there are tokens
+        # (tokens, vocabulary). The embedding table may be padded.
         scores = softmax(keras.ops.convert_to_numpy(logits)[0, :, : len(vocabulary)])
         best = np.argsort(-scores, axis=-1, kind="stable")[:, :top_k]
         if not layer_results:

@@ -198,7 +198,7 @@ def test_models_and_inputs_without_text_are_refused():
     for x in (["a", ("a", "b", "c")], 3, ["a", None]):
         with pytest.raises(ValueError, match="must be a text or a pair of texts"):
             insight.attention_patterns(backbone, x, preprocessor=preprocessor())
-    with pytest.raises(ValueError, match="expected at least one text"):
+    with pytest.raises(ValueError, match="x must have at least one text"):
         insight.attention_patterns(backbone, [], preprocessor=preprocessor())
     for x in ("film " * 600, [("the film", "dull " * 600)]):
         with pytest.raises(ValueError, match="Received: 600 tokens"):

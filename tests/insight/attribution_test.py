@@ -257,7 +257,7 @@ def test_inputs_of_other_kinds_are_refused(folder):
     with pytest.raises(ValueError, match=r"baseline must .*zero"):
         insight.attributions(classifier, "the", baseline="zero")
     embedder = TextEmbedder(Backbone(BertConfig(vocabulary_size=len(TOKENS), **SIZES)))
-    with pytest.raises(ValueError, match="Received a TextEmbedder; expected a task with a head"):
+    with pytest.raises(ValueError, match=r"must be a task with a head .* Received: a TextEmbedder"):
         insight.attributions(embedder, "the")
 
 

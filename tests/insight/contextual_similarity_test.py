@@ -108,5 +108,5 @@ def test_contexts_are_cut_at_the_tokenizers_side(model):
         states = backbone.with_hidden_states()(preprocessor([text]))["hidden_states"][-1]
         position = 1 + text.split().index("river")
         np.testing.assert_allclose(river.vectors[-1, number], states[0, position], atol=1e-5)
-    with pytest.raises(ValueError, match="Text 1: 'dull' is not in the 4 tokens"):
+    with pytest.raises(ValueError, match="Text 1 must have 'dull' in the 4 tokens"):
         insight.contexts(backbone, "dull", texts, preprocessor=preprocessor)

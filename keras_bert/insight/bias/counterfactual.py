@@ -28,16 +28,16 @@ class Counterfactuals(Result):
     """Predictions for texts, and for the same texts about other people.
 
     Attributes:
-        kinds: The kind of swap of each changed text.
-        text_indices: The index of its original among the texts, int `(changes,)`.
-        texts: The original of each changed text.
-        swapped: The changed texts.
-        before: The probabilities of the original, float64 `(changes, classes)`; of a regression,
+        kinds: Kind of swap in each changed text.
+        text_indices: Index of the original text of each changed text, int `(changes,)`.
+        texts: Original text of each changed text.
+        swapped: Changed texts.
+        before: Probabilities for the original text, float64 `(changes, classes)`. For a regression,
             its score `(changes, 1)`.
-        after: The same of the changed text.
-        class_names: The names of the classes; empty for a regression.
-        unmatched_kinds: Kinds of swap that have no word in any text.
-        replacements: The words of each original that were replaced, and their replacements.
+        after: The same values for the changed text.
+        class_names: Class names. Empty for a regression.
+        unmatched_kinds: Kinds of swaps without a word in any text.
+        replacements: Replaced words in each original text, with their replacements.
     """
 
     title = "Change in the predictions if words for people are swapped"
@@ -62,7 +62,7 @@ class Counterfactuals(Result):
     @property
     def notes(self) -> str:
         absent = (
-            f" No text has a word of {', '.join(self.unmatched_kinds)}."
+            f" No text contains a word from {', '.join(self.unmatched_kinds)}."
             if self.unmatched_kinds
             else ""
         )
@@ -73,17 +73,17 @@ class Counterfactuals(Result):
 
     @property
     def changes(self) -> np.ndarray:
-        """Half the sum of the absolute changes of the probabilities, `(changes,)`.
+        """Half the sum of the absolute changes in probability, `(changes,)`.
 
-        With two classes it is the change of each class's probability, and for a regression the
-        absolute change of the score.
+        For two classes, this is the change in each class's probability. For a regression, it is the
+        absolute change in the score.
         """
         difference = np.abs(self.after - self.before).sum(axis=-1)
         return np.asarray(difference / 2 if self.class_names else difference)
 
     @property
     def flips(self) -> np.ndarray:
-        """Whether another class is predicted, bool `(changes,)`."""
+        """Whether the predicted class changes, bool `(changes,)`."""
         return np.asarray(self.before.argmax(axis=-1) != self.after.argmax(axis=-1))
 
     def unit_values(self) -> list[UnitValues]:
@@ -105,10 +105,10 @@ class Counterfactuals(Result):
         return values
 
     def directions(self, min_texts: int = 10) -> SwapDirections:
-        """Which way predictions change, by the direction of the swap: `he` to `she`, or back.
+        """Returns in which direction predictions change, for swaps `he` to `she` and back.
 
         Args:
-            min_texts: Minimum number of texts for a pair of words to have a row of its own.
+            min_texts: Minimum number of texts for a separate row for a pair of words.
 
         Raises:
             ValueError: If no direction has enough texts.
@@ -147,10 +147,10 @@ class Counterfactuals(Result):
         )
 
     def largest(self, count: int = 10) -> list[dict[str, Any]]:
-        """The changed texts with the largest changes of predictions.
+        """Returns the changed texts with the largest changes in predictions.
 
         Returns:
-            Dicts of `kind`, `change`, `label` and `swapped_label` (of a regression `score` and
+            Dicts with `kind`, `change`, `label` and `swapped_label` (for a regression, `score` and
             `swapped_score`), `text` and `swapped`.
         """
         rows = []
@@ -170,24 +170,24 @@ class Counterfactuals(Result):
 
 
 def _mean_per_text(values: np.ndarray, numbers: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """The mean of each text's changes; texts are the units that the bootstrap draws."""
+    """Averages the changes of each text, because the bootstrap samples texts."""
     _, index = np.unique(numbers[members], return_inverse=True)
     return np.bincount(index, values[members].astype("float64")) / np.bincount(index)
 
 
 @dataclasses.dataclass(frozen=True)
 class SwapDirections(Result):
-    """Which way predictions change, by the direction of the swap.
+    """The direction in which predictions change, by the direction of the swap.
 
     Attributes:
-        directions: By direction, whether each changed text has it, bool `(changes,)`.
-        text_indices: The index of its original among the texts, int `(changes,)`.
-        texts: The original of each changed text.
-        swapped: The changed texts.
-        differences: How much higher the probability of each class is in the changed text, float64
-            `(changes, classes)`; of a regression, the score `(changes, 1)`.
-        class_names: The names of the classes; empty for a regression.
-        num_mixed: The number of texts that are left out, since their words go both ways.
+        directions: Whether each changed text has the direction, bool `(changes,)`, by direction.
+        text_indices: Index of the original text of each changed text, int `(changes,)`.
+        texts: Original text of each changed text.
+        swapped: Changed texts.
+        differences: Probability of each class for the changed text minus the original text, float64
+            `(changes, classes)`. For a regression, the difference in scores `(changes, 1)`.
+        class_names: Class names. Empty for a regression.
+        num_mixed: Number of excluded texts, because they contain both words of a pair.
     """
 
     title = "Direction of the change if words for people are swapped"
@@ -223,7 +223,7 @@ class SwapDirections(Result):
         return 0.0
 
     def unit_values(self) -> list[UnitValues]:
-        # With two classes, the change of one is the negative of the other's
+        # For two classes, the changes have opposite signs, so only the second class is included.
         class_indices = range(len(self.class_names) == 2, self.differences.shape[1])
         return [
             mean(
@@ -247,30 +247,32 @@ def counterfactuals(
 ) -> Counterfactuals:
     """Measures how much predictions change if a text is about other people.
 
-    In a changed text each word of a list is replaced by its counterpart: `he` by `she`, `Mary` by
-    `James`, `Muslim` by `Christian`. A line of more than two words gives a changed text for each
-    other word. A word keeps its capitals, and `a` or `an` before it is corrected; `her` becomes
-    `his` or `him`, and `his` becomes `her` or `hers`, depending on the next word. Capitalized words
-    of a list, such as names, do not match lower case, unless the text has no capitals. Each kind is
-    swapped by itself: to swap names along with pronouns, pass their lines as one kind.
+    In a changed text, each word from a list is replaced by its counterpart. For example, `he`
+    becomes `she`, `Mary` becomes `James` and `Muslim` becomes `Christian`. A line with more than
+    two words gives one changed text for each other word. Words keep their capitalization, and a
+    preceding `a` or `an` is corrected. `her` becomes `his` or `him`, and `his` becomes `her` or
+    `hers`, depending on the next word. Capitalized words in a list, such as names, do not match
+    lowercase words, unless the text has no capitals. Each kind is swapped separately. To swap names
+    together with pronouns, pass their lines as one kind.
 
     Args:
-        classifier: A `TextClassifier` with a preprocessor, also of a regression.
-        texts: Strings or pairs.
-        swaps: By kind, lines of words that can replace one another. Defaults to `default_swaps()`.
-        batch_size: Rows in a batch.
+        classifier: A `TextClassifier` with a preprocessor, for classification or regression.
+        texts: Texts or text pairs.
+        swaps: Lines of interchangeable words, by kind. Defaults to `default_swaps()`.
+        batch_size: Number of examples per batch.
         verbose: 1 shows a progress bar.
 
     Raises:
-        ValueError: If the model is no `TextClassifier` or has `multi_label=True`, no text has any
-            of the words, or a word other than `her` and `his` is in two lines of a kind.
+        ValueError: If the model is not a `TextClassifier` or has `multi_label=True`, no text
+            contains any of the words, or a word other than `her` and `his` is in two lines of one
+            kind.
 
     Example:
 
     ```python
     changes = counterfactuals(classifier, texts, {"gender": [("he", "she"), ("actor", "actress")]})
     print(changes)
-    print(changes.directions())      # by how much P(class) rises from he to she, and back
+    print(changes.directions())      # how much P(class) rises from he to she, and back
     changes.largest(5)
     ```
 
@@ -298,7 +300,8 @@ def counterfactuals(
             unmatched_kinds.append(kind)
     if not kinds:
         raise ValueError(
-            f"None of the {len(originals)} texts has a word of {', '.join(unmatched_kinds)}."
+            f"At least one text must contain a word from {', '.join(unmatched_kinds)}. Received: "
+            f"{len(originals)} texts without such a word"
         )
     text_numbers = sorted(set(numbers))
     scores = _scores(
@@ -319,12 +322,12 @@ def counterfactuals(
 
 @dataclasses.dataclass(frozen=True)
 class ErrorRates(Result):
-    """The errors of a classifier, by slice of the texts.
+    """A classifier's errors, by slice of the texts.
 
     Attributes:
-        errors: Whether each text's prediction is wrong, bool `(texts,)`; of a regression, the
+        errors: Whether each text's prediction is wrong, bool `(texts,)`. For a regression, the
             absolute error, float64.
-        slices: By name, whether each text belongs to a slice, bool `(texts,)`.
+        slices: Whether each text belongs to the slice, bool `(texts,)`, by name.
     """
 
     title = "Errors by slice"
@@ -364,28 +367,28 @@ def error_rates(
     batch_size: int | None = None,
     verbose: int | str = 0,
 ) -> ErrorRates:
-    """Measures the error rate of each slice of the texts, with Wilson intervals.
+    """Measures the error rate in each slice of the texts, with Wilson intervals.
 
-    For a regression, it is the mean absolute error, with bootstrap intervals.
+    For a regression, this is the mean absolute error with bootstrap intervals.
 
     Args:
         classifier: A `TextClassifier` with a preprocessor.
-        texts: Strings or pairs.
-        labels: Class ids or names `(texts,)`; of a regression, scores.
-        slices: By name, whether each text belongs to a slice: bool `(texts,)`, or a function of a
+        texts: Texts or text pairs.
+        labels: Class ids or names `(texts,)`. For a regression, scores.
+        slices: Whether each text belongs to the slice, by name: bool `(texts,)`, or a function of a
             text. Slices may overlap.
-        batch_size: Rows in a batch.
+        batch_size: Number of examples per batch.
         verbose: 1 shows a progress bar.
 
     Raises:
-        ValueError: If the model is no `TextClassifier` or has `multi_label=True`, or the labels or
-            a slice do not fit the texts.
+        ValueError: If the model is not a `TextClassifier` or has `multi_label=True`, or the labels
+            or a slice do not match the texts.
 
     Example:
 
     ```python
-    names = default_swaps()["names"]
-    slices = {"questions": lambda text: "?" in text, "names": contains_any(names)}
+    slices = {"questions": lambda text: "?" in text}
+    slices["names"] = contains_any(default_swaps()["names"])
     print(error_rates(classifier, texts, labels, slices))
     ```
     """
@@ -397,7 +400,10 @@ def error_rates(
     )
     targets = rules.read(labels)
     if len(targets) != len(text_list):
-        raise ValueError(f"Received {len(text_list)} texts and {len(targets)} labels.")
+        raise ValueError(
+            f"labels must have one label per text. Received: {len(targets)} labels for "
+            f"{len(text_list)} texts"
+        )
     scores = _scores(classifier, text_list, batch_size, verbose)
     if classifier.is_regression:
         errors = np.abs(scores[:, 0] - targets.astype("float64").reshape(-1))
@@ -420,24 +426,24 @@ def _members(name: str, selection: Any, texts: Sequence[Text]) -> np.ndarray:
 
 def _require_classifier(model: Any) -> None:
     if not isinstance(model, TextClassifier):
-        raise ValueError(f"Received a {type(model).__name__}; expected a TextClassifier.")
+        raise ValueError(f"The model must be a TextClassifier. Received: a {type(model).__name__}")
     if model.multi_label:
         raise ValueError(
-            "Received a TextClassifier with multi_label=True; expected one with a single label for "
-            "each text, or a regression."
+            "The TextClassifier must have a single label per text, or be a regression. Received: "
+            "multi_label=True"
         )
 
 
 def _as_list(texts: Iterable[Text]) -> list[Text]:
     if isinstance(texts, str):
-        raise ValueError(f"Received the string {texts[:80]!r}; expected a list of texts.")
+        raise ValueError(f"texts must be a list of texts. Received: the string {texts[:80]!r}")
     return [as_text(parts) for parts in read_texts(list(texts))]
 
 
 def _scores(
     classifier: TextClassifier, texts: list[Text], batch_size: int | None, verbose: int | str
 ) -> np.ndarray:
-    """Probabilities `(texts, classes)`, or scores `(texts, 1)` of a regression."""
+    """Returns probabilities `(texts, classes)`, or a regression's scores `(texts, 1)`."""
     logits = np.asarray(classifier.predict(texts, batch_size=batch_size, verbose=verbose))
     return (
         logits.astype("float64") if classifier.is_regression else softmax(logits.astype("float64"))

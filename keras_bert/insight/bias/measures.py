@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures with intervals, by group: base classes of the results of this package."""
+"""Measures with intervals, by group. Contains the base classes of the results in this package."""
 
 from __future__ import annotations
 
@@ -22,23 +22,22 @@ from keras_bert.intervals import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# The group of all units
+# The group that contains all units
 ALL = "all"
-# Distinguishable for color-blind readers and in grayscale
+# These colors are distinguishable for color-blind readers and in grayscale.
 _COLORS = ("#0b5394", "#d1570c", "#2a7d4f", "#8e4a9e", "#7a5c00", "#444444")
 
 
 @dataclasses.dataclass(frozen=True)
 class Measure:
-    """One number of one group, with its interval.
+    """One value for one group, with its interval.
 
     Attributes:
-        group: The group's name.
-        metric: The metric's name; one that ends in `%` is a percentage.
-        count: The number of units.
-        value: The number.
-        low, high: The bounds of its interval; `None` for a single unit, unless the interval is
-            Wilson's.
+        group: Name of the group.
+        metric: Name of the metric. Percentages end in `%`.
+        count: Number of units.
+        value: The value.
+        low, high: Bounds of the interval. `None` for a single unit, unless it is a Wilson interval.
     """
 
     group: str
@@ -55,15 +54,15 @@ def _percent(means: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class UnitValues:
-    """The data of a measure: numbers of each unit. The measure combines their means.
+    """The data of a measure: values for each unit. The measure combines their means.
 
     Attributes:
-        group, metric: As in `Measure`.
+        group, metric: See `Measure`.
         values: Float64 `(units, columns)`.
-        statistic: Computes the measure `(...)` from the means of the columns, `(..., columns)`.
+        statistic: Function from the column means, `(..., columns)`, to the measure `(...)`.
             Defaults to the mean of the first column.
         is_proportion: Whether the measure is the mean, in percent, of values between 0 and 1.
-        wilson: Whether the interval of a share of flags is Wilson's instead of the bootstrap's.
+        wilson: Whether a proportion has a Wilson interval instead of a bootstrap interval.
     """
 
     group: str
@@ -74,10 +73,10 @@ class UnitValues:
     wilson: bool = False
 
     def measure(self, confidence: float, samples: int, seed: int) -> Measure:
-        """The measure with its interval.
+        """Computes the measure and its interval.
 
-        A share of 0% or 100% has Wilson's interval, since all bootstrap samples would be equal. A
-        single unit has no other interval.
+        A proportion of 0% or 100% has a Wilson interval, because all bootstrap samples would be
+        equal. Otherwise, a single unit has no interval.
         """
         low: float | None
         high: float | None
@@ -93,18 +92,18 @@ class UnitValues:
 
 
 def share(group: str, metric: str, flags: np.ndarray, wilson: bool = False) -> UnitValues:
-    """The share of flags `(units,)`, or the mean of shares, in percent."""
+    """Returns the proportion of flags `(units,)`, or the mean of proportions, in percent."""
     values = np.asarray(flags, "float64")[:, np.newaxis]
     return UnitValues(group, metric, values, _percent, is_proportion=True, wilson=wilson)
 
 
 def mean(group: str, metric: str, values: np.ndarray) -> UnitValues:
-    """The mean of values `(units,)`."""
+    """Returns the mean of values `(units,)`."""
     return UnitValues(group, metric, np.asarray(values, "float64")[:, np.newaxis])
 
 
 def members_of_groups(groups: Sequence[str]) -> dict[str, np.ndarray]:
-    """Whether each unit is in a group, bool `(units,)`, by group; the first has all units."""
+    """Returns each group's membership, bool `(units,)`, by name. The first group has all units."""
     names = np.array(groups)
     members = {ALL: np.ones(len(names), bool)}
     return members | {name: names == name for name in sorted(set(groups))}
@@ -112,20 +111,20 @@ def members_of_groups(groups: Sequence[str]) -> dict[str, np.ndarray]:
 
 @dataclasses.dataclass(frozen=True)
 class Result(Tabular):
-    """Measures by group, as a table, a plot and JSON; the base class of results.
+    """Base class of results: measures by group, as a table, a plot and JSON.
 
-    A subclass is a frozen dataclass of the observations of each unit.
+    A subclass is a frozen dataclass with the observations for each unit.
     """
 
-    # The names of groups and units, and notes on the numbers
+    # Names of groups and units, and notes on the values
     group_name: ClassVar[str]
     unit_name: ClassVar[str]
     caveat: ClassVar[str] = ""
-    # By metric, the value that favors neither side
+    # Value of each metric that favors neither side
     neutral: ClassVar[Mapping[str, float]] = {}
-    # Decimals of numbers that are no percentages
+    # Number of decimals, except for percentages
     digits: ClassVar[int] = 3
-    # Whether plots sort the groups by their values
+    # Whether plots sort the groups by value
     by_value: ClassVar[bool] = False
 
     @property
@@ -133,25 +132,25 @@ class Result(Tabular):
         return self.caveat
 
     def neutral_value(self, metric: str) -> float | None:
-        """The value of a metric that favors neither side, if there is one."""
+        """Returns the value of a metric that favors neither side, or `None`."""
         return self.neutral.get(metric)
 
     @abc.abstractmethod
     def unit_values(self) -> list[UnitValues]:
-        """The data of the measures, metric by metric."""
+        """Returns the data of the measures, ordered by metric."""
 
     @property
     @abc.abstractmethod
     def units(self) -> tuple[Any, ...]:
-        """The units: two results with the same units can be compared."""
+        """The units. Two results with the same units can be compared."""
 
     def measures(
         self, confidence: float = CONFIDENCE, samples: int = SAMPLES, seed: int = 0
     ) -> list[Measure]:
-        """The measures of every group.
+        """Computes the measures of every group.
 
         Args:
-            confidence: The confidence level of the intervals.
+            confidence: Confidence level of the intervals.
             samples: Number of bootstrap samples.
             seed: Seed of the bootstrap.
         """
@@ -159,14 +158,14 @@ class Result(Tabular):
 
     @classmethod
     def interval(cls, metric: str, value: float, low: float | None, high: float | None) -> str:
-        """Formats a value of a metric with its interval."""
+        """Formats a metric's value with its interval."""
         digits = 1 if metric.endswith("%") else cls.digits
         if low is None or high is None:
             return f"{value:.{digits}f} (no interval)"
         return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """The names of the columns, and for each group a row of cells."""
+        """Returns the column names, and a row of cells for each group."""
         measures = self.measures()
         metrics = list(dict.fromkeys(measure.metric for measure in measures))
         groups: dict[str, list[str]] = {}
@@ -179,7 +178,7 @@ class Result(Tabular):
         return [self.group_name, self.unit_name, *metrics], list(groups.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """The measures and the observations of each unit, in the types of JSON."""
+        """Converts measures and observations to values that JSON can represent."""
         return {
             "result": type(self).__name__,
             "title": self.title,
@@ -195,12 +194,12 @@ class Result(Tabular):
         """Draws one metric of every group with its interval.
 
         Args:
-            axes: Where to draw; `None` makes a figure.
-            metric: The metric to draw; `None` draws the first.
+            axes: Axes to draw on. `None` creates a figure.
+            metric: Metric to draw. Defaults to the first metric.
 
         Raises:
             ImportError: If matplotlib is not installed.
-            ValueError: If there is no such metric.
+            ValueError: If the metric does not exist.
         """
         measures = _filter_by_metric(self.measures(), metric)
         if self.by_value:
@@ -219,14 +218,14 @@ def _filter_by_metric(measures: Sequence[Measure], metric: str | None) -> list[M
 def _draw(
     axes: Axes | None, by_name: Mapping[str, Sequence[Measure]], neutral: float | None
 ) -> Axes:
-    """Draws the measures of one metric, a color for each name."""
+    """Draws the measures of one metric, with one color for each name."""
     first = next(iter(by_name.values()))
     rows = len(first) * (1 if len(by_name) == 1 else 0.4 + 0.3 * len(by_name))
     axes = axes_or_new(axes, 7, 0.3 * rows + 1.2)
     if neutral is not None:
         axes.axvline(neutral, color="#777777", linestyle="--", linewidth=1)
     for number, (name, measures) in enumerate(by_name.items()):
-        # The first group is on top, and the first name on top of its group
+        # The first group is at the top. Within a group, the first name is at the top.
         shift = 0.6 * (number + 0.5) / len(by_name) - 0.3
         heights = np.arange(len(measures))[::-1] - shift
         values = np.array([measure.value for measure in measures])
@@ -253,7 +252,7 @@ def _draw(
 
 
 def _bounds(measure: Measure) -> tuple[float, float]:
-    """The bounds of a measure's interval, or its value twice if it has none."""
+    """Returns the bounds of a measure's interval, or its value twice if it has no interval."""
     if measure.low is None or measure.high is None:
         return measure.value, measure.value
     return measure.low, measure.high
@@ -261,10 +260,10 @@ def _bounds(measure: Measure) -> tuple[float, float]:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison(Tabular):
-    """The same measures of several models.
+    """The same measures for multiple models.
 
     Attributes:
-        results: The results by name, of one kind and of the same units.
+        results: Results by name, with the same type and the same units.
     """
 
     results: Mapping[str, Result]
@@ -285,13 +284,13 @@ class Comparison(Tabular):
     def rows(
         self, confidence: float = CONFIDENCE, samples: int = SAMPLES, seed: int = 0
     ) -> list[dict[str, Any]]:
-        """The measures, and their differences from the first result.
+        """Returns the measures, and their differences from the first result.
 
-        Intervals of differences are from a paired bootstrap, which draws the same units for both.
+        Differences have intervals from a paired bootstrap, which samples the same units for both.
 
         Returns:
-            For each metric and group a dict of `group`, `metric`, `count`, `measures` (dicts by
-            name) and `differences` (dicts of `value`, `low` and `high` by the other names). The
+            For each metric and group, a dict with `group`, `metric`, `count`, `measures` (dicts by
+            name) and `differences` (dicts with `value`, `low` and `high` by the other names). The
             bounds of a difference are `None` for a single unit.
         """
         names = list(self.results)
@@ -315,7 +314,7 @@ class Comparison(Tabular):
         return rows
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """The names of the columns, and for each metric and group a row of cells."""
+        """Returns the column names, and a row of cells for each metric and group."""
         first, *others = self.results
         kind = self._first
         columns = ["metric", kind.group_name, kind.unit_name, first, *others]
@@ -331,22 +330,22 @@ class Comparison(Tabular):
         return columns, rows
 
     def to_dict(self) -> dict[str, Any]:
-        """The rows, and the results by name, in the types of JSON."""
+        """Converts the rows, and the results by name, to values that JSON can represent."""
         return {
             "rows": self.rows(),
             "results": {name: result.to_dict() for name, result in self.results.items()},
         }
 
     def plot(self, axes: Axes | None = None, metric: str | None = None) -> Axes:
-        """Draws one metric of every group, a color for each result.
+        """Draws one metric of every group, with one color for each result.
 
         Args:
-            axes: Where to draw; `None` makes a figure.
-            metric: The metric to draw; `None` draws the first.
+            axes: Axes to draw on. `None` creates a figure.
+            metric: Metric to draw. Defaults to the first metric.
 
         Raises:
             ImportError: If matplotlib is not installed.
-            ValueError: If there is no such metric.
+            ValueError: If the metric does not exist.
         """
         measures_by_name = {
             name: _filter_by_metric(result.measures(), metric)
@@ -357,17 +356,17 @@ class Comparison(Tabular):
 
 
 def compare(results: Mapping[str, Result]) -> Comparison:
-    """Puts the results of several models into one table, with their differences from the first.
+    """Combines the results of multiple models in one table, with differences from the first model.
 
     Args:
-        results: By name of the model, results of one function on the same data: before and after
-            fine-tuning, say, or of two checkpoints.
+        results: Results of one function on the same data, by model name. For example, results
+            before and after fine-tuning, or for two checkpoints.
 
     Returns:
-        A `Comparison`, which prints as a table, shows in a notebook and draws itself.
+        A `Comparison`. It prints as a table, is displayed in notebooks and has a `plot` method.
 
     Raises:
-        ValueError: If there are fewer than two results, or they differ in kind or in units.
+        ValueError: If there are fewer than two results, or they differ in type or units.
 
     Example:
 
@@ -376,23 +375,24 @@ def compare(results: Mapping[str, Result]) -> Comparison:
     ```
     """
     if len(results) < 2:
-        raise ValueError(f"Received {len(results)} results; expected at least two.")
+        raise ValueError(f"results must have at least two results. Received: {len(results)}")
     (first, reference), *others = results.items()
     for name, result in others:
         if type(result) is not type(reference):
             raise ValueError(
-                f"{name} is a {type(result).__name__}, and {first} is a "
-                f"{type(reference).__name__}; expected results of one kind."
+                f"results must have the same type. Received: a {type(result).__name__} ({name}) "
+                f"and a {type(reference).__name__} ({first})"
             )
         if result.units != reference.units:
             raise ValueError(
-                f"{name} and {first} measure different {reference.unit_name}; expected the same."
+                f"results must have the same {reference.unit_name}. Received: different "
+                f"{reference.unit_name} ({name} and {first})"
             )
     return Comparison(dict(results))
 
 
 def _difference(first: UnitValues, other: UnitValues) -> UnitValues:
-    """The other measure minus the first, from the numbers of both."""
+    """Returns the other measure minus the first measure, from the values of both."""
     width = first.values.shape[1]
 
     def statistic(means: np.ndarray) -> np.ndarray:

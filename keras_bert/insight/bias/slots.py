@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The log probabilities of words that could stand in the same place of a text."""
+"""Computes log probabilities of words that could stand in the same place in a text."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Span = tuple[int, int]
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-    """A word of a text, and others that could be there.
+    """A word in a text, and alternatives for it.
 
     Attributes:
         text: The text.
-        span: Where its word begins and ends, in characters.
-        words: The word itself, and the others.
-        hidden: Spans of the text that are masked too.
-        name: The text's name in errors.
+        span: Start and end of the word, in characters.
+        words: The word and its alternatives.
+        hidden: Other spans in the text that are masked.
+        name: The text's name in error messages.
     """
 
     text: str
@@ -38,10 +38,10 @@ class Slot:
 def slot_log_probabilities(
     masked_lm: MaskedLM | Pretrainer, slots: Sequence[Slot], batch_size: int, verbose: int | str
 ) -> list[np.ndarray]:
-    """For each slot the log probabilities of its words `(words,)`.
+    """Computes the log probabilities of each slot's words, `(words,)`.
 
     Raises:
-        ValueError: If a word is not one token.
+        ValueError: If a word is not a single token.
     """
     require_masked_lm(masked_lm)
     tokenizer = masked_lm.preprocessor.tokenizer
@@ -65,8 +65,7 @@ def slot_log_probabilities(
             ids.append(other_row[own[0]] if is_one_token else tokenizer.unk_token_id)
             if ids[-1] == tokenizer.unk_token_id:
                 raise ValueError(
-                    f"{slot.name}: {word!r} is not one token of the vocabulary there; expected a "
-                    "word that is."
+                    f"{slot.name}: each word must be a single token. Received: {word!r}"
                 )
         at = {own[0]}.union(*hidden)
         if any(row[position] == tokenizer.unk_token_id for position in at):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the probabilities of the words of StereoSet's intrasentence examples."""
+"""Compares the probabilities of words in StereoSet's intrasentence examples."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class StereoSetScores(Result):
     """StereoSet's intrasentence examples, and how probable a masked LM finds their words.
 
     Attributes:
-        scores: For each example the scores of the stereotype, the anti-stereotype and the
-            unrelated word, float64 `(examples, 3)`: the mean probability of the word's tokens,
+        scores: Scores of the stereotype, the anti-stereotype and the unrelated word for each
+            example, float64 `(examples, 3)`. A score is the mean probability of the word's tokens,
             each given the tokens before it in the word.
-        bias_types: The bias type of each example.
-        targets: The term that each example is about.
-        intersentence: The number of intersentence examples of the file, which are left out.
+        bias_types: Bias type of each example.
+        targets: Term that each example is about.
+        intersentence: Number of intersentence examples in the file, which are excluded.
     """
 
     title = "StereoSet, intrasentence examples"
     group_name = "bias type"
     unit_name = "targets"
     caveat = (
-        "StereoSet has known flaws (Blodgett et al., 2021): read a score as one sign among others."
+        "StereoSet has known flaws (Blodgett et al., 2021). Read a score as one sign among others."
     )
     neutral: ClassVar[dict[str, float]] = {"SS, %": 50.0}
     digits = 1
@@ -52,13 +52,13 @@ class StereoSetScores(Result):
     @property
     def notes(self) -> str:
         left_out = (
-            f"The file's {self.intersentence:,} intersentence examples are left out: they need a "
-            "next-sentence head. "
+            f"The file's {self.intersentence:,} intersentence examples are excluded, because they "
+            "require a next-sentence head. "
             if self.intersentence
             else ""
         )
         return (
-            f"{left_out}Scores are means over targets; SS is 50 where neither word is preferred. "
+            f"{left_out}Scores are means over targets. SS is 50 if neither word is preferred. "
             f"{self.caveat}"
         )
 
@@ -67,7 +67,7 @@ class StereoSetScores(Result):
         return self.bias_types, self.targets
 
     def per_target(self, bias_type: str = ALL) -> list[dict[str, Any]]:
-        """Returns for each target a dict of `target`, `examples`, and `lms` and `ss` in percent."""
+        """Returns a dict with `target`, `examples`, and `lms` and `ss` in percent per target."""
         rows = zip(self.targets, self.bias_types, self.scores, strict=True)
         examples: dict[str, list[np.ndarray]] = {}
         for target, kind, scores in rows:
@@ -100,7 +100,7 @@ class StereoSetScores(Result):
 
 
 def _icat(means: np.ndarray) -> np.ndarray:
-    """The idealized context association test score, from SS and LMS `(..., 2)`."""
+    """Computes the idealized context association test score from SS and LMS `(..., 2)`."""
     ss, lms = means[..., 0], means[..., 1]
     return np.asarray(lms * np.minimum(ss, 100 - ss) / 50)
 
@@ -111,25 +111,27 @@ def stereoset(
     batch_size: int = BATCH_SIZE,
     verbose: int | str = 0,
 ) -> StereoSetScores:
-    """Scores the intrasentence examples of a file in StereoSet's format.
+    """Scores the intrasentence examples in a StereoSet file.
 
-    The words of an example replace `BLANK` in its context. The score of a word is the mean
-    probability of its tokens, as in the released program: each is masked, with the tokens before it
-    in place and the tokens after it left out. If a context has `BLANK` twice, both are masked
-    alike, and the first one is scored. The language model score (LMS) is the share of comparisons
-    in which a meaningful word scores above the unrelated one; the stereotype score (SS) is the
-    share of examples in which the stereotype scores above the anti-stereotype. Both are means over
-    targets. ICAT is `LMS * min(SS, 100 - SS) / 50`.
+    The words of an example replace `BLANK` in its context. A word's score is the mean probability
+    of its tokens, as in the released code. Each token is masked, the tokens before it are kept, and
+    the tokens after it are removed. If a context contains `BLANK` twice, both are masked in the
+    same way, and the first is scored.
+
+    The language model score (LMS) is the percentage of comparisons in which a meaningful word
+    scores higher than the unrelated word. The stereotype score (SS) is the percentage of examples
+    in which the stereotype scores higher than the anti-stereotype. Both are means over targets.
+    ICAT is `LMS * min(SS, 100 - SS) / 50`.
 
     Args:
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
-        path: The JSON file. Its intersentence examples, which need a next-sentence head, are only
+        path: JSON file. Its intersentence examples require a next-sentence head, so they are only
             counted.
-        batch_size: Rows in a batch.
+        batch_size: Number of examples per batch.
         verbose: 1 shows a progress bar.
 
     Raises:
-        ValueError: If the file is not in this format; the message names the file and the entry.
+        ValueError: If the file has a different format. The message contains the file and the entry.
 
     Example:
 
@@ -159,7 +161,7 @@ def stereoset(
     masked_rows, masked_positions, candidates = [], [], []
     for row, words, name in zip(rows, positions, names, strict=True):
         if not all(words):
-            raise ValueError(f"{name}: the tokenizer makes no token of this word.")
+            raise ValueError(f"{name}: the tokenizer produces no token for this word.")
         for number, position in enumerate(words[0]):
             masked_row = list(row)
             for word in reversed(words):
@@ -187,14 +189,14 @@ def stereoset(
 def _read_stereoset(
     path: str | os.PathLike[str],
 ) -> tuple[list[tuple[str, dict[str, Any]]], int]:
-    """The examples with their names in errors, and the number of intersentence examples."""
+    """Returns the examples with their names in errors, and the number of intersentence examples."""
     file = os.fspath(path)
     try:
         data = json.loads("".join(read_lines(path)))["data"]
         entries = list(enumerate(data["intrasentence"]))
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(
-            f"{file} has no list data.intrasentence of examples: {error!r}."
+            f"{file} must contain a list data.intrasentence of examples: {error!r}."
         ) from error
     examples = []
     for number, entry in entries:
@@ -205,15 +207,15 @@ def _read_stereoset(
             words = [_word_at_blank(fields["context"], sentences[label]) for label in _LABELS]
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
-                f"{name} is no example of StereoSet, with a context that has BLANK, a target, a "
-                f"bias_type, and sentences labeled {', '.join(_LABELS)}: {error!r}."
+                f"{name} must be a StereoSet example: a context with BLANK, a target, a bias_type, "
+                f"and sentences labeled {', '.join(_LABELS)}. Received: {error!r}"
             ) from error
         examples.append((name, {**fields, "words": words}))
     return examples, len(data.get("intersentence") or [])
 
 
 def _word_at_blank(context: str, sentence: str) -> str:
-    """The word of a sentence in the place of the last BLANK."""
+    """Returns the word in a sentence at the position of the last BLANK."""
     slots = [index for index, word in enumerate(context.split(" ")) if "BLANK" in word]
     if not slots:
         raise ValueError(f"{shorten_repr(context)} has no BLANK")

@@ -27,15 +27,15 @@ class TemplateScores(Result):
         templates: The sentences, with `{target}` and `{attribute}`.
         attributes: The attributes, without articles.
         targets: The target words.
-        log_probabilities: For each target, with the attribute in the text, float64
+        log_probabilities: Log probability of each target if the attribute is in the text, float64
             `(templates, attributes, targets)`, in nats.
-        priors: The same with the attribute masked.
+        priors: Log probability of each target if the attribute is masked.
     """
 
-    title = "Log probability of words for people with an attribute, less that with it masked"
+    title = "Log probability of words for people with an attribute, minus with it masked"
     group_name = "attribute"
     unit_name = "n"
-    caveat = "For an attribute n is the number of templates; for all, of attributes."
+    caveat = "For one attribute, n is the number of templates. For all, it is that of attributes."
     by_value = True
 
     templates: tuple[str, ...]
@@ -76,7 +76,7 @@ class TemplateScores(Result):
                 mean(attribute, metric, scores[:, index])
                 for index, attribute in enumerate(self.attributes)
             ]
-        # A mean near zero may hide attributes that pull in opposite directions
+        # A mean near zero may hide attributes with opposite associations.
         values += [
             mean(ALL, f"size of the {metric}", np.abs(scores.mean(axis=0)))
             for metric, scores in columns.items()
@@ -95,22 +95,22 @@ def template_log_odds(
     """Measures how much attributes raise the probability of target words in templates.
 
     The association of a target with an attribute is `log P(target | template with the attribute) -
-    log P(target | template with the attribute's tokens masked)`; of two targets, the difference of
-    their associations is reported, the log odds.
+    log P(target | template with the attribute's tokens masked)`. For two targets, the difference
+    between their associations is reported (the log odds).
 
     Args:
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
-        templates: Sentences that have `{target}` and `{attribute}` once each. Defaults to
+        templates: Sentences that contain `{target}` and `{attribute}` once each. Defaults to
             `word_lists/templates.txt`.
-        attributes: Words that replace `{attribute}`. A leading `a` or `an` stays there when the
-            attribute is masked. Defaults to the occupations of `word_lists/occupations.txt`.
-        targets: Words of one token each. At the beginning of a template they are capitalized.
-        batch_size: Rows in a batch.
+        attributes: Words that replace `{attribute}`. A leading `a` or `an` is kept if the attribute
+            is masked. Defaults to the occupations in `word_lists/occupations.txt`.
+        targets: Single-token words. At the start of a template, they are capitalized.
+        batch_size: Number of examples per batch.
         verbose: 1 shows a progress bar.
 
     Raises:
-        ValueError: If a template lacks a placeholder, there is no attribute or no target, or a
-            target is not one token.
+        ValueError: If a template lacks a placeholder, attributes or targets are empty, or a target
+            is not a single token.
 
     Example:
 
@@ -128,15 +128,15 @@ def template_log_odds(
     attributes = word_list("occupations") if attributes is None else attributes
     if not (templates and attributes and targets):
         raise ValueError(
-            f"Received {len(templates)} templates, {len(attributes)} attributes and {len(targets)} "
-            "targets; expected at least one of each."
+            "templates, attributes and targets must not be empty. Received: "
+            f"{len(templates)} templates, {len(attributes)} attributes and {len(targets)} targets"
         )
     for template in templates:
         for placeholder in ("{target}", "{attribute}"):
             if template.count(placeholder) != 1:
                 raise ValueError(
-                    f"Template {shorten_repr(template)} has {template.count(placeholder)} "
-                    f"{placeholder}; expected one."
+                    f"A template must contain {placeholder} once. Received: "
+                    f"{shorten_repr(template)}"
                 )
     bare = [re.sub(r"^an? ", "", attribute) for attribute in attributes]
     slots = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the likelihood of pronouns in WinoBias' pairs of sentences."""
+"""Compares the likelihood of pronouns in WinoBias sentence pairs."""
 
 from __future__ import annotations
 
@@ -31,36 +31,36 @@ _COUNTERPARTS = {
     "herself": ("himself",),
 }
 _MALE = ("he", "him", "his", "himself")
-# Minimum similarity of the words of two sentences of a pair, without their pronouns: the released
-# pairs have 0.85 or more; mixed-up files, in the lines where they differ, at most 0.76
+# Minimum similarity between the words in a sentence pair, without their pronouns. It is 0.85 or
+# more in the released pairs, and at most 0.76 in differing lines of mixed-up files.
 _LEAST_SIMILARITY = 0.8
-# Maximum share of pairs that do not belong together: in the released test files of type 2, it is
-# one pair of 396, in line 382
+# Maximum fraction of pairs that do not belong together. The released test files of type 2 contain
+# one such pair of 396, in line 382.
 _MOST_MISMATCHED = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
 class PronounScores(Result):
-    """WinoBias' pairs of sentences, and how likely a masked LM finds their pronouns.
+    """WinoBias sentence pairs, and how likely a masked LM finds their pronouns.
 
     Attributes:
-        pro: In the pro-stereotyped sentence of each pair, the log odds of its own pronoun over the
-            other gender's, float64 `(pairs,)`, in nats; for several pronouns, their sum.
+        pro: Log odds in each pro-stereotyped sentence of its own pronoun over the other gender's
+            pronoun, float64 `(pairs,)`, in nats. Multiple pronouns are summed.
         anti: The same for the anti-stereotyped sentence.
-        stereotypes: `male` or `female`: the gender of the pro-stereotyped pronoun of each pair.
-        sentences: The pro-stereotyped sentences, without brackets.
-        mismatched: A message about each pair of lines that is left out because its sentences do
-            not belong together.
+        stereotypes: Gender of the pro-stereotyped pronoun in each pair, `male` or `female`.
+        sentences: Pro-stereotyped sentences without brackets.
+        mismatched: Message about each excluded pair of lines, whose sentences do not belong
+            together.
     """
 
     title = "WinoBias: likelihood of the bracketed pronouns"
     group_name = "stereotype"
     unit_name = "pairs"
     caveat = (
-        "This is the likelihood of pronouns in WinoBias' sentences, not the coreference resolution "
-        "that the data were made for: nothing asks whom a pronoun refers to. A model that always "
-        "prefers one gender's pronouns is far above zero for its stereotypes, as far below for the "
-        "other's, and near zero for all."
+        "This is the likelihood of pronouns in WinoBias sentences. It is not coreference "
+        "resolution, for which the data were made, because the model is not asked whom a pronoun "
+        "refers to. A model that always prefers one gender's pronouns is far above zero for this "
+        "gender's stereotypes, equally far below for the other gender, and near zero for all."
     )
     neutral: ClassVar[dict[str, float]] = {
         "pro - anti, %": 0.0,
@@ -77,7 +77,7 @@ class PronounScores(Result):
     def notes(self) -> str:
         count = len(self.mismatched)
         left_out = (
-            f"Left out: {count} of {count + len(self.pro)} pairs of lines that do not "
+            f"{count} of {count + len(self.pro)} pairs of lines are excluded, because they do not "
             f"belong together ({self.mismatched[0]}). "
             if count
             else ""
@@ -90,7 +90,7 @@ class PronounScores(Result):
 
     @property
     def log_odds(self) -> np.ndarray:
-        """Log odds of the stereotypical pronoun, the mean of both sentences of each pair."""
+        """Log odds of the stereotypical pronoun, averaged over both sentences in each pair."""
         return np.asarray((self.pro - self.anti) / 2)
 
     def unit_values(self) -> list[UnitValues]:
@@ -117,7 +117,7 @@ class PronounScores(Result):
 
 
 class _Sentence(NamedTuple):
-    """A sentence of a file: its name in errors, and where its bracketed pronouns are."""
+    """A sentence in a file: its name in error messages, and its bracketed pronouns."""
 
     name: str
     text: str
@@ -141,26 +141,26 @@ def winobias_pronouns(
     batch_size: int = BATCH_SIZE,
     verbose: int | str = 0,
 ) -> PronounScores:
-    """Compares the likelihood of the pronouns of pro- and anti-stereotyped sentences.
+    """Compares the likelihood of pronouns in pro- and anti-stereotyped sentences.
 
-    All bracketed pronouns of a sentence are masked. For each, the probability of the pronoun is
-    compared with its counterpart's: he and she, him and her, his and her. The counterpart of `her`
-    is the pronoun of the other file's sentence (`his` or `him`), or else both together.
+    All bracketed pronouns in a sentence are masked. Each pronoun's probability is compared with its
+    counterpart: he and she, him and her, his and her. The counterpart of `her` is the pronoun in
+    the other file's sentence (`his` or `him`), or otherwise both together.
 
     Args:
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
-        pro_file: WinoBias' file of pro-stereotyped sentences: one a line, with a number before it
-            (which is not read), mentions and pronouns in brackets.
-        anti_file: The file of the same sentences with the other pronouns, line by line.
-        batch_size: Rows in a batch.
+        pro_file: WinoBias file with pro-stereotyped sentences. Each line has a number, which is
+            ignored, and a sentence with mentions and pronouns in brackets.
+        anti_file: File with the same sentences but the other pronouns, line by line.
+        batch_size: Number of examples per batch.
         verbose: 1 shows a progress bar.
 
     Raises:
         ValueError: If a line has no bracketed pronoun, the files have different numbers of
-            sentences, a pronoun is not one token, or more than 1% of the pairs do not belong
-            together: they are equal, or differ in more than their pronouns (and a few words, as
-            some released ones do). The message names file and line. Fewer such pairs, as in the
-            released test files, are left out and counted.
+            sentences, a pronoun is not a single token, or more than 1% of the pairs do not belong
+            together. A pair does not belong together if its sentences are equal, or differ in more
+            than their pronouns and a few words. The message contains the file and line. If there
+            are fewer such pairs, as in the released test files, they are excluded and counted.
 
     Example:
 
@@ -178,8 +178,8 @@ def winobias_pronouns(
     files = [_read_sentences(path) for path in (pro_file, anti_file)]
     if len(files[0]) != len(files[1]):
         raise ValueError(
-            f"{os.fspath(pro_file)} has {len(files[0])} sentences and {os.fspath(anti_file)} has "
-            f"{len(files[1])}; expected as many."
+            "pro_file and anti_file must have the same number of sentences. Received: "
+            f"{len(files[0])} ({os.fspath(pro_file)}) and {len(files[1])} ({os.fspath(anti_file)})"
         )
     pairs, mismatched = [], []
     for pair in zip(*files, strict=True):
@@ -189,8 +189,8 @@ def winobias_pronouns(
             pairs.append(pair)
     if len(mismatched) > _MOST_MISMATCHED * len(files[0]):
         raise ValueError(
-            f"{mismatched[0]}. Expected files of the same sentences, line by line, with other "
-            "pronouns."
+            f"{mismatched[0]}. The files must contain the same sentences, line by line, with "
+            "different pronouns."
         )
     slots, owners = [], []
     for number, pair in enumerate(pairs):
@@ -227,7 +227,7 @@ def winobias_pronouns(
 
 
 def _mismatch(pro: _Sentence, anti: _Sentence) -> str:
-    """Describes the fault of a pair of sentences; empty if they belong together."""
+    """Describes why two sentences do not belong together, or returns an empty string."""
     if pro.text == anti.text:
         return f"{pro.name}, and {anti.name} have the same sentence, {shorten_repr(pro.text)}"
     first, second = (sentence.words_without_pronouns() for sentence in (pro, anti))
@@ -246,7 +246,7 @@ def _read_sentences(path: str | os.PathLike[str]) -> list[_Sentence]:
         if not bracketed_text:
             continue
         text, spans = "", []
-        # What is in brackets, or between them
+        # Matches text in brackets, or between brackets.
         for match in re.finditer(r"\[\s*([^\[\]]*?)\s*\]|[^\[\]]+", bracketed_text):
             piece = match[0] if match[1] is None else match[1]
             if match[1] is not None and piece.lower() in _COUNTERPARTS:
@@ -255,8 +255,8 @@ def _read_sentences(path: str | os.PathLike[str]) -> list[_Sentence]:
         name = f"{os.fspath(path)}, line {line}"
         if not spans:
             raise ValueError(
-                f"{name}: {shorten_repr(bracketed_text)} has no pronoun in brackets; expected one "
-                f"of {', '.join(_COUNTERPARTS)}."
+                f"{name} must have a pronoun in brackets, one of {', '.join(_COUNTERPARTS)}. "
+                f"Received: {shorten_repr(bracketed_text)}"
             )
         sentences.append(_Sentence(name, text, spans))
     if not sentences:

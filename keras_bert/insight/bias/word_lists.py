@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lists of words and templates in the folder `word_lists`."""
+"""Reads the lists of words and templates in the directory `word_lists`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from importlib import resources
 
 @functools.cache
 def word_list(name: str) -> tuple[str, ...]:
-    """The lines of a list, without comments, which begin with `#`."""
+    """Returns the lines in a list. Comments start with `#`."""
     text = (resources.files(__package__) / "word_lists" / f"{name}.txt").read_text("utf-8")
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     return tuple(line for line in lines if line)
 
 
 def counterparts(name: str) -> list[tuple[str, ...]]:
-    """The words of each line of a list, which commas divide."""
+    """Returns the comma-separated words in each line of a list."""
     return [tuple(word.strip() for word in line.split(",")) for line in word_list(name)]

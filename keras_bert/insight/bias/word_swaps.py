@@ -9,21 +9,21 @@ from typing import NamedTuple
 
 from keras_bert.insight.bias.word_lists import counterparts, word_list
 
-# A text or a pair
+# A text or a text pair
 Text = str | tuple[str, str]
-# Lines of words that can replace one another, for one kind of swap
+# Lines of interchangeable words for one kind of swap
 Lines = Sequence[Sequence[str]]
 
-# Words that are in two lines: their counterparts before a noun, and elsewhere
+# Words that are in two lines, with their counterparts before a noun and elsewhere
 _AMBIGUOUS = {"her": ("his", "him"), "his": ("her", "hers")}
 
 
 def default_swaps() -> dict[str, list[tuple[str, ...]]]:
-    """The words of the lists that come with this package, by kind.
+    """Returns the word lists in this package, by kind of swap.
 
     Returns:
-        `gender` (pronouns, and words for women and men), `names` and `groups` (religions, origins,
-        and others); each a list of lines of words that can replace one another.
+        `gender` (pronouns, and words for women and men), `names` and `groups` (religions, origins
+        and other groups). Each is a list of lines of interchangeable words.
     """
     return {
         "gender": [*counterparts("pronouns"), *counterparts("gendered_words")],
@@ -33,13 +33,13 @@ def default_swaps() -> dict[str, list[tuple[str, ...]]]:
 
 
 class Replacement(NamedTuple):
-    """A word of a text that is replaced in a changed text.
+    """A word in a text that is replaced in a changed text.
 
     Attributes:
-        word: The word, as the list has it.
+        word: The word, as written in the list.
         replacement: The word that replaces it.
-        column: The index of `word` in its line.
-        line_length: The number of words of the line.
+        column: Index of `word` in its line.
+        line_length: Number of words in the line.
     """
 
     word: str
@@ -49,14 +49,15 @@ class Replacement(NamedTuple):
 
 
 class Swapper:
-    """Replaces the words of one kind."""
+    """Replaces words in texts for one kind of swap."""
 
     def __init__(self, kind: str, lines: Lines) -> None:
         self._lines_of: dict[str, list[Sequence[str]]] = {}
         for line in lines:
             if len(line) < 2:
                 raise ValueError(
-                    f"swaps[{kind!r}] has the line {list(line)}; expected at least two words."
+                    f"Each line in swaps[{kind!r}] must have at least two words. Received: "
+                    f"{list(line)}"
                 )
             for word in line:
                 self._lines_of.setdefault(word.lower(), []).append(line)
@@ -66,7 +67,8 @@ class Swapper:
             ]
             if len(word_lines) > 1 and sorted(others) != sorted(_AMBIGUOUS.get(word, ())):
                 raise ValueError(
-                    f"swaps[{kind!r}] has {word!r} in {len(word_lines)} lines; expected it in one."
+                    f"Each word in swaps[{kind!r}] must be in one line. Received: {word!r} in "
+                    f"{len(word_lines)} lines"
                 )
         phrases = sorted(self._lines_of, key=len, reverse=True)
         words = "|".join(map(re.escape, phrases))
@@ -74,10 +76,10 @@ class Swapper:
         self.most = max((len(line) - 1 for line in lines), default=0)
 
     def swap(self, text: Text, step: int) -> tuple[Text, tuple[Replacement, ...]]:
-        """Replaces each word by the one `step` places after it in its line, cyclically.
+        """Replaces each word by the word `step` places after it in its line, cyclically.
 
         Returns:
-            The changed text, and the words that were replaced, in the order of the text.
+            The changed text, and the replaced words in the order of the text.
         """
         replacements: list[Replacement] = []
 
@@ -98,7 +100,7 @@ class Swapper:
         rest = match.string[match.end() :]
         line = lines[0] if len(lines) == 1 else _choose_line(original.lower(), lines, rest)
         index = [word.lower() for word in line].index(original.lower())
-        # A name in lower case is another word, unless the whole text has no capitals
+        # A lowercase name is a different word, unless the whole text has no capitals.
         if line[index] != line[index].lower() and original.islower() and not match.string.islower():
             return None
         other = (index + 1 + (step - 1) % (len(line) - 1)) % len(line)
@@ -106,7 +108,7 @@ class Swapper:
 
 
 def _written_alike(match: re.Match[str], other: str) -> str:
-    """The other word, with the capitals of the matched word and the article that fits it."""
+    """Returns the other word, with the matched word's capitalization and a correct article."""
     article, space, word = match.groups()
     if word.islower():
         other = other.lower()
@@ -121,7 +123,7 @@ def _written_alike(match: re.Match[str], other: str) -> str:
 
 
 def _choose_line(word: str, lines: Sequence[Sequence[str]], rest: str) -> Sequence[str]:
-    """Chooses the line of `her` or `his` by the text after it."""
+    """Chooses the line for `her` or `his` based on the text after it."""
     following = re.match(r"\s+([^\W\d_]+)", rest)
     is_alone = following is None or following[1].lower() in word_list("object_ends")
     (line,) = [line for line in lines if _AMBIGUOUS[word][is_alone] in map(str.lower, line)]
@@ -129,10 +131,10 @@ def _choose_line(word: str, lines: Sequence[Sequence[str]], rest: str) -> Sequen
 
 
 def contains_any(lines: Lines) -> Callable[[Text], bool]:
-    """Returns a function for a slice of `error_rates`: whether a text has one of the words.
+    """Returns a function that checks if a text contains one of the words, for `error_rates`.
 
     Args:
-        lines: Words as for `counterfactuals`, such as `default_swaps()["gender"]`.
+        lines: Words as in `counterfactuals`, for example `default_swaps()["gender"]`.
     """
     swapper = Swapper("lines", lines)
 

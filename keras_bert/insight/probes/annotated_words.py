@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words of treebanks with their hidden states, parts of speech and dependency trees."""
+"""Words in treebanks with their hidden states, parts of speech and dependency trees."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.tasks.masked_lm import token_batches
 
 POOLINGS = ("mean", "first")
-# The columns of CoNLL-U
+# Columns of CoNLL-U files
 _UPOS, _HEAD, _RELATION = 3, 6, 7
 _BATCH_SIZE = 32
 
 
 @dataclasses.dataclass(frozen=True)
 class AnnotatedWords:
-    """The words of a treebank, sentence by sentence, with the states of a frozen encoder.
+    """The words in a treebank, sentence by sentence, with the hidden states of a frozen encoder.
 
     Attributes:
-        features: The hidden states of each word in every layer, the embeddings first, float32
-            `(words, layers + 1, hidden)`.
-        splits: Where each sentence begins, and the number of words, int64 `(sentences + 1,)`.
+        features: Hidden states of each word in every layer, float32 `(words, layers + 1, hidden)`.
+            The first entry is for the embeddings.
+        splits: Index of the first word in each sentence, and the number of words, int64 `(sentences
+            + 1,)`.
         words: The words.
         upos: Their universal parts of speech.
-        relations: Their relations to their heads, without subtypes: `nsubj` of `nsubj:pass`.
-        heads: The index of each word's head in its sentence, -1 for the root, int64 `(words,)`.
-        num_skipped: How many sentences were left out, longer than a row.
+        relations: Their relations to their heads, without subtypes. For example, `nsubj` for
+            `nsubj:pass`.
+        heads: Index of each word's head in its sentence, -1 for the root, int64 `(words,)`.
+        num_skipped: Number of sentences longer than the maximum sequence length.
     """
 
     features: np.ndarray
@@ -49,11 +51,11 @@ class AnnotatedWords:
     num_skipped: int
 
     def __len__(self) -> int:
-        """The number of sentences."""
+        """Returns the number of sentences."""
         return len(self.splits) - 1
 
     def sentence(self, index: int) -> slice:
-        """The words of a sentence."""
+        """Returns the indices of a sentence's words."""
         return slice(int(self.splits[index]), int(self.splits[index + 1]))
 
 
@@ -66,10 +68,11 @@ def annotated_words(
     max_sentences: int | None = None,
     verbose: int | str = 0,
 ) -> AnnotatedWords:
-    """Reads CoNLL-U files, and computes the hidden states of their words.
+    """Reads CoNLL-U files and computes the hidden states of their words.
 
-    A word of several tokens is the mean of them or the first, by `pooling`. Sentences that are
-    longer than a row are skipped. Errors name the file.
+    A word with multiple tokens is represented by their mean or by the first token, depending on
+    `pooling`. Sentences that are longer than the maximum sequence length are skipped. Error
+    messages contain the file.
     """
     if pooling not in POOLINGS:
         raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}. Received: {pooling!r}")
@@ -79,7 +82,7 @@ def annotated_words(
     pieces = tokenizer.tokenize_words([words for words, *_ in sentences])
     rows, starts, short_sentences = [], [], []
     for sentence, ids in zip(sentences, pieces, strict=True):
-        # A word without tokens, such as a control character, is [UNK]
+        # A word without tokens, such as a control character, becomes [UNK].
         ids_by_word = [word_ids or [tokenizer.unk_token_id] for word_ids in ids]
         row = [tokenizer.cls_token_id, *itertools.chain(*ids_by_word), tokenizer.sep_token_id]
         if len(row) <= preprocessor.sequence_length:
@@ -88,7 +91,8 @@ def annotated_words(
             short_sentences.append(sentence)
     if not short_sentences:
         raise ValueError(
-            f"All {len(sentences)} sentences are longer than {preprocessor.sequence_length} tokens."
+            f"At least one sentence must have at most {preprocessor.sequence_length} tokens. "
+            f"Received: {len(sentences)} longer sentences"
         )
     compiles = compiles_each_shape()
     options = BatchOptions(_BATCH_SIZE, compiles=compiles, training=compiles)
@@ -100,7 +104,7 @@ def annotated_words(
     progress = keras.utils.Progbar(batches.num_batches, verbose=int(verbose != 0))
     for inputs, rest in batches:
         states = np.stack(as_float32(encoder.predict_on_batch(inputs)["hidden_states"]), axis=2)
-        # In a completed batch the last rows are repetitions
+        # In a padded batch, the last rows are repetitions.
         for index, row_states in zip(rest.tolist(), states, strict=False):
             begins = starts[index]
             if pooling == "first":
@@ -125,7 +129,7 @@ _Sentence = tuple[list[str], list[str], list[str], list[int]]
 
 
 def as_paths(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
-    """Returns a path or several as a list."""
+    """Converts one or more paths to a list of strings."""
     paths = [files] if isinstance(files, (str, os.PathLike)) else files
     return [os.fspath(path) for path in paths]
 
@@ -157,7 +161,7 @@ def _read(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> l
 
 
 def depths(heads: Sequence[int] | np.ndarray) -> np.ndarray:
-    """The number of edges between each word and the root, which has the head -1, `(words,)`."""
+    """Returns the number of edges between each word and the root (head -1), `(words,)`."""
     edge_counts = []
     for word in range(len(heads)):
         depth = 0
@@ -165,15 +169,15 @@ def depths(heads: Sequence[int] | np.ndarray) -> np.ndarray:
             word = heads[word]
             depth += 1
             if not 0 <= word < len(heads) or depth > len(heads):
-                raise ValueError(f"the heads {[head + 1 for head in heads]} are no tree")
+                raise ValueError(f"the heads must form a tree. Received: {[h + 1 for h in heads]}")
         edge_counts.append(depth)
     if edge_counts.count(0) != 1:
-        raise ValueError(f"expected one root, found {edge_counts.count(0)}")
+        raise ValueError(f"there must be one root. Received: {edge_counts.count(0)}")
     return np.array(edge_counts)
 
 
 def distances(heads: Sequence[int] | np.ndarray) -> np.ndarray:
-    """The number of edges between each two words of a tree, int64 `(words, words)`."""
+    """Returns the number of edges between all words in a tree, int64 `(words, words)`."""
     from scipy.sparse.csgraph import shortest_path
 
     edges = np.zeros((len(heads), len(heads)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The probes of grammar: their models, tasks, control tasks and scores."""
+"""Probes for grammar: their models, tasks, control tasks and scores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keras import ops
 from keras_bert.insight.probes.annotated_words import AnnotatedWords, depths, distances
 from keras_bert.ops.annotations import Shape, Tensor
 
-# Task -> its scores; the control task has the first one too
+# Task -> its scores. The control task only has the first score.
 TASKS = {
     "upos": ("accuracy",),
     "relation": ("accuracy",),
@@ -21,17 +21,18 @@ TASKS = {
     "distance": ("spearman", "uuas"),
 }
 _WORDS_IN_BATCH, _SENTENCES_IN_BATCH = 256, 32
-# Lengths of sentences that rank correlations are averaged over, as in the structural probe's paper
+# Rank correlations are averaged over sentences of these lengths, as in the structural probe paper.
 SHORTEST, LONGEST = 5, 50
 
 
 class _Probes(keras.layers.Layer):
-    """Linear probes that are trained side by side, each on a mix of layers.
+    """Linear probes that are trained together, each on a mix of layers.
 
-    There is one for each single layer, and then one for all layers up to the second, the third and
-    so on: `2 * layers - 1` probes. They have no weights in common, so that with Adam each learns as
-    it would alone. Inputs are `(..., layers, hidden)`, outputs `(..., probes, units)`. For inputs
-    of mean square 1, outputs have the `mean_square` at first.
+    There is one probe for each layer, and one probe for all layers up to the second layer, the
+    third layer and so on: `2 * layers - 1` probes. They share no weights, so with Adam each probe
+    learns as if it were trained separately. Inputs are `(..., layers, hidden)`, outputs `(...,
+    probes, units)`. For inputs with a mean square of 1, the initial outputs have a mean square of
+    `mean_square`.
 
     Reference:
         [Deep contextualized word representations](https://arxiv.org/abs/1802.05365), equation 1.
@@ -66,15 +67,15 @@ class _Probes(keras.layers.Layer):
             )
 
     def shares(self) -> Tensor:
-        """The share of each layer in each mix, `(probes, layers)`."""
+        """Returns the fraction of each layer in each mix, `(probes, layers)`."""
         return ops.softmax(self.mixing_weights + self.penalty, axis=-1)
 
     def call(self, inputs: Tensor) -> Tensor:
         layers, hidden = inputs.shape[-2:]
         probes = len(self.penalty)
         outer = ops.shape(inputs)[:-2]
-        # (..., layers, hidden) -> (words, layers, hidden) -> (layers, words * hidden): few and
-        # large matrix products
+        # (..., layers, hidden) -> (words, layers, hidden) -> (layers, words * hidden), so that
+        # there are few and large matmuls
         x = ops.swapaxes(ops.reshape(inputs, (-1, layers, hidden)), 0, 1)
         mixes = ops.matmul(self.scale * self.shares(), ops.reshape(x, (layers, -1)))
         # (probes, words, hidden) x (probes, hidden, units) -> (words, probes, units)
@@ -89,7 +90,7 @@ class _Probes(keras.layers.Layer):
 def train_probes(
     data: LabelProbes | TreeProbes, seed: int, epochs: int, learning_rate: float, rank: int
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Trains the probes of a task; returns their scores and the mixing weights of all layers."""
+    """Trains a task's probes. Returns their scores and the mixing weights of all layers."""
     model, probes = data.model(seed, rank)
     model.compile(keras.optimizers.Adam(learning_rate), loss=data.loss)
     generator = np.random.default_rng(seed)
@@ -107,7 +108,7 @@ def train_probes(
 def task_labels(task: str, dataset: AnnotatedWords) -> list[str]:
     if task == "upos":
         return list(dataset.upos)
-    # The root has no head that a relation would be to
+    # The root has no head, so it has no relation.
     return [
         relation
         for relation, head in zip(dataset.relations, dataset.heads, strict=True)
@@ -116,9 +117,9 @@ def task_labels(task: str, dataset: AnnotatedWords) -> list[str]:
 
 
 class LabelProbes:
-    """Labels of words (`upos`), or of words and their heads (`relation`), with linear probes.
+    """Linear probes for labels of words (`upos`), or of words and their heads (`relation`).
 
-    In the control task, a generator draws the labels.
+    In the control task, a generator samples the labels.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class LabelProbes:
     ) -> None:
         self.has_heads = task == "relation"
         self.datasets = (train, test)
-        # The words that have labels, and the positions of their heads among all words
+        # The words with labels, and the positions of their heads among all words
         self.word_indices = [
             np.flatnonzero(dataset.heads >= 0) if self.has_heads else np.arange(len(dataset.words))
             for dataset in self.datasets
@@ -155,7 +156,7 @@ class LabelProbes:
             ]
 
     def model(self, seed: int, rank: int) -> tuple[keras.Model, _Probes]:
-        """The model of all probes, which has logits `(batch, probes, classes)`, and their layer."""
+        """Returns the probes' model, with logits `(batch, probes, classes)`, and their layer."""
         layers, hidden = self.datasets[0].features.shape[1:]
         inputs = keras.Input((layers, hidden * (1 + self.has_heads)))
         probes = _Probes(self.num_classes, True, 1.0, seed)
@@ -163,7 +164,7 @@ class LabelProbes:
 
     @staticmethod
     def loss(labels: Tensor, logits: Tensor) -> Tensor:
-        """The sum over probes of the mean cross-entropy of the words with labels."""
+        """Returns the mean cross-entropy of words with labels, summed over probes."""
         labels = ops.cast(ops.reshape(labels, (-1, 1)), "int32")
         has_label = ops.cast(labels >= 0, "float32")
         targets = ops.one_hot(ops.maximum(labels, 0), logits.shape[-1])
@@ -178,7 +179,7 @@ class LabelProbes:
             yield inputs, targets
 
     def _batches(self, dataset: int, order: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Features of full batches, the last one filled up with zeros, and their rows."""
+        """Yields full batches of features, padded with zeros, and their rows."""
         features, word_indices = self.datasets[dataset].features, self.word_indices[dataset]
         for start in range(0, len(order), _WORDS_IN_BATCH):
             rows = order[start : start + _WORDS_IN_BATCH]
@@ -205,9 +206,9 @@ class LabelProbes:
 
 
 class TreeProbes:
-    """The `depth` of words in trees, or their `distance`, with structural probes.
+    """Structural probes for the `depth` of words in trees, or for their `distance`.
 
-    In the control task, a generator draws the depths of word types.
+    In the control task, a generator samples the depths of word types.
     """
 
     def __init__(
@@ -242,14 +243,14 @@ class TreeProbes:
             self.targets.append(rows)
 
     def model(self, seed: int, rank: int) -> tuple[keras.Model, _Probes]:
-        """The model of all probes, and their layer.
+        """Returns the model of all probes, and their layer.
 
-        It outputs squared norms `(batch, probes, words)`, or squared distances
-        `(batch, probes, words, words)`.
+        The model outputs squared norms `(batch, probes, words)`, or squared distances `(batch,
+        probes, words, words)`.
         """
         layers, hidden = self.datasets[0].features.shape[1:]
         inputs = keras.Input((None, layers, hidden))
-        # Squared norms of about 1, as the depths and distances that they are to become
+        # The initial squared norms are about 1, like the depths and distances to predict.
         probes = _Probes(rank, False, 1 / rank, seed)
         # (batch, words, probes, rank) -> (batch, probes, words, rank)
         vectors = ops.transpose(probes(inputs), (0, 2, 1, 3))
@@ -262,10 +263,10 @@ class TreeProbes:
 
     @staticmethod
     def loss(targets: Tensor, outputs: Tensor) -> Tensor:
-        """The sum over probes of the mean absolute difference of each sentence, as in the paper.
+        """Returns the mean absolute difference in each sentence, summed over probes.
 
-        Targets `(batch, 2, ...)` are the values and their weights; outputs are `(batch, probes,
-        ...)`.
+        This is the loss in the paper. Targets `(batch, 2, ...)` are the values and their weights.
+        Outputs are `(batch, probes, ...)`.
         """
         differences = ops.abs(outputs - targets[:, :1]) * targets[:, 1:]
         return ops.sum(differences) / _SENTENCES_IN_BATCH
@@ -286,7 +287,7 @@ class TreeProbes:
     def _batches(
         self, dataset: int, generator: np.random.Generator | None = None
     ) -> Iterator[tuple[np.ndarray, int]]:
-        """Sentences of similar lengths, and the power of two that these are padded to."""
+        """Yields sentences of similar lengths, and the power of two to which they are padded."""
         lengths = np.diff(self.datasets[dataset].splits)
         padded_lengths = 1 << np.ceil(np.log2(np.maximum(lengths, 8))).astype(int)
         for length in np.unique(padded_lengths):
@@ -340,10 +341,10 @@ class TreeProbes:
 
 
 def _rank_correlation(predictions: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Spearman's rank correlation over the last axis; 0 where all values are equal."""
+    """Returns Spearman's rank correlation over the last axis, or 0 if all values are equal."""
     from scipy.stats import rankdata
 
-    # Ranks begin with 1: the mean of n is (n + 1) / 2.
+    # Ranks start at 1, so the mean of n ranks is (n + 1) / 2.
     ours, theirs = (
         rankdata(values, axis=-1) - (values.shape[-1] + 1) / 2 for values in (predictions, target)
     )
@@ -352,9 +353,9 @@ def _rank_correlation(predictions: np.ndarray, target: np.ndarray) -> np.ndarray
 
 
 def _num_right_edges(predictions: np.ndarray, heads: np.ndarray, is_word: np.ndarray) -> np.ndarray:
-    """How many edges of the minimum spanning trees are in the tree, without punctuation.
+    """Returns how many edges of the minimum spanning trees are correct, without punctuation.
 
-    Predictions are distances `(probes, words, words)`, the result `(probes,)`.
+    Predictions are distances `(probes, words, words)`. The result is `(probes,)`.
     """
     word_indices = np.flatnonzero(is_word)
     probes, count = len(predictions), len(word_indices)

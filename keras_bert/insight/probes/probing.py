@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probes of the grammar that the layers of a frozen encoder know, with control tasks."""
+"""Probes for the grammar in each layer of a frozen encoder, with control tasks."""
 
 from __future__ import annotations
 
@@ -34,19 +34,20 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class ProbeScores(Tabular):
-    """The scores of probes in each layer, for several seeds.
+    """The scores of probes in each layer, for multiple seeds.
 
     Attributes:
         task: One of `TASKS`.
-        scores: By the name of the score, float64 `(seeds, layers + 1)` of the probes of single
-            layers, the embeddings first.
-        cumulative: The same of the probes of all layers up to one, mixed by learned weights.
-        control: The first score of the probes of single layers in the control task.
-        cumulative_control: The same of the mixed layers.
-        mixing_weights: The weights of all layers in the mix of all, which sum to 1, float64
-            `(seeds, layers + 1)`.
-        baseline: The share of the most frequent label in the test data; NaN without labels.
-        num_words: How many words there are for training and for testing.
+        scores: Scores of single-layer probes by name, float64 `(seeds, layers + 1)`. The first
+            entry is for the embeddings.
+        cumulative: Scores of probes on a mix of all layers up to each layer, with learned weights.
+        control: First score of the single-layer probes in the control task.
+        cumulative_control: First score of the mixed-layer probes in the control task.
+        mixing_weights: Weight of each layer in the mix of all layers, float64 `(seeds, layers +
+            1)`. The weights sum to 1.
+        baseline: Fraction of the test data with the most frequent label. NaN for tasks without
+            labels.
+        num_words: Number of words for training and for testing.
     """
 
     task: str
@@ -60,17 +61,17 @@ class ProbeScores(Tabular):
 
     @property
     def primary_metric(self) -> np.ndarray:
-        """The first score of `TASKS` of the probes of single layers, `(seeds, layers + 1)`."""
+        """The first score in `TASKS` of the single-layer probes, `(seeds, layers + 1)`."""
         return self.scores[TASKS[self.task][0]]
 
     @property
     def selectivity(self) -> np.ndarray:
-        """By how much single layers do better than in the control task, `(seeds, layers + 1)`."""
+        """How much higher single layers score than in the control task, `(seeds, layers + 1)`."""
         return np.asarray(self.primary_metric - self.control)
 
     @property
     def expected_layer(self) -> np.ndarray:
-        """The center of gravity of the mixing weights, `(seeds,)`: sum of `l * s_l`.
+        """The center of gravity of the mixing weights, `(seeds,)`: the sum of `l * s_l`.
 
         Reference:
             [BERT rediscovers the classical NLP pipeline](https://arxiv.org/abs/1905.05950),
@@ -80,7 +81,7 @@ class ProbeScores(Tabular):
 
     @property
     def expected_layer_of_gains(self) -> np.ndarray:
-        """The mean layer at which mixes gain, `(seeds,)`, by the gain of each; NaN without gains.
+        """The mean layer, weighted by each layer's gain in score, `(seeds,)`. NaN without gains.
 
         Reference:
             [BERT rediscovers the classical NLP pipeline](https://arxiv.org/abs/1905.05950),
@@ -94,10 +95,10 @@ class ProbeScores(Tabular):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Dicts of `layer` and of the means over seeds, each with the half-width of its interval.
+        """Dicts with `layer` and the means over seeds, each with the half-width of its interval.
 
-        The intervals are Student's t with 95 % confidence, over seeds; they do not say how the
-        scores would differ with other data. NaN with a single seed.
+        The intervals are Student's t intervals over seeds, with 95% confidence. They do not show
+        how the scores would differ for other data. They are NaN for a single seed.
         """
         layer_rows = []
         columns = {
@@ -115,7 +116,7 @@ class ProbeScores(Tabular):
         return layer_rows
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, which has `None` and no NaN."""
+        """Converts the result to values that JSON can represent. NaN becomes `None`."""
 
         def plain(value: float) -> float | None:
             return None if np.isnan(value) else value
@@ -156,10 +157,10 @@ class ProbeScores(Tabular):
         )
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draws the scores of single layers, their controls and the mixing weights by layer.
+        """Draws single-layer scores, control task scores and mixing weights by layer.
 
         Args:
-            axes: Where to draw; `None` makes a figure.
+            axes: Axes to draw on. `None` creates a figure.
 
         Raises:
             ImportError: If matplotlib is not installed.
@@ -209,50 +210,52 @@ def probe(
     max_sentences: int | None = None,
     verbose: int | str = 0,
 ) -> dict[str, ProbeScores]:
-    """Measures how much grammar each layer of a frozen encoder knows.
+    """Measures how much grammar each layer of a frozen encoder contains.
 
     The hidden states of all words are computed once and kept in memory: words x (layers + 1) x
-    hidden x 4 bytes. In each layer, they are divided by the root of their mean square. On them,
-    linear probes are trained for every single layer, and for a scalar mix of the layers up to each:
+    hidden x 4 bytes. Each layer's hidden states are divided by their root mean square. Linear
+    probes are then trained for every single layer, and for a scalar mix of all layers up to each
+    layer:
 
     | task | probe | scores | control task |
     |---|---|---|---|
-    | `upos` | linear, of a word | accuracy | a random part of speech for each word type |
-    | `relation` | linear, of a word and its head | accuracy | a random relation, likewise |
-    | `depth` | structural | rank correlation, accuracy of the root | a random depth, likewise |
+    | `upos` | linear, of a word | accuracy | a random part of speech per word type |
+    | `relation` | linear, of a word and its head | accuracy | a random relation per word type |
+    | `depth` | structural | rank correlation, root accuracy | a random depth per word type |
     | `distance` | structural | rank correlation, UUAS | the difference of two random depths |
 
-    Rank correlations are Spearman's with the depths of words in the tree, or with the distances of
-    each word from the others, as means over sentences of 5 to 50 words by length. UUAS is the share
-    of edges that the minimum spanning tree of the distances has; it and the accuracy of the root do
-    without punctuation.
+    Rank correlations are Spearman correlations with the depths of words in the tree, or with each
+    word's distances to the other words. They are averaged over sentences of 5 to 50 words, by
+    length. UUAS is the fraction of the tree's edges that are in the minimum spanning tree of the
+    predicted distances. UUAS and root accuracy ignore punctuation.
 
-    Random labels have the distribution of the data. In the control task, a probe can only memorize;
-    the difference, selectivity, tells about the layer. The paper of control tasks has none for
-    depth and distance: these two are this function's own.
+    Random labels have the distribution of the data. In the control task, a probe can only memorize.
+    The difference between the scores, selectivity, therefore shows what the layer contains. The
+    paper on control tasks does not define them for depth and distance, so these two control tasks
+    are specific to this function.
 
     Args:
         model: A task with a preprocessor, or a `Backbone`.
-        train_files: CoNLL-U files, a path or several.
-        test_files: The same, for testing.
-        tasks: Names of tasks.
-        preprocessor: For a `Backbone`: has its tokenizer and the longest row.
-        pooling: How to represent a word of several tokens: by their `mean`, or by the `first`.
-        seeds: How many times to train, with other initial weights, orders of the
-            data and control tasks.
-        epochs: How many times the probes see the training data.
+        train_files: One or more paths of CoNLL-U files.
+        test_files: One or more paths of CoNLL-U files for testing.
+        tasks: Names of tasks in the table.
+        preprocessor: For a `Backbone`, its tokenizer and maximum sequence length.
+        pooling: How to represent a word with multiple tokens: by their `mean`, or by the `first`
+            token.
+        seeds: Number of runs with different initial weights, data orders and control tasks.
+        epochs: Number of passes over the training data.
         learning_rate: Adam's learning rate.
-        rank: The dimension that structural probes project to.
-        max_sentences: How many sentences to use for training, and for testing; `None` for all.
+        rank: Dimension of the structural probes' projection.
+        max_sentences: Maximum number of sentences for training, and for testing. `None` for all.
         verbose: 1 shows progress.
 
     Returns:
-        A dict of `ProbeScores` by task, which print as tables, show in a notebook and draw
-        themselves.
+        `ProbeScores` by task. They print as tables, are displayed in notebooks and have a `plot`
+        method.
 
     Raises:
-        ValueError: If an argument is out of range, a file is malformed, or has nothing that a task
-            could be trained or scored on.
+        ValueError: If an argument is out of range, a file is invalid, or a task cannot be trained
+            or scored on a file.
 
     Example:
 
@@ -278,8 +281,8 @@ def probe(
     }
     if common:
         warnings.warn(
-            f"{', '.join(sorted(common))} is both for training and for testing: the scores are "
-            "for memorized words.",
+            f"{', '.join(sorted(common))} is used for both training and testing, so the scores "
+            "include memorized words.",
             stacklevel=2,
         )
     backbone, preprocessor = encoder_and_preprocessor(model, preprocessor)
@@ -298,8 +301,10 @@ def probe(
         for (argument, paths), words in zip(files.items(), (train, test), strict=True):
             fault = _fault(task, words, is_scored=words is test)
             if fault:
-                raise ValueError(f"{argument}, {', '.join(paths)}: {fault}, which {task!r} needs.")
-    # A layer with larger numbers would learn faster, and need less weight in a mix
+                raise ValueError(
+                    f"{argument}, {', '.join(paths)}: {fault}, which {task!r} requires."
+                )
+    # A layer with larger values would learn faster, and need less weight in a mix.
     scale = np.sqrt(np.mean(np.square(train.features), axis=(0, 2), keepdims=True))
     for words in (train, test):
         np.divide(words.features, np.maximum(scale, 1e-12), out=words.features)
@@ -319,7 +324,7 @@ def probe(
 
 
 def _fault(task: str, words: AnnotatedWords, is_scored: bool) -> str:
-    """Says which labels a task lacks in some words; empty if it has all that it needs."""
+    """Describes the labels that a task lacks in some words, or returns an empty string."""
     lengths = np.diff(words.splits)
     if task == "relation" and not (words.heads >= 0).any():
         return "no word has a head"
@@ -332,12 +337,13 @@ def _fault(task: str, words: AnnotatedWords, is_scored: bool) -> str:
 def _combine(
     task: str, train: AnnotatedWords, test: AnnotatedWords, runs: Sequence[Any]
 ) -> ProbeScores:
-    """The result of runs, each a task's followed by its control's."""
+    """Combines runs into a result. Each run of a task is followed by a run of its control task."""
     layers = train.features.shape[1]
 
     def stacked(runs: Sequence[Any], name: str) -> tuple[np.ndarray, np.ndarray]:
         values = np.stack([scores[name] for scores, _ in runs])
-        # The mix of the first layer alone is this layer
+        # A mix of only the first layer is the layer itself.
+
         return values[:, :layers], np.delete(values, np.s_[1:layers], axis=1)
 
     by_score = {name: stacked(runs[::2], name) for name in TASKS[task]}

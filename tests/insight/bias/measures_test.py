@@ -59,9 +59,9 @@ def test_comparisons_are_drawn_and_checked():
     fewer = insight.PairScores(np.arange(3.0), np.ones(3), ("age", "age", "b"))
     icat = insight.StereoSetScores(np.ones((4, 3)), ("age",) * 4, ("a",) * 4, 0)
     for results, message in (
-        ({"one": one}, "Received 1 results"),
-        ({"one": one, "other": fewer}, "other and one measure different pairs"),
-        ({"one": one, "other": icat}, "other is a StereoSetScores, and one is a PairScores"),
+        ({"one": one}, "at least two results. Received: 1"),
+        ({"one": one, "other": fewer}, "must have the same pairs"),
+        ({"one": one, "other": icat}, r"a StereoSetScores \(other\) and a PairScores \(one\)"),
     ):
         with pytest.raises(ValueError, match=message):
             insight.compare(results)

@@ -88,17 +88,19 @@ def test_stereoset_scores_as_by_the_released_program(
     np.testing.assert_allclose(measures["LMS, %", "all"], lms)
     np.testing.assert_allclose(measures["ICAT", "all"], lms * min(ss, 100 - ss) / 50)
     assert [row["target"] for row in scores.per_target("profession")] == ["doctor"]
-    assert "2 intersentence examples are left out" in str(scores)
+    assert "2 intersentence examples are excluded" in str(scores)
 
 
 def test_malformed_examples_are_named(masked_lm, tmp_path):
     path = tmp_path / "dev.json"
     for text in ("{", '{"data": []}'):
         path.write_text(text)
-        with pytest.raises(ValueError, match=r"dev\.json has no list data\.intrasentence"):
+        with pytest.raises(ValueError, match=r"dev\.json must contain a list data\.intrasentence"):
             insight.stereoset(masked_lm, path)
     good = STEREOSET["data"]["intrasentence"][0]
     bad = ("7", "nurse", "gender", "A BLANK", ("kind", "!", "to"))
     write_stereoset(path, [good, bad])
-    with pytest.raises(ValueError, match=r"\[1\] is no example .*'A !' has no word in the place"):
+    with pytest.raises(
+        ValueError, match=r"\[1\] must be a StereoSet example .*'A !' has no word in the place"
+    ):
         insight.stereoset(masked_lm, path)

@@ -90,7 +90,7 @@ def test_few_pairs_that_do_not_belong_together_are_left_out_and_counted(masked_l
     assert len(scores.sentences) == len(scores.stereotypes) == 99
     (message,) = scores.mismatched
     assert re.search(r"pro\.txt, line 82, and .*anti\.txt, line 82 differ in more", message)
-    assert "Left out: 1 of 100 pairs of lines" in str(scores)
+    assert "1 of 100 pairs of lines are excluded" in str(scores)
     assert message in str(scores)
 
 
@@ -98,14 +98,16 @@ def test_malformed_sentences_are_named(masked_lm, tmp_path):
     pro, anti = tmp_path / "pro.txt", tmp_path / "anti.txt"
     pro.write_text("1 [The doctor] told [him].\n2 [The doctor] told her.\n")
     anti.write_text("1 [The doctor] told [her].\n")
-    with pytest.raises(ValueError, match=r"pro\.txt, line 2: .* has no pronoun in brackets"):
+    with pytest.raises(ValueError, match=r"pro\.txt, line 2 must have a pronoun in brackets"):
         insight.winobias_pronouns(masked_lm, pro, anti)
     pro.write_text("1 [The doctor] told [him].\n" * 2)
-    with pytest.raises(ValueError, match=r"pro\.txt has 2 sentences and .*anti\.txt has 1"):
+    with pytest.raises(ValueError, match=r"Received: 2 \(.*pro\.txt\) and 1 \(.*anti\.txt\)"):
         insight.winobias_pronouns(masked_lm, pro, anti)
     pro.write_text("The doctor saw [himself].\n")
     anti.write_text("The doctor saw [herself].\n")
-    with pytest.raises(ValueError, match=r"pro\.txt, line 1: 'himself' is not one token"):
+    with pytest.raises(
+        ValueError, match=r"pro\.txt, line 1: each word must be a single token. Received: 'himself'"
+    ):
         insight.winobias_pronouns(masked_lm, pro, anti)
 
 
