@@ -158,7 +158,7 @@ HUB_TOKENIZER = {
         (
             [*ARCHITECTURE, "vocabulary_size"],
             10**12,
-            "cannot contain the .* parameters of the arch",
+            "must contain the architecture.s .* parameters",
         ),
         ([*ARCHITECTURE, "hidden_dim"], {}, "BertConfig.hidden_dim must be an integer"),
         ([*ARCHITECTURE, "dropout"], float("nan"), "is not JSON: the number NaN is not finite"),

@@ -35,7 +35,7 @@ class TemplateScores(Result):
     title = "Log probability of words for people with an attribute, minus with it masked"
     group_name = "attribute"
     unit_name = "n"
-    caveat = "For one attribute, n is the number of templates. For all, it is that of attributes."
+    caveat = "n is the number of templates for one attribute, and the number of attributes for all."
     by_value = True
 
     templates: tuple[str, ...]
