@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serves trained models over HTTP, to clients of several protocols.
+"""Serves trained models over HTTP, with multiple protocols.
 
     python -m training.serve --model=runs/reviews/export/1
     python -m training.serve --model=runs/reviews/seed_1/model.keras --port=0
     python -m training.serve --model=sst2=runs/sst2/export/1,minilm=export/minilm/1
     curl http://127.0.0.1:8501/v1/models/model:predict -d '{"instances": ["a gripping film"]}'
 
-A model is a folder written by `export`, or the `.keras` file of a task, which needs no TensorFlow
-on the JAX and PyTorch backends. A SavedModel answers requests for all its signatures, a task only
-for `serving_default`. Requests that arrive together are batched, each text with others of
-similar length. Ctrl-C or SIGTERM ends the server after it has answered the requests it received.
+A model is a directory written by `export`, or a task's `.keras` file. On the JAX and PyTorch
+backends, a `.keras` file does not require TensorFlow. A SavedModel offers all its signatures, a
+task
+only `serving_default`. Requests that arrive together are batched, each text with others of similar
+length. Ctrl-C or SIGTERM stops the server after it has responded to all received requests.
 
     POST /v1/embeddings, GET /v1/models             OpenAI's API
-    POST /embed, /similarity, /predict, /rerank     Text Embeddings Inference's API; also behind
-    POST /tokenize, /decode; GET /info, /health     /models/NAME
+    POST /embed, /similarity, /predict, /rerank     Text Embeddings Inference's API, also with
+    POST /tokenize, /decode; GET /info, /health     the prefix /models/NAME
     POST /v1/models/NAME[/versions/N]:predict       TensorFlow Serving's REST API
-    GET  /v1/models/NAME[/versions/N][/metadata]    a model, its state and its signatures
+    GET  /v1/models/NAME[/versions/N][/metadata]    a model's status and signatures
     GET  /v2/health/ready, /v2/health/live          health
-    GET  /metrics                                   metrics for Prometheus
+    GET  /metrics                                   Prometheus metrics
 """
 
 from __future__ import annotations
@@ -45,37 +46,38 @@ if TYPE_CHECKING:
     from .serving.server import ModelServer
 
 _PORTS = 1 << 16
-# A name, which may have slashes as in sentence-transformers/all-MiniLM-L6-v2, and a model's path
+# A model's name and path. The name may have slashes, as in sentence-transformers/all-MiniLM-L6-v2.
 _NAMED = re.compile(r"(?![A-Za-z]:[/\\])([^/.~\\=][^\\=]*)=(.*)", re.DOTALL)
 _LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
-# Batch size of a task on JAX, which compiles each number of rows before the server is ready
+# Batch size of a task on JAX, where the server compiles every batch size before it is ready
 _JAX_BATCH_SIZE = 8
 # The environment variable of the API key
 _API_KEY = "KERAS_BERT_API_KEY"
-# Seconds that running requests get to finish when the server is told to end
+# Seconds that running requests have to finish when the server stops
 _SECONDS_TO_END = 30
 
 
 @dataclasses.dataclass(frozen=True)
 class ServeConfig(CommandConfig):
-    """The model, the address and the bounds.
+    """The models, the address and the limits.
 
     Args:
-        model: A folder written by export, or a .keras file; several files, separated by commas or
-            by wildcards as in seed_*/model.keras, are an ensemble. NAME=PATH gives the model a name
-            in requests, and NAME=PATH,NAME=PATH serves several.
-        host: The address to listen at; 0.0.0.0 is every interface of this machine. The server has
-            no encryption.
-        port: The port; 0 takes a free one.
-        api_key: The bearer token that requests must have; by default the environment variable
+        model: A directory written by export, or a .keras file. Multiple files, separated by commas
+            or matched by a pattern such as seed_*/model.keras, form an ensemble. NAME=PATH sets the
+            model's name in requests, and NAME=PATH,NAME=PATH serves multiple models.
+        host: The address to listen on; 0.0.0.0 listens on all network interfaces. The server does
+            not encrypt connections.
+        port: The port; 0 uses a free port.
+        api_key: The bearer token that requests must have. Defaults to the environment variable
             KERAS_BERT_API_KEY, which other users of this machine do not see in the list of
-            processes. Empty for none.
-        threads: Threads, each of which computes a batch at a time; by default one per core for an
-            export, and one for a .keras file.
-        batch_size: Maximum rows in a batch; by default 32, or 8 on JAX, which compiles each number.
-        max_rows: Maximum rows in a request.
+            processes. Empty disables authentication.
+        threads: Number of threads. Each computes one batch at a time. Defaults to one per core for
+            an export, and to one for a .keras file.
+        batch_size: Maximum number of examples in a batch. Defaults to 32, or to 8 on JAX, which
+            compiles every batch size.
+        max_rows: Maximum number of examples in a request.
         max_bytes: Maximum size of a request in bytes.
-        max_waiting_rows: Maximum rows that wait; further requests are refused with status 503.
+        max_waiting_rows: Maximum number of waiting examples. Further requests get status 503.
     """
 
     model: str = ""
@@ -95,8 +97,8 @@ class ServeConfig(CommandConfig):
         named_models(self.model)
         if self.max_waiting_rows < self.max_rows:
             raise ValueError(
-                f"--max_waiting_rows={self.max_waiting_rows} is below "
-                f"--max_rows={self.max_rows}: a request of as many rows could never wait"
+                f"--max_waiting_rows must be at least --max_rows, {self.max_rows}, because larger "
+                f"requests could never wait. Received: {self.max_waiting_rows}"
             )
 
 
@@ -108,30 +110,30 @@ def main(config: ServeConfig) -> None:
             serve(config, server, listener)
         finally:
             server.close()
-    print("ended", flush=True)
+    print("stopped", flush=True)
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Opens the socket before the slow loading of the model, so that a wrong port fails at once.
+    """Opens the socket before the model is loaded, so that an invalid port fails at once.
 
     Raises:
-        OSError: If the socket cannot be opened, such as on a port that is in use.
+        OSError: If the socket cannot be opened, for example because the port is in use.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         new_socket = socket.create_server((host, port), family=family)
     except OSError as error:
         is_taken = error.errno == errno.EADDRINUSE
-        other = "; --port=0 takes a free port" if is_taken else ""
+        other = ". Pass --port=0 to use a free port" if is_taken else ""
         reason = str(error.strerror).partition(" (")[0]
         raise OSError(f"--host={host} --port={port}: {reason}{other}") from error
-    # asyncio sets TCP_NODELAY only if the socket names its protocol. Without it, the end of an
-    # answer waits 40 ms until the client acknowledges the beginning.
+    # asyncio sets TCP_NODELAY only if the socket has an explicit protocol. Without TCP_NODELAY, the
+    # end of a response waits 40 ms for the client to acknowledge its beginning.
     return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, new_socket.detach())
 
 
 def serve(config: ServeConfig, server: ModelServer, listener: socket.socket) -> None:
-    """Serves models until the process is told to end, then answers the requests it received."""
+    """Serves models until a signal stops the process, then finishes the received requests."""
     from .serving import connections
     from .serving.application import application
 
@@ -140,7 +142,7 @@ def serve(config: ServeConfig, server: ModelServer, listener: socket.socket) -> 
     api_key = config.api_key or os.environ.get(_API_KEY, "")
     own = application(server, is_local=is_local, api_key=api_key)
     http = connections.server(own, _SECONDS_TO_END)
-    # From now on Ctrl-C and SIGTERM shut the server down in order, with exit status 0.
+    # From now on, Ctrl-C and SIGTERM stop the server gracefully, with exit status 0.
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, http.handle_exit)
@@ -150,10 +152,10 @@ def serve(config: ServeConfig, server: ModelServer, listener: socket.socket) -> 
 
 
 def named_models(model: str) -> dict[str, str]:
-    """Returns the paths that `--model` names, by the names of the models.
+    """Parses `--model` into the path of each model, by name.
 
     Raises:
-        ValueError: If a name is invalid, or two models have the same name.
+        ValueError: If a name is invalid, or if two models have the same name.
 
     Example:
 
@@ -170,28 +172,30 @@ def named_models(model: str) -> dict[str, str]:
         name, path = match.groups()
         is_name = all(name.split("/")) and set(":?#%").isdisjoint(name) and name.isprintable()
         if name in paths or not is_name:
-            raise ValueError(f"--model has the name {name!r}, expected one without : ? # %, once")
+            raise ValueError(
+                f"--model must give each model a unique name without : ? # %. Received: {name!r}"
+            )
         paths[name] = path
     return paths
 
 
 def _is_path(part: str, right: str) -> bool:
-    """Returns whether all of `runs/lr=1/model.keras` is a path, if perhaps a mistyped one."""
+    """Returns whether all of `runs/lr=1/model.keras` is a path, even if it is misspelled."""
     if saved_models.exists(part):
         return True
     return Path(part.split("/")[0]).is_dir() and not saved_models.exists(right)
 
 
 def load(config: ServeConfig) -> ModelServer:
-    """Loads the models, and warms them up, since the first request of each size is slow."""
+    """Loads the models and warms them up, because the first request of each size is slow."""
     paths = named_models(config.model)
-    for path in paths.values():  # before TensorFlow is loaded
+    for path in paths.values():  # Fail before TensorFlow is loaded.
         saved_models.model_files(path, exported=True)
     from .serving.metrics import Metrics
     from .serving.server import ModelServer
 
     if any(Path(path).is_dir() for path in paths.values()):
-        # Throughput is highest if each matrix product has one core, and several run in parallel.
+        # Throughput is highest if each matmul uses one core, and multiple matmuls run in parallel.
         os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
     program.import_quietly()
     metrics = Metrics()
@@ -224,7 +228,7 @@ def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> 
         truncated_rows.is_reported = True
     warm_up(answers.texts, sizes, longest, compiles=compiles)
     if truncated_rows is not None:
-        truncated_rows.reset()  # From now on, the first row that is cut gives a warning.
+        truncated_rows.reset()  # From now on, the first truncated example causes a warning.
     batcher = Batcher(
         answers.compute,
         threads=threads,
@@ -243,7 +247,7 @@ def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> 
 
 
 def ready_text(config: ServeConfig, server: ModelServer, address: str) -> str:
-    """Returns the text to print when the server is ready: the models' URLs, and a request."""
+    """Returns the startup message: the models' URLs and an example request."""
     paths = named_models(config.model)
     urls = {name: f"{address}/v1/models/{urllib.parse.quote(name)}" for name in paths}
     lines = [f"serving {path} at {urls[name]}" for name, path in paths.items()]
@@ -251,7 +255,7 @@ def ready_text(config: ServeConfig, server: ModelServer, address: str) -> str:
     return "\n".join(
         [
             *lines[:-1],
-            f"{lines[-1]}; ready, Ctrl-C ends it",
+            f"{lines[-1]}; ready, press Ctrl-C to stop",
             f"metrics {address}/metrics",
             example_request.curl_command(
                 tuple(server.models[name].signatures[DEFAULT_SIGNATURE].inputs),

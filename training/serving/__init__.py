@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server for a model: its signatures, batches of waiting rows, and TensorFlow Serving's REST."""
+"""The model server: signatures, dynamic batching and the HTTP protocols."""

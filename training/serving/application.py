@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The protocols of the server, health and metrics, as an ASGI application."""
+"""The ASGI application: all protocols of the server, health checks and metrics."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from . import openai, rest, tei
 from .server import JSON, ModelServer, RejectedRequestError
 
-# In the order in which an address is looked for
+# The first protocol that matches a path formats its errors.
 PROTOCOLS = (rest.PROTOCOL, openai.PROTOCOL, tei.PROTOCOL)
-# What load balancers and Prometheus ask for without a key, as in TEI
+# Load balancers and Prometheus request these paths without a key, as in TEI.
 _WITHOUT_KEY = {"/", "/health", "/ping", "/metrics", "/v2/health/live", "/v2/health/ready"}
 
 
 def application(server: ModelServer, *, is_local: bool = True, api_key: str = "") -> ASGIApp:
-    """Returns the ASGI application of a server.
+    """Returns a server's ASGI application.
 
     Args:
         server: The server.
-        is_local: Whether it listens to this machine only.
-        api_key: The bearer token that requests must have; empty for none.
+        is_local: Whether the server accepts connections only from this machine.
+        api_key: The bearer token that requests must have. Empty disables authentication.
     """
 
     async def metrics(request: Request) -> Response:
@@ -43,7 +43,7 @@ def application(server: ModelServer, *, is_local: bool = True, api_key: str = ""
 
     routes = [
         *(route for protocol in PROTOCOLS for route in protocol.routes(server)),
-        # As in the protocol V2 of KServe and Triton
+        # The health checks of the Open Inference Protocol (V2), as in KServe and Triton
         Route("/v2/health/live", _health("live")),
         Route("/v2/health/ready", _health("ready")),
         Route("/metrics", metrics),
@@ -60,7 +60,7 @@ def application(server: ModelServer, *, is_local: bool = True, api_key: str = ""
 
 
 def _refusal(scope: Scope, is_local: bool, api_key: str) -> RejectedRequestError | None:
-    """Returns the error of a request from a page of another site, or without the key."""
+    """Returns the error for a request from another site's page, or without the API key."""
     if reason := _reason_against_page(scope, is_local):
         return RejectedRequestError(403, reason)
     is_public = scope["method"] == "GET" and scope["path"] in _WITHOUT_KEY
@@ -68,30 +68,30 @@ def _refusal(scope: Scope, is_local: bool, api_key: str) -> RejectedRequestError
     is_key = scheme.lower() == "bearer" and hmac.compare_digest(key.encode(), api_key.encode())
     if not api_key or is_public or is_key:
         return None
-    message = "the request needs the header Authorization: Bearer, with the API key of this server"
+    message = "the request must have the header Authorization: Bearer with the server's API key"
     return RejectedRequestError(401, message, {"WWW-Authenticate": "Bearer"})
 
 
 def _reason_against_page(scope: Scope, is_local: bool) -> str:
-    """Returns why a request comes from a page of another site; empty if it does not.
+    """Returns why a request is from another site's page, or an empty string if it is not.
 
-    Browsers let every page send requests to this machine. They name its site in `Origin`; or, if
-    the page lets its own name point to this machine, in `Host`.
+    Browsers let any page send requests to this machine. They include the page's site in `Origin`.
+    If a page resolves its own name to this machine (DNS rebinding), the name is in `Host`.
     """
     headers = Headers(scope=scope)
     host, origin = headers.get("host", ""), headers.get("origin")
     if origin is not None and _site(origin.rpartition("//")[2]) != _site(host):
-        return f"the request is from a page of {origin[:200]}; expected none of another site"
+        return f"requests from pages of another site are not allowed. Received: {origin[:200]}"
     if is_local and host and not _is_local(host):
         return (
-            f"Host is {host[:200]!r}; the server listens to this machine only, and expects "
-            "localhost or an IP address. A proxy must send one of these as Host"
+            "Host must be localhost or an IP address, because the server accepts connections only "
+            f"from this machine. Received: {host[:200]!r}. A proxy must set Host accordingly"
         )
     return ""
 
 
 def _site(host: str) -> tuple[str, int | None]:
-    """Returns the name and the port of a host, empty if malformed; of this machine `localhost`."""
+    """Returns a host's name and port. Loopback hosts become `localhost`, invalid hosts empty."""
     try:
         parts = urllib.parse.urlsplit(f"//{host}")
         name = (parts.hostname or "").removesuffix(".")
@@ -110,9 +110,9 @@ def _is_loopback(name: str) -> bool:
 
 
 def _is_local(host: str) -> bool:
-    """Returns whether a host, with or without its port, cannot be the name of a page's site."""
+    """Returns whether a host, with or without a port, cannot be the domain of a web page."""
     name, _ = _site(host)
-    # The latter is what containers call the machine that runs them.
+    # Containers reach the host machine under a name such as host.docker.internal.
     if name == "localhost" or name.endswith(".docker.internal"):
         return True
     try:
@@ -135,12 +135,12 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
     if error.status_code == 404:
         examples = ", ".join(protocol.example for protocol in PROTOCOLS)
         message = (
-            f"received {request.method} {request.url.path}; expected {examples}, GET /v1/models, "
-            "/v2/health/ready or /metrics"
+            f"the path must be one of {examples}, GET /v1/models, /v2/health/ready and /metrics. "
+            f"Received: {request.method} {request.url.path}"
         )
     if error.status_code == 405:
         allowed = (error.headers or {})["Allow"]
-        message = f"received {request.method} for {request.url.path}; expected {allowed}"
+        message = f"the method must be {allowed}. Received: {request.method} {request.url.path}"
     return _write_error(
         request.url.path, RejectedRequestError(error.status_code, message, error.headers)
     )
@@ -153,6 +153,6 @@ async def _internal_error(request: Request, error: Exception) -> Response:
 
 
 def _write_error(path: str, error: RejectedRequestError) -> Response:
-    """Writes an error in the format of the protocol that has the address."""
+    """Formats an error as the first protocol that matches the path does."""
     protocol = next(each for each in PROTOCOLS if each.addresses.match(path))
     return protocol.write_error(error)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches the rows of several requests with others of similar length."""
+"""Dynamic batching: batches examples from multiple requests by length."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from typing import Any
 
 from .signatures import BATCH_CHARACTERS, CHOICES, Row
 
-# Characters of text that an id stands for
+# Estimated number of characters per token id
 _CHARACTERS_OF_ID = 4
-# All shorter rows share a group.
+# All shorter examples share a group.
 _SHORTEST = 64
-# Longer rows never keep all threads busy.
+# Longer examples never occupy all threads.
 _LONG = 8_192
 
 
 class QueueFullError(RuntimeError):
-    """Raised for a request if too many rows are waiting already."""
+    """Raised for a request if too many examples are already waiting."""
 
 
 @dataclasses.dataclass(eq=False)
 class _Request:
-    """The rows of a client, whose answers may come from several batches.
+    """The examples of one request. They may be computed in multiple batches.
 
     Args:
-        future: For the answers.
-        answers: The answer of each row, `None` until there is one.
-        remaining: The number of rows without an answer.
-        waiting: The number of rows in the queue.
+        future: The future of the predictions.
+        answers: The prediction of each example, `None` until it is computed.
+        remaining: Number of examples without a prediction.
+        waiting: Number of examples in the queue.
     """
 
     future: Future[list[Row]]
@@ -44,19 +44,19 @@ class _Request:
 
 @dataclasses.dataclass(frozen=True, order=True)
 class _WaitingRow:
-    """A row in the queue.
+    """An example in the queue.
 
     Args:
-        turn: The order in which rows are taken, lowest first: the number of rows taken before its
-            request arrived, plus its index there; and, between equals, its number among all rows.
-            So a request of many rows does not hold up later ones.
-        request: The request that it belongs to.
-        index: Its index there.
-        signature: The name of the signature that answers it.
+        turn: Sort key of the queue, lowest first. It is the number of examples taken before the
+            request arrived plus the example's index in the request, so a large request does not
+            block later requests. Ties are broken by the order of arrival.
+        request: The request that the example belongs to.
+        index: Its index in the request.
+        signature: Name of the signature that computes it.
         row: Its inputs.
         length: Its length in characters.
-        texts: The number of texts in it: a choice costs as much as a row.
-        since: The time at which it arrived.
+        texts: Number of texts in it. Each choice counts, because it costs as much as a text.
+        since: Time of arrival.
     """
 
     turn: tuple[int, int]
@@ -71,12 +71,12 @@ class _WaitingRow:
 
 @dataclasses.dataclass(frozen=True)
 class BatchReport:
-    """The size and the times of a batch, for metrics.
+    """The size and duration of a batch, for metrics.
 
     Args:
-        rows: The number of rows.
-        seconds: The duration of the computation.
-        waited: The seconds that each row waited for it.
+        rows: Number of examples.
+        seconds: Duration of the computation.
+        waited: How long each example waited, in seconds.
     """
 
     rows: int
@@ -85,23 +85,23 @@ class BatchReport:
 
 
 class Batcher:
-    """Computes waiting rows in batches, on some threads.
+    """Computes waiting examples in batches on multiple threads.
 
-    An idle thread takes the rows that wait, and does not wait for more: rows collect while all
-    threads are busy. It begins with the row whose turn it is, and adds rows of the same signature
-    and shapes whose length is within a factor of two. So a short text is neither padded to the
-    length of a long one nor computed with it. Of several threads, at least one stays free of long
-    texts; and a request of many rows shares batches with later ones.
+    An idle thread takes the examples that are waiting and does not wait for more. Examples collect
+    while all threads are busy. The thread takes the next example in the queue, and adds examples
+    with the same signature and shapes whose length is within a factor of two. So a short text is
+    never padded to the length of a long text. With multiple threads, at least one is kept free of
+    long texts. A large request shares batches with later requests.
 
-    If a batch fails, each request in it is computed by itself, so that the error is that of the
-    request that causes it.
+    If a batch fails, each request in it is computed separately, so only the request that causes
+    the error fails.
 
     Args:
-        answer: Returns the answers of a signature, by name, to rows.
-        threads: The number of threads.
-        batch_size: The largest number of rows in a batch; of rows of several texts, such as
-            choices, the largest number of texts, or a single row.
-        max_waiting: The largest number of rows that wait.
+        answer: Computes the predictions for examples, given the name of a signature.
+        threads: Number of threads.
+        batch_size: Maximum number of texts in a batch. An example with more texts, for example
+            with many choices, is computed alone.
+        max_waiting: Maximum number of waiting examples.
         report: Called after each batch.
     """
 
@@ -121,7 +121,7 @@ class Batcher:
         self._report = report
         self._max_long = max(1, threads - 1)
         self._changed = threading.Condition()
-        # Rows by what they must have in common to be in a batch
+        # The examples in a group can share a batch.
         self._groups: dict[Hashable, list[_WaitingRow]] = {}
         self._waiting = self._running_long = self._number = self._taken = 0
         self._closed = False
@@ -134,18 +134,18 @@ class Batcher:
 
     @property
     def waiting(self) -> int:
-        """The number of rows that wait."""
+        """Number of waiting examples."""
         return self._waiting
 
     def submit(self, signature: str, rows: Sequence[Row]) -> Future[list[Row]]:
-        """Adds rows to the queue.
+        """Adds examples to the queue.
 
         Returns:
-            A future of the answers in the order of the rows. If it is cancelled, the rows that wait
-            are not computed.
+            A future of the predictions, in the order of the examples. If you cancel it, examples
+            that are still waiting are not computed.
 
         Raises:
-            QueueFullError: If too many rows are waiting.
+            QueueFullError: If too many examples are waiting, or the server is shutting down.
         """
         request = _Request(Future(), [None] * len(rows), len(rows), len(rows))
         lengths = [sum(map(_length, row.values())) for row in rows]
@@ -155,8 +155,8 @@ class Batcher:
                 raise QueueFullError("the server is shutting down")
             if self._waiting + len(rows) > self.max_waiting:
                 raise QueueFullError(
-                    f"{self._waiting} rows are waiting, and the request has {len(rows)}; at most "
-                    f"{self.max_waiting} may wait. Try again later."
+                    f"at most {self.max_waiting} examples may wait. Received: {len(rows)} "
+                    f"examples while {self._waiting} are waiting. Try again later.",
                 )
             for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
                 shapes = tuple(_shape(value) for value in row.values())
@@ -173,7 +173,7 @@ class Batcher:
         return request.future
 
     def close(self) -> None:
-        """Computes what is waiting, and ends the threads."""
+        """Computes the waiting examples, then stops the threads."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -181,7 +181,7 @@ class Batcher:
             thread.join()
 
     def _forget(self, request: _Request) -> None:
-        """Counts the rows of a request that is cancelled or has failed as waiting no longer."""
+        """Stops counting the examples of a canceled or failed request as waiting."""
         with self._changed:
             self._waiting -= request.waiting
             request.waiting = 0
@@ -196,7 +196,7 @@ class Batcher:
                     self._changed.notify_all()
 
     def _take(self) -> list[_WaitingRow]:
-        """Waits for rows, and returns a batch; an empty one if the queue is closed and empty."""
+        """Waits for examples and returns a batch, or an empty list after `close`."""
         with self._changed:
             while True:
                 self._remove_done()
@@ -206,7 +206,7 @@ class Batcher:
                     if rows[0].length <= _LONG or self._running_long < self._max_long
                 ]
                 if available:
-                    # (It is empty if all its requests have just been cancelled.)
+                    # The batch is empty if all its requests have just been canceled.
                     if batch := self._pop_batch(min(available)):
                         return batch
                 elif self._closed and not self._groups:
@@ -215,7 +215,7 @@ class Batcher:
                     self._changed.wait()
 
     def _remove_done(self) -> None:
-        """Removes the first rows of groups if their requests are done, and empty groups."""
+        """Removes examples of finished requests from the front of groups, and empty groups."""
         for key in list(self._groups):
             rows = self._groups[key]
             while rows and rows[0].request.future.done():
@@ -224,7 +224,7 @@ class Batcher:
                 del self._groups[key]
 
     def _pop_batch(self, rows: list[_WaitingRow]) -> list[_WaitingRow]:
-        """Removes the rows of a batch from a group."""
+        """Takes a batch of examples from a group."""
         batch: list[_WaitingRow] = []
         characters = texts = 0
         while rows:
@@ -233,7 +233,7 @@ class Batcher:
             if batch and texts + rows[0].texts > self.batch_size:
                 break
             row = heapq.heappop(rows)
-            if row.request.future.done():  # no longer counted as waiting
+            if row.request.future.done():  # not counted as waiting any more
                 continue
             row.request.waiting -= 1
             characters += row.length
@@ -245,7 +245,7 @@ class Batcher:
         return batch
 
     def _compute(self, batch: Sequence[_WaitingRow]) -> None:
-        """Computes a batch, and delivers its answers or errors."""
+        """Computes a batch and delivers the predictions or errors."""
         start = time.perf_counter()
         try:
             answers = self._answer(batch[0].signature, [row.row for row in batch])
@@ -276,7 +276,7 @@ class Batcher:
 
     def _fail(self, request: _Request, error: Exception) -> None:
         with self._changed:
-            # Rows that other threads compute must not complete the request.
+            # Other threads may still compute examples of this request. They must not complete it.
             is_first = request.remaining > 0
             request.remaining = -1
         if is_first and request.future.set_running_or_notify_cancel():
@@ -284,7 +284,7 @@ class Batcher:
 
 
 def _num_texts(row: Row) -> int:
-    """Returns the number of texts in a row: 1, or that of its choices, as texts or as ids."""
+    """Returns the number of texts in an example: its number of choices, or 1."""
     lists = (
         value
         for name, value in row.items()
@@ -294,14 +294,14 @@ def _num_texts(row: Row) -> int:
 
 
 def _length(value: Any) -> int:
-    """Returns the length of an input in characters, or for ids about that."""
+    """Returns an input's length in characters, which is estimated for token ids."""
     if isinstance(value, list):
         return sum(map(_length, value))
     return len(value) if isinstance(value, (str, bytes)) else _CHARACTERS_OF_ID
 
 
 def _shape(value: Any) -> tuple[int, ...]:
-    """Returns the shape of nested lists that are not ragged."""
+    """Returns the shape of nested lists. They must not be ragged."""
     if not isinstance(value, list):
         return ()
     return (len(value), *(_shape(value[0]) if value else ()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connections of a server: how many there are, and for how long one has no request."""
+"""Limits the number of connections and closes idle connections."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from socket import socket
 import uvicorn
 from uvicorn.protocols.http import h11_impl
 
-# Seconds until a connection is closed on which no request has come
+# Seconds after which a connection without a request is closed
 _SECONDS_FOR_REQUEST = 15
-# Seconds for the body of a request that arrives when the server is told to end
+# Seconds for the body of a request that arrives while the server stops
 _SECONDS_FOR_BODY_AT_END = 1
-# Open files, half of which may be connections, which wait for a request or its answer
+# Maximum number of open files. Half of them can be connections.
 _MOST_FILES = 8192
-# Connections that wait to be accepted, and that are accepted at a time
+# Maximum number of connections that wait to be accepted, and that are accepted at once
 _WAITING, _ACCEPTED = 1024, 16
 
 
 def server(application: object, seconds_to_end: int) -> uvicorn.Server:
-    """Returns a server of an ASGI application."""
+    """Returns a server for an ASGI application."""
     return _Server(
         uvicorn.Config(
             application,
@@ -41,10 +41,10 @@ def server(application: object, seconds_to_end: int) -> uvicorn.Server:
 
 
 def _allow_files(number: int) -> int:
-    """Lets the process open that many files, or as many as it may; returns the number."""
+    """Raises the limit of open files to `number` if possible, and returns the new limit."""
     try:
         import resource
-    except ImportError:  # on Windows, which does not limit sockets so
+    except ImportError:  # Windows does not limit the number of sockets in this way.
         return number
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY:
@@ -56,17 +56,17 @@ def _allow_files(number: int) -> int:
 class _Server(uvicorn.Server):
     async def startup(self, sockets: Sequence[socket] = ()) -> None:
         await super().startup(sockets)
-        # asyncio accepts as many connections at once as may wait, before it closes any.
+        # asyncio uses `backlog` for both numbers, so set the number of waiting connections here.
         for listener in sockets:
             listener.listen(_WAITING)
 
 
 class _Connection(h11_impl.H11Protocol):
-    """A connection that is closed if no request comes in `timeout_keep_alive` seconds.
+    """A connection that is closed if no request arrives within `timeout_keep_alive` seconds.
 
-    uvicorn counts them only after an answer, and not before the first request. Besides, if half of
-    `limit_concurrency` connections are open, the one that has been without a request for longest is
-    closed for a new one; and a client that closes its side after a request gets its answer.
+    uvicorn applies this timeout only after a response, not before the first request. In addition,
+    if half of `limit_concurrency` connections are open, a new connection replaces the one that has
+    been idle for longest. A client that closes its side after a request still gets the response.
     """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -82,7 +82,7 @@ class _Connection(h11_impl.H11Protocol):
                 oldest.timeout_keep_alive_task = None
 
     def _unset_keepalive_if_required(self) -> None:
-        # Neither a part of a header nor the rest of a refused body gives a client more time.
+        # Partial headers and the rest of a rejected body do not extend the timeout.
         if self.conn.our_state is h11_impl.h11.SEND_RESPONSE:
             super()._unset_keepalive_if_required()
 
@@ -101,6 +101,6 @@ class _Connection(h11_impl.H11Protocol):
             self.transport.close()
 
     def _is_answering(self, *, more_body: bool) -> bool:
-        """Returns whether there is a request without an answer, and more of its body to come."""
+        """Returns whether a request is unanswered, and whether more of its body is to come."""
         cycle = self.cycle
         return bool(cycle and not cycle.response_complete and cycle.more_body is more_body)

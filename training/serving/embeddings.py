@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Embeddings of texts and of token ids, for several protocols."""
+"""Computes embeddings of texts and token ids, for multiple protocols."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .json_fields import (
 from .models import TOKEN_IDS_SIGNATURE, LoadedModel
 from .server import ModelServer
 
-# Maximum rounding error in bfloat16 of a vector's unit norm
+# Maximum deviation of a unit vector's norm from 1, due to rounding to bfloat16
 _TOLERANCE = 0.01
 
 
@@ -32,12 +32,12 @@ class EmbeddingRequest:
     """A request for embeddings.
 
     Args:
-        inputs: The inputs, each a text or token ids.
-        field: The field of the request with the inputs.
-        dimensions: How many elements of each vector to return, the first ones; `None` for all.
-        normalize: Whether to scale vectors to unit norm.
-        truncate: Whether to cut inputs that are too long, instead of raising an error.
-        bytes_per_number: Maximum bytes of an element in the answer.
+        inputs: The inputs, each a string or a list of token ids.
+        field: The request field that contains the inputs, for error messages.
+        dimensions: Number of leading elements to return per embedding. `None` returns all.
+        normalize: Whether to scale embeddings to unit norm.
+        truncate: Whether to truncate overlong inputs instead of raising an error.
+        bytes_per_number: Maximum number of bytes per element in the response.
     """
 
     inputs: Sequence[str | list[int]]
@@ -50,12 +50,12 @@ class EmbeddingRequest:
 
 @dataclasses.dataclass(frozen=True)
 class Embeddings:
-    """The answer to a request.
+    """The embeddings for a request.
 
     Args:
-        vectors: float32 `(inputs, dimensions)`.
-        num_tokens: The number of tokens that the model read, including special tokens.
-        cut: The indices of the inputs that were cut.
+        vectors: Embeddings, float32 `(inputs, dimensions)`.
+        num_tokens: Number of tokens that the model read, including special tokens.
+        cut: The indices of truncated inputs.
     """
 
     vectors: np.ndarray
@@ -64,7 +64,7 @@ class Embeddings:
 
 
 def read_inputs(max_rows: int) -> Any:
-    """Returns a function that reads inputs: a string, token ids, or a list of these.
+    """Returns a function that reads a string, a list of token ids, or a list of these.
 
     Returns:
         A function of a value and its field name. It returns the list of inputs, and whether the
@@ -102,7 +102,7 @@ def _read_ids(value: list[Any], name: str) -> list[int]:
                 name.split("[")[0],
             )
     if not value:
-        message = f"{name} is an empty list; expected token ids"
+        message = f"{name} must have at least one token id. Received: an empty list"
         raise RequestError(message, name.split("[")[0], is_empty=True)
     return value
 
@@ -113,16 +113,17 @@ async def embed(
     """Computes embeddings.
 
     Raises:
-        RequestError: If an input is too long and may not be cut, an id is not in the vocabulary, or
-            the model cannot return vectors with these dimensions or this norm.
-        RejectedRequestError: As in `ModelServer.compute`, and if the answer may be too large.
+        RequestError: If an input is too long and `truncate` is false, if an id is not in the
+            vocabulary, or if the model does not support the dimensions or the norm.
+        RejectedRequestError: As in `ModelServer.compute`, and if the response may be too large.
     """
     inputs, field = options.inputs, options.field
     check_not_empty([[one] for one in inputs], field)
     dimensions = options.dimensions or model.embedding_dim
     if dimensions > model.embedding_dim:
         raise RequestError(
-            f"dimensions is {dimensions}; the vectors of the model have {model.embedding_dim}",
+            f"dimensions must be at most {model.embedding_dim}, the size of the model's "
+            f"embeddings. Received: {dimensions}",
             "dimensions",
         )
     server.check_size(len(inputs), dimensions * options.bytes_per_number)
@@ -137,8 +138,8 @@ async def embed(
         cut = [index for index, row in zip(id_indices, rows, strict=True) if len(row) > length]
         if cut and not options.truncate:
             raise RequestError(
-                f"{field}[{cut[0]}] has {len(inputs[cut[0]])} token ids; "
-                f"{model.limits.description}",
+                f"{field}: {model.limits.description}. Received: {len(inputs[cut[0]])} token ids "
+                f"({field}[{cut[0]}])",
                 field,
             )
         rows = [row if len(row) <= length else [*row[: length - 1], row[-1]] for row in rows]
@@ -159,7 +160,7 @@ async def embed(
 
 
 def _with_special_tokens(ids: list[int], tokenizer: Tokenizer) -> list[int]:
-    """Adds the special tokens of a row to ids without them."""
+    """Adds special tokens to a sequence of ids, unless it already has them."""
     if (ids[0], ids[-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id):
         return ids
     return [*(tokenizer.row_format()[:1]), *ids, *(tokenizer.row_format()[-1:])]
@@ -172,20 +173,21 @@ def _check_ids(
     for index, row in zip(indices, rows, strict=True):
         if max(row) >= size:
             raise RequestError(
-                f"{field}[{index}] has the token id {max(row)}; the vocabulary has {size} tokens. "
-                "Ids are those of this model's tokenizer, and not of tiktoken: send strings (in "
-                "LangChain check_embedding_ctx_length=False)",
+                f"token ids must be less than {size}, the size of the vocabulary. Received: "
+                f"{max(row)} ({field}[{index}]). Use the ids of the model's tokenizer, not of "
+                "tiktoken, or send strings (in LangChain, set check_embedding_ctx_length=False)",
                 field,
             )
 
 
 def _scaled(vectors: np.ndarray, options: EmbeddingRequest) -> np.ndarray:
-    """Returns vectors with the requested dimensions and norm."""
+    """Returns the vectors with the requested dimensions and norm."""
     norms = np.linalg.norm(vectors, axis=1)
     is_unit = bool(np.all(np.abs(norms - 1) < _TOLERANCE))
     if not options.normalize and is_unit:
         raise RequestError(
-            "normalize is false; the model itself scales its vectors to unit norm", "normalize"
+            "normalize must be true because the model normalizes its embeddings. Received: false",
+            "normalize",
         )
     vectors = vectors[:, : options.dimensions]
     if not options.normalize or (is_unit and options.dimensions is None):

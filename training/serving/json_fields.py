@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON of clients: requests are read and checked, and answers are bounded."""
+"""Reads and validates clients' JSON, and writes responses of limited size."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _JSON_TYPES: dict[type, str] = {
     type(None): "null",
 }
 MAX_BYTES_OF_ANSWER = 64 * 2**20
-# Maximum bytes of a number in an answer, such as -0.000123456789 and a comma
+# Maximum number of bytes of a number in a response, such as -0.000123456789 and a comma
 MAX_BYTES_OF_NUMBER = 16
 
 
 class RequestError(ValueError):
-    """Raised for a request that is malformed; the message says what was received and expected.
+    """Raised for an invalid request. The message includes the rule and the received value.
 
     Args:
         message: The message.
-        field: The name of the malformed field.
-        is_empty: Whether the field has no elements, for which protocols have an error of its own.
+        field: Name of the invalid field.
+        is_empty: Whether the field has no elements. Some protocols have a separate error for that.
     """
 
     def __init__(self, message: str, field: str = "", *, is_empty: bool = False) -> None:
@@ -45,10 +45,10 @@ class RequestError(ValueError):
 
 
 def read_object(body: bytes, example: str) -> dict[str, Any]:
-    """Reads an object.
+    """Reads a JSON object.
 
     Raises:
-        RequestError: If it is not JSON, or not an object.
+        RequestError: If the body is not JSON, or not an object.
     """
     request = _parsed(body)
     if not isinstance(request, dict):
@@ -63,9 +63,9 @@ class Field:
     """A field of a request.
 
     Args:
-        read: Checks a value and returns it; is called with the value and its name.
-        default: The value where there is none, or null.
-        is_required: Whether there must be one.
+        read: Validates and returns the value, given the value and the field's name.
+        default: The value of a missing or null field.
+        is_required: Whether a missing or null field is an error.
     """
 
     read: Callable[[Any, str], Any]
@@ -74,15 +74,15 @@ class Field:
 
 
 def read_fields(request: Mapping[str, Any], fields: Mapping[str, Field]) -> dict[str, Any]:
-    """Reads the fields of an object, and refuses others. A field that is null is not given.
+    """Reads the fields of an object. A null field counts as missing.
 
     Raises:
-        RequestError: If a field is missing, unknown or malformed.
+        RequestError: If a field is missing, unknown or invalid.
     """
     for name, value in request.items():
         if name not in fields and value is not None:
             raise RequestError(
-                f"{excerpt(name)} is not supported; expected {', '.join(fields)}", name
+                f"fields must be among {', '.join(fields)}. Received: {excerpt(name)}", name
             )
     values = {}
     for name, field in fields.items():
@@ -94,7 +94,7 @@ def read_fields(request: Mapping[str, Any], fields: Mapping[str, Field]) -> dict
 
 
 def read_object_of(fields: Mapping[str, Field]) -> Callable[[Any, str], dict[str, Any]]:
-    """Returns a function that reads an object of some fields."""
+    """Returns a function that reads an object with these fields."""
 
     def read(value: Any, name: str) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -150,7 +150,7 @@ def read_names(value: Any, name: str) -> list[str]:
 
 
 def one_of(*names: str) -> Callable[[Any, str], Any]:
-    """Returns a function that reads one of some strings."""
+    """Returns a function that reads one of these strings."""
 
     def read(value: Any, name: str) -> Any:
         if value not in names:
@@ -163,44 +163,46 @@ def one_of(*names: str) -> Callable[[Any, str], Any]:
 
 
 def check_not_empty(rows: Iterable[Iterable[Any]], name: str) -> None:
-    """Checks that each row has a text that is not empty, as OpenAI and TEI do.
+    """Checks that each element has a non-empty text, as OpenAI and TEI do.
 
     Raises:
-        RequestError: If a row has none.
+        RequestError: If an element is empty.
     """
     for index, row in enumerate(rows):
         if not any(row):
-            raise RequestError(f"{name}[{index}] is empty; expected a text", name, is_empty=True)
+            raise RequestError(f"{name}[{index}] must not be empty", name, is_empty=True)
 
 
 def check_number(number: int, max_rows: int, name: str) -> None:
     """Checks the number of texts in a request.
 
     Raises:
-        RequestError: If there are too many.
+        RequestError: If the request has too many texts.
     """
     if number > max_rows:
-        raise RequestError(f"{name} has {number} elements; expected at most {max_rows}", name)
+        raise RequestError(
+            f"{name} must have at most {max_rows} elements. Received: {number}", name
+        )
 
 
 def encode_json(content: Any) -> bytes:
-    """Returns the JSON of an answer.
+    """Encodes a response as JSON.
 
     Raises:
-        RequestError: If it has more than 64 MiB.
+        RequestError: If the JSON has more than 64 MiB.
         ValueError: If a number is not finite.
     """
     body = _json(content).encode()
     if len(body) > MAX_BYTES_OF_ANSWER:
         raise RequestError(
-            f"the answer has {len(body)} bytes; expected at most {MAX_BYTES_OF_ANSWER}: send "
-            "fewer or shorter rows"
+            f"the response must have at most {MAX_BYTES_OF_ANSWER} bytes. Received: {len(body)}. "
+            "Send fewer or shorter examples",
         )
     return body
 
 
 def _json(value: Any) -> str:
-    """Returns JSON, in which a number is the shortest that reads back as the same float32."""
+    """Returns JSON, with each number in the shortest form that gives the same float32."""
     if isinstance(value, dict):
         items = (f"{_json(str(name))}:{_json(item)}" for name, item in value.items())
         return "{" + ",".join(items) + "}"
@@ -224,27 +226,27 @@ def _parsed(body: bytes) -> Any:
         raise
     except UnicodeDecodeError as error:
         raise RequestError(
-            f"the body is not UTF-8: byte {error.start} is 0x{body[error.start]:02x}; expected "
-            'JSON in UTF-8, with {"b64": "…"} for strings of other bytes'
+            f"the body must be UTF-8. Received: 0x{body[error.start]:02x} (byte {error.start}). "
+            'Send other bytes as {"b64": "…"}'
         ) from error
     except RecursionError as error:
         raise RequestError("the JSON is nested too deeply") from error
     except ValueError as error:
-        state = "empty" if not body else f"{excerpt(body.decode())}, which is not JSON: {error}"
-        raise RequestError(f"the body is {state}") from error
+        state = "an empty body" if not body else f"{excerpt(body.decode())} ({error})"
+        raise RequestError(f"the body must be JSON. Received: {state}") from error
 
 
 def _reject_constant(name: str) -> NoReturn:
-    raise RequestError(f"the body is not JSON: it has {name}; expected numbers that are finite")
+    raise RequestError(f"numbers must be finite. Received: {name}")
 
 
 def describe_json(value: Any) -> str:
-    """Returns the type of a value in JSON, and the value, for a message."""
+    """Formats a value with its JSON type, for an error message."""
     kind = _JSON_TYPES[type(value)]
     if value is None:
         return kind
     if not value and isinstance(value, (list, dict)):
         return f"an empty {kind.split()[-1]}"
-    # (Of nested values, `repr` would show all, and recurse.)
+    # repr would show nested values in full, and may exceed the recursion limit.
     text = reprlib.repr(value) if isinstance(value, (list, dict)) else excerpt(value)
     return f"{kind}, {text}"

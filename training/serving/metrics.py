@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server measures, for Prometheus."""
+"""The server's Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -16,50 +16,48 @@ _ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _TruncatedRows:
-    """A counter of the rows that are cut, whose value models have."""
+class _CutRows:
+    """A counter whose values are the models' numbers of truncated examples."""
 
     values: dict[str, Callable[[], int]]
 
     def collect(self) -> list[CounterMetricFamily]:
-        family = CounterMetricFamily(
-            "keras_bert_truncated_rows", "Rows with truncated text", labels=["model"]
-        )
+        family = CounterMetricFamily("keras_bert_truncated_rows", "Truncated examples", labels=["model"])
         for model, value in self.values.items():
             family.add_metric([model], value())
         return [family]
 
 
 class Metrics:
-    """The metrics of a server, each by the name of a model."""
+    """The server's metrics, labeled with the model's name."""
 
     def __init__(self) -> None:
         self.registry = prometheus_client.CollectorRegistry()
         prometheus_client.ProcessCollector(registry=self.registry)
         self.requests = prometheus_client.Counter(
             "keras_bert_requests",
-            "Requests for answers, by the HTTP status of their answer",
+            "Requests to models, by HTTP status",
             ["model", "status"],
             registry=self.registry,
         )
         self.request_seconds = self._histogram(
-            "request_seconds", "Time from a request to its answer"
+            "request_seconds", "Time from the request to the response"
         )
         self._rows = prometheus_client.Counter(
-            "keras_bert_rows", "Rows that were answered", ["model"], registry=self.registry
+            "keras_bert_rows", "Computed examples", ["model"], registry=self.registry
         )
-        self._batch_rows = self._histogram("batch_rows", "Rows of a batch", _ROWS)
-        self._batch_seconds = self._histogram("batch_seconds", "Time that a batch was computed")
+        self._batch_rows = self._histogram("batch_rows", "Examples per batch", _ROWS)
+        self._batch_seconds = self._histogram("batch_seconds", "Computation time per batch")
         self._waited_seconds = self._histogram(
-            "waited_seconds", "Time that a row waited for its batch"
+            "waited_seconds", "Time that an example waited for its batch"
         )
         self._waiting = prometheus_client.Gauge(
             "keras_bert_waiting_rows",
-            "Rows that wait for a batch",
+            "Examples that wait for a batch",
             ["model"],
             registry=self.registry,
         )
-        self._cut = _TruncatedRows({})
+        self._cut = _CutRows({})
         self.registry.register(self._cut)
 
     def _histogram(
@@ -73,13 +71,13 @@ class Metrics:
         self, model: str, waiting: Callable[[], int], cut: Callable[[], int] | None = None
     ) -> None:
         """Adds a model."""
-        self._rows.labels(model)  # 0, and not missing, before the first
+        self._rows.labels(model)  # exports 0 before the first batch
         self._waiting.labels(model).set_function(waiting)
         if cut is not None:
             self._cut.values[model] = cut
 
     def add_batch(self, model: str, batch: BatchReport) -> None:
-        """Counts a batch of a model."""
+        """Adds a batch to a model's metrics."""
         self._rows.labels(model).inc(batch.rows)
         self._batch_rows.labels(model).observe(batch.rows)
         self._batch_seconds.labels(model).observe(batch.seconds)
@@ -87,5 +85,5 @@ class Metrics:
             self._waited_seconds.labels(model).observe(seconds)
 
     def text(self) -> bytes:
-        """Returns the metrics in Prometheus' format."""
+        """Returns the metrics in Prometheus' text format."""
         return prometheus_client.generate_latest(self.registry)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model that is served: what it answers with, and what clients may ask about it."""
+"""Loaded models: their signatures, and the metadata that protocols need."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ from .signatures import (
     token_ids_signature,
 )
 
-# The names of signatures that clients do not see
+# Signatures that clients cannot request
 COUNTED, TOKEN_IDS_SIGNATURE, CHOICE_SIGNATURE = "counted", "token_ids", "choices"
-# The methods of tasks that read long texts in windows
+# The prediction methods that split long texts into windows
 _IN_WINDOWS = ("tag", "answer")
 
 
 @dataclasses.dataclass(frozen=True)
 class TextLimits:
-    """How much of its texts a model reads.
+    """The length limits for a model's texts.
 
     Args:
-        tokenizer: Its tokenizer.
-        sequence_length: The length of a row in tokens at most; `None` if texts are read in windows.
-        max_text_bytes: The number of bytes that are read of each text; `None` for no limit.
+        tokenizer: The model's tokenizer.
+        sequence_length: Maximum sequence length in tokens. `None` if long texts are split into
+            windows.
+        max_text_bytes: Maximum number of bytes that are read per text. `None` for no limit.
     """
 
     tokenizer: Tokenizer
@@ -49,17 +50,18 @@ class TextLimits:
 
     @property
     def description(self) -> str:
-        """The limits in words."""
-        limits = {"tokens": self.sequence_length, "bytes of a text": self.max_text_bytes}
-        words = [f"{limit} {unit}" for unit, limit in limits.items() if limit is not None]
-        return f"the model reads {' and '.join(words) or 'all'}"
+        """The limits as an error message states them."""
+        limits = {"tokens": self.sequence_length, "bytes per text": self.max_text_bytes}
+        words = [f"at most {limit} {unit}" for unit, limit in limits.items() if limit is not None]
+        return f"the model reads {' and '.join(words) or 'everything'}"
 
     def count(self, rows: Sequence[Row]) -> list[Row]:
-        """Counts the tokens of rows of texts.
+        """Counts the tokens in each example.
 
         Returns:
-            For each row `num_tokens`, the number of tokens with special tokens, for choices of the
-            longest; and `is_cut`, whether the model does not read all of them.
+            A dict for each example. `num_tokens` is the number of tokens, including special tokens;
+            with choices, it counts the longest choice. `is_cut` is whether the model truncates the
+            example.
         """
         texts = [_texts(row) for row in rows]
         flat = list(itertools.chain.from_iterable(texts))
@@ -77,29 +79,29 @@ class TextLimits:
 
 
 def _texts(row: Row) -> list[str]:
-    """Returns the text of a row and what is compared with it."""
+    """Returns an example's text, followed by its choices or its second text, if any."""
     return [row["text"], *row.get(CHOICES, [row[TEXT_PAIR]] if TEXT_PAIR in row else [])]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelPredictions:
-    """What a model answers, and what clients may know of it.
+    """A model's signatures and metadata.
 
     Args:
-        predict_method: The method of its task that answers as it does, such as `classify`.
-        signatures: What answers, by name.
-        ids_signature: What answers rows of `token_ids`, for embedders.
-        choice_signature: What answers rows of a `text` with one of its choices, for multiple
-            choice. (Not for ensembles, which average the probabilities among all choices.)
-        limits: How much of its texts it reads.
-        class_names: The labels in the order of their ids; empty for a regression, and for tasks
+        predict_method: The task's prediction method, such as `classify`.
+        signatures: The signatures by name.
+        ids_signature: For embedders, the signature for `token_ids`.
+        choice_signature: For multiple choice, the signature for a `text` with a single choice.
+            `None` for ensembles, because they average probabilities over all choices.
+        limits: The length limits for texts.
+        class_names: The labels in the order of their ids. Empty for regression, and for tasks
             without classes.
-        text_pairs: Whether a row may have, or must have, a second text: `""`, `"optional"` (if it
-            is unknown whether the model was trained on pairs) or `"required"`.
-        multi_label: Whether several of the labels may apply to a row.
-        embedding_dim: The number of elements of an embedder's vectors; otherwise 0.
-        pooling: How an embedder combines the vectors of the tokens.
-        dtype: The precision of the encoder's weights and products.
+        text_pairs: Whether examples have a second text: `""` (never), `"optional"` (if it is
+            unknown whether the model was trained on pairs) or `"required"`.
+        multi_label: Whether an example can have multiple labels.
+        embedding_dim: Size of an embedder's embeddings. 0 for other tasks.
+        pooling: How an embedder combines the tokens' hidden states.
+        dtype: Precision of the encoder's weights and matmuls.
     """
 
     predict_method: str
@@ -116,17 +118,16 @@ class ModelPredictions:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the model."""
+        """The model's tokenizer."""
         return self.limits.tokenizer
 
     def compute(self, signature: str, rows: Sequence[Row]) -> list[Row]:
-        """Computes a batch.
+        """Computes the predictions for a batch.
 
         Args:
-            signature: The name of one of the `signatures`; `TOKEN_IDS_SIGNATURE`,
-                `CHOICE_SIGNATURE`, or `COUNTED` for `serving_default` with the values of
-                `TextLimits.count`.
-            rows: The rows.
+            signature: Name of one of the `signatures`, `TOKEN_IDS_SIGNATURE`, `CHOICE_SIGNATURE`,
+                or `COUNTED` for `serving_default` together with the results of `TextLimits.count`.
+            rows: The examples.
         """
         if signature == COUNTED:
             answers = self.signatures[DEFAULT_SIGNATURE].answer(rows)
@@ -137,19 +138,19 @@ class ModelPredictions:
 
     @property
     def texts(self) -> Signature:
-        """What answers texts, to warm it up."""
+        """The signature for texts, which the warmup calls."""
         return self.choice_signature or self.signatures[DEFAULT_SIGNATURE]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LoadedModel(ModelPredictions):
-    """A model that is served.
+    """A model on the server.
 
     Args:
-        name: Its name in addresses and requests.
+        name: The model's name in paths and requests.
         version: The version, a number.
-        batcher: Computes rows.
-        since: The time at which it was loaded, in seconds since 1970.
+        batcher: Computes examples in batches.
+        since: Unix time at which the model was loaded.
     """
 
     name: str
@@ -159,7 +160,7 @@ class LoadedModel(ModelPredictions):
 
 
 def answers_of_saved_model(served: Any) -> ModelPredictions:
-    """Returns the answers of a `keras_bert.export.ServedModel`."""
+    """Returns the signatures and metadata of a `keras_bert.export.ServedModel`."""
     description = served.description
     signatures = saved_model_signatures(served)
     outputs = signatures[DEFAULT_SIGNATURE].outputs
@@ -184,12 +185,13 @@ def answers_of_saved_model(served: Any) -> ModelPredictions:
 def answers_of_task(
     task: Any, fields: Sequence[str], optional_fields: Sequence[str] | None = None
 ) -> ModelPredictions:
-    """Returns the answers of a task.
+    """Returns a task's signatures and metadata.
 
     Args:
         task: The task.
-        fields: The fields of a row.
-        optional_fields: The fields that a row may have besides; by default the task's.
+        fields: The input fields of an example.
+        optional_fields: Additional fields that an example may have. Defaults to the task's optional
+            fields.
     """
     optional = task.optional_fields if optional_fields is None else optional_fields
     preprocessor = task.preprocessor

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenAI's API: embeddings and the list of models."""
+"""Implements OpenAI's embeddings and models APIs."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ def _routes(server: ModelServer) -> list[Route]:
         if model.predict_method != "embed":
             raise RejectedRequestError(
                 400,
-                f"{model.name} answers to {model.predict_method!r} and not to 'embed'",
+                "model must have the method 'embed'. Received: "
+                f"{model.name}, which has {model.predict_method!r}",
                 field="model",
             )
         inputs, _ = request_fields["input"]
         options = EmbeddingRequest(inputs, "input", request_fields["dimensions"])
         is_base64 = request_fields["encoding_format"] == "base64"
-        if is_base64:  # 4 characters for 3 bytes
+        if is_base64:  # base64 has 4 characters for 3 bytes.
             options = dataclasses.replace(options, bytes_per_number=6)
         answer = await embed(server, request, model, options)
         data = [
@@ -68,7 +69,7 @@ def _routes(server: ModelServer) -> list[Route]:
 
 
 def described_model(model: LoadedModel) -> dict[str, Any]:
-    """Returns a model as OpenAI describes one."""
+    """Returns a model's entry in OpenAI's list of models."""
     return {
         "id": model.name,
         "object": "model",

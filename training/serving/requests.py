@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON of TensorFlow Serving's REST API: requests to rows, and outputs to answers.
+"""Reads requests and writes responses of TensorFlow Serving's REST API.
 
-A request has `instances` (a list of rows) and is answered with `predictions`, or `inputs` (a list
-for each column) and is answered with `outputs`. If a signature has one input, the request may leave
-its name out; if it has one output, the answer leaves its name out.
+A request has either `instances`, a list of examples, or `inputs`, a list per input. The response
+has `predictions` or `outputs`, accordingly. If a signature has only one input, the request may omit
+its name. If it has only one output, the response omits its name.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .signatures import CHOICES, DEFAULT_SIGNATURE, INT32, STRING, Row, Signatur
 
 _KEYS = ("instances", "inputs")
 _LOWEST_INT32, _HIGHEST_INT32 = -(2**31), 2**31 - 1
-# Maximum characters of an object's names in a message
+# Maximum number of characters of an object's names in an error message
 _LONGEST_NAMES = 80
-# Padding values for lists in an output, by the type of their elements
+# Padding values by element type, for outputs that are lists
 _FILLER: dict[type, Any] = {str: "", int: 0, float: 0.0}
 
 
@@ -30,9 +30,10 @@ class PredictRequest:
     """A request.
 
     Args:
-        signature: The name of the signature.
-        rows: The inputs of each row.
-        is_columns: Whether the request has columns, and so must the answer.
+        signature: Name of the signature.
+        rows: The inputs of each example.
+        is_columns: Whether the request has `inputs` rather than `instances`. The response has the
+            same form.
     """
 
     signature: str
@@ -41,23 +42,23 @@ class PredictRequest:
 
 
 def read_request(body: bytes, signatures: Mapping[str, Signature], max_rows: int) -> PredictRequest:
-    """Reads and checks a request.
+    """Reads and validates a request.
 
     Raises:
-        RequestError: If the request is malformed.
+        RequestError: If the request is invalid.
     """
     request = read_object(body, '{"instances": […]}')
     name = request.get("signature_name", DEFAULT_SIGNATURE) or DEFAULT_SIGNATURE
     if not isinstance(name, str) or name not in signatures:
         raise RequestError(
-            f"signature_name is {describe_json(name)}; the model has "
-            f"{', '.join(sorted(signatures))}"
+            f"signature_name must be one of {', '.join(sorted(signatures))}. Received: "
+            f"{describe_json(name)}"
         )
     keys = [key for key in _KEYS if key in request]
     if len(keys) != 1:
         raise RequestError(
-            f"the request has {_names(request)}; expected either instances, a list of rows, or "
-            "inputs, columns of them"
+            "the request must have either instances, a list of rows, or inputs, a list per "
+            f"column. Received: {_names(request)}"
         )
     inputs = signatures[name].inputs
     is_columns = keys[0] == "inputs"
@@ -68,11 +69,11 @@ def read_request(body: bytes, signatures: Mapping[str, Signature], max_rows: int
 
 
 def write_answer(request: PredictRequest, answers: Sequence[Row]) -> bytes:
-    """Returns the JSON of an answer, in which the lists of an output have the same length.
+    """Returns the JSON of a response. The lists in an output are padded to the same length.
 
     Args:
         request: The request.
-        answers: The outputs of each row.
+        answers: The outputs for each example.
 
     Raises:
         RequestError: If the JSON has more than 64 MiB.
@@ -89,7 +90,7 @@ def write_answer(request: PredictRequest, answers: Sequence[Row]) -> bytes:
 
 
 def _padded(values: list[Any]) -> list[Any]:
-    """Pads lists of strings or of numbers to the longest one."""
+    """Pads lists of strings or numbers to the length of the longest list."""
     lists = [value for value in values if isinstance(value, list)]
     filler = next((_FILLER.get(type(value[0])) for value in lists if value), None)
     if filler is None:
@@ -113,10 +114,11 @@ def _rows_of_instances(instances: Any, inputs: Mapping[str, Tensor], max_rows: i
             row = {only: instance}
             bare.add(index)
         if not isinstance(row, dict) or row.keys() != inputs.keys():
-            has = f"has {_names(row)}" if is_object else f"is {describe_json(instance)}"
+            has = f"an object with {_names(row)}" if is_object else describe_json(instance)
             raise RequestError(
-                f"instances[{index}] {has}; expected an object of {', '.join(inputs)}"
-                + (", or its value alone" if only else "")
+                f"instances[{index}] must be an object with {', '.join(inputs)}"
+                + (", or only the value" if only else "")
+                + f". Received: {has}"
             )
         for name, values in columns.items():
             values.append(row[name])
@@ -132,20 +134,20 @@ def _rows_of_columns(columns: Any, inputs: Mapping[str, Tensor], max_rows: int) 
     if len(inputs) == 1 and not is_object:
         columns = dict.fromkeys(inputs, columns)
     if not isinstance(columns, dict) or columns.keys() != inputs.keys():
-        has = f"has {_names(columns)}" if is_object else f"is {describe_json(columns)}"
+        has = f"an object with {_names(columns)}" if is_object else describe_json(columns)
         raise RequestError(
-            f"inputs {has}; expected an object of {', '.join(inputs)}, each a list with an element "
-            "for each row"
+            f"inputs must be an object with {', '.join(inputs)}, each a list with one element per "
+            f"row. Received: {has}"
         )
     for name, column in columns.items():
         if not isinstance(column, list) or not column:
             raise RequestError(
-                f"inputs.{name} must be a list with an element for each row, one at least. "
-                f"Received: {describe_json(column)}"
+                f"inputs.{name} must be a list with one element per row, and at least one row. "
+                f"Received: {describe_json(column)}",
             )
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        raise RequestError(f"the inputs differ in their number of rows: {lengths}")
+        raise RequestError(f"all inputs must have the same number of rows. Received: {lengths}")
     return _rows(columns, inputs, max_rows, lambda name, index: f"inputs.{name}[{index}]")
 
 
@@ -155,7 +157,7 @@ def _rows(
     max_rows: int,
     place: Callable[[str, int], str],
 ) -> list[Row]:
-    """Reads rows of columns; `place` returns the place of a value by name and index."""
+    """Returns a list of examples, given the columns. `place` formats the place of a value."""
     number = len(next(iter(columns.values())))
     _check_number(range(number), max_rows)
     for name in _lists_of_texts(inputs):
@@ -168,32 +170,32 @@ def _rows(
         for index in range(number)
     ]
     for name, first in rows[0].items():
-        # The lists of an input have the same length in all rows, as a tensor requires.
+        # The lists of an input must have the same length in all examples, as in a tensor.
         for index, row in enumerate(rows):
             if isinstance(first, list) and len(row[name]) != len(first):
                 raise RequestError(
-                    f"{place(name, index)} has {len(row[name])} elements, and "
-                    f"{place(name, 0)} has {len(first)}; expected as many in all rows of a "
-                    "request: fill them up with empty strings, or with the id of [PAD]"
+                    f"{place(name, index)} must have the same length as {place(name, 0)}, "
+                    f"{len(first)}. Received: {len(row[name])}. Pad lists with empty strings, or "
+                    "with the id of [PAD]",
                 )
     return rows
 
 
 def _lists_of_texts(inputs: Mapping[str, Tensor]) -> list[str]:
-    """Returns the inputs with several texts per row; each text costs as much as a row."""
+    """Returns the inputs with multiple texts per example. Each text counts toward the limit."""
     return [name for name, tensor in inputs.items() if name == CHOICES or len(tensor.shape) == 3]
 
 
 def _check_number(rows: Sequence[Any], max_rows: int, name: str = "") -> None:
-    """Checks the number of rows, or with `name` the number of that input's texts in all rows."""
+    """Checks the number of rows or, with `name`, the number of texts in this input."""
     number = sum(len(x) if name and isinstance(x, list) else 1 for x in rows)
     if number > max_rows:
-        texts = f"{name} of {number} texts in all" if name else f"{number} rows"
-        raise RequestError(f"the request has {texts}; expected at most {max_rows}")
+        texts = f"texts in {name}" if name else "rows"
+        raise RequestError(f"the request must have at most {max_rows} {texts}. Received: {number}")
 
 
 def _value(value: Any, tensor: Tensor, where: str, axis: int = 1) -> Any:
-    """Checks a value of an input, and returns it as a Python value; base64 becomes bytes."""
+    """Returns a validated input value as a Python value. Base64 is decoded to bytes."""
     if axis < len(tensor.shape):
         if not isinstance(value, list):
             raise RequestError(f"{where} must be a list. Received: {describe_json(value)}")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow Serving's REST API.
+"""Implements TensorFlow Serving's REST API.
 
-Its addresses, JSON, errors and status codes are those of the server's `http_rest_api_handler.cc`
-and `json_tensor.cc`.
+Paths, JSON, errors and status codes match `http_rest_api_handler.cc` and `json_tensor.cc` in
+TensorFlow Serving.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _routes(server: ModelServer) -> list[Route]:
         model = _model(server, request)
         available = {"error_code": "OK", "error_message": ""}
         version = {"version": model.version, "state": "AVAILABLE", "status": available}
-        # OpenAI's clients ask the same address.
+        # OpenAI clients request the same path to retrieve a model.
         return _json({"model_version_status": [version], **described_model(model)})
 
     async def metadata(request: Request) -> Response:
@@ -66,18 +66,18 @@ def _routes(server: ModelServer) -> list[Route]:
 
 
 def _model(server: ModelServer, request: Request) -> LoadedModel:
-    """Returns the model that an address names, and refuses other versions."""
+    """Returns the model named in the path. Raises an error if the path has another version."""
     model = server.model(request, request.path_params["name"])
     if request.path_params.get("version", model.version) != model.version:
         path = request.url.path
         raise RejectedRequestError(
-            404, f"received {path}; the model is {model.name}, version {model.version}"
+            404, f"the path must be for version {model.version} of {model.name}. Received: {path}"
         )
     return model
 
 
 def write_error(error: RejectedRequestError) -> Response:
-    """Writes an error as TensorFlow Serving does."""
+    """Formats an error as TensorFlow Serving does."""
     content = json.dumps({"error": error.detail}, ensure_ascii=False).encode("utf-8", "replace")
     return Response(content, error.status_code, headers=error.headers, media_type=JSON)
 
@@ -107,7 +107,7 @@ def _json(content: Any) -> Response:
     return Response(json.dumps(content, indent=1), media_type=JSON)
 
 
-# (At the state of a model, which OpenAI's clients ask for too, errors are OpenAI's.)
+# Errors for a model's status are in OpenAI's format, because OpenAI clients request the same path.
 PROTOCOL = Protocol(
     _routes,
     re.compile("/v1/models/.+(:|/versions/|/metadata$)"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serves models over HTTP: the code that all protocols share, from a request to its answer."""
+"""Serves models over HTTP: the part that all protocols share."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from .models import CHOICE_SIGNATURE, COUNTED, LoadedModel
 from .signatures import CHOICES, DEFAULT_SIGNATURE, TEXT_PAIR, Row, as_text
 
 _SECONDS_FOR_BODY = 60.0
-# Maximum bytes of all requests that are being read or wait
+# Maximum number of bytes of all requests that are being read or are waiting
 _MAX_BYTES_IN_MEMORY = 256 * 2**20
-# A request that is too large is read up to this multiple of the limit before it is refused.
+# An oversized request is read up to this multiple of the limit before it is rejected.
 _READ_BEFORE_REFUSAL = 8
 _CLIENT_CLOSED_REQUEST = 499
 JSON = "application/json"
-# Headers with the indices of the texts that were cut, and their number
+# Headers with the indices of the truncated texts, and with their number
 _CUT_HEADER, _CUT_COUNT_HEADER = "X-Truncated-Inputs", "X-Truncated-Count"
-# Maximum indices in a header: clients and proxies refuse headers of some 4,000 bytes
+# Maximum number of indices in the header. Clients and proxies reject headers of about 4,000 bytes.
 _MAX_CUT_INDICES = 100
 
 
 class RejectedRequestError(HTTPException):
-    """Raised for a request that is answered with an error."""
+    """Raised to respond to a request with an error."""
 
     def __init__(
         self,
@@ -59,13 +59,14 @@ class RejectedRequestError(HTTPException):
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-    """A protocol that clients speak.
+    """A protocol of the server.
 
     Args:
-        routes: Returns its routes for a server.
-        addresses: The pattern at the beginning of its addresses, and of unknown ones like these.
-        write_error: Writes an error in its format.
-        example: Its most frequent request, for the error message at an unknown address.
+        routes: Returns the protocol's routes for a server.
+        addresses: Pattern that matches the start of the protocol's paths. Errors for unknown paths
+            that match are also written by this protocol.
+        write_error: Formats an error as the protocol does.
+        example: The most common request, for the error message about unknown paths.
     """
 
     routes: Callable[[ModelServer], list[Route]]
@@ -75,7 +76,7 @@ class Protocol:
 
 
 class _ModelName(Convertor[str]):
-    """A name in an address, up to the colon before a verb; it may have slashes."""
+    """A model name in a path, which ends at a colon and may contain slashes."""
 
     regex = "[^:]+"
 
@@ -90,7 +91,7 @@ register_url_convertor("model", _ModelName())
 
 
 class BodyReader:
-    """Reads the bodies of requests, and limits the memory that all of them take together."""
+    """Reads request bodies and limits the memory that they use together."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -98,16 +99,16 @@ class BodyReader:
 
     @contextlib.asynccontextmanager
     async def body(self, request: Request) -> Any:
-        """Reads a body; its size counts toward the memory limit until the block ends.
+        """Yields a request's body, which counts toward the memory limit until the block ends.
 
         Raises:
-            RejectedRequestError: If the body is too large or compressed, or does not arrive in
-                time; all bodies together are too large; or the client disconnects.
+            RejectedRequestError: If the body is too large, compressed or too slow, if all bodies
+                together are too large, or if the client disconnects.
         """
         encoding = request.headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
             raise RejectedRequestError(
-                415, f"the body is encoded with {encoding}; expected plain JSON"
+                415, f"the body must not be compressed. Received: {encoding}"
             )
         chunks: list[bytes] = []
         size = in_memory = 0
@@ -120,26 +121,27 @@ class BodyReader:
                             chunks.append(chunk)
                             in_memory += len(chunk)
                             self._resident_memory += len(chunk)
-                        # A client reads no answer while it sends, so read the rest, within limits.
+                        # A client that is still sending does not read the response, so read on.
                         if size > _READ_BEFORE_REFUSAL * self._max_bytes:
                             break
                         if self._resident_memory > _MAX_BYTES_IN_MEMORY:
                             raise RejectedRequestError(
                                 503,
-                                f"the requests that wait have over {_MAX_BYTES_IN_MEMORY} bytes",
+                                f"waiting requests may have at most {_MAX_BYTES_IN_MEMORY} bytes "
+                                "in total. Try again later.",
                                 {"Retry-After": "1"},
                             )
             except TimeoutError as error:
                 raise RejectedRequestError(
-                    408, f"the body did not arrive in {_SECONDS_FOR_BODY:.0f} s"
+                    408, f"the body must arrive within {_SECONDS_FOR_BODY:.0f} s"
                 ) from error
             except ClientDisconnect as error:
                 raise RejectedRequestError(
-                    _CLIENT_CLOSED_REQUEST, "the client has closed the connection"
+                    _CLIENT_CLOSED_REQUEST, "the client closed the connection"
                 ) from error
             if size > self._max_bytes:
                 raise RejectedRequestError(
-                    413, f"the request has more than {self._max_bytes} bytes"
+                    413, f"a request may have at most {self._max_bytes} bytes"
                 )
             yield b"".join(chunks)
         finally:
@@ -147,7 +149,7 @@ class BodyReader:
 
 
 class ModelServer:
-    """Models that answer requests over HTTP."""
+    """Serves models over HTTP."""
 
     def __init__(
         self, models: Mapping[str, LoadedModel], metrics: Metrics, max_rows: int, max_bytes: int
@@ -159,7 +161,7 @@ class ModelServer:
         self._reader = BodyReader(max_bytes)
 
     def close(self) -> None:
-        """Computes the waiting requests, and ends the threads."""
+        """Computes the waiting requests, then stops the threads."""
         for model in self.models.values():
             model.batcher.close()
 
@@ -169,13 +171,13 @@ class ModelServer:
         answer: Callable[[Request, bytes], Awaitable[Response]],
         write_error: Callable[[RejectedRequestError], Response],
     ) -> Route:
-        """Returns a POST route for requests to models.
+        """Returns a POST route that sends requests to models.
 
         Args:
-            path: The address.
-            answer: Answers a request with a body. It may raise a `RequestError`, which becomes a
-                `RejectedRequestError` of status 400, or a `RejectedRequestError`.
-            write_error: Writes an error in the protocol's format.
+            path: The path of the endpoint.
+            answer: Returns the response to a request and its body. It may raise a `RequestError`,
+                which becomes a response with status 400, or a `RejectedRequestError`.
+            write_error: Formats an error as the protocol does.
         """
 
         async def handle(request: Request) -> Response:
@@ -196,15 +198,15 @@ class ModelServer:
         return Route(path, handle, methods=["POST"])
 
     def model(self, request: Request, name: str) -> LoadedModel:
-        """Returns the model with a name, and notes it in the request for the metrics.
+        """Returns the model called `name`, and labels the request with it for the metrics.
 
         Raises:
-            RejectedRequestError: If no model has that name.
+            RejectedRequestError: If no model has this name.
         """
         if name not in self.models:
             raise RejectedRequestError(
                 404,
-                f"received the model {name[:200]!r}; there is {', '.join(self.models)}",
+                f"model must be one of {', '.join(self.models)}. Received: {name[:200]!r}",
                 field="model",
             )
         request.state.model = name
@@ -216,15 +218,16 @@ class ModelServer:
         purpose: str,
         reason_against: Callable[[LoadedModel], str] = lambda model: "",
     ) -> LoadedModel:
-        """Returns the model that the address names, or otherwise the only one that fits.
+        """Returns the model named in the path, or the only suitable model if the path has no name.
 
         Args:
-            request: A request to an address with or without `name` in its path.
-            purpose: The required capability of the model, for messages.
-            reason_against: Returns why a model does not have that capability; empty if it has.
+            request: A request to a path with or without `name`.
+            purpose: What the model must provide, for error messages.
+            reason_against: Returns why a model is not suitable, or an empty string if it is.
 
         Raises:
-            RejectedRequestError: If no model fits, or several do and the address names none.
+            RejectedRequestError: If no model is suitable, or if multiple models are and the path
+                does not include a name.
         """
         name, path = request.path_params.get("name"), request.url.path
         models = list(self.models.values()) if name is None else [self.model(request, name)]
@@ -232,20 +235,22 @@ class ModelServer:
         fitting = [model for model in models if not reasons[model.name]]
         if not fitting:
             why = ", ".join(f"{name} {reason}" for name, reason in reasons.items())
-            raise RejectedRequestError(424, f"{path} needs a model with {purpose}; {why}")
+            raise RejectedRequestError(424, f"{path} requires a model with {purpose}: {why}")
         if len(fitting) > 1:
             others = ", ".join(f"/models/{model.name}{path.rstrip('/')}" for model in fitting)
-            raise RejectedRequestError(404, f"several models answer at {path}; expected {others}")
+            raise RejectedRequestError(
+                404, f"{path} is ambiguous with multiple models. Use {others}"
+            )
         return self.model(request, fitting[0].name)
 
     async def compute(
         self, request: Request, model: LoadedModel, signature: str, rows: Sequence[Row]
     ) -> list[Row]:
-        """Returns the answers to rows.
+        """Computes the predictions for examples.
 
         Raises:
-            RejectedRequestError: If the queue is full, the client has disconnected, the rows are
-                malformed, or the computation has failed.
+            RejectedRequestError: If the queue is full, the client has disconnected, the examples
+                are invalid, or the computation fails.
         """
         try:
             future = model.batcher.submit(signature, rows)
@@ -255,21 +260,19 @@ class ModelServer:
         except Exception as error:
             if _is_of_request(error):
                 raise RejectedRequestError(400, _reason(error)) from error
-            logging.exception("a batch could not be computed")
+            logging.exception("a batch failed")
             raise RejectedRequestError(500, f"{type(error).__name__}: {error}"[:1000]) from error
         if answers is None:
-            raise RejectedRequestError(
-                _CLIENT_CLOSED_REQUEST, "the client has closed the connection"
-            )
+            raise RejectedRequestError(_CLIENT_CLOSED_REQUEST, "the client closed the connection")
         return answers
 
     async def answer_choices(
         self, request: Request, model: LoadedModel, rows: Sequence[Row]
     ) -> list[Row]:
-        """Returns the answers to rows of a text with choices, which need not share a batch.
+        """Computes the predictions for texts with choices. Each choice may be in another batch.
 
         Raises:
-            RejectedRequestError: As in `compute`, and if a row has no choices.
+            RejectedRequestError: As in `compute`, and if an example has no choices.
         """
         if model.choice_signature is None:
             return await self.compute(request, model, DEFAULT_SIGNATURE, rows)
@@ -292,55 +295,63 @@ class ModelServer:
     async def answer_texts(
         self, request: Request, model: LoadedModel, rows: Sequence[Row], field: str, truncate: bool
     ) -> tuple[list[Row], list[int]]:
-        """Returns the answers to rows of texts, and the indices of the rows that are cut.
+        """Computes the predictions for texts, and finds the truncated texts.
+
+        Returns:
+            The predictions, and the indices of the truncated examples.
 
         Raises:
             RejectedRequestError: As in `compute`.
-            RequestError: If a row is too long, and `truncate` is false.
+            RequestError: If an example is too long and `truncate` is false.
         """
         answers = await self.compute(request, model, COUNTED, rows)
         return answers, self.check_cut(model, answers, field, truncate)
 
     def check_size(self, rows: int, bytes_per_row: int) -> None:
-        """Refuses rows whose answer may be too large, before it is computed.
+        """Checks before the computation that the response cannot be too large.
 
         Raises:
-            RejectedRequestError: If the answer may be too large.
+            RejectedRequestError: If the response may be too large.
         """
         size = rows * bytes_per_row
         if size > MAX_BYTES_OF_ANSWER:
             raise RejectedRequestError(
                 413,
-                f"the answer to {rows} rows may have {size} bytes; expected at most "
-                f"{MAX_BYTES_OF_ANSWER}: send at most {MAX_BYTES_OF_ANSWER // bytes_per_row} rows",
+                f"the response must have at most {MAX_BYTES_OF_ANSWER} bytes. Received: {rows} "
+                f"examples, whose response may have {size} bytes. Send at most "
+                f"{MAX_BYTES_OF_ANSWER // bytes_per_row} examples",
             )
 
     def check_cut(
         self, model: LoadedModel, counts: Sequence[Row], field: str, truncate: bool
     ) -> list[int]:
-        """Returns the indices of the rows that are cut, from the counts of `TextLimits.count`.
+        """Returns the indices of the truncated examples, given the results of `TextLimits.count`.
 
         Raises:
-            RequestError: If a row is cut, and `truncate` is false.
+            RequestError: If an example is truncated and `truncate` is false.
         """
         cut = [index for index, count in enumerate(counts) if count["is_cut"]]
         if cut and not truncate:
             raise RequestError(
-                f"{field}: text {cut[0]} has {counts[cut[0]]['num_tokens']} tokens with special "
-                f"tokens; {model.limits.description}. {len(cut)} of {len(counts)} texts are too "
-                "long",
+                f"{field}: {model.limits.description}. Received: {counts[cut[0]]['num_tokens']} "
+                f"tokens, including special tokens (text {cut[0]}; {len(cut)} of {len(counts)} "
+                "texts are too long)",
                 field,
             )
         return cut
 
 
 async def respond(make: Callable[[], bytes], cut: Sequence[int] = ()) -> Response:
-    """Returns a JSON response, with the first indices of cut texts, and their number, in headers.
+    """Returns a JSON response. Its headers list the truncated texts.
 
-    The JSON is made in a thread, so that a long answer does not hold up others.
+    The JSON is written in a separate thread, so a long response does not block other requests.
+
+    Args:
+        make: Returns the JSON.
+        cut: The indices of the truncated texts.
 
     Raises:
-        RejectedRequestError: If the answer is too large, or has numbers that are not finite.
+        RejectedRequestError: If the response is too large, or contains infinities or NaN.
     """
     indices = ",".join(map(str, cut[:_MAX_CUT_INDICES]))
     headers = {_CUT_HEADER: indices, _CUT_COUNT_HEADER: str(len(cut))} if cut else {}
@@ -350,12 +361,12 @@ async def respond(make: Callable[[], bytes], cut: Sequence[int] = ()) -> Respons
         raise RejectedRequestError(413, str(error)) from error
     except ValueError as error:
         raise RejectedRequestError(
-            500, "the model returned a number that is not finite, and JSON has none such"
+            500, "the model returned infinity or NaN, which JSON does not support"
         ) from error
 
 
 async def _unless_disconnected(request: Request, future: asyncio.Future[Any]) -> Any:
-    """Waits for a future; if the client disconnects, cancels it and returns `None`."""
+    """Waits for a future. If the client disconnects, cancels the future and returns `None`."""
 
     async def disconnection() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -371,11 +382,11 @@ async def _unless_disconnected(request: Request, future: asyncio.Future[Any]) ->
 
 
 def _is_of_request(error: Exception) -> bool:
-    """Returns whether the request caused an error of the model."""
+    """Returns whether the request, rather than the server, caused a model's error."""
     return isinstance(error, ValueError) or type(error).__name__ == "InvalidArgumentError"
 
 
 def _reason(error: Exception) -> str:
-    """Returns the message of an error; for a failed TensorFlow assertion, the assertion's."""
+    """Returns an error's message, or only the assertion's message if TensorFlow's check failed."""
     match = re.search(r"assertion failed: \[(.*?)\]", str(error))
     return match[1] if match else str(error).strip()[:1000]

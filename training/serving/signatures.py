@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server answers with: the signatures of a SavedModel, or one of a task in Python."""
+"""Signatures that the server can call: those of a SavedModel, or the signature of a task."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ DEFAULT_SIGNATURE, IDS_SIGNATURE = "serving_default", "serve_ids"
 DEFAULT_BATCH_SIZE = 32
 STRING, INT32 = "DT_STRING", "DT_INT32"
 CHOICES, TEXT_PAIR = "choices", "text_pair"
-# Characters of the rows in a batch at most: more in one batch take no less time for each.
+# Maximum number of characters in a batch. Larger batches do not increase the throughput.
 BATCH_CHARACTERS = 16_384
-# Lengths in words of the rows that are answered before the first client's
+# Lengths, in words, of the texts in the warmup
 _WARM_UP_WORDS = (1, 8, 24, 56, 120, 250, 500)
 
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """An input or an output of a signature.
+    """The type and shape of a signature's input or output.
 
     Args:
-        dtype: The name of its type in TensorFlow's protocol buffers.
-        shape: Its shape, in which -1 is any size; the first axis is that of the rows.
+        dtype: Name of the type in TensorFlow's protocol buffers.
+        shape: The shape, with -1 for unknown sizes. The first axis is the batch.
     """
 
     dtype: str
@@ -36,14 +36,13 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """A function of rows.
+    """A function of a batch of examples.
 
     Args:
         inputs: The inputs by name.
-        outputs: The outputs by name; empty if they are unknown before the first answer.
-        answer: Returns the outputs of rows of the inputs, a dict for each row. The words of a text
-            are as many as it has, without the padding of a batch.
-        required_text: What a text must have to be answered: the mask that a masked LM fills.
+        outputs: The outputs by name. Empty if they are unknown before the first call.
+        answer: Returns a dict of outputs for each example. Lists of words have no padding.
+        required_text: Text that every input must contain, such as the mask token of a masked LM.
     """
 
     inputs: Mapping[str, Tensor]
@@ -61,7 +60,7 @@ def saved_model_signatures(served: Any) -> dict[str, Signature]:
         padded = {}
         for request in served.description.requests:
             if request.signature == name and request.count in outputs:
-                # Lists of a fixed length, such as labels, are not padded to those of other rows.
+                # Lists of fixed length, such as labels, have no padding.
                 items = [item for item in request.items.values() if outputs[item].shape[1] < 0]
                 padded = dict.fromkeys(items, request.count)
         answer = _rows_of_columns(served, name, tuple(inputs), padded)
@@ -72,13 +71,13 @@ def saved_model_signatures(served: Any) -> dict[str, Signature]:
 def _rows_of_columns(
     served: Any, name: str, inputs: tuple[str, ...], padded: Mapping[str, str]
 ) -> Callable[[Sequence[Row]], list[Row]]:
-    """Returns the `answer` of a signature.
+    """Returns the `answer` function of a SavedModel's signature.
 
     Args:
         served: The `ServedModel`.
-        name: The name of the signature.
-        inputs: The names of its inputs.
-        padded: The outputs whose lists are padded, each with the output that has their lengths.
+        name: Name of the signature.
+        inputs: Names of its inputs.
+        padded: Maps each padded output to the output with its lengths.
     """
 
     def answer(rows: Sequence[Row]) -> list[Row]:
@@ -105,7 +104,7 @@ def _tensors(specs: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def task_signatures(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
-    """Returns the signature `serving_default` of a task, as its export has it."""
+    """Returns a task's `serving_default` signature, with the same inputs as in its export."""
     from keras_bert.ops.dispatch import compiles_each_shape
 
     inputs = {name: Tensor(STRING, (-1, -1) if name == CHOICES else (-1,)) for name in fields}
@@ -120,11 +119,11 @@ def task_signatures(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
 
 
 def _texts_of(rows: Sequence[Row], compiles: bool, required_text: str = "") -> list[Row]:
-    """Returns rows of text, and if each shape is compiled, rows that fill up their number."""
+    """Decodes examples. If every batch shape is compiled, also pads to a power of two."""
     texts = [{name: as_text(value) for name, value in row.items()} for row in rows]
-    # A compiler sees few numbers of rows.
+    # Powers of two limit the number of shapes to compile.
     num_rows = 1 << (len(rows) - 1).bit_length() if compiles else len(rows)
-    # Next to no text, so that none of it is counted as cut
+    # The padding is as short as possible, so it is not counted as truncated.
     empty = {
         name: [required_text] if isinstance(x, list) else required_text
         for name, x in texts[0].items()
@@ -133,7 +132,7 @@ def _texts_of(rows: Sequence[Row], compiles: bool, required_text: str = "") -> l
 
 
 def task_choice_signature(task: Any) -> Signature:
-    """Returns a signature of a multiple-choice task for single choices; see `_choice_signature`."""
+    """Returns the single-choice signature of a multiple-choice task; see `_choice_signature`."""
     from keras_bert.ops.dispatch import compiles_each_shape
 
     compiles = compiles_each_shape()
@@ -166,10 +165,10 @@ def saved_model_choice_signature(served: Any) -> Signature:
 
 
 def _choice_signature(logits: Callable[[Sequence[Row]], Any]) -> Signature:
-    """Returns a signature for a text with one of its choices, a `text_pair`.
+    """Returns a signature for a text with a single choice, which is its `text_pair`.
 
-    The logit of a choice does not depend on the others. So the choices of a row need not share a
-    batch, however many they are.
+    A choice's logit does not depend on the other choices, so the choices of an example can be
+    computed in different batches.
     """
 
     def answer(rows: Sequence[Row]) -> list[Row]:
@@ -179,9 +178,9 @@ def _choice_signature(logits: Callable[[Sequence[Row]], Any]) -> Signature:
 
 
 def token_ids_signature(embedder: Any) -> Signature:
-    """Returns a signature of an embedder for `token_ids` with special tokens, as `serve_ids` is.
+    """Returns an embedder's signature for `token_ids` with special tokens, as in `serve_ids`.
 
-    All rows of a batch have one length.
+    All sequences in a batch must have the same length.
     """
     import numpy as np
 
@@ -197,7 +196,7 @@ def token_ids_signature(embedder: Any) -> Signature:
         padding = bucket_for(ids.shape[1], buckets) - ids.shape[1]
         fill = (1 << (len(ids) - 1).bit_length()) - len(ids) if compiles else 0
         ids = np.pad(ids, ((0, fill), (0, padding)), constant_values=tokenizer.pad_token_id)
-        # As in an export, [CLS] after the first column is padding.
+        # As in an export, [CLS] after the first position counts as padding.
         is_token = (ids != tokenizer.pad_token_id) & (ids != tokenizer.cls_token_id)
         is_token[:, 0] = True
         features = {"token_ids": ids, "segment_ids": np.zeros_like(ids), "padding_mask": is_token}
@@ -208,7 +207,7 @@ def token_ids_signature(embedder: Any) -> Signature:
 
 
 def as_text(value: Any, max_bytes: int | None = None) -> Any:
-    """Drops the bytes of a text that are not UTF-8 or too many, as the graph of an export does."""
+    """Truncates a text to `max_bytes` and drops invalid UTF-8, as an export's graph does."""
     if isinstance(value, list):
         return [as_text(item, max_bytes) for item in value]
     if max_bytes is not None and isinstance(value, str):
@@ -219,13 +218,14 @@ def as_text(value: Any, max_bytes: int | None = None) -> Any:
 def warm_up(
     signature: Signature, batch_sizes: Sequence[int], longest: int, *, compiles: bool
 ) -> None:
-    """Answers rows of various lengths, in batches of various sizes: the first of each is slow.
+    """Calls a signature once per length and batch size, because the first call of each is slow.
 
     Args:
-        signature: Its inputs are strings.
-        batch_sizes: Numbers of rows.
-        longest: The length of the longest row, in words.
-        compiles: Whether each combination of the two is slow, and not each length and each size.
+        signature: A signature with string inputs.
+        batch_sizes: The batch sizes.
+        longest: The maximum length in words.
+        compiles: Whether every combination of a length and a batch size is slow at first, as on
+            JAX, rather than every length and every batch size.
     """
     example = example_row(tuple(signature.inputs))
     long_field = next(name for name in ("context", "text") if name in example)

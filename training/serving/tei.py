@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API of Text Embeddings Inference (TEI), and of the Inference API of Hugging Face.
+"""Implements the Text Embeddings Inference (TEI) and Hugging Face Inference APIs.
 
-Addresses, JSON and errors are those of TEI's `router/src/http`. An address is for the only model
-that can answer it, or, behind `/models/NAME`, for the model of that name. `POST /` is Hugging
-Face's Inference API, with its options in `parameters`.
+Endpoints, JSON and errors match TEI's `router/src/http`. An endpoint belongs to the only model that
+supports it. With multiple such models, prefix the path with `/models/NAME`. `POST /` is Hugging
+Face's Inference API, whose options are in `parameters`.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from .server import JSON, ModelServer, Protocol, RejectedRequestError, respond
 from .signatures import BATCH_CHARACTERS, CHOICES, TEXT_PAIR, Row
 
 _EXAMPLE = '{"inputs": "a text"}'
-# The label of a regression, as in configs without labels
+# The label of a regression, as in Hugging Face configs without labels
 _ONLY_LABEL = "LABEL_0"
-# How tokens become words: in each strategy, a word has the label of its first token.
+# Aggregation strategies. In all of them, a word has the label of its first token.
 _STRATEGIES = ("none", "simple", "first")
-_UNSUPPORTED = {"/embed_sparse": "sparse vectors", "/embed_all": "vectors of all tokens"}
-# The methods of the tasks that answer `/predict`
+_UNSUPPORTED = {"/embed_sparse": "sparse embeddings", "/embed_all": "token embeddings"}
+# The prediction methods behind /predict
 _PREDICTS = ("classify", "tag")
-# The options of pipelines by the method of the task
+# The parameters of Hugging Face pipelines, by prediction method
 _PARAMETERS = {
     "classify": {
         "top_k": Field(read_count),
@@ -67,11 +67,11 @@ _PARAMETERS = {
     },
 }
 _ROWS = "a string, a pair of strings, or a list of lists of one or two strings"
-# The most tokens in an answer; the JSON of each has some 70 bytes
+# Maximum number of tokens in a response. The JSON of a token has about 70 bytes.
 _MAX_TOKENS = 1 << 18
-# Maximum bytes of {"score":-0.000123456789,"label":""} and a comma
+# Maximum number of bytes of {"score":-0.000123456789,"label":""} and a comma
 _MAX_BYTES_OF_CLASS = 48
-# TEI's status and type of an error, by its status here
+# Maps status codes of this server to TEI's status codes and error types.
 _ERRORS = {
     400: (422, "Validation"),
     413: (413, "Validation"),
@@ -106,7 +106,7 @@ def _routes(server: ModelServer) -> list[Route]:
 
         return server.post(path, parse, _write_error)
 
-    # All are health: GET / of Hugging Face's Inference API, /ping of AWS SageMaker.
+    # Health checks: GET / in Hugging Face's Inference API, /ping in AWS SageMaker.
     routes = [Route(path, health) for path in ("/health", "/ping", "/")]
     for prefix in ("", "/models/{name:model}"):
         routes.append(Route(f"{prefix}/info", info))
@@ -118,7 +118,7 @@ def _routes(server: ModelServer) -> list[Route]:
 
 
 class _Api:
-    """The answers at each address."""
+    """The handlers of the endpoints."""
 
     def __init__(self, server: ModelServer) -> None:
         self._server = server
@@ -143,11 +143,11 @@ class _Api:
         }
 
     async def infer(self, request: Request, payload: Row) -> Response:
-        """Answers as Hugging Face's Inference API, and without `parameters` as TEI."""
+        """Handles `POST /` as the Inference API does, or as TEI does without `parameters`."""
         if "query" in payload:
             return await self.rerank(request, payload)
         model = self._server.model_for(
-            request, "vectors, labels or scores", _other_method(*_PREDICTS, "embed")
+            request, "embeddings, labels or scores", _other_method(*_PREDICTS, "embed")
         )
         if model.predict_method == "embed":
             is_similarity = isinstance(payload.get("inputs"), dict)
@@ -168,21 +168,22 @@ class _Api:
         functions += [] if model.class_names else ["none"]
         if function not in (None, *functions):
             raise RequestError(
-                f"function_to_apply must be {' or '.join(functions)}, since the model answers "
-                f"with {'probabilities' if model.class_names else 'a score'}. Received: {function}",
+                f"function_to_apply must be {' or '.join(functions)}, because the model returns "
+                f"{'probabilities' if model.class_names else 'a score'}. Received: {function}",
                 "function_to_apply",
             )
         options = {"truncate": False, "raw_scores": function == "none", **parameters}
         rows = [{"text": text} for text in texts]
         answers, cut = await self._predictions(request, model, rows, options)
         answers = [answer[:top_k] for answer in answers]
-        # (Pipelines answer one text with a list of lists of classes, or a list of entities.)
+        # Pipelines return a nested list of classes even for a single text, but a flat list of
+        # entities.
         is_flat = is_single and model.predict_method == "tag"
         return await respond(lambda: encode_json(answers[0] if is_flat else answers), cut)
 
     async def embed(self, request: Request, payload: Row) -> Response:
-        """Computes a vector for each input."""
-        model = self._server.model_for(request, "vectors", _other_method("embed"))
+        """Computes an embedding for each input."""
+        model = self._server.model_for(request, "embeddings", _other_method("embed"))
         options = read_fields(payload, self._embed_fields)
         _check_direction(options, model)
         (inputs, _), *_ = options.values()
@@ -197,8 +198,8 @@ class _Api:
         return await respond(lambda: encode_json(answer.vectors), answer.cut)
 
     async def similarity(self, request: Request, payload: Row) -> Response:
-        """Compares a sentence with others."""
-        model = self._server.model_for(request, "vectors", _other_method("embed"))
+        """Computes the similarity of a sentence to other sentences."""
+        model = self._server.model_for(request, "embeddings", _other_method("embed"))
         sentences = {
             "source_sentence": Field(read_text, is_required=True),
             "sentences": Field(self._read_texts, is_required=True),
@@ -227,7 +228,7 @@ class _Api:
         )
 
     async def predict(self, request: Request, payload: Row) -> Response:
-        """Classifies texts, or finds entities."""
+        """Classifies texts or extracts entities."""
         model = self._server.model_for(request, "labels or scores", _other_method(*_PREDICTS))
         tag_fields = _PARAMETERS["tag"] if model.predict_method == "tag" else {}
         options = read_fields(payload, {**self._predict_fields, **tag_fields})
@@ -237,22 +238,22 @@ class _Api:
         return await respond(lambda: encode_json(answers[0] if is_single else answers), cut)
 
     async def rerank(self, request: Request, payload: Row) -> Response:
-        """Sorts texts by how well they answer a query."""
+        """Sorts texts by their relevance to a query."""
         model = self._server.model_for(
             request,
-            "one score for a pair of texts: a regression or a classifier of two classes, trained "
-            "or exported with text_pair, or multiple choice",
+            "one score per text pair (regression or two classes, trained or exported with "
+            "text_pair, or multiple choice)",
             _reason_against_ranking,
         )
         options = read_fields(payload, self._rerank_fields)
         _check_direction(options, model)
         query, texts = options["query"], options["texts"]
         check_not_empty([(query, text) for text in texts], "texts")
-        # The query is sent once, but read with each text.
+        # The client sends the query once, but the model reads it with each text.
         if len(query) * len(texts) > self._server.max_bytes:
             raise RequestError(
-                f"query has {len(query)} characters for each of {len(texts)} texts; expected at "
-                f"most {self._server.max_bytes} in all",
+                f"query must have at most {self._server.max_bytes} characters in total over all "
+                f"texts. Received: {len(query)} characters for each of {len(texts)} texts",
                 "query",
             )
         pairs = [{"text": query, TEXT_PAIR: text} for text in texts]
@@ -266,7 +267,7 @@ class _Api:
             answers, cut = await self._server.answer_texts(
                 request, model, pairs, "texts", options["truncate"]
             )
-            # Of two classes, the last one is the relevant one.
+            # With two classes, the second class is the relevant class.
             scores = [_scores(answer, options)[-1] for answer in answers]
         ranks = [
             {"index": index, "score": scores[index]}
@@ -295,7 +296,7 @@ class _Api:
         model = self._server.model_for(request, "tokens")
         (ids, _), skips = read_fields(payload, fields).values()
         if any(isinstance(row, str) for row in ids):
-            raise RequestError("ids has a string; expected token ids, or lists of them", "ids")
+            raise RequestError("ids must be token ids or lists of them. Received: a string", "ids")
         try:
             texts = await asyncio.to_thread(model.tokenizer.decode, ids, skips)
         except ValueError as error:
@@ -303,7 +304,7 @@ class _Api:
         return await respond(lambda: encode_json(texts))
 
     def info(self, request: Request) -> dict[str, Any]:
-        """Describes a model."""
+        """Describes the model and the server's limits."""
         model = self._server.model_for(request, "a description")
         labels = dict(enumerate(model.class_names or [_ONLY_LABEL]))
         label_names = {"id2label": labels, "label2id": {label: id for id, label in labels.items()}}
@@ -318,11 +319,11 @@ class _Api:
             "model_dtype": model.dtype,
             "served_model_name": model.name,
             "model_type": kinds.get(model.predict_method, {model.predict_method: {}}),
-            # Words and answers are read in windows, up to the end of the text.
+            # Taggers and question answerers split long texts into windows.
             "max_input_length": model.limits.sequence_length or self._server.max_bytes,
             "max_client_batch_size": self._server.max_rows,
             "max_concurrent_requests": model.batcher.max_waiting,
-            # A token has one character at least.
+            # A token has at least one character.
             "max_batch_tokens": BATCH_CHARACTERS,
             "max_batch_requests": model.batcher.batch_size,
             "tokenization_workers": model.batcher.num_threads,
@@ -342,7 +343,7 @@ class _Api:
         return read_texts(values, name)
 
     def _read_rows(self, value: Any, name: str) -> tuple[list[Row], bool]:
-        """Reads a text, a pair, or a list of lists of one or two texts; and whether it is one."""
+        """Reads one text or pair, or a list of them. Also returns whether the input was single."""
         if isinstance(value, str):
             return [{"text": read_text(value, name)}], True
         if not isinstance(value, list) or not value:
@@ -365,14 +366,14 @@ class _Api:
     async def _predictions(
         self, request: Request, model: LoadedModel, rows: Sequence[Row], options: Row
     ) -> tuple[list[Any], list[int]]:
-        """Returns the classes or the entities of each row, and the indices of the rows cut."""
+        """Returns each example's classes or entities, and the indices of truncated examples."""
         check_not_empty([row.values() for row in rows], "inputs")
         for index, row in enumerate(rows):
             is_pair = TEXT_PAIR in row
             if is_pair != (model.text_pairs == "required") and model.text_pairs != "optional":
                 raise RequestError(
-                    f"inputs: row {index} has {len(row)} texts; the model takes {2 - is_pair}: "
-                    f"expected {_ROWS}",
+                    f"inputs must have {2 - is_pair} texts each for this model ({_ROWS}). "
+                    f"Received: {len(row)} (inputs[{index}])",
                     "inputs",
                 )
         per_class = sum(len(label.encode()) + _MAX_BYTES_OF_CLASS for label in model.class_names)
@@ -396,42 +397,45 @@ class _Api:
 
 
 def _other_method(*verbs: str) -> Callable[[LoadedModel], str]:
-    """Returns a function that returns why a model does not answer as one of these methods."""
+    """Returns a function that returns why a model has none of these prediction methods."""
     return lambda model: (
         "" if model.predict_method in verbs else f"has the method {model.predict_method}"
     )
 
 
 def _reason_against_ranking(model: LoadedModel) -> str:
-    """Returns why a model does not have one score for a pair of texts; empty if it has."""
+    """Returns why a model has no relevance score for a text pair, or an empty string if it has."""
     if model.predict_method != "classify":
         return _other_method("choose")(model)
     if not model.text_pairs:
-        return "reads a single text"
+        return "accepts only single texts"
     if model.multi_label:
-        return "has several labels for a row"
+        return "has multiple labels per example"
     count = len(model.class_names)
     return "" if count in (0, 2) else f"has {count} classes"
 
 
 def _scores(answer: Row, options: Row) -> list[float]:
-    """Returns the probabilities of an answer, or its score, to which a sigmoid is applied."""
+    """Returns an example's probabilities or score. A sigmoid is applied to the score."""
     if "probabilities" not in answer:
         score = answer["score"]
         return [score if options["raw_scores"] else float(sigmoid(np.float64(score)))]
     if options["raw_scores"]:
-        raise RequestError("raw_scores is true; the model answers with probabilities", "raw_scores")
+        raise RequestError(
+            "raw_scores must be false because the model returns probabilities. Received: true",
+            "raw_scores",
+        )
     return answer["probabilities"]
 
 
 def _entity_records(
     answer: Row, text: str, class_names: Sequence[str], options: Row
 ) -> list[dict[str, Any]]:
-    """Returns the entities of a text, or without aggregation its words, with their offsets."""
+    """Returns the entities in a text or, without aggregation, its words, with their offsets."""
     labels, scores, starts, ends = (answer[name] for name in ("labels", "scores", "starts", "ends"))
     is_grouped = options["aggregation_strategy"] != "none"
     if is_grouped:
-        # As in pipelines, O is a type like others, until `ignore_labels` leaves it out.
+        # As in pipelines, O is an entity type like any other, unless `ignore_labels` excludes it.
         spans = entities(typed_labels(labels, class_names, outside=""))
     else:
         spans = [Entity(label, index, index + 1) for index, label in enumerate(labels)]
@@ -454,7 +458,8 @@ def _tokens(
     ids, starts, ends, lengths = tokenizer.flat_tokens(texts)
     if len(ids) > _MAX_TOKENS:
         raise RequestError(
-            f"inputs has {len(ids)} tokens; expected at most {_MAX_TOKENS}", "inputs"
+            f"inputs must have at most {_MAX_TOKENS} tokens in total. Received: {len(ids)}",
+            "inputs",
         )
 
     def special(token_id: int) -> dict[str, Any]:
@@ -465,7 +470,7 @@ def _tokens(
     first, *_, last = tokenizer.row_format()
     rows = []
     for text, length in zip(texts, lengths.tolist(), strict=True):
-        # TEI counts bytes of UTF-8.
+        # TEI's offsets count UTF-8 bytes.
         sizes = (len(character.encode()) for character in text)
         offsets = [0, *itertools.accumulate(sizes)]
         row = [
@@ -483,19 +488,21 @@ def _tokens(
 
 
 def _check_direction(options: Row, model: LoadedModel) -> None:
-    """Refuses to cut texts at another side than the model does."""
+    """Checks that the model truncates texts on the requested side."""
     direction = options["truncation_direction"]
     side = model.tokenizer.truncation_side
     if options["truncate"] and direction is not None and direction.lower() != side:
         raise RequestError(
-            f"truncation_direction is {direction}; the model cuts at the {side}",
+            f"truncation_direction must be {side} for this model. Received: {direction}",
             "truncation_direction",
         )
 
 
 async def _refuse(request: Request, payload: Row) -> Response:
     path = "/" + request.url.path.rpartition("/")[2]
-    raise RejectedRequestError(424, f"{path}: no model of this server has {_UNSUPPORTED[path]}")
+    raise RejectedRequestError(
+        424, f"{path} is not supported because no model has {_UNSUPPORTED[path]}"
+    )
 
 
 def _write_error(error: RejectedRequestError) -> Response:
@@ -507,5 +514,5 @@ def _write_error(error: RejectedRequestError) -> Response:
     return Response(encoded_error, status, headers=error.headers, media_type=JSON)
 
 
-# Also unknown addresses, since its errors have the fields of TensorFlow Serving's too
+# Errors for unknown paths also have this format, which includes TensorFlow Serving's fields.
 PROTOCOL = Protocol(_routes, re.compile(""), _write_error, "POST /embed, /predict or /rerank")

@@ -58,32 +58,38 @@ def test_rows_of_requests(signature, request_, rows):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"text", "the body is 'text', which is not JSON: Expecting value"),
-        (b'{"instances": ["\xff"]}', "the body is not UTF-8: byte 16 is 0xff; expected JSON in"),
+        (b"text", "the body must be JSON. Received: 'text' (Expecting value"),
+        (b'{"instances": ["\xff"]}', "the body must be UTF-8. Received: 0xff (byte 16)"),
         (b"[" * 10_000, "nested too deeply"),
-        (b'{"instances": [[NaN]], "signature_name": "ids"}', "it has NaN; expected numbers that"),
-        ({"instances": ["a"], "inputs": ["a"]}, "expected either instances, a list of rows, or"),
+        (
+            b'{"instances": [[NaN]], "signature_name": "ids"}',
+            "numbers must be finite. Received: NaN",
+        ),
+        ({"instances": ["a"], "inputs": ["a"]}, "must have either instances, a list of rows, or"),
         ({"instances": []}, "instances must be a list of one or more rows"),
-        ({"instances": ["a"] * 4}, "the request has 4 rows; expected at most 3"),
+        ({"instances": ["a"] * 4}, "at most 3 rows. Received: 4"),
         ({"instances": ["a", 5]}, r"instances[1] must be a string"),
         (
             {"instances": ["\ud800"]},
             r"instances[0] must only contain characters that UTF-8 can represent",
         ),
         ({"instances": [{"b64": "é"}]}, r"instances[0].b64 must be base64"),
-        ({"inputs": {}}, r"inputs has nothing; expected an object of text"),
-        ({"signature_name": "other"}, "signature_name is a string, 'other'; the model has "),
+        (
+            {"inputs": {}},
+            "inputs must be an object with text, each a list with one element per row.",
+        ),
+        ({"signature_name": "other"}, "Received: a string, 'other'"),
         (
             {"signature_name": "pairs", "instances": [{"text": "a"}]},
-            "instances[0] has text; expected an object",
+            "instances[0] must be an object with text, text_pair. Received: an object with text",
         ),
         (
             {"signature_name": "pairs", "inputs": {"text": ["a"], "text_pair": ["b", "c"]}},
-            "number of rows: {'text': 1, 'text_pair': 2}",
+            "number of rows. Received: {'text': 1, 'text_pair': 2}",
         ),
         (
             {"signature_name": "words", "instances": [["a"], ["a", "b"]]},
-            "instances[1] has 2 elements, and instances[0] has 1; expected as many",
+            "instances[1] must have the same length as instances[0], 1. Received: 2",
         ),
         (
             {"signature_name": "ids", "instances": [[1.5]]},
@@ -92,7 +98,7 @@ def test_rows_of_requests(signature, request_, rows):
         ({"signature_name": "ids", "instances": [[2**40]]}, "must be an integer of 32 bits"),
         (
             {"signature_name": "choices", "inputs": {"token_ids": [[[]] * 100_000]}},
-            "the request has token_ids of 100000 texts in all; expected at most 3",
+            "at most 3 texts in token_ids. Received: 100000",
         ),
     ],
 )
@@ -115,7 +121,7 @@ def test_answers_have_the_names_of_several_outputs_only():
     }
     with pytest.raises(ValueError, match="a number is not finite"):
         write_answer(rows, [{"score": float("nan")}])
-    with pytest.raises(RequestError, match=r"the answer has \d+ bytes; expected at most 67108864"):
+    with pytest.raises(RequestError, match=r"must have at most 67108864 bytes. Received: \d+"):
         write_answer(rows, [{"word": "a" * 2**25}] * 2)
 
 
