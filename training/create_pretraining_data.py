@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates pre-training records from files of raw text.
+"""Creates pre-training records from raw text files.
 
     python -m training.create_pretraining_data --input_files=corpus --vocabulary=vocab.txt \\
         --output_dir=records
 
-The text is tokenized into a token store on disk, from which the records are created shard by shard,
-so that memory use does not grow with the corpus. The records depend on the seed, not on the number
-of processes. If the program is interrupted, the same command resumes after the last complete shard.
+The text is tokenized into a token store on disk. The records are created from it one shard at a
+time, so memory use does not grow with the corpus. The records depend on the seed, but not on the
+number of processes. If the command is interrupted, run it again to resume after the last complete
+shard.
 
-With --independent_shards, --runner creates the same records by Apache Beam, on this machine or on a
-cluster of Flink, Spark or Dataflow. The options of the runner follow after a --:
+With --independent_shards, --runner creates the same records with Apache Beam, on this machine or on
+a Flink, Spark or Dataflow cluster. The runner's options follow after --:
 
     python -m training.create_pretraining_data --input_files=gs://bucket/corpus/*.jsonl.gz \\
         --vocabulary=vocab.txt --output_dir=gs://bucket/records --independent_shards \\
         --runner=DataflowRunner -- --project=mine --region=europe-west4 --temp_location=gs://bucket/tmp
 
 Files written to `output_dir`: the shards (`pretraining-*-of-*.tfrecord`), `summary.json`, and a
-histogram of the lengths of the rows (`lengths.png`).
+histogram of the sequence lengths (`lengths.png`).
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ from .engine import output_folder, program
 from .engine.options import CommandConfig, UnusedFlags
 from .pretraining.record_config import PretrainingDataConfig
 
-_QUANTILES = {"5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95}
+_QUANTILES = {"5%": 0.05, "25%": 0.25, "median": 0.5, "75%": 0.75, "95%": 0.95}
 
 
 @dataclasses.dataclass(frozen=True)
 class CreatePretrainingDataConfig(CommandConfig):
-    """How pre-training records are created from files of raw text, and on which machines.
+    """How pre-training records are created from raw text, and on which machines.
 
     Args:
         records: The records.
-        runner: The runner of Apache Beam (the extra beam) that creates the records: FnApiRunner on
-            this machine, FlinkRunner, SparkRunner, DataflowRunner or another one. Requires
-            independent_shards. Empty uses processes of this machine without Beam.
-        runner_options: The runner's own options, as Beam documents them, which can also be given
-            after all flags and a --, as in -- --flink_master=localhost:8081.
+        runner: The Apache Beam runner that creates the records (requires the extra beam):
+            FnApiRunner on this machine, FlinkRunner, SparkRunner, DataflowRunner or any other
+            runner. Requires independent_shards. Empty uses local processes without Beam.
+        runner_options: The runner's options, as documented by Beam. They can also follow after all
+            flags and --, as in -- --flink_master=localhost:8081.
     """
 
     records: PretrainingDataConfig = dataclasses.field(default_factory=PretrainingDataConfig)
@@ -57,27 +58,27 @@ class CreatePretrainingDataConfig(CommandConfig):
 
     def unused_flags(self) -> UnusedFlags:
         if not self.records.rows.static_masks:
-            yield ["max_predictions", "masked_lm_probability"], "there is no --static_masks"
+            yield ["max_predictions", "masked_lm_probability"], "--static_masks is not given"
         if self.runner not in ("", "FnApiRunner"):
-            yield ["num_workers"], f"--runner={self.runner} has its own workers"
+            yield ["num_workers"], f"--runner={self.runner} starts its own workers"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.runner and not self.records.rows.independent_shards:
             raise ValueError(
-                f"--runner is {self.runner}, expected --independent_shards with it: the workers of "
-                "a cluster have only the documents of their shards. The records are then the same "
-                "on any runner, and without one"
+                f"--runner={self.runner} requires --independent_shards, because a cluster's "
+                "workers only have the documents of their own shards. The records are then the "
+                "same with any runner, and without one"
             )
         if self.runner_options and not self.runner:
             raise ValueError(
-                f"{' '.join(self.runner_options)} are options of a runner of Apache Beam, expected "
-                "--runner with them"
+                "options of a Beam runner require --runner. Received: "
+                f"{' '.join(self.runner_options)}"
             )
         output_dir = self.records.output_dir
         if is_url(output_dir) and not self.runner:
             raise ValueError(
-                "--output_dir must be a folder of this machine, or --runner. Received: "
+                "--output_dir must be a local directory unless --runner is given. Received: "
                 f"{output_dir}"
             )
 
@@ -88,7 +89,7 @@ def main(config: CreatePretrainingDataConfig) -> None:
         program.require(("apache_beam",), "beam")
     from .pretraining.records import create_records
 
-    # There are no locks on remote file systems.
+    # Remote file systems do not support locks.
     folder = config.records.output_dir
     own_folder: Any = contextlib.nullcontext()
     if not is_url(folder):
@@ -99,7 +100,7 @@ def main(config: CreatePretrainingDataConfig) -> None:
 
 
 def describe(summary: Mapping[str, Any]) -> str:
-    """Formats the content of `summary.json`: the counts, and quantiles of the rows' lengths."""
+    """Formats the content of `summary.json`: the counts, and the quantiles of the lengths."""
     from .pretraining.records import FIGURE_FILE, SUMMARY_FILE
 
     config = summary["config"]
@@ -107,20 +108,21 @@ def describe(summary: Mapping[str, Any]) -> str:
     pairs, files = summary["random_pairs"], summary["files"]
     lines = [
         f"Text: {summary['documents']:,} documents, {summary['sentences']:,} sentences, "
-        f"{summary['tokens']:,} tokens ({100 * summary['unknown_tokens']:.1f} % unknown)",
-        f"Records: {summary['instances']:,} rows in {files:,} file{'s' * (files > 1)}; padding to "
-        f"{config['sequence_length']} tokens would be {summary['padding']:.1%} of all tokens",
+        f"{summary['tokens']:,} tokens ({100 * summary['unknown_tokens']:.1f}% unknown)",
+        f"Records: {summary['instances']:,} examples in {files:,} file{'s' * (files > 1)}; with "
+        f"padding to {config['sequence_length']} tokens, {summary['padding']:.1%} of all tokens "
+        "would be padding",
     ]
     if pairs is not None:
-        lines.append(f"Pairs: {pairs:.1%} are labeled 1 (random, or swapped)")
+        lines.append(f"Pairs: {pairs:.1%} have label 1 (random or swapped)")
     counts = np.asarray(summary["lengths"])
-    # The length of the row at each share of all rows, sorted by length
+    # The length of the example at each quantile, with examples sorted by length
     lengths = np.searchsorted(
         np.cumsum(counts), [share * counts.sum() for share in _QUANTILES.values()]
     )
     quantiles = dict(zip(_QUANTILES, map(int, lengths), strict=True))
     in_a_row = {"mean": summary["mean_length"], **quantiles}
-    table = text_table(*table_from_records("tokens", {"in a row": in_a_row}))
+    table = text_table(*table_from_records("tokens", {"per example": in_a_row}))
     files_by_name = {
         "records": f"{folder}/pretraining-*.tfrecord",
         "summary": f"{folder}/{SUMMARY_FILE}",

@@ -1,28 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pre-trains an encoder on raw text, and resumes where it was interrupted.
+"""Pre-trains an encoder on raw text, and resumes interrupted runs.
 
-On your own text, in one command that makes a vocabulary and records, and trains on them:
+To create a vocabulary and records from your own text and train on them:
 
     python -m training.pretrain --input_files=corpus --format=paragraphs --output_dir=runs/mine \\
         --model=bert_small_uncased --num_steps=100000
 
-With a recipe, any value of which a flag can change:
+To use a recipe, whose values you can override with flags:
 
     python -m training.pretrain --recipe=wikitext2_cpu --data_dir=wikitext-2
 
-Ctrl-C and SIGTERM end it after a checkpoint. The same command resumes from the last one and ends
-with the same weights, bit for bit, as an uninterrupted run (on a GPU: with --deterministic).
+Ctrl-C and SIGTERM stop the run after a checkpoint. The same command resumes from the last
+checkpoint
+and ends with the same weights, bit for bit, as an uninterrupted run (on a GPU, with
+--deterministic).
 
-On several hosts (JAX), start the same command on each, with the place of its process; output_dir is
-a folder that they share. The run is that of one host, and may go on with another number of them:
+On multiple hosts (JAX), start the same command on each host with its process id. output_dir must be
+a shared directory. The run is equivalent to a run on one host, and you can resume it with a
+different number of hosts:
 
     python -m training.pretrain … --coordinator=host0:1234 --num_processes=2 --process_id=0
     python -m training.pretrain … --coordinator=host0:1234 --num_processes=2 --process_id=1
 
-Files written to `output_dir`: the vocabulary and the records, unless they were given; the latest
-checkpoints, of which each process on several hosts writes its part; `log.jsonl`, with a line for
-each interval; `curves.png`; and at the end `results.json` and `preset`, a preset that `from_preset`
-of every task loads.
+Files written to `output_dir`: the vocabulary and the records, unless they are given; the latest
+checkpoints, to which each process of a multi-host run writes its part; `log.jsonl`, with a line per
+interval; `curves.png`; and at the end `results.json` and `preset`, which every task's `from_preset`
+can load.
 """
 
 from pathlib import Path
@@ -47,7 +50,7 @@ def main(config: PretrainConfig) -> None:
             results = pretrain(config)
         except NotFiniteError as error:
             raise ValueError(
-                f"{error}; the last checkpoint is kept. Try a lower --learning_rate or more "
+                f"{error}. The last checkpoint is kept. Try a lower --learning_rate or more "
                 "--warmup_steps, with another --output_dir"
             ) from error
     if hosts.is_main_process():

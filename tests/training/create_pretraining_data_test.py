@@ -132,10 +132,10 @@ def test_text_of_a_remote_file_system_gives_the_same_records(config, tmp_path):
     assert digests(remote) == digests(config)
     assert create(remote)["files"] == 3
     system.pipe("/remote/b.txt", b"w1 .\n")
-    with pytest.raises(ValueError, match="or other files"):
+    with pytest.raises(ValueError, match="different settings, vocabulary or files"):
         create(remote)
     system.rm("/remote", recursive=True)
-    with pytest.raises(FileNotFoundError, match=r"memory://remote/\*.txt matches no file"):
+    with pytest.raises(FileNotFoundError, match=r"memory://remote/\*.txt, which matches no file"):
         create(remote)
 
 
@@ -144,17 +144,17 @@ def test_a_vocabulary_is_not_trained_on_binary_files(tmp_path):
     untrained = PretrainConfig.from_flags(
         input_files=(str(tmp_path / "a.parquet"),), output_dir=str(tmp_path / "run")
     )
-    with pytest.raises(ValueError, match=r"a.parquet is another: give one with --vocabulary"):
+    with pytest.raises(ValueError, match=r"a.parquet. Pass --vocabulary"):
         TextSource.from_config(untrained).vocabulary()
 
 
 def test_few_documents_for_second_segments_are_warned_of(config, tmp_path, caplog):
     few = elsewhere(config, tmp_path, "few", independent_shards=True, num_shards=500)
     assert create(few)["files"] == 15
-    assert "15 shards has about 2 documents" in caplog.text
+    assert "15 shards has only about 2 documents" in caplog.text
     caplog.clear()
     create(elsewhere(config, tmp_path, "enough", independent_shards=True, num_shards=2))
-    assert "documents of each" not in caplog.text
+    assert "documents to sample" not in caplog.text
 
 
 def test_done_is_done_and_other_settings_need_another_folder(config, tmp_path, caplog):
@@ -170,13 +170,13 @@ def test_done_is_done_and_other_settings_need_another_folder(config, tmp_path, c
         caplog.clear()
         assert create(config)["instances"] == summary["instances"]
         assert digests(config) == written
-        assert ("has no pretraining-0000" in caplog.text) == bool(missing)
-    with pytest.raises(ValueError, match=r"records of other settings.*summary.json"):
+        assert ("lacks pretraining-0000" in caplog.text) == bool(missing)
+    with pytest.raises(ValueError, match=r"records with different settings.*summary.json"):
         create(config.replace(seed=2))
     # Another text of the same size, and of another
     for changed in (text_of_then.replace(b"w1", b"w2"), text_of_then + b"w1 w2 .\n"):
         text.write_bytes(changed)
-        with pytest.raises(ValueError, match="or other files"):
+        with pytest.raises(ValueError, match="different settings, vocabulary or files"):
             create(config)
 
 
@@ -189,7 +189,7 @@ def test_warns_about_unknown_tokens(config, tmp_path, caplog):
     for _ in range(2):  # the records made, and those found
         caplog.clear()
         assert create(foreign)["unknown_tokens"] == 0.25
-        assert "25.0 % of the tokens" in caplog.text
+        assert "25.0% of the tokens" in caplog.text
         assert f"unknown to the vocabulary {config.vocabulary}" in caplog.text
 
 
@@ -199,9 +199,8 @@ def test_single_document_corpus_raises(config, tmp_path):
     one = config.replace(input_files=(str(single),))
     with pytest.raises(
         ValueError,
-        match=rf"only 1 document in {single}, expected at least 2: --sequence_format=next_sentence "
-        r".* "
-        "A document ends at a blank line",
+        match="--sequence_format=next_sentence requires at least 2 documents.* Received: "
+        rf"1 document in {single}. .* a document ends at a blank line",
     ):
         create(one)
     single.write_text("w1 w2 .\n\nw3 w4 w5 .\n")
@@ -210,7 +209,7 @@ def test_single_document_corpus_raises(config, tmp_path):
     (tmp_path / "records" / "summary.json").unlink()
     (tmp_path / "records" / ".work").mkdir()
     (tmp_path / "records" / ".work" / "settings.json").write_text('{"fingerprint": "other"}')
-    with pytest.raises(ValueError, match=r"records of other settings.*\.work/settings.json"):
+    with pytest.raises(ValueError, match=r"records with different settings.*\.work/settings.json"):
         create(one)
 
 
@@ -234,14 +233,14 @@ def test_the_summary_is_printed_as_text_and_a_table(config, tmp_path, capsys):
     create_pretraining_data.main(CreatePretrainingDataConfig(config))
     printed = capsys.readouterr().out
     summary = json.loads((tmp_path / "records" / "summary.json").read_text())
-    assert f"30 documents, 360 sentences, {summary['tokens']:,} tokens (0.0 % unknown)" in printed
-    assert f"{summary['instances']:,} rows in 3 files" in printed
+    assert f"30 documents, 360 sentences, {summary['tokens']:,} tokens (0.0% unknown)" in printed
+    assert f"{summary['instances']:,} examples in 3 files" in printed
     lines = [line.split() for line in printed.splitlines()]
     header = next(n for n, words in enumerate(lines) if words[:1] == ["tokens"])
-    assert lines[header] == ["tokens", "mean", "5", "%", "25", "%", "median", "75", "%", "95", "%"]
+    assert lines[header] == ["tokens", "mean", "5%", "25%", "median", "75%", "95%"]
     lengths = np.repeat(np.arange(33), summary["lengths"])
     shares = np.quantile(lengths, [0.05, 0.25, 0.5, 0.75, 0.95], method="inverted_cdf")
-    expected = ["in", "a", "row", f"{lengths.mean():.2f}", *(str(int(n)) for n in shares)]
+    expected = ["per", "example", f"{lengths.mean():.2f}", *(str(int(n)) for n in shares)]
     assert lines[header + 1] == expected
     assert str(tmp_path / "records" / "summary.json") in printed
     assert len(lines) < 12
@@ -268,5 +267,5 @@ def test_bad_files_and_flags_end_in_a_line(config, tmp_path):
     empty = tmp_path / "empty.txt"
     empty.write_text("\n\n")
     nothing = elsewhere(config, tmp_path, "nothing", input_files=(str(empty),))
-    with pytest.raises(ValueError, match=r"no text in .*empty.txt"):
+    with pytest.raises(ValueError, match=r"must contain text. Received: .*empty.txt"):
         create(nothing)

@@ -177,6 +177,7 @@ def test_each_device_has_as_many_rows():
     ):
         FineTuningConfig.from_flags(batch_size=12, devices=3)
     with pytest.raises(
-        ValueError, match=r"4 rows after 0 updates .*, expected a multiple of --dev"
+        ValueError,
+        match=r"must be a multiple of --devices, which is 3. Received: 4 \(after step 0\)",
     ):
         PretrainConfig.from_flags(batch_size=8, accumulation=2, devices=3)

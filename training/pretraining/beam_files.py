@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of the file systems that Apache Beam reads and writes."""
+"""Reads and writes files on Apache Beam's file systems."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from keras_bert.data.file_systems import Listing, is_url
 
 from .record_folder import RecordFolder
 
-# Compressed files are recognized by their first bytes where they are read.
+# The readers detect compression by the first bytes, so Beam must not decompress files.
 _AS_IT_IS = CompressionTypes.UNCOMPRESSED
 _GLOB_CHARACTERS = "*?["
 
 
 def set_options(options: Sequence[str]) -> None:
-    """Sets the options of the file systems, such as `--s3_endpoint_url=http://localhost:9000`.
+    """Sets options of the file systems, such as `--s3_endpoint_url=http://localhost:9000`.
 
-    A pipeline sets them too, but files are looked for before there is one.
+    A pipeline also sets them, but input files are listed before the pipeline exists.
     """
     FileSystems.set_options(PipelineOptions(list(options)))
 
@@ -40,7 +40,7 @@ def _size(path: str) -> int | None:
 
 def _files(root: str, levels: int | None) -> dict[str, int]:
     pattern = FileSystems.join(root, "**" if levels is None else "/".join("*" * levels))
-    # Object stores have empty objects for folders.
+    # Object stores represent directories as empty objects.
     (match,) = FileSystems.match([pattern])
     files = match.metadata_list
     return {file.path: file.size_in_bytes for file in files if not file.path.endswith("/")}
@@ -50,25 +50,25 @@ LISTING = Listing(_is_folder, _size, _files)
 
 
 def open_input(path: str) -> BinaryIO:
-    """Opens a file or a URL for reading, in a worker."""
+    """Opens a file or URL for reading, in a worker."""
     if is_url(path):
         return FileSystems.open(path, compression_type=_AS_IT_IS)
     try:
         return open(path, "rb")
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"{path} does not exist on the worker {socket.gethostname()}, expected --input_files "
-            "that all workers can read"
+            "--input_files must be readable by all workers. Received: "
+            f"{path}, which does not exist on the worker {socket.gethostname()}"
         ) from None
 
 
 def record_folder(path: str) -> RecordFolder:
-    """Returns the folder at a path, or at a URL such as `gs://bucket/records`."""
+    """Returns the directory for a path, or for a URL such as `gs://bucket/records`."""
     return BeamFolder(path) if is_url(path) else RecordFolder(path)
 
 
 class BeamFolder(RecordFolder):
-    """The files of a folder on a file system of Beam."""
+    """A directory on one of Beam's file systems."""
 
     def path_of(self, name: str) -> str:
         return FileSystems.join(self.path, *name.split("/"))
@@ -81,7 +81,7 @@ class BeamFolder(RecordFolder):
 
     @contextlib.contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
-        # What a killed worker leaves is removed with the folder `.work`.
+        # Files that a killed worker leaves behind are removed together with `.work`.
         temporary = self.path_of(f".work/{uuid.uuid4().hex}.partial")
         try:
             with FileSystems.create(temporary, compression_type=_AS_IT_IS) as file:
@@ -89,7 +89,7 @@ class BeamFolder(RecordFolder):
             path = self.path_of(name)
             with contextlib.suppress(FileExistsError, OSError):
                 FileSystems.mkdirs(FileSystems.split(path)[0])
-            # File systems with folders do not all replace a file by renaming another.
+            # Some file systems with directories do not replace an existing file on rename.
             if FileSystems.get_filesystem(path).has_dirs() and FileSystems.exists(path):
                 FileSystems.delete([path])
             FileSystems.rename([temporary], [path])
@@ -106,5 +106,5 @@ class BeamFolder(RecordFolder):
         if FileSystems.exists(path):
             FileSystems.delete([path])
         elif FileSystems.match([FileSystems.join(path, "*")])[0].metadata_list:
-            # Object stores have no folders, but files with a common beginning of their names.
+            # In an object store, a directory is only a common prefix of names.
             FileSystems.delete([f"{path}/"])

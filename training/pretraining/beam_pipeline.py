@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Creates pre-training records with Apache Beam, on one machine or on a cluster.
 
-There are two pipelines, and each file that a step writes is complete:
+The work is done by two pipelines. Every file that a step writes is complete:
 
-1. The first tokenizes each input file into a file of documents. The index of a document in the
-   corpus is the number of documents before it, in its file and in earlier files.
-2. The second sends each document to its shards, which its index determines, and makes each shard
-   of its documents, by the same functions as on one machine.
+1. The first pipeline tokenizes each input file into a file of documents. A document's index in the
+   corpus is the number of documents before it, in its own file and in all earlier files.
+2. The second pipeline sends each document to its shards, which its index determines. It creates
+   each shard from these documents with the same functions as on one machine.
 
-The records are the same as on one machine with `independent_shards`, for every runner, number of
-workers, and order in which the runner delivers documents.
+The records are the same as on one machine with `independent_shards`, for any runner, any number of
+workers, and any order in which the runner delivers documents.
 """
 
 import contextlib
@@ -50,16 +50,16 @@ from .tokenized_corpus import (
     write_tokens_of,
 )
 
-# Number of documents in a file for which the shards are computed at a time
+# Number of documents for which the shards are computed at once
 _DOCUMENTS_AT_ONCE = 1024
-# Number of small files to read in parallel, since each takes a round trip to an object store
+# Number of small files to read in parallel, because each read is a round trip to an object store
 _READS_AT_ONCE = 32
-# Beam's own timeout is ten times as long, and its error does not name the job server.
+# Beam's own timeout is ten times as long, and its error does not include the job server's address.
 _SECONDS_TO_CONNECT = 30
-# Beam limits a call to a job server to 300 seconds. If the server returns the job's name before it
-# runs the job, as Beam's Python server does, that also limits the whole job.
+# Beam limits a call to a job server to 300 seconds. If the server runs the whole job before it
+# returns from the call, this also limits the job. Beam's Python server does so.
 _SECONDS_OF_JOB = 2**31 - 1
-# Up to this vocabulary size, ids take two bytes.
+# Up to this vocabulary size, token ids are stored in two bytes.
 _SMALL_VOCABULARY = 2**16
 _LENGTH = np.dtype("<u4")
 
@@ -67,7 +67,7 @@ _process_lock = threading.Lock()
 
 
 class _FileCounts(NamedTuple):
-    """The counts of a tokenized file, as in `CorpusCounts`, or the error from reading it."""
+    """The counts of a tokenized file, as in `CorpusCounts`, or the error that reading it raised."""
 
     documents: int = 0
     sentences: int = 0
@@ -77,11 +77,11 @@ class _FileCounts(NamedTuple):
 
 
 class RunnerError(OSError):
-    """Raised if a runner fails, or its job server does not answer."""
+    """Raised if a runner fails or if its job server does not respond."""
 
 
 class BeamEngine:
-    """Tokenizes a corpus and writes its shards with a runner of Beam."""
+    """Tokenizes a corpus and writes its shards with a Beam runner."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class BeamEngine:
         runner: str,
         options: Sequence[str],
     ) -> None:
-        # Workers have another working directory.
+        # Workers have a different working directory.
         config = dataclasses.replace(config, output_dir=_absolute(config.output_dir))
         self.inputs = [InputFile(_absolute(file.path), file.size) for file in inputs]
         self.folder = record_folder(config.output_dir)
@@ -102,8 +102,8 @@ class BeamEngine:
         """Tokenizes the files that are not tokenized yet, and returns the counts of all files.
 
         Raises:
-            RunnerError: If the runner fails, or its workers do not write to this folder.
-            ValueError: If files are malformed; the message names the file and the line.
+            RunnerError: If the runner fails, or if its workers do not write to this directory.
+            ValueError: If files are invalid. The message includes the file and the line.
         """
         self._remove_errors()
         if files := self._not_tokenized():
@@ -116,15 +116,14 @@ class BeamEngine:
                 )
             if missing := self._not_tokenized():
                 raise RunnerError(
-                    f"{self._runner} has ended, and {self.folder.path} has nothing of "
-                    f"{missing[0][1]}, expected --output_dir to be a folder that all workers "
-                    "share, or a URL"
+                    "--output_dir must be a URL, or a directory that all workers share. Received: "
+                    f"{self.folder.path}, where {self._runner} wrote nothing for {missing[0][1]}"
                 )
         counts = self._file_counts()
         errors = [count.error for count in counts if count.error]
         if errors:
             self._remove_errors()
-            more = f" (and {len(errors) - 1} more files cannot be read)" if errors[1:] else ""
+            more = f" ({len(errors) - 1} more files cannot be read)" if errors[1:] else ""
             raise ValueError(errors[0] + more)
         check_any_text(sum(count.documents for count in counts), self.inputs)
         totals = np.sum([count[:4] for count in counts], axis=0).tolist()
@@ -164,25 +163,25 @@ class BeamEngine:
                 >> beam.ParDo(_SendDocuments(self._task, corpus, done)).with_output_types(
                     tuple[int, tuple[int, bytes]]
                 )
-                | "of a shard" >> beam.GroupByKey()
+                | "group by shard" >> beam.GroupByKey()
                 | "write shards" >> beam.ParDo(_WriteShard(self._task, corpus))
             )
 
     @contextlib.contextmanager
     def _pipeline(self) -> Iterator[beam.Pipeline]:
-        """Context manager that yields a pipeline, and runs it at the end."""
+        """Context manager that yields a pipeline and runs it at the end."""
         try:
             with _quiet_streams(), beam.Pipeline(options=self._options) as pipeline:
                 self._check_job_server(pipeline.runner)
                 yield pipeline
         except grpc.RpcError as error:
-            address = self._options.view_as(PortableOptions).job_endpoint or "of its own"
+            address = self._options.view_as(PortableOptions).job_endpoint or "on this machine"
             raise RunnerError(
-                f"the job server {address} of {self._runner} does not answer any more: "
+                f"{self._runner}'s job server {address} stopped responding: "
                 f"{error.code().name}, {error.details()}"
             ) from error
         except RuntimeError as error:
-            raise RunnerError(f"{self._runner} has failed: {_last_error(str(error))}") from error
+            raise RunnerError(f"{self._runner} failed: {_last_error(str(error))}") from error
 
     def _check_job_server(self, runner: PipelineRunner) -> None:
         options = self._options.view_as(PortableOptions)
@@ -196,8 +195,8 @@ class BeamEngine:
                 grpc.channel_ready_future(channel).result(seconds)
             except grpc.FutureTimeoutError:
                 raise RunnerError(
-                    f"no job server has answered at {endpoint} in {seconds} seconds, expected its "
-                    "host and port as --job_endpoint"
+                    "--job_endpoint must be the host and port of a job server. Received: "
+                    f"{endpoint}, which did not respond within {seconds} seconds"
                 ) from None
 
     def _not_tokenized(self) -> list[tuple[int, str]]:
@@ -240,7 +239,7 @@ def _absolute(path: str) -> str:
 
 @contextlib.contextmanager
 def _quiet_streams() -> Iterator[None]:
-    """Hides gRPC errors in Beam's thread for job messages; this thread raises them too."""
+    """Hides gRPC errors in Beam's message thread, because the main thread also raises them."""
     shown = threading.excepthook
 
     def hook(raised: threading.ExceptHookArgs) -> None:
@@ -258,7 +257,7 @@ def _quiet_streams() -> Iterator[None]:
 
 
 def _last_error(text: str) -> str:
-    """Returns the last error in a text of chained tracebacks, or the text if it has none."""
+    """Returns the last error in a chain of tracebacks, or the text if it has no traceback."""
     lines = [line for line in text.splitlines() if line and not line[0].isspace()]
     return lines[-1] if "Traceback" in text else text
 
@@ -272,20 +271,20 @@ def _tokens_name(number: int) -> str:
 
 
 class _Corpus(NamedTuple):
-    """The numbers that determine the shards of a document."""
+    """The two numbers that determine a document's shards."""
 
     num_documents: int
     num_shards: int
 
 
 class _ProcessTokenizer:
-    """Sends the config of a tokenizer to workers, and makes the tokenizer once per process."""
+    """Sends a tokenizer's config to workers, and creates the tokenizer once per process."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._config = json.dumps(config)
 
     def __call__(self) -> Tokenizer:
-        with _process_lock:  # Several threads of a worker start at once.
+        with _process_lock:  # A worker starts multiple threads at once.
             return _tokenizer(self._config)
 
 
@@ -303,18 +302,18 @@ class _Task(NamedTuple):
 
 
 class _FileDoFn(beam.DoFn):
-    """Reads and writes files."""
+    """Base class of steps that read and write files."""
 
     def __init__(self, task: _Task) -> None:
         self.config, self.options, self.tokenizer = task
 
     def setup(self) -> None:
-        # Not every runner passes the options to its workers.
+        # Some runners do not pass the options to their workers.
         set_options(self.options)
 
 
 class _TokenizeFile(_FileDoFn):
-    """Tokenizes an input file into records of documents, and counts them."""
+    """Tokenizes an input file into records, one per document, and counts its tokens."""
 
     def process(self, numbered: tuple[int, str]) -> None:
         number, path = numbered
@@ -343,7 +342,7 @@ class _TokenizeFile(_FileDoFn):
 
 
 class _SendDocuments(_FileDoFn):
-    """Yields the documents of a tokenized file, with their indices, once for each shard."""
+    """Yields the documents of a tokenized file and their indices, once per shard."""
 
     def __init__(self, task: _Task, corpus: _Corpus, done: frozenset[int]) -> None:
         super().__init__(task)
@@ -360,13 +359,13 @@ class _SendDocuments(_FileDoFn):
             first += len(chunk)
             shards = make.shards_of(indices, *self.corpus)
             for index, record, own in zip(indices.tolist(), chunk, shards.tolist(), strict=True):
-                # A shard that uses a document several times still receives it once.
+                # A shard that uses a document multiple times still receives it once.
                 for shard in sorted(set(own) - self.done):
                     yield shard, (index, record.content)
 
 
 class _WriteShard(_FileDoFn):
-    """Writes a shard from its documents."""
+    """Writes a shard, given its documents."""
 
     def __init__(self, task: _Task, corpus: _Corpus) -> None:
         super().__init__(task)
@@ -385,7 +384,7 @@ class _WriteShard(_FileDoFn):
         self._check_complete(shard, list(contents))
         documents = _ReceivedDocuments(contents, self.dtype, self.corpus.num_documents)
         statistics, records = self.make(documents, shard, self.corpus.num_shards)
-        # Write the statistics before the shard, so that they exist if the shard does.
+        # Write the statistics before the shard, so that they exist whenever the shard does.
         folder.write(f".work/{statistics_name(shard)}", statistics.to_json())
         with folder.create(shard_name(shard, self.corpus.num_shards)) as file:
             tfrecords.write_records(file, records)
@@ -394,13 +393,13 @@ class _WriteShard(_FileDoFn):
         shard_documents = self.make.make_instances.documents_of(shard, *self.corpus)
         if not np.array_equal(np.sort(indices), shard_documents):
             raise RuntimeError(
-                f"the runner has delivered {len(indices)} documents to shard {shard}, expected "
-                f"{len(shard_documents)} others"
+                f"shard {shard} must receive all its {len(shard_documents)} documents. Received: "
+                f"{len(indices)} documents, or different documents"
             )
 
 
 class _ReceivedDocuments(Documents):
-    """The documents of a shard, by their indices in the corpus; `len` is the corpus size."""
+    """The documents of a shard, by their indices in the corpus. `len` is the size of the corpus."""
 
     def __init__(
         self, contents: dict[int, bytes], dtype: np.dtype[Any], num_documents: int
@@ -415,7 +414,7 @@ class _ReceivedDocuments(Documents):
 
 
 class _ReceivedDocument(Sentences):
-    """The sentences in bytes from `_to_bytes`; each is converted to int32 on access."""
+    """A document's sentences, as `_to_bytes` serializes them. Ids become int32 on access."""
 
     def __init__(self, content: bytes, dtype: np.dtype[Any]) -> None:
         (count,) = np.frombuffer(content, _LENGTH, 1)
@@ -435,11 +434,11 @@ class _ReceivedDocument(Sentences):
 
 
 def _id_type(tokenizer: Tokenizer) -> np.dtype[Any]:
-    """Returns the dtype of token ids in files and between workers."""
+    """Returns the dtype of token ids in files and in messages between workers."""
     return np.dtype("<u2" if tokenizer.vocabulary_size <= _SMALL_VOCABULARY else "<i4")
 
 
 def _to_bytes(sentences: Sentences, dtype: np.dtype[Any]) -> bytes:
-    """Serializes the number of sentences, their lengths and their ids."""
+    """Serializes the number of sentences, their lengths and their token ids."""
     lengths = np.array([len(sentences), *map(len, sentences)], _LENGTH)
     return lengths.tobytes() + np.concatenate(sentences).astype(dtype).tobytes()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The config of pre-training: groups of options, and what they must agree on."""
+"""The configuration of `pretrain`: groups of options and the checks between them."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from ..engine.options import (
 from .optimization import Optimization
 from .record_config import CorpusOptions, PretrainingDataConfig, RowOptions
 
-# TensorFlow is imported only where it is needed, so that `--help` works without it.
+# TensorFlow is imported only where necessary, so that `--help` works without it.
 if TYPE_CHECKING:
     from keras_bert.text.tokenizer import Tokenizer
 
 OBJECTIVES = ("masked_lm", "replaced_token", "distillation")
-# Flags of records that a run makes; the format of text also matters for a new vocabulary
+# Flags for creating records. `format` is not here because it also matters for a new vocabulary.
 _OF_NEW_RECORDS = (
     *("document_ends", "field", "language", "short_seq_probability", "duplicate_factor"),
     *("static_masks", "whole_words", "num_shards", "independent_shards", "num_workers"),
     "keep_store",
 )
-# Flags of how masks are drawn during training, and of how many
+# Flags for sampling masks during training, and for the number of masks
 _OF_DYNAMIC_MASKS = ("masking_unit", "mask_token_rate", "random_token_rate")
 _OF_DYNAMIC_MASKS += ("random_special_tokens",)
 _OF_MASKS = ("masked_lm_probability", "max_predictions", "dev_masked_lm_probability")
@@ -49,47 +49,47 @@ JIT = ("auto", "on", "off")
 
 
 def named_architecture(model: str) -> BertConfig:
-    """Returns the config of a name, or of the JSON file of a config."""
+    """Loads a config by name or from a JSON file."""
     if os.path.isfile(model):
         return BertConfig.from_json_file(model)
     return BertConfig.from_name(model)
 
 
 def check_local(flag: str, folder: str) -> None:
-    """Raises a ValueError if a folder is a URL."""
+    """Raises a ValueError if a directory is a URL."""
     if file_systems.is_url(folder):
         raise ValueError(
-            f"--{flag} must be a folder of this machine, such as a copy, or one of a file system "
-            f"that is mounted. Received: {folder}"
+            f"--{flag} must be a local directory or a mounted file system. Received: {folder}"
         )
 
 
 @dataclasses.dataclass(frozen=True)
 class TextOptions(CommandConfig):
-    """The text, or the records of it, that a run learns from and is scored on.
+    """The text or records to train on, and the validation text.
 
     Args:
-        input_files: Text files, glob patterns or folders, from which records are created in
-            output_dir; empty if records are given.
-        dev_files: Validation text in the same format, scored during training; empty for none.
-        data_dir: Folder of the input_files and dev_files that are given by a relative path.
-        vocabulary: The vocab.txt of the tokenizer, or the folder of a tokenizer of any kind; empty
-            trains one of the model's kind on input_files.
-        vocabulary_size: Size of the vocabulary if it is trained.
-        records: Folder of records; {length} in the path is replaced by a phase's length. Empty
-            creates them from input_files.
-        dev_records: Folder of records of the validation text, likewise.
-        dev_batches: Number of batches of validation text to score.
-        dev_masked_lm_probability: Share of the tokens of the validation text that is selected;
-            masked_lm_probability by default. With the same share, the scores of runs that mask more
-            or less can be compared.
-        packing: Whether to pack several sequences into a row.
-        file_groups: Number of groups that the files of records are divided into, of which each
-            fills an equal share of the rows of each batch. With a multiple of the number of hosts,
-            each host reads the files of its own rows only, and with 1 all of them. The batches
-            depend on it, and not on the number of hosts.
-        corpus: How the files are read and tokenized.
-        rows: How rows are made of their documents.
+        input_files: Text files, glob patterns or directories. Records are created from them in
+            output_dir. Leave empty if records are given.
+        dev_files: Validation text in the same format, scored during training. Empty disables
+            validation.
+        data_dir: Directory of the input_files and dev_files with relative paths.
+        vocabulary: The tokenizer: a vocab.txt, or a directory with the files of any tokenizer.
+            Empty trains a tokenizer of the model's type on input_files.
+        vocabulary_size: Size of a newly trained vocabulary.
+        records: Directory of existing records; {length} in the path is replaced by a phase's
+            sequence length. Empty creates records from input_files.
+        dev_records: Directory of existing validation records, with {length} as in records.
+        dev_batches: Number of validation batches to score.
+        dev_masked_lm_probability: Fraction of the validation tokens that is selected for
+            prediction. Defaults to masked_lm_probability. Use the same value to compare runs that
+            differ in masked_lm_probability.
+        packing: Whether to pack multiple sequences into each row of a batch.
+        file_groups: Number of groups into which the record files are divided. Each group provides
+            an equal part of every batch. If this is a multiple of the number of hosts, each host
+            reads only its own files; with 1, each host reads all files. The batches depend on this
+            number, not on the number of hosts.
+        corpus: How files are read and tokenized.
+        rows: How examples are created from documents.
     """
 
     input_files: tuple[str, ...] = ()
@@ -108,21 +108,21 @@ class TextOptions(CommandConfig):
 
     def unused_flags(self) -> UnusedFlags:
         if not (self.input_files or self.dev_files):
-            yield ["data_dir"], "there are no --input_files and --dev_files"
+            yield ["data_dir"], "neither --input_files nor --dev_files is given"
         if not (self.dev_files or self.dev_records):
             names = ["dev_batches", "dev_masked_lm_probability"]
-            yield names, "there are neither --dev_files nor --dev_records"
+            yield names, "neither --dev_files nor --dev_records is given"
         if self.dev_records:
-            yield ["dev_files"], "--dev_records are given"
+            yield ["dev_files"], "--dev_records is also given"
         if self.vocabulary:
-            yield ["vocabulary_size"], f"--vocabulary={self.vocabulary} has its own"
+            yield ["vocabulary_size"], f"--vocabulary={self.vocabulary} has a fixed size"
         if not self.records:
             return
         if self.vocabulary:
-            yield ["input_files"], "--records and --vocabulary are given"
+            yield ["input_files"], "--records and --vocabulary are also given"
         if not self.dev_files or self.dev_records:
             names = [*_OF_NEW_RECORDS, *([] if self.input_files else ["format"])]
-            yield names, f"--records={self.records} are read as they are"
+            yield names, f"--records={self.records} already exist"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -133,8 +133,8 @@ class TextOptions(CommandConfig):
             raise ValueError("--packing requires dynamic masking: remove --static_masks")
         if self.packing and self.rows.next_sentence:
             raise ValueError(
-                "--packing does not support the labels of pairs that "
-                f"--sequence_format={self.rows.sequence_format} has; expected full_sentences, "
+                "--packing does not support the pair labels of "
+                f"--sequence_format={self.rows.sequence_format}. Use full_sentences, "
                 "document_sentences or sentence_pairs"
             )
         if 0 < self.rows.num_shards < self.file_groups:
@@ -144,13 +144,13 @@ class TextOptions(CommandConfig):
             )
 
     def for_validation(self) -> TextOptions:
-        """Returns the options with the masking of the validation text."""
+        """Returns the options with the masking for validation text."""
         if self.dev_masked_lm_probability is None:
             return self
         return self.replace(masked_lm_probability=self.dev_masked_lm_probability)
 
     def resolve_in_data_dir(self, files: tuple[str, ...]) -> tuple[str, ...]:
-        """Returns files as they are found: those that are given by a relative path in data_dir."""
+        """Returns the files, with relative paths resolved in `data_dir`."""
         return tuple(
             file if file_systems.is_url(file) else os.path.join(self.data_dir, file)
             for file in files
@@ -159,7 +159,7 @@ class TextOptions(CommandConfig):
     def data_config(
         self, sequence_length: int, files: tuple[str, ...], output_dir: Path, vocabulary: Path
     ) -> PretrainingDataConfig:
-        """Returns the config for creating records of one length from some files."""
+        """Returns the config for creating records of one sequence length from files."""
         return PretrainingDataConfig(
             input_files=self.resolve_in_data_dir(files),
             vocabulary=os.fspath(vocabulary),
@@ -172,25 +172,26 @@ class TextOptions(CommandConfig):
 
 @dataclasses.dataclass(frozen=True)
 class TaskOptions(CommandConfig):
-    """What the model learns: the tokens to predict, and from whom.
+    """The pre-training objective.
 
     Args:
-        objective: Masked_lm (with a sentence pair objective if kind has labels for it),
-            replaced_token (ELECTRA; model is the discriminator) or distillation (model is the
+        objective: One of masked_lm (also predicts pair labels if sequence_format has them),
+            replaced_token (ELECTRA; model is the discriminator) and distillation (model is the
             student).
-        generator_size: For replaced_token, width of the generator relative to the model's; the
-            generator of an init_preset keeps its width.
+        generator_size: For replaced_token, hidden size of the generator relative to the model's.
+            The generator of an init_preset keeps its size.
         discriminator_weight: For replaced_token, weight of the discriminator's loss.
-        embedding_sharing: For replaced_token, all as in ELECTRA, or disentangled as in DeBERTaV3,
-            whose discriminator adds to the token embeddings of the generator.
-        teacher: For distillation, the checkpoint of the teacher, whose vocabulary is used. A
-            student as wide as it starts from evenly spaced layers of it.
-        temperature: For distillation, the temperature that logits are divided by.
-        masking_unit: Unit of dynamic masking: token, word or ngram; static masks are not changed.
-        mask_token_rate: Share of the selected tokens that is replaced by [MASK].
-        random_token_rate: Share of the selected tokens that is replaced by a random token.
-        random_special_tokens: Whether the random token may be a special one, as in BERT but not in
-            RoBERTa.
+        embedding_sharing: For replaced_token, one of all (as in ELECTRA) and disentangled (as in
+            DeBERTaV3, where the discriminator adds its own embeddings to the generator's).
+        teacher: For distillation, the teacher's checkpoint. Its vocabulary is used. A student with
+            the same hidden size starts from evenly spaced layers of the teacher.
+        temperature: For distillation, the temperature by which logits are divided.
+        masking_unit: Unit of dynamic masking, one of token, word and ngram. Does not affect static
+            masks.
+        mask_token_rate: Fraction of the selected tokens that is replaced by [MASK].
+        random_token_rate: Fraction of the selected tokens that is replaced by a random token.
+        random_special_tokens: Whether the random token may be a special token, as in BERT but not
+            in RoBERTa.
     """
 
     objective: str = "masked_lm"
@@ -214,26 +215,26 @@ class TaskOptions(CommandConfig):
         )
         if (self.objective == "distillation") != bool(self.teacher):
             raise ValueError(
-                f"--objective is {self.objective} and --teacher is {self.teacher!r}, expected "
-                "--teacher with --objective=distillation, and only with it"
+                "--teacher must be given if, and only if, --objective is distillation. Received: "
+                f"--objective={self.objective} and --teacher={self.teacher!r}"
             )
 
 
 @dataclasses.dataclass(frozen=True)
 class EncoderOptions(CommandConfig):
-    """The encoder: its architecture, or the checkpoint that it starts from.
+    """The encoder: its architecture, or the checkpoint to start from.
 
     Args:
-        model: The architecture: a name that BertConfig.from_name knows, or a JSON file.
-        num_layers: Number of layers; the model's by default.
-        hidden_dim: Hidden size; the model's by default. If given, the feed-forward layers keep
-            their width relative to it, which is four times in BERT.
-        num_heads: Number of attention heads; the model's by default.
-        dropout: Dropout rate of hidden states and attention; the model's by default.
-        causal: Whether attention is left-to-right, and every token predicts the next one. An
-            init_preset must be of the same kind.
-        init_preset: Checkpoint to initialize the weights with, which replaces model and vocabulary;
-            empty starts from random weights.
+        model: The architecture: a name that BertConfig.from_name accepts, or a JSON file.
+        num_layers: Number of layers. By default, as in model.
+        hidden_dim: Hidden size. By default, as in model. If given, the size of the feed-forward
+            layers changes in proportion. In BERT, it is four times the hidden size.
+        num_heads: Number of attention heads. By default, as in model.
+        dropout: Dropout rate for hidden states and attention. By default, as in model.
+        causal: Whether attention is left-to-right and every token predicts the next. If init_preset
+            is given, its model must also be causal.
+        init_preset: Checkpoint to initialize the weights from. Replaces model and vocabulary. Empty
+            starts from random weights.
     """
 
     model: str = "bert_base_uncased"
@@ -245,7 +246,7 @@ class EncoderOptions(CommandConfig):
     init_preset: str = ""
 
     def architecture(self, tokenizer: Tokenizer, longest: int) -> BertConfig:
-        """Returns the encoder's config for a tokenizer, with positions for the longest row."""
+        """Returns the encoder's config for a tokenizer, with positions for the longest sequence."""
         config = named_architecture(self.model)
         changes: dict[str, Any] = {
             "vocabulary_size": tokenizer.vocabulary_size,
@@ -253,7 +254,7 @@ class EncoderOptions(CommandConfig):
             "tokenizer": tokenizer.kind,
             "causal": self.causal,
         }
-        if config.position_offset:  # the first position id follows that of padding
+        if config.position_offset:  # The first position id follows the padding token's id.
             changes["position_offset"] = tokenizer.pad_token_id + 1
         for name in ("num_layers", "hidden_dim", "num_heads"):
             changes |= {} if getattr(self, name) is None else {name: getattr(self, name)}
@@ -271,11 +272,13 @@ class ComputeOptions(DeviceOptions):
     """How the training step is computed.
 
     Args:
-        jit: Whether to compile the training step, by XLA or PyTorch's compiler: on, off or auto.
-            auto compiles on JAX, and with TensorFlow on a GPU or TPU; on a CPU it is slower with
-            TensorFlow. With PyTorch it takes minutes at the start, and is worth it on a GPU.
-        steps_per_execution: Batches in a call of the compiled function; always 1 on PyTorch.
-        deterministic: Whether to make TensorFlow and PyTorch deterministic on GPUs too.
+        jit: Whether to compile the training step with XLA, or with torch.compile on PyTorch: one of
+            on, off and auto. auto compiles on JAX, and on TensorFlow with a GPU or TPU. Compiled
+            TensorFlow is slower on a CPU. On PyTorch, compilation takes minutes and pays off only
+            on a GPU.
+        steps_per_execution: Number of batches per call of the compiled function. Always 1 on
+            PyTorch.
+        deterministic: Whether TensorFlow and PyTorch use deterministic operations on GPUs.
     """
 
     jit: str = "auto"
@@ -289,20 +292,19 @@ class ComputeOptions(DeviceOptions):
 
 @dataclasses.dataclass(frozen=True)
 class PretrainConfig(CommandConfig):
-    """How an encoder is pre-trained on raw text or on records.
+    """The configuration of a pre-training run on raw text or on records.
 
     Args:
-        text: The text.
+        text: The text or records.
         encoder: The encoder.
-        task: What it learns.
-        optimization: The updates.
-        output_dir: Folder for everything that is written.
-        keep_checkpoints: Number of checkpoints to keep, at least 2, in case the last one is
-            corrupted.
-        tensorboard: Whether to write logs for TensorBoard.
-        compute: How it computes.
-        costs: What it costs.
-        hosts: The place of this process among those of the run.
+        task: The pre-training objective.
+        optimization: The training steps and the optimizer.
+        output_dir: Directory for all outputs.
+        keep_checkpoints: Number of checkpoints to keep. At least 2, in case the last is corrupted.
+        tensorboard: Whether to write TensorBoard logs.
+        compute: How the training step is computed.
+        costs: The estimated energy and cost.
+        hosts: The processes of a multi-host run.
     """
 
     output_dir: str = "runs/pretrain"
@@ -324,21 +326,19 @@ class PretrainConfig(CommandConfig):
         }
         for name, flags in flags_by_objective.items():
             if objective != name:
-                yield flags, f"the objective is {objective}"
+                yield flags, f"--objective is {objective}"
         if encoder.init_preset:
-            reason = (
-                f"the model and the vocabulary are those of --init_preset={encoder.init_preset}"
-            )
+            reason = f"--init_preset={encoder.init_preset} defines the model and the vocabulary"
             yield ["model", "vocabulary", "vocabulary_size"], reason
         elif self.task.teacher:
-            reason = f"the vocabulary is that of --teacher={self.task.teacher}"
+            reason = f"--teacher={self.task.teacher} defines the vocabulary"
             yield ["vocabulary", "vocabulary_size"], reason
         if encoder.causal:
-            yield (*_OF_MASKS, *_OF_DYNAMIC_MASKS), "--causal predicts every token, without masks"
+            yield (*_OF_MASKS, *_OF_DYNAMIC_MASKS), "--causal does not use masks"
         if rows.static_masks:
-            yield _OF_DYNAMIC_MASKS, "--static_masks are drawn as in BERT's released code"
+            yield _OF_DYNAMIC_MASKS, "--static_masks are sampled as in the original BERT code"
         if self.compute.devices == 1 and not self.hosts.coordinator:
-            yield ["shard_optimizer"], "there is only one device"
+            yield ["shard_optimizer"], "only one device is used"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -352,15 +352,15 @@ class PretrainConfig(CommandConfig):
             raise ValueError("--objective=replaced_token does not support --causal: remove one")
         if objective != "masked_lm" and rows.next_sentence:
             raise ValueError(
-                f"--objective={objective} does not support the labels of pairs that "
-                f"--sequence_format={rows.sequence_format} has; expected full_sentences, "
+                f"--objective={objective} does not support the pair labels of "
+                f"--sequence_format={rows.sequence_format}. Use full_sentences, "
                 "document_sentences or sentence_pairs"
             )
         batches = self.optimization.steps_per_interval * self.optimization.accumulation
         if batches % self.compute.steps_per_execution:
             raise ValueError(
-                f"an interval has {batches} batches (--eval_every times --accumulation), expected "
-                f"a multiple of --steps_per_execution, which is {self.compute.steps_per_execution}"
+                "--eval_every times --accumulation must be a multiple of --steps_per_execution, "
+                f"which is {self.compute.steps_per_execution}. Received: {batches} batches"
             )
         counts = {"devices": self.compute.devices, "file_groups": self.text.file_groups}
         for flag, count in counts.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model of a pre-training run: made, compiled, and its operations counted."""
+"""Builds and compiles the model of a pre-training run, and counts its FLOPs."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ PretrainingModel: TypeAlias = Pretrainer | ReplacedTokenDetector | Distiller
 
 
 def check_init_preset(encoder: EncoderOptions, longest: int) -> None:
-    """Checks that the checkpoint to start from has the architecture that the options ask for.
+    """Checks that the checkpoint of `--init_preset` has the requested architecture.
 
     Raises:
-        ValueError: If it differs; the message names the flag.
+        ValueError: If an option differs. The message includes the flag.
     """
     if not encoder.init_preset:
         return
@@ -40,19 +40,18 @@ def check_init_preset(encoder: EncoderOptions, longest: int) -> None:
         value, its = getattr(encoder, name), getattr(source, name)
         if value is not None and value != its:
             raise ValueError(
-                f"--{name} is {value}, but the model of --init_preset={encoder.init_preset} has "
-                f"{its}; expected the same, since its weights are those of another architecture"
+                f"--{name} must be {its}, as in the model of --init_preset={encoder.init_preset}. "
+                f"Received: {value}"
             )
     if longest > source.max_sequence_length:
         raise ValueError(
-            f"--phases has the length {longest}, but the model of "
-            f"--init_preset={encoder.init_preset} has positions for {source.max_sequence_length} "
-            "tokens at most"
+            f"the lengths in --phases must be at most {source.max_sequence_length}, the number of "
+            f"positions in the model of --init_preset={encoder.init_preset}. Received: {longest}"
         )
 
 
 def build_model(config: PretrainConfig, tokenizer: Tokenizer) -> PretrainingModel:
-    """Returns the compiled model, with random weights or those of a checkpoint."""
+    """Returns the compiled model, with random weights or a checkpoint's weights."""
     encoder, task, compute = config.encoder, config.task, config.compute
     common: dict[str, Any] = {"packed": config.text.packing, "dtype": compute.precision}
 
@@ -94,7 +93,7 @@ def build_model(config: PretrainConfig, tokenizer: Tokenizer) -> PretrainingMode
 
 
 def update_flops(model: PretrainingModel, rows: int, sequence_length: int, slots: int) -> int:
-    """Returns the FLOPs of the matrix products of an update, for any objective."""
+    """Returns the FLOPs of a training step's matmuls, for any objective."""
 
     def flops(
         config: BertConfig, slots: int, next_sentence: bool = False, reads_all: bool = False
@@ -104,12 +103,12 @@ def update_flops(model: PretrainingModel, rows: int, sequence_length: int, slots
         )
 
     if isinstance(model, ReplacedTokenDetector):
-        # The discriminator has no masked LM head, but a dense layer and a logit for every token.
+        # Instead of a masked LM head, the discriminator has a dense layer and a logit per token.
         hidden = model.config.hidden_dim
         head: int = 3 * rows * sequence_length * 2 * hidden * (hidden + 1)
         return flops(model.generator.config, slots) + flops(model.config, 0, reads_all=True) + head
     if isinstance(model, Distiller):
-        # The teacher has no backward pass, which is two thirds of the FLOPs.
+        # The teacher has no backward pass, which takes two thirds of the FLOPs.
         everywhere = bool(model.cosine_weight) or model.divergence_tokens == "all"
         student = flops(model.config, slots, reads_all=everywhere)
         return student + flops(model.teacher_task.config, slots, reads_all=everywhere) // 3
@@ -117,15 +116,15 @@ def update_flops(model: PretrainingModel, rows: int, sequence_length: int, slots
 
 
 def _steps_per_execution(steps: int) -> int:
-    # Keras supports only 1 on PyTorch.
+    # Keras only supports 1 on PyTorch.
     return 1 if keras.backend.backend() == "torch" else steps
 
 
 def set_steps_per_execution(model: PretrainingModel, max_batches: int, batches: int) -> None:
-    """Adapts the batches in a call of the compiled function to those of an interval.
+    """Sets `steps_per_execution` to a divisor of the number of batches in an interval.
 
-    Keras executes as many batches in each call, even if fewer of them are left in the epoch: a
-    short interval would train longer than it says.
+    Keras runs the same number of batches in every call, even if fewer are left in the epoch. So a
+    short interval could train for too many steps.
     """
     fitting = math.gcd(_steps_per_execution(max_batches), batches)
     if model.steps_per_execution != fitting:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The updates of a pre-training run: its phases, batches, learning rates and optimizer."""
+"""The training steps of a pre-training run: phases, batch sizes, learning rates and optimizer."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ..engine.options import (
     check_one_of,
 )
 
-# Keras is imported only where it is needed, so that `--help` does not wait for it.
+# Keras is imported only where necessary, so that `--help` is fast.
 if TYPE_CHECKING:
     import keras
 
-# The classes of `keras_bert.optimizers`, by the values of flags
+# Maps flag values to classes of `keras_bert.optimizers`.
 OPTIMIZERS = {
     "adam_weight_decay": "AdamWeightDecay",
     "adamw": "AdamW",
@@ -36,22 +36,23 @@ SCHEDULES = {
     "electra": "ElectraWarmupDecay",
     "trapezoidal": "TrapezoidalWarmupDecay",
 }
-# As `keras_bert.optimizers.schedules` has them
+# The same as in `keras_bert.optimizers.schedules`
 DECAYS = ("one_minus_sqrt", "linear")
-# Minimum number of batches that are trained on for each that is scored, unless the user chooses the
-# interval. Without a backward pass, scoring a batch takes a third of the time: a twelfth in total.
+# Unless the user sets the interval, at least this many batches are trained for each scored batch.
+# Scoring a batch takes a third of the time, because there is no backward pass. So it adds at most a
+# twelfth to the training time.
 _TRAINED_PER_SCORED = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """A phase of the training, with one sequence length and one batch size.
+    """A training phase with a fixed sequence length and batch size.
 
     Args:
-        sequence_length: Tokens in a row.
-        first_step: Number of updates before this phase.
-        num_steps: Number of updates in this phase.
-        batch_size: Rows in an update.
+        sequence_length: Sequence length in tokens.
+        first_step: Number of training steps before this phase.
+        num_steps: Number of training steps in this phase.
+        batch_size: Number of examples per training step.
         learning_rate: Peak learning rate.
     """
 
@@ -63,45 +64,48 @@ class Phase:
 
     @property
     def end(self) -> int:
-        """Number of updates at the end of this phase."""
+        """Number of training steps at the end of this phase."""
         return self.first_step + self.num_steps
 
 
 @dataclasses.dataclass(frozen=True)
 class Optimization(CommandConfig):
-    """The updates of a run.
+    """The training steps and the optimizer of a run.
 
     Args:
-        phases: The phases of the training, each length:share of the updates, as in
-            128:0.9,512:0.1; where they differ, with its batch_size and learning_rate, as in
-            1024:0.85,8192:0.15:batch_size=576:learning_rate=3e-4. A phase that has the length of
-            one before goes on where that has stopped in the text.
-        batch_size: Rows in an update.
-        initial_batch_size: For a warm-up of the batch size, the rows in the first updates, of which
-            batch_size is a multiple; the batch grows by as many rows at a time.
-        batch_warmup_steps: Number of updates before the batch has batch_size rows, all in the first
-            phase; each smaller size has as many of them.
-        accumulation: Number of micro-batches whose gradients are accumulated for an update.
-        num_steps: Number of updates.
-        eval_every: Number of updates after which metrics are logged, the validation text is scored
-            and a checkpoint is written; by default a hundredth of num_steps, and the text is
-            scored less often if that would take more than a tenth of the time of training.
-        optimizer: Adam_weight_decay (BERT's own, without bias correction), adamw, stable_adamw
-            (AdamW that divides the learning rate of a tensor whose gradient suddenly grows; usually
-            with clip_norm=0) or lamb.
+        phases: The training phases, each length:fraction of the training steps, as in
+            128:0.9,512:0.1. A phase can also set batch_size and learning_rate, as in
+            1024:0.85,8192:0.15:batch_size=576:learning_rate=3e-4. A phase with the same length as
+            an earlier phase continues in the text where that phase stopped.
+        batch_size: Number of examples per training step.
+        initial_batch_size: Number of examples per training step at the start of a batch size
+            warmup. The batch size then grows by this number until it reaches batch_size, which must
+            be a multiple.
+        batch_warmup_steps: Number of training steps before the batch size reaches batch_size,
+            divided equally between the smaller sizes. They must all be in the first phase.
+        accumulation: Number of micro-batches over which gradients are accumulated in a training
+            step.
+        num_steps: Number of training steps.
+        eval_every: Number of training steps after which metrics are logged, the validation text is
+            scored and a checkpoint is written. Defaults to num_steps / 100. By default, the
+            validation text is scored less often if it would take more than a tenth of the training
+            time.
+        optimizer: One of adam_weight_decay (the original BERT optimizer, without bias correction),
+            adamw, stable_adamw (AdamW that lowers a tensor's learning rate when its gradient
+            suddenly grows; usually with clip_norm=0) and lamb.
         learning_rate: Peak learning rate.
-        schedule: Learning rate schedule: linear, bert (which jumps after the warm-up), electra
-            (which does not) or trapezoidal (constant between warm-up and decay); empty takes the
-            optimizer's own.
-        decay_steps: For trapezoidal, number of updates in which the learning rate falls to 0; a
-            tenth of num_steps by default, and 0 for none.
-        decay: For trapezoidal, how it falls: one_minus_sqrt or linear.
-        warmup_steps: Number of updates in which the learning rate rises; a hundredth of num_steps
-            by default, as in the paper.
-        weight_decay: Weight decay, applied to all weights except biases and LayerNorms.
+        schedule: Learning rate schedule, one of linear, bert (jumps after the warmup), electra (no
+            jump) and trapezoidal (constant between warmup and decay). Empty uses the optimizer's
+            default.
+        decay_steps: For trapezoidal, number of training steps in which the learning rate falls to
+            0. Defaults to num_steps / 10. 0 disables the decay.
+        decay: For trapezoidal, the shape of the decay: one_minus_sqrt or linear.
+        warmup_steps: Number of training steps in which the learning rate rises. Defaults to
+            num_steps / 100, as in the BERT paper.
+        weight_decay: Weight decay for all weights except biases and LayerNorm weights.
         beta_2: Decay rate of the second moments.
         epsilon: Small constant added to the denominator of the update.
-        clip_norm: Global norm that gradients are clipped to; 0 for no clipping.
+        clip_norm: Maximum global norm of the gradients. 0 disables clipping.
     """
 
     phases: tuple[str, ...] = ("128:0.9", "512:0.1")
@@ -124,81 +128,82 @@ class Optimization(CommandConfig):
 
     def unused_flags(self) -> UnusedFlags:
         if self.schedule != "trapezoidal":
-            yield ["decay", "decay_steps"], "there is no --schedule=trapezoidal"
+            yield ["decay", "decay_steps"], "--schedule is not trapezoidal"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_of(self, optimizer=tuple(OPTIMIZERS), schedule=("", *SCHEDULES), decay=DECAYS)
         if self.num_warmup_steps > self.num_steps:
             raise ValueError(
-                f"--warmup_steps must be 0 to --num_steps, {self.num_steps}. Received: "
-                f"{self.warmup_steps}"
+                f"--warmup_steps must be between 0 and --num_steps, which is {self.num_steps}. "
+                f"Received: {self.warmup_steps}"
             )
         if self.schedule == "trapezoidal" and (
             self.num_warmup_steps + self.num_decay_steps > self.num_steps
         ):
             raise ValueError(
-                f"--warmup_steps is {self.num_warmup_steps} and --decay_steps "
-                f"{self.num_decay_steps}, expected at most --num_steps together, {self.num_steps}"
+                "--warmup_steps + --decay_steps must be at most --num_steps, which is "
+                f"{self.num_steps}. Received: {self.num_warmup_steps} + {self.num_decay_steps}"
             )
         if (self.initial_batch_size is None) != (not self.batch_warmup_steps):
             raise ValueError(
-                f"--initial_batch_size is {self.initial_batch_size} and --batch_warmup_steps "
-                f"{self.batch_warmup_steps}, expected both or neither"
+                "--initial_batch_size and --batch_warmup_steps must be given together. Received: "
+                f"{self.initial_batch_size} and {self.batch_warmup_steps}"
             )
         for phase in self.plan():
             if phase.batch_size % self.accumulation:
                 raise ValueError(
-                    f"an update has {phase.batch_size} rows after {phase.first_step} updates, "
-                    f"expected a multiple of --accumulation, which is {self.accumulation}"
+                    "batch sizes must be multiples of --accumulation, which is "
+                    f"{self.accumulation}. Received: {phase.batch_size} (after step "
+                    f"{phase.first_step})"
                 )
 
     def check_divisible(self, count: int, what: str) -> None:
-        """Raises a ValueError if the rows of a micro-batch cannot be divided by a number."""
+        """Raises a ValueError if the size of a micro-batch is not divisible by a number."""
         for phase in self.plan():
             rows = self.micro_batch_size(phase)
             if rows % count:
                 raise ValueError(
-                    f"a batch has {rows} rows after {phase.first_step} updates (--batch_size by "
-                    f"--accumulation), expected a multiple of {what}"
+                    f"--batch_size / --accumulation must be a multiple of {what}. Received: {rows} "
+                    f"(after step {phase.first_step})"
                 )
 
     def micro_batch_size(self, phase: Phase) -> int:
-        """Returns the rows in a micro-batch of a phase."""
+        """Returns the number of examples per micro-batch in a phase."""
         return phase.batch_size // self.accumulation
 
     @property
     def longest(self) -> int:
-        """Tokens in the longest row."""
+        """The maximum sequence length in tokens."""
         return max(phase.sequence_length for phase in self.plan())
 
     def dev_batch_size(self, sequence_length: int) -> int:
-        """Returns the rows in a batch of validation text: those of the largest micro-batch.
+        """Returns the validation batch size: the largest micro-batch with this sequence length.
 
-        They are the same for all phases with this length, whose scores can be compared.
+        It is the same in all phases with this length, so their scores are comparable.
         """
         phases = [phase for phase in self.plan() if phase.sequence_length == sequence_length]
         return max(map(self.micro_batch_size, phases))
 
     @property
     def num_decay_steps(self) -> int:
-        """Updates in which the learning rate falls, with a trapezoidal schedule."""
+        """Number of training steps in which a trapezoidal schedule falls."""
         if self.decay_steps is not None:
             return self.decay_steps
         return min(self.num_steps // 10, self.num_steps - self.num_warmup_steps)
 
     @property
     def num_warmup_steps(self) -> int:
-        """Updates in which the learning rate rises."""
+        """Number of training steps in which the learning rate rises."""
         return self.num_steps // 100 if self.warmup_steps is None else self.warmup_steps
 
     @property
     def steps_per_interval(self) -> int:
-        """Updates between two checkpoints."""
+        """Number of training steps between two checkpoints."""
         return self.eval_every or max(1, self.num_steps // 100)
 
     def steps_between_scores(self, num_batches: int) -> int:
-        """Returns the updates between two scorings of the validation text."""
+        """Returns the number of training steps between two evaluations on the validation text."""
         if self.eval_every is not None:
             return self.eval_every
         num_trained = _TRAINED_PER_SCORED * num_batches
@@ -206,20 +211,20 @@ class Optimization(CommandConfig):
 
     @property
     def num_intervals(self) -> int:
-        """Number of checkpoints of the whole run; each phase ends with one."""
+        """Number of checkpoints in the whole run. Each phase ends with a checkpoint."""
         return sum(-(-phase.num_steps // self.steps_per_interval) for phase in self.plan())
 
     def plan(self) -> list[Phase]:
-        """Returns the phases with their steps; each size of a batch warm-up is a phase of its own.
+        """Returns the phases with their steps. Each step of the batch size warmup is a phase.
 
         Raises:
-            ValueError: If a phase is malformed, the shares do not sum to 1, or the batch warm-up
-                does not fit into the first phase.
+            ValueError: If a phase is invalid, if the fractions do not sum to 1, or if the batch
+                size warmup does not fit into the first phase.
         """
         phases = [_parse_phase(text) for text in self.phases]
         if not phases or abs(sum(share for _, share, _ in phases) - 1) > 1e-6:
             raise ValueError(
-                f"--phases must be shares that sum to 1. Received: {','.join(self.phases)}"
+                f"--phases must have fractions that sum to 1. Received: {','.join(self.phases)}"
             )
         plan, first, total = [], 0, 0.0
         for length, share, options in phases:
@@ -233,18 +238,18 @@ class Optimization(CommandConfig):
         return [*self._batch_warmup(self.initial_batch_size, plan[0]), *plan[1:]]
 
     def _batch_warmup(self, initial: int, phase: Phase) -> list[Phase]:
-        """Returns the parts of the first phase with smaller batches, and what is left of it."""
+        """Splits the first phase into its warmup with smaller batches and the remaining steps."""
         smaller = range(initial, phase.batch_size, initial)
         if phase.batch_size % initial or not smaller:
             raise ValueError(
-                "--initial_batch_size must be a divisor of the batch size of the first phase, "
-                f"{phase.batch_size}, below it. Received: {initial}"
+                "--initial_batch_size must be a divisor of the first phase's batch size and less "
+                f"than it, {phase.batch_size}. Received: {initial}"
             )
         if not len(smaller) <= self.batch_warmup_steps < phase.num_steps:
             raise ValueError(
-                f"--batch_warmup_steps must be at least {len(smaller)}, one for each smaller "
-                f"batch size, and fewer than the first phase has, {phase.num_steps}. Received: "
-                f"{self.batch_warmup_steps}"
+                f"--batch_warmup_steps must be at least {len(smaller)}, one step for each smaller "
+                "batch size, and less than the number of steps in the first phase, "
+                f"{phase.num_steps}. Received: {self.batch_warmup_steps}"
             )
         steps = [
             round(number * self.batch_warmup_steps / len(smaller))
@@ -258,7 +263,7 @@ class Optimization(CommandConfig):
         return [*parts, dataclasses.replace(phase, first_step=steps[-1], num_steps=rest)]
 
     def make_optimizer(self, shard_state: bool) -> keras.optimizers.Optimizer:
-        """Returns the optimizer; `shard_state` is an argument of its class."""
+        """Returns the optimizer. `shard_state` is passed to its class."""
         from keras_bert import optimizers
 
         optimizer: Any = getattr(optimizers, OPTIMIZERS[self.optimizer])
@@ -273,7 +278,7 @@ class Optimization(CommandConfig):
         )
 
     def _rate(self, optimizer: Any) -> Any:
-        """Returns the learning rate schedule: the optimizer's own without `--schedule`."""
+        """Returns the learning rate schedule, by default the optimizer's."""
         from keras_bert import optimizers
 
         schedule_class = optimizer.schedule_class
@@ -288,7 +293,7 @@ class Optimization(CommandConfig):
             num_warmup_steps=self.num_warmup_steps,
             **options,
         )
-        # (A phase with a small share may have no updates.)
+        # A phase with a small fraction may have no training steps.
         plan = [phase for phase in self.plan() if phase.num_steps]
         if all(phase.learning_rate == self.learning_rate for phase in plan):
             return schedule(self.learning_rate)
@@ -299,7 +304,7 @@ class Optimization(CommandConfig):
         )
 
 
-# What a phase may have of its own, and how it is read
+# The options of a phase, with their types and rules
 _OF_PHASE: dict[str, tuple[type, checks.NumberRange]] = {
     "batch_size": (int, checks.POSITIVE_INT),
     "learning_rate": (float, checks.NON_NEGATIVE),
@@ -307,7 +312,7 @@ _OF_PHASE: dict[str, tuple[type, checks.NumberRange]] = {
 
 
 def _parse_phase(text: str) -> tuple[int, float, dict[str, Any]]:
-    """Returns the length, the share and the options of a phase, `length:share[:name=value…]`."""
+    """Parses a phase, `length:fraction[:name=value…]`, into its length, fraction and options."""
     length, _, rest = text.partition(":")
     share, *options = rest.split(":")
     try:
@@ -318,11 +323,11 @@ def _parse_phase(text: str) -> tuple[int, float, dict[str, Any]]:
             values[name] = _OF_PHASE[name][0](value)
     except (ValueError, KeyError):
         raise ValueError(
-            f"--phases has {text!r}, expected length:share, as in 128:0.9, and what it has of its "
-            f"own of {' and '.join(_OF_PHASE)}, as in 128:0.9:batch_size=64"
+            "--phases must be length:fraction, as in 128:0.9, optionally with "
+            f"{' and '.join(_OF_PHASE)}, as in 128:0.9:batch_size=64. Received: {text!r}"
         ) from None
-    checks.POSITIVE_INT.check(**{f"The length of --phases={text}": phase[0]})
-    checks.POSITIVE_FRACTION.check(**{f"The share of --phases={text}": phase[1]})
+    checks.POSITIVE_INT.check(**{f"the length in --phases={text}": phase[0]})
+    checks.POSITIVE_FRACTION.check(**{f"the fraction in --phases={text}": phase[1]})
     for name, value in values.items():
-        _OF_PHASE[name][1].check(**{f"The {name} of --phases={text}": value})
+        _OF_PHASE[name][1].check(**{f"the {name} in --phases={text}": value})
     return *phase, values

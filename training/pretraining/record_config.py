@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The config of pre-training records, and the files of text that they are created from."""
+"""The configuration of pre-training records, and the text files to create them from."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ PAIR_LABEL_FORMATS = ("next_sentence", "sentence_order")
 
 @dataclasses.dataclass(frozen=True)
 class CorpusOptions(CommandConfig):
-    """How files of raw text are read and tokenized.
+    """How raw text files are read and tokenized.
 
     Args:
-        format: Sentences, one per line; paragraphs, one per line, which are split into sentences;
-            jsonl, a JSON object per line; parquet, a document per row; auto takes jsonl for .jsonl
-            and .ndjson, parquet for .parquet, or else sentences.
-        document_ends: What separates documents besides the end of a file: blank_lines; files for
-            nothing else; wikitext for the lines " = Title = " of the WikiText data sets, whose
-            headings are removed.
-        field: The key of the text in JSON Lines, or its column in Parquet.
+        format: One of sentences (one per line), paragraphs (one per line, to be split into
+            sentences), jsonl (a JSON object per line), parquet (a document per row) and auto, which
+            uses jsonl for .jsonl and .ndjson, parquet for .parquet, and otherwise sentences.
+        document_ends: What separates documents in a file: blank_lines, files (only the end of the
+            file) or wikitext (headings such as " = Title = " in the WikiText data sets, which are
+            removed).
+        field: Key of the text in JSON Lines, or its column in Parquet.
         language: ISO code of the language, used to split paragraphs into sentences.
-        lowercase: Whether the tokenizer lower-cases text and strips accents. By default, a
-            vocab.txt determines it by its tokens, and a new vocabulary by the text; the folder of a
-            tokenizer always specifies it.
+        lowercase: Whether the tokenizer lowercases text and strips accents. By default, it is
+            inferred from the tokens of a vocab.txt, or from the text for a new vocabulary. A
+            tokenizer directory always specifies it.
     """
 
     format: str = "auto"
@@ -61,27 +61,27 @@ class CorpusOptions(CommandConfig):
 
 @dataclasses.dataclass(frozen=True)
 class RowOptions(CommandConfig):
-    """How rows are made of documents, and written to files.
+    """How examples are created from documents and written to files.
 
     Args:
-        sequence_format: Kind of instances: next_sentence (BERT), sentence_order (ALBERT),
-            sentence_pairs, full_sentences (RoBERTa) or document_sentences.
-        short_seq_probability: Probability that an instance has a random, shorter target length.
-        duplicate_factor: Number of times that each document is used, each time cut and paired
-            differently.
-        static_masks: Whether to write masks to the records (static masking), as the original script
-            does; otherwise masks are drawn during training (dynamic masking).
+        sequence_format: Format of the token sequences, one of next_sentence (BERT), sentence_order
+            (ALBERT), sentence_pairs, full_sentences (RoBERTa) and document_sentences.
+        short_seq_probability: Probability that an example has a random, shorter target length.
+        duplicate_factor: Number of times that each document is used. It is split and paired
+            differently each time.
+        static_masks: Whether to write masks to the records (static masking), as the original BERT
+            code does. By default, masks are sampled during training (dynamic masking).
         whole_words: Whether static masks cover whole words.
-        max_predictions: Maximum number of masks in a row; 0 derives it from the length and
-            masked_lm_probability.
-        masked_lm_probability: Share of the tokens that is selected for prediction.
+        max_predictions: Maximum number of masked tokens per example. 0 derives it from the sequence
+            length and masked_lm_probability.
+        masked_lm_probability: Fraction of the tokens that is selected for prediction.
         seed: Random seed.
-        num_shards: Number of files to write; 0 takes one for each million tokens.
-        independent_shards: Whether a shard depends on its own documents alone: random second
-            segments are from another document of the same shard, not of the whole corpus. A Beam
-            runner requires it, and its records are those of one machine with it.
-        num_workers: Number of processes, which does not affect the records; 0 takes one for each
-            core.
+        num_shards: Number of files to write. 0 writes one file per million tokens.
+        independent_shards: Whether each shard only depends on its own documents. Random second
+            segments then come from another document in the same shard rather than in the whole
+            corpus. Required by Beam runners, which create the same records as one machine with this
+            option.
+        num_workers: Number of processes. Does not affect the records. 0 uses one process per core.
         keep_store: Whether to keep the tokenized corpus in output_dir/.work at the end.
     """
 
@@ -102,13 +102,13 @@ class RowOptions(CommandConfig):
         if not self.static_masks:
             yield (
                 ["whole_words"],
-                "there is no --static_masks; masks that are drawn during training cover whole "
-                "words with --masking_unit=word",
+                "--static_masks is not given; to mask whole words during training, use "
+                "--masking_unit=word",
             )
 
     @property
     def next_sentence(self) -> bool:
-        """Whether rows have labels of sentence pairs, for a second objective."""
+        """Whether examples have sentence pair labels, for a second objective."""
         return self.sequence_format in PAIR_LABEL_FORMATS
 
     @property
@@ -119,17 +119,17 @@ class RowOptions(CommandConfig):
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingDataConfig(CommandConfig):
-    """How pre-training records of one length are created from files of raw text.
+    """How pre-training records of one sequence length are created from raw text.
 
     Args:
-        input_files: Text files, glob patterns such as corpus/**/*.txt, or folders, or URLs of these
-            such as s3://bucket/corpus/*.jsonl.gz; compressed by gzip, bzip2, xz or Zstandard, or
-            not. Hidden files, whose names begin with . or _, are left out.
-        vocabulary: The vocab.txt of the tokenizer, or the folder of a tokenizer of any kind.
-        output_dir: Folder for the records, summary.json and lengths.png.
-        sequence_length: Maximum length of a row in tokens, special tokens included.
-        corpus: How the files are read and tokenized.
-        rows: How rows are made of their documents.
+        input_files: Text files, directories, glob patterns such as corpus/**/*.txt, or URLs of
+            these such as s3://bucket/corpus/*.jsonl.gz. Files may be compressed with gzip, bzip2,
+            xz or Zstandard. Hidden files, whose names start with . or _, are skipped.
+        vocabulary: The tokenizer: a vocab.txt, or a directory with the files of any tokenizer.
+        output_dir: Directory for the records, summary.json and lengths.png.
+        sequence_length: Maximum sequence length in tokens, including special tokens.
+        corpus: How files are read and tokenized.
+        rows: How examples are created from documents.
     """
 
     input_files: tuple[str, ...] = ()
@@ -144,7 +144,7 @@ class PretrainingDataConfig(CommandConfig):
         self.instance_maker(cls_token_id=0, sep_token_id=0)
 
     def instance_maker(self, cls_token_id: int, sep_token_id: int) -> InstanceGenerator:
-        """Returns the object that creates instances, without masks."""
+        """Returns the generator that creates examples, without masks."""
         return InstanceGenerator(
             cls_token_id,
             sep_token_id,
@@ -160,31 +160,32 @@ class PretrainingDataConfig(CommandConfig):
 def find_inputs(
     input_files: Sequence[str], listing: file_systems.Listing | None = None
 ) -> list[InputFile]:
-    """Returns the files to read, in the order of `input_files`, those of a folder by name.
+    """Returns the files to read, in the order of `input_files`. Directories are sorted by name.
 
     Args:
-        input_files: Paths or URLs, see `find_files`.
-        listing: How URLs are listed.
+        input_files: Paths or URLs; see `find_files`.
+        listing: How to list URLs.
 
     Raises:
         FileNotFoundError: If an entry matches no file.
         ValueError: If `input_files` is empty.
     """
     if not input_files:
-        raise ValueError("--input_files is empty, expected files, patterns or folders of text")
+        raise ValueError("--input_files must have at least one file, pattern or directory")
     inputs = []
     for path in input_files:
         files = file_systems.find_files(path, listing if file_systems.is_url(path) else None)
         if not files:
             raise FileNotFoundError(
-                f"{path} matches no file, expected a file, a pattern or a folder with files"
+                f"input files must be files, patterns or directories with files. Received: {path}, "
+                "which matches no file"
             )
         inputs += files
     return inputs
 
 
 def content_of_inputs(inputs: Sequence[InputFile]) -> str:
-    """Returns a hash of the names and contents of files, and of the names and sizes of URLs."""
+    """Hashes the names and contents of local files, and the names and sizes of URLs."""
     remote = [(file.name, file.size) for file in inputs if file_systems.is_url(file.path)]
     local = [Path(file.path) for file in inputs if not file_systems.is_url(file.path)]
     content = hash_files(local)

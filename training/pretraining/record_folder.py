@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder that records are written to, on this machine."""
+"""A local directory of pre-training records."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from keras_bert import atomic
 
 
 class RecordFolder:
-    """The files of a folder, by their names there, which may contain `/`."""
+    """A directory of files. Their names are relative to it and may contain `/`."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def path_of(self, name: str) -> str:
-        """Returns the path of a file of the folder."""
+        """Returns the path of a file in the directory."""
         return str(Path(self.path) / name)
 
     def names(self, pattern: str) -> list[str]:
-        """Returns the names of the files that match a pattern such as `.work/statistics-*`."""
+        """Returns the names that match a pattern such as `.work/statistics-*`."""
         parent, _, last = pattern.rpartition("/")
         folder = Path(self.path) / parent
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
@@ -34,7 +34,7 @@ class RecordFolder:
 
     @contextlib.contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
-        """Context manager that yields a file to write, which has its name once it is complete."""
+        """Context manager that yields a file to write. It gets its name once it is complete."""
         path = Path(self.path_of(name))
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic.atomic_path(path) as temporary, open(temporary, "wb") as file:
@@ -63,7 +63,7 @@ class RecordFolder:
         self.write(name, (json.dumps(value, indent=2) + "\n").encode())
 
     def remove(self, name: str) -> None:
-        """Removes a file, or a folder with all its files."""
+        """Removes a file, or a directory with all its files."""
         path = Path(self.path_of(name))
         if path.is_dir():
             shutil.rmtree(path)

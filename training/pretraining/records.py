@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates the records of a corpus: tokenizes it, writes its shards, and sums them up."""
+"""Creates pre-training records: tokenizes a corpus, writes shards and a summary."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from .tokenizer_source import open_tokenizer
 SUMMARY_FILE = "summary.json"
 FIGURE_FILE = "lengths.png"
 _SETTINGS_FILE = ".work/settings.json"
-# Share of unknown tokens that a vocabulary of the text's own language should stay below
+# With a vocabulary for the text's language, the fraction of unknown tokens should be lower.
 _MANY_UNKNOWN = 0.05
-# The formats of the flags of a corpus that not all formats have
+# The formats that each of these corpus flags applies to
 _FORMATS_OF = {
     "document_ends": ("sentences", "paragraphs"),
     "field": ("jsonl", "parquet"),
     "language": ("paragraphs", "jsonl", "parquet"),
 }
-# What separates documents, by `document_ends`
+# Descriptions of the document separators, by `document_ends`
 _DOCUMENT_ENDS = {
-    "blank_lines": "a blank line between two of them, or the end of a file",
+    "blank_lines": "a blank line, or at the end of a file",
     "files": "the end of a file",
-    "wikitext": "a line ' = Title = ' before each, or the end of a file",
+    "wikitext": "the next line ' = Title = ', or at the end of a file",
 }
 
 
@@ -56,25 +56,26 @@ def create_records(
     *,
     is_checked: bool = False,
 ) -> dict[str, Any]:
-    """Creates the records, or those whose files are missing.
+    """Creates the records, or only those whose files are missing.
 
     Args:
         config: The config.
-        runner, runner_options: A runner of Apache Beam, and its options.
-        is_checked: Whether `check_corpus` was called, such as for all files of a run together.
+        runner, runner_options: An Apache Beam runner and its options.
+        is_checked: Whether `check_corpus` was already called, for example for all files of a run.
 
     Returns:
-        The content of `summary.json`: the numbers of documents, sentences and tokens in the corpus,
-        and the share of unknown tokens among them; the numbers of files and of instances; the
-        instances' mean length in tokens; the share of padding if all were padded to the sequence
-        length; and the share of pairs labeled 1 (`null` for rows without a second segment).
+        The content of `summary.json`. It includes the numbers of documents, sentences and tokens in
+        the corpus, the fraction of unknown tokens, and the numbers of files and examples. It also
+        includes the examples' mean length in tokens, the fraction of padding if all examples were
+        padded to the sequence length, and the fraction of pairs with label 1 (`null` for examples
+        without a second segment).
 
     Raises:
         FileNotFoundError: If a file does not exist.
-        UnusedFlagError: If a flag of the corpus is for none of its files.
-        ImportError: If paragraphs are to be split into sentences and `sentencex` is not installed.
-        ValueError: If a file is malformed, if pairs need a second document and there is only one,
-            or if the folder contains records of other settings.
+        UnusedFlagError: If a corpus flag applies to none of the files.
+        ImportError: If paragraphs must be split into sentences and `sentencex` is not installed.
+        ValueError: If a file is invalid, if pairs need a second document and there is only one, or
+            if the directory contains records with different settings.
     """
     from ..plots.length_histogram import length_figure
     from ..plots.style import png
@@ -92,7 +93,7 @@ def create_records(
         check_corpus(config.corpus, inputs, config.vocabulary)
     tokenizer = open_tokenizer(config.vocabulary, config.corpus.lowercase)
     _check_separators(config.rows.sequence_format, tokenizer)
-    # Whether text is lower-cased is the tokenizer's own.
+    # The tokenizer's config already specifies `lowercase`.
     settings = config.settings() | {
         "lowercase": None,
         "vocabulary": tokenizer.get_config(),
@@ -114,7 +115,7 @@ def create_records(
     _check_documents(config, inputs, corpus.documents)
     shards = engine.write_shards(count_shards(config, corpus.documents, corpus.tokens))
     summary = _summary(config, corpus, shards) | {"fingerprint": fingerprint}
-    figure = length_figure(summary["lengths"], f"{summary['instances']:,} rows")
+    figure = length_figure(summary["lengths"], f"{summary['instances']:,} examples")
     folder.write(FIGURE_FILE, png(figure))
     folder.write_json(SUMMARY_FILE, summary)
     _warn_of_unknown_tokens(summary, folder.path)
@@ -124,7 +125,7 @@ def create_records(
 
 
 class _LocalEngine:
-    """Tokenizes a corpus into a token store, and writes its shards, by processes."""
+    """Tokenizes a corpus into a token store and writes its shards, with local processes."""
 
     def __init__(
         self, config: PretrainingDataConfig, inputs: Sequence[InputFile], tokenizer: Tokenizer
@@ -133,7 +134,7 @@ class _LocalEngine:
         self.work = Path(config.output_dir) / ".work"
 
     def tokenize(self) -> CorpusCounts:
-        """Writes the token store unless it exists, and counts what it has."""
+        """Writes the token store unless it exists, and returns its counts."""
         if not (self.work / "store").exists():
             is_plain = not any(file.path.endswith(COMPRESSIONS) for file in self.inputs)
             size = sum(file.size for file in self.inputs) if is_plain else None
@@ -151,25 +152,25 @@ class _LocalEngine:
         return CorpusCounts(len(store), store.num_sentences, store.num_tokens, num_unknown)
 
     def write_shards(self, num_shards: int) -> list[ShardStatistics]:
-        """Writes the shards that do not exist yet, and returns the statistics of all."""
+        """Writes the shards that do not exist yet, and returns the statistics of all shards."""
         with bar("writing", num_shards, "shard") as shown:
             return write_shards(self.config, self.tokenizer, self.work, num_shards, shown.update)
 
 
 def check_corpus(corpus: CorpusOptions, inputs: Sequence[InputFile], vocabulary: str) -> None:
-    """Checks that each flag of a corpus is for one of its files, or for its tokenizer.
+    """Checks that each corpus flag applies to a file or to the tokenizer.
 
     Raises:
-        UnusedFlagError: If one is not.
+        UnusedFlagError: If a flag has no effect.
     """
     formats = [resolve_format(file.path, corpus.format) for file in inputs]
     check_formats(corpus, _FORMATS_OF, formats)
     if vocabulary and Path(vocabulary).is_dir():
-        check_unset(corpus, ["lowercase"], f"the tokenizer in {vocabulary} has its own")
+        check_unset(corpus, ["lowercase"], f"the tokenizer in {vocabulary} already specifies it")
 
 
 def require_libraries(corpus: CorpusOptions, inputs: Sequence[InputFile]) -> None:
-    """Checks that the library that splits paragraphs is installed, if there are any."""
+    """Checks that the sentence splitter is installed, if there are paragraphs to split."""
     if any(resolve_format(file.path, corpus.format) != "sentences" for file in inputs):
         sentence_splitter(corpus.language)
 
@@ -177,9 +178,9 @@ def require_libraries(corpus: CorpusOptions, inputs: Sequence[InputFile]) -> Non
 def _check_separators(sequence_format: str, tokenizer: Tokenizer) -> None:
     if tokenizer.pair_separators > 1 and sequence_format in PAIR_FORMATS:
         raise ValueError(
-            f"--sequence_format is {sequence_format}, whose pairs have one separator between the "
-            f"segments, but a {tokenizer.kind} tokenizer's have {tokenizer.pair_separators}; "
-            "expected full_sentences or document_sentences"
+            f"--sequence_format={sequence_format} does not support {tokenizer.kind} tokenizers, "
+            f"which put {tokenizer.pair_separators} separators between segments instead of one. "
+            "Use full_sentences or document_sentences"
         )
 
 
@@ -191,17 +192,17 @@ def _check_documents(
         return
     names = ", ".join(file.path for file in inputs[:5])
     raise ValueError(
-        f"there is only 1 document in {names}, expected at least 2: --sequence_format={kind} takes "
-        f"second segments from other documents. A document ends at {_DOCUMENT_ENDS[ends]} "
-        f"(--document_ends={ends}; in JSON Lines each line is a document); "
-        "--sequence_format=full_sentences needs no second document"
+        f"--sequence_format={kind} requires at least 2 documents, because it samples second "
+        f"segments from other documents. Received: 1 document in {names}. With "
+        f"--document_ends={ends}, a document ends at {_DOCUMENT_ENDS[ends]} (in JSON Lines, each "
+        "line is a document). Use --sequence_format=full_sentences for a single document"
     )
 
 
 def warn_of_unknown_tokens(folder: Path) -> None:
-    """Logs a warning if many tokens of the records in a folder are unknown to the vocabulary.
+    """Logs a warning if many tokens in a directory's records are unknown to the vocabulary.
 
-    Without a summary there is no warning.
+    Without a summary file, it does not warn.
     """
     records = RecordFolder(str(folder))
     if records.names(SUMMARY_FILE):
@@ -212,10 +213,11 @@ def _warn_of_unknown_tokens(summary: Mapping[str, Any], folder: str) -> None:
     share = summary["unknown_tokens"]
     if share > _MANY_UNKNOWN:
         logging.warning(
-            "%.1f %% of the tokens in %s are unknown to the vocabulary %s, and a model learns "
-            "nothing about them: is it a vocabulary of this text's language? Give another one with "
-            "--vocabulary, or train one on this text (pretrain without --vocabulary, or "
-            "tokenizer), with a larger --vocabulary_size if it was trained on this text",
+            "%.1f%% of the tokens in %s are unknown to the vocabulary %s. A model cannot learn "
+            "anything about them. Check that the vocabulary is for the language of this text. Pass "
+            "another one with --vocabulary, or train one on this text (with tokenizer, or with "
+            "pretrain without --vocabulary). If it was trained on this text, increase "
+            "--vocabulary_size",
             100 * share,
             folder,
             summary["config"]["vocabulary"],
@@ -223,16 +225,15 @@ def _warn_of_unknown_tokens(summary: Mapping[str, Any], folder: str) -> None:
 
 
 def _is_done(folder: RecordFolder, fingerprint: str) -> bool:
-    """Returns whether all records exist. Records of other settings raise a ValueError."""
+    """Returns whether all records exist. Raises an error if their settings differ."""
     for name in (SUMMARY_FILE, _SETTINGS_FILE):
         if folder.names(name) and folder.read_json(name).get("fingerprint") != fingerprint:
             if name == _SETTINGS_FILE and not folder.names("*.tfrecord"):
-                folder.remove(".work")  # of a run that ended before its first record
+                folder.remove(".work")  # The previous run stopped before its first record.
                 break
             raise output_folder.SettingsMismatchError(
-                f"{folder.path} contains records of other settings, another vocabulary or other "
-                f"files (see {folder.path_of(name)}); choose another --output_dir, or remove that "
-                "folder"
+                f"{folder.path} contains records with different settings, vocabulary or files (see "
+                f"{folder.path_of(name)}). Choose another --output_dir, or remove this directory"
             )
     if folder.names(SUMMARY_FILE):
         count, names = folder.read_json(SUMMARY_FILE)["files"], folder.names("*.tfrecord")
@@ -240,7 +241,7 @@ def _is_done(folder: RecordFolder, fingerprint: str) -> bool:
         if not absent:
             return True
         logging.warning(
-            "%s has no %s: creating the records that are missing",
+            "%s lacks %s: creating the missing records",
             folder.path,
             ", ".join(sorted(absent)[:5]),
         )

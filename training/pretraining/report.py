@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reports of a pre-training run: its log, its curves, the lines it prints, and its results."""
+"""Formats and writes a pre-training run's log, curves, progress lines and results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .config import PretrainConfig
 LOG_FILE = "log.jsonl"
 CURVES_FILE = "curves.png"
 RESULTS_FILE = "results.json"
-# A run has collapsed if its accuracy is within these bounds of the unigram baseline for this many
+# A run has collapsed if its accuracy is this close to the unigram baseline for this many
 # consecutive intervals.
 _STILL_INTERVALS = 3
 _STILL_RATIO = 1.05
@@ -39,14 +39,14 @@ _NAMES = {
     "masked_lm_logits_loss": "masked_loss",
     "next_sentence_logits_accuracy": "pair_accuracy",
     "next_sentence_logits_loss": "pair_loss",
-    # Keras omits the output's name if there is only one.
+    # Keras omits the output's name if the model has only one output.
     "accuracy": "masked_accuracy",
     "masked_lm_loss": "masked_loss",
     "label_loss": "masked_loss",
     "generator_accuracy": "masked_accuracy",
 }
 _DRAWN = ("loss", "masked_accuracy", "unigram_accuracy", "pair_accuracy", "discriminator_accuracy")
-# The metrics of a record that are printed, with their formats; the record has more.
+# The printed metrics of a record with their formats. The record has more metrics.
 _SHOWN = {
     "loss": "{:.4g}",
     "masked_accuracy": "{:.1%}",
@@ -64,8 +64,7 @@ def named(logs: dict[str, Any]) -> Log:
 
 
 def metrics_line(record: Mapping[str, float]) -> str:
-    """Formats the metrics of an interval, those of a unigram model beside the model's own.
-
+    """Formats an interval's metrics, with the unigram baseline next to the model's scores.
     Example:
 
     >>> metrics_line({"loss": 5.0, "masked_accuracy": 0.2, "unigram_accuracy": 0.06})
@@ -78,15 +77,14 @@ def metrics_line(record: Mapping[str, float]) -> str:
             if value is None:
                 continue
             unigram = record.get(f"unigram_{name.removeprefix('masked_')}")
-            # Once is enough: the baseline is that of the training text.
+            # The baseline is computed once, so it is only shown with the training metrics.
             beside = "" if prefix or unigram is None else f" (unigram {form.format(unigram)})"
             words.append(f"{text}{name.replace('_', ' ')} {form.format(value)}{beside}")
     return ", ".join(words)
 
 
 def interval_line(record: Mapping[str, float], num_steps: int, time_left: str = "") -> str:
-    """Formats the line that is printed after an interval.
-
+    """Formats the line printed after an interval.
     Example:
 
     >>> record = {"step": 500, "loss": 5.0, "perplexity": 148.4, "tokens_per_second": 12_345.6}
@@ -105,8 +103,8 @@ def interval_line(record: Mapping[str, float], num_steps: int, time_left: str = 
 def has_collapsed(log: list[Log], warmup_steps: int) -> bool:
     """Returns whether a run predicts masked tokens no better than the unigram baseline.
 
-    Every run starts like this, so that only the last few intervals after the warm-up count. The
-    accuracy on validation text is used if there is one.
+    Every run starts like this, so only the last intervals after the warmup count. The accuracy on
+    the validation text is used if it is available.
     """
     last = [record for record in log if record["step"] > warmup_steps][-_STILL_INTERVALS:]
 
@@ -118,12 +116,12 @@ def has_collapsed(log: list[Log], warmup_steps: int) -> bool:
 
 
 def collapse_warning(record: Log) -> str:
-    """Returns the warning for a run that `has_collapsed`, from its last record."""
+    """Returns the warning for a run that `has_collapsed`, given its last record."""
     name = "val_masked_accuracy" if "val_masked_accuracy" in record else "masked_accuracy"
     return (
-        f"the model has not learned from the context: after step {record['step']:.0f} its accuracy "
-        f"on masked tokens is {record[name]:.1%}, and always predicting the most frequent token "
-        f"gives {record['unigram_accuracy']:.1%} (perplexity "
+        f"the model has not learned from the context. After step {record['step']:.0f}, its "
+        f"accuracy on masked tokens is {record[name]:.1%}, and always predicting the most frequent "
+        f"token gives {record['unigram_accuracy']:.1%} (perplexity "
         f"{record.get(name.replace('masked_accuracy', 'perplexity'), math.nan):.1f}, unigram "
         f"baseline {record['unigram_perplexity']:.1f}). Try a lower --learning_rate, more "
         "--warmup_steps or a longer run"
@@ -131,12 +129,12 @@ def collapse_warning(record: Log) -> str:
 
 
 def write_log(log: list[Log], folder: Path) -> None:
-    """Writes the whole log as JSON Lines, so that a repeated interval occurs only once."""
+    """Rewrites the whole log as JSON Lines, so a repeated interval occurs only once."""
     atomic.write_text(folder / LOG_FILE, "".join(json.dumps(record) + "\n" for record in log))
 
 
 def write_tensorboard(record: Log, folder: Path) -> None:
-    """Writes the values of a record as scalars for TensorBoard."""
+    """Writes a record's values as TensorBoard scalars."""
     import tensorflow as tf
 
     writer = tf.summary.create_file_writer(os.fspath(folder))
@@ -147,7 +145,7 @@ def write_tensorboard(record: Log, folder: Path) -> None:
 
 
 def draw(log: list[Log], folder: Path) -> None:
-    """Plots the curves of loss and accuracies."""
+    """Plots the curves of the loss and the accuracies."""
     log = list(map(in_percent, log))
     names = [f"{prefix}{name}" for name in _DRAWN for prefix in ("", "val_")]
     history = {
@@ -189,12 +187,12 @@ def build_results(config: PretrainConfig, num_parameters: int, state: RunState) 
 
 
 def _mean(log: list[Log], name: str) -> float:
-    """Returns the mean over the run, with intervals weighted by their duration."""
+    """Returns the mean of a rate over the run, weighted by the duration of the intervals."""
     return _sum(log, name) / float(log[-1]["seconds"])
 
 
 def _sum(log: list[Log], rate: str) -> float:
-    """Returns the integral over the run of a rate per second."""
+    """Integrates a rate per second over the run."""
     ends = np.array([0.0, *(record["seconds"] for record in log)])
     return float(np.dot(np.diff(ends), [record[rate] for record in log]))
 
@@ -208,16 +206,16 @@ def report(results: Mapping[str, Any], folder: Path) -> str:
         "unigram model": _scores(last, "unigram_"),
     }
     blocks = [
-        f"Pre-trained: {results['parameters']:,} parameters, {total['steps']:,} steps; scores of "
-        "the last interval, accuracies in percent",
+        f"Pre-trained: {results['parameters']:,} parameters, {total['steps']:,} steps. Scores of "
+        "the last interval, accuracies in percent:",
         text_table(
             *table_from_records("masked tokens", {name: row for name, row in rows.items() if row})
         ),
     ]
     speed = (
         f"Time: {run_report.duration(total['seconds'])} of training, "
-        f"{total['tokens_per_second']:,.0f} tokens/s, {total['mfu']:.1%} of the "
-        "highest speed measured on this machine"
+        f"{total['tokens_per_second']:,.0f} tokens/s, {total['mfu']:.1%} of the highest "
+        "speed measured on this machine"
     )
     blocks.append("\n".join(filter(None, (speed, run_cost.describe(results.get("cost", {}))))))
     files = {"preset": "preset", "curves": CURVES_FILE, "log": LOG_FILE, "results": RESULTS_FILE}

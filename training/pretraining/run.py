@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pre-training run: its phases and intervals, its checkpoints, and how it resumes."""
+"""Runs pre-training: phases, intervals and checkpoints, and how a run resumes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _SECONDS_BETWEEN_PLOTS = 30.0
 
 
 def pretrain(config: PretrainConfig) -> dict[str, Any]:
-    """Creates a vocabulary and records if they are missing, trains, and writes the results.
+    """Creates a missing vocabulary and missing records, trains, and writes the results.
 
     Returns:
         The content of `results.json`: the config, the number of parameters, the log, its last
@@ -59,8 +59,8 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
     Raises:
         NotFiniteError: If a loss is not finite.
         DiskFullError: If the disk is too full for a checkpoint.
-        ValueError: If text or records are malformed, or the folder contains a run of other
-            settings.
+        ValueError: If text or records are invalid, or if the directory contains a run with
+            different settings.
     """
     hosts.check_all_equal("the command", config.settings())
     if hosts.count() > 1:
@@ -90,12 +90,12 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
     causal = config.encoder.causal
     batches = Batches(text, config.task, causal, tokenizer)
     phases = batches.phase_batches(config.optimization, records)
-    # Seeded after the records: whether they are created or exist must not change the random state.
+    # Set the seed after the records, so that creating them does not change the random state.
     set_random_seed(text.rows.seed)
     with scope():
         model = build_model(config, tokenizer)
     checkpoints = RunCheckpoints(folder / "checkpoints", config.keep_checkpoints)
-    # The tokenizer's config says whether text is lowercased.
+    # The tokenizer's config already specifies `lowercase`.
     settings = config.settings() | {"lowercase": None, "tokenizer": tokenizer.get_config()}
     state = restore(model, checkpoints, source, output_folder.fingerprint(settings))
     seconds_before = state.seconds
@@ -116,7 +116,7 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
                 state = run.train(phase, train, dev, state, baselines[length])
     if state.seconds > seconds_before:
         share_waited = model.seconds_waited / (state.seconds - seconds_before)
-        logging.info("%.1f %% of the training waited for data", 100 * share_waited)
+        logging.info("%.1f%% of the training time was spent waiting for data", 100 * share_waited)
     results = report.build_results(config, model.count_params(), state)
     if hosts.is_main_process():
         model.save_to_preset(folder / "preset")
@@ -129,10 +129,10 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
 def restore(
     model: PretrainingModel, checkpoints: RunCheckpoints, source: TextSource, fingerprint: str
 ) -> RunState:
-    """Loads the last checkpoint and returns its state, or a new state if there is none.
+    """Loads the last checkpoint and returns its state, or a new state without a checkpoint.
 
     Raises:
-        SettingsMismatchError: If the checkpoint is of a run of other settings or files.
+        SettingsMismatchError: If the checkpoint is from a run with different settings or files.
     """
     start = output_folder.hash_directory(source.preset).hex() if source.preset else ""
     files = {flag: _content(flag, groups) for flag, groups in source.given_files().items()}
@@ -154,7 +154,7 @@ def restore(
 
 
 def _content(flag: str, groups: list[list[Path]]) -> str:
-    """Returns a hash of groups of files; each process reads the groups that it trains on."""
+    """Hashes groups of files. Each process reads the groups that it trains on."""
     own = groups_of_shard(hosts.shard(), len(groups))
     contents = {str(group): output_folder.hash_files(groups[group]).hex() for group in own}
     contents = hosts.merge_across_processes(f"the content of --{flag}", contents)
@@ -163,12 +163,12 @@ def _content(flag: str, groups: list[list[Path]]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """The cost of an update in a phase, and the baseline of its masked tokens.
+    """The cost of a training step in a phase, and the unigram baseline.
 
     Args:
-        tokens: Number of tokens, padding excluded.
-        flops: FLOPs of the matrix products.
-        unigram: The scores of a unigram model, `unigram_accuracy` and `unigram_perplexity`.
+        tokens: Number of tokens, excluding padding.
+        flops: FLOPs of the matmuls.
+        unigram: The baseline's `unigram_accuracy` and `unigram_perplexity`.
     """
 
     tokens: float
@@ -180,11 +180,11 @@ class Run:
     """Trains the phases of a run.
 
     Args:
-        config: The settings.
+        config: The configuration.
         model: The compiled model.
-        checkpoints: The checkpoints to write to.
-        peak: Peak FLOP/s of matrix products; raised to the speed of an interval that is faster.
-        meter: Returns the energy since its last call; `None` if energy is not metered.
+        checkpoints: Writes and restores checkpoints.
+        peak: Peak FLOP/s of matmuls. It is raised if an interval is faster.
+        meter: Returns the energy since its last call. `None` if energy is not measured.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class Run:
         self.time_left = TimeLeft(self.work(self.optimization.num_steps))
 
     def work(self, step: int) -> float:
-        """Returns the FLOPs of the run up to an update; an update of each phase has its own."""
+        """Returns the FLOPs of the run up to a training step."""
         work = 0.0
         for phase in self.optimization.plan():
             length = phase.sequence_length
@@ -219,18 +219,15 @@ class Run:
         state: RunState,
         baseline: report.Log,
     ) -> RunState:
-        """Trains to the end of a phase, from the run's current step.
-
-        Returns:
-            The state at the end.
-        """
+        """Trains from the run's current step to the end of a phase, and returns the new state."""
         own = {"shard": hosts.shard(), "return_shards": hosts.count() > 1}
         dev_examples = None
         if dev is not None:
             dev_examples = self._examples(dev.first_batches(self.config.text.dev_batches, **own))
         workload = self._workload(phase, train, baseline)
         logging.info(
-            "%d tokens a row, %d rows an update: steps %d to %d, %d rows, %d batches an epoch",
+            "%d tokens per example, %d examples per step: steps %d to %d, %d examples, %d "
+            "batches per epoch",
             phase.sequence_length,
             phase.batch_size,
             phase.first_step + 1,
@@ -238,17 +235,16 @@ class Run:
             train.num_rows,
             train.batches_per_epoch,
         )
-        # Trace each length anew. TensorFlow would trace a function of another length again for any
-        # length, and its results would differ in the last bits from those of a run that resumes in
-        # this phase.
+        # Trace again for each length. Otherwise TensorFlow would retrace the function for arbitrary
+        # lengths, and its results would differ in the last bits from a run that resumes here.
         self.model.make_train_function(force=True)
         self.model.make_test_function(force=True)
         interval = self.optimization.steps_per_interval
         while state.step < phase.end:
             done = state.step - phase.first_step
             num_left = phase.end - state.step
-            # One call of `fit` has whole intervals; another has the rest of the phase, or of an
-            # interval in which the run was interrupted.
+            # One call of `fit` trains whole intervals. A separate call trains what is left of the
+            # phase, or of an interval in which the run was interrupted.
             rest = min(num_left, interval - done % interval)
             count, steps = (num_left // interval, interval) if rest == interval else (1, rest)
             intervals = IntervalReport(self, state, steps, phase.end, workload, dev_examples)
@@ -257,7 +253,7 @@ class Run:
         return state
 
     def _fit(self, batches: Any, intervals: IntervalReport, count: int) -> RunState:
-        """Trains for some intervals of the same number of updates."""
+        """Trains for multiple intervals with the same number of training steps."""
         accumulation = self.optimization.accumulation
         first, steps = intervals.first_step, intervals.interval
         steps_per_execution = self.config.compute.steps_per_execution
@@ -295,7 +291,7 @@ class Run:
         return pretraining_examples(batches, self.config.text.rows.next_sentence)
 
     def _workload(self, phase: Phase, train: PretrainingStream, baseline: report.Log) -> Workload:
-        """Estimates the cost of an update from the first batches."""
+        """Estimates the cost of a training step from the first batches."""
 
         def tokens_and_slots() -> tuple[float, int]:
             name = "sequence_ids" if train.packed else "padding_mask"
@@ -309,18 +305,18 @@ class Run:
 
 
 class IntervalReport(keras.callbacks.Callback):
-    """Logs, scores the validation text, and writes a checkpoint and a plot after each interval.
+    """Logs, evaluates, and writes a checkpoint and a plot after each interval.
 
     Args:
         run: The run.
         state: The initial value of the attribute `state`.
-        interval: Updates in one of Keras' epochs.
-        last_step: Updates at the end of the phase, when the validation text is scored too.
-        workload: The cost of an update.
+        interval: Number of training steps in one of Keras' epochs.
+        last_step: The last step of the phase, after which the validation text is always scored.
+        workload: The cost of a training step.
         dev: Validation batches, or `None`.
     """
 
-    # Returns whether Ctrl-C was pressed: the run then ends after a checkpoint.
+    # Returns whether Ctrl-C was pressed. The run then stops after a checkpoint.
     is_interrupted: Callable[[], bool]
 
     def __init__(
@@ -339,7 +335,7 @@ class IntervalReport(keras.callbacks.Callback):
         self.workload, self.dev = workload, dev
         self.is_interrupted = bool
         self._folder = Path(run.config.output_dir)
-        # The first interval of a run is plotted at once
+        # The first interval of a run is plotted immediately.
         self._next_plot = time.monotonic() + _SECONDS_BETWEEN_PLOTS if state.log else 0.0
         self._start = 0.0
 
@@ -381,7 +377,8 @@ class IntervalReport(keras.callbacks.Callback):
             scores = self.model.evaluate(self.dev, verbose=0, return_dict=True)
             if not math.isfinite(scores["loss"]):
                 raise output_folder.NotFiniteError(
-                    f"the loss on the validation text is {scores['loss']} after step {step}"
+                    f"the loss on the validation text must be finite. Received: {scores['loss']} "
+                    f"(after step {step})"
                 )
             record |= {f"val_{name}": value for name, value in report.named(scores).items()}
         record |= self.workload.unigram
@@ -396,34 +393,34 @@ class IntervalReport(keras.callbacks.Callback):
         self.run.checkpoints.raise_if_interrupted(self.is_interrupted())
 
     def _write(self, record: report.Log) -> None:
-        """Writes the log and the plot of an interval."""
+        """Writes the log and the plot after an interval."""
         step = self.state.step
         report.write_log(self.state.log, self._folder)
         if self.run.config.tensorboard:
             report.write_tensorboard(record, self._folder / "tensorboard")
-        # The run's end has a plot of its own
+        # The end of the run plots separately.
         if step < self.optimization.num_steps and time.monotonic() >= self._next_plot:
             report.draw(self.state.log, self._folder)
             self._next_plot = time.monotonic() + _SECONDS_BETWEEN_PLOTS
 
     def _is_scored(self, step: int) -> bool:
-        """Returns whether the validation text is scored after the interval that ends at a step."""
+        """Returns whether the validation text is scored after the interval that ends at `step`."""
         between = self.optimization.steps_between_scores(len(self.dev))
         return step == self.last_step or step // between > (step - self.interval) // between
 
     def line(self) -> str:
-        """Returns the line that is printed after an interval."""
+        """Returns the line printed after an interval."""
         return report.interval_line(
             self.state.log[-1], self.optimization.num_steps, self.run.time_left.text()
         )
 
     def energy_record(self) -> report.Log:
-        """Returns the energy of the run until now; empty if not all of it was metered."""
+        """Returns the run's energy so far, or an empty dict if some of it was not measured."""
         if self.run.meter is None:
             return {}
         before = self.state.log[-1] if self.state.log else {"energy_kwh": 0.0, "co2_kg": 0.0}
         if "energy_kwh" not in before:
-            return {}  # unknown, since some of it was not metered
+            return {}  # Some of the energy was not measured.
         energy = (
             Energy(
                 before["energy_kwh"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shards of pre-training records, written by several processes, and their statistics."""
+"""Writes shards of pre-training records with multiple processes, and counts their examples."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from .worker_pool import process_pool
 
 _TOKENS_PER_SHARD = 1_000_000
 _MAX_SHARDS = 1024
-# A shard is in memory as a whole; where all of them have one order, each needs that order too.
+# A whole shard is held in memory. Dependent shards also need the order of the whole corpus.
 _MAX_INDEPENDENT_SHARDS = 2**16
-# Documents of a shard that are too few to draw second segments from
+# With fewer documents per shard, second segments are sampled from too small a set.
 _FEW_DOCUMENTS = 10
 
 # The writer of a worker process
@@ -36,12 +36,13 @@ _writer: _ShardWriter
 
 @dataclasses.dataclass(frozen=True)
 class ShardStatistics:
-    """Statistics of rows.
+    """Statistics of examples.
 
     Args:
-        lengths: Number of rows of each length, from 0 to the longest.
-        random_pairs: Number of rows labeled 1: the second segment does not follow the first.
-        pairs: Number of rows with a label.
+        lengths: Number of examples of each length, from 0 to the maximum.
+        random_pairs: Number of examples with label 1, whose second segment does not follow the
+            first.
+        pairs: Number of examples with a label.
     """
 
     lengths: tuple[int, ...]
@@ -50,7 +51,7 @@ class ShardStatistics:
 
     @classmethod
     def from_instances(cls, instances: list[Instance], sequence_length: int) -> ShardStatistics:
-        """Counts the rows of a shard."""
+        """Counts the examples of a shard."""
         lengths = np.bincount(
             [len(instance.token_ids) for instance in instances], minlength=sequence_length + 1
         )
@@ -59,7 +60,7 @@ class ShardStatistics:
 
     @classmethod
     def from_json(cls, content: bytes) -> ShardStatistics:
-        """Returns the statistics that `to_json` returned the bytes of."""
+        """Loads statistics from the bytes that `to_json` returned."""
         values = json.loads(content)
         return cls(**(values | {"lengths": tuple(values["lengths"])}))
 
@@ -75,11 +76,11 @@ class ShardStatistics:
 
 
 def count_shards(config: PretrainingDataConfig, num_documents: int, num_tokens: int) -> int:
-    """Returns the number of shards to write: as configured, or by the number of tokens."""
+    """Returns the number of shards to write. By default, it depends on the number of tokens."""
     tokens = num_tokens * config.rows.duplicate_factor
     most = _MAX_INDEPENDENT_SHARDS if config.rows.independent_shards else _MAX_SHARDS
     by_size = min(-(-tokens // _TOKENS_PER_SHARD), most)
-    # An independent shard of pairs has the documents that its second segments come from.
+    # An independent shard must contain the documents of its second segments.
     needs_two = config.rows.independent_shards and config.rows.sequence_format in PAIR_FORMATS
     num_shards = min(
         config.rows.num_shards or by_size, num_documents // 2 if needs_two else num_documents
@@ -87,8 +88,8 @@ def count_shards(config: PretrainingDataConfig, num_documents: int, num_tokens: 
     per_shard = num_documents // num_shards
     if needs_two and num_shards > 1 and per_shard < _FEW_DOCUMENTS:
         logging.warning(
-            "each of %d shards has about %d documents of each duplicate, and second segments come "
-            "from these alone: a smaller --num_shards, or --noindependent_shards, mixes more",
+            "each of %d shards has only about %d documents to sample second segments from. Use a "
+            "smaller --num_shards or --noindependent_shards for more variety",
             num_shards,
             per_shard,
         )
@@ -96,17 +97,17 @@ def count_shards(config: PretrainingDataConfig, num_documents: int, num_tokens: 
 
 
 def shard_name(shard: int, num_shards: int) -> str:
-    """Returns the name of the file of a shard."""
+    """Returns the file name of a shard."""
     return f"pretraining-{shard:05}-of-{num_shards:05}.tfrecord"
 
 
 def statistics_name(shard: int) -> str:
-    """Returns the name of the file of the statistics of a shard."""
+    """Returns the file name of a shard's statistics."""
     return f"statistics-{shard:05}.json"
 
 
 class ShardMaker:
-    """Creates the rows of shards."""
+    """Creates the examples of shards."""
 
     def __init__(self, config: PretrainingDataConfig, tokenizer: Tokenizer) -> None:
         self.config = config
@@ -130,7 +131,7 @@ class ShardMaker:
     def __call__(
         self, documents: Documents, shard: int, num_shards: int
     ) -> tuple[ShardStatistics, Iterator[bytes]]:
-        """Returns the statistics of a shard, and its records."""
+        """Returns the statistics of a shard and its records."""
         instances = self.make_instances(documents, shard, num_shards)
         rng = np.random.default_rng([self.config.rows.seed, num_shards, shard])
         statistics = ShardStatistics.from_instances(instances, self.config.sequence_length)
@@ -146,7 +147,7 @@ def write_shards(
 ) -> list[ShardStatistics]:
     """Writes the shards that do not exist yet.
 
-    `report` is called with the number of shards completed since its last call.
+    `report` is called with the number of shards completed since the last call.
 
     Returns:
         The statistics of each shard.
@@ -186,7 +187,7 @@ class _ShardWriter:
 
     def __call__(self, shard: int) -> None:
         statistics, records = self.make(self.store, shard, self.num_shards)
-        # The statistics are written before the shard: if the shard exists, so do they.
+        # Write the statistics before the shard, so that they exist whenever the shard does.
         atomic.write_bytes(self.work / statistics_name(shard), statistics.to_json())
         write_records(self.folder / shard_name(shard, self.num_shards), records)
 

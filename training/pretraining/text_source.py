@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text of a pre-training run: its vocabulary, its records of each length, and their batches."""
+"""Provides a pre-training run's vocabulary, records of each sequence length, and batches."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ from .tokenizer_source import family_options, make_tokenizer, save_tokenizer
 
 VOCABULARY = "vocab.txt"
 TOKENIZER = "tokenizer"
-# The names of given records; those that a run makes end in .tfrecord
+# File names of existing records. The names of records that a run creates end in .tfrecord.
 _RECORDS = "*.tfrecord*"
-# What the vocabulary was made of
+# Describes what the vocabulary was created from.
 SOURCE_FILE = "vocabulary.json"
 
 
 @dataclasses.dataclass(frozen=True)
 class TextSource:
-    """The vocabulary and the records of a run, which are made where they are not given.
+    """Provides the vocabulary and records of a run, and creates them if they are not given.
 
     Args:
-        text: The text, or the records.
-        folder: The folder of the run.
-        preset: The checkpoint that the run starts from, whose vocabulary is taken; empty for none.
-        preset_flag: The flag that names it.
-        model: The architecture whose kind of tokenizer is trained.
-        lengths: The numbers of tokens in a row.
+        text: The text or the records.
+        folder: The run's directory.
+        preset: The checkpoint that the run starts from and whose vocabulary it uses, or empty.
+        preset_flag: The flag with that checkpoint.
+        model: The architecture. It determines the type of a new tokenizer.
+        lengths: The sequence lengths in tokens.
     """
 
     text: TextOptions
@@ -66,7 +66,7 @@ class TextSource:
 
     @classmethod
     def from_config(cls, config: PretrainConfig) -> TextSource:
-        """Returns the text source of a run."""
+        """Returns the text source for a run's config."""
         preset, flag = config.encoder.init_preset, "init_preset"
         if not preset:
             preset, flag = config.task.teacher, "teacher"
@@ -75,14 +75,14 @@ class TextSource:
         return cls(config.text, folder, preset, flag, config.encoder.model, tuple(lengths))
 
     def check(self) -> None:
-        """Checks, before any work, that there is the text, and what splits it is installed.
+        """Checks before any work that the input files exist and the sentence splitter is installed.
 
-        Records that exist need neither.
+        Neither is necessary if the records already exist.
 
         Raises:
             FileNotFoundError: If an entry of `input_files` or `dev_files` matches no file.
             ImportError: If the library that splits paragraphs into sentences is not installed.
-            UnusedFlagError: If a flag is for none of these files.
+            UnusedFlagError: If a flag applies to none of these files.
         """
         inputs: list[InputFile] = []
         some_are_made = False
@@ -100,14 +100,14 @@ class TextSource:
             check_corpus(self.text.corpus, inputs, self.text.vocabulary)
 
     def vocabulary(self) -> Path:
-        """Returns the given vocabulary, or the checkpoint's, or else one trained on the text.
+        """Returns the given vocabulary, the checkpoint's vocabulary, or one trained on the text.
 
         Returns:
-            The path of a vocab.txt, or the folder of a tokenizer.
+            The path of a vocab.txt or of a tokenizer directory.
 
         Raises:
-            ValueError: If the folder contains a vocabulary that was made of another text, of
-                another checkpoint or with other settings.
+            ValueError: If the directory contains a vocabulary that was created from different text,
+                from a different checkpoint or with different settings.
         """
         if self.text.vocabulary:
             return Path(self.text.vocabulary)
@@ -118,11 +118,11 @@ class TextSource:
                 return path
         tokenizer = self._tokenizer_config()
         self.folder.mkdir(parents=True, exist_ok=True)
-        # Before the vocabulary: if that exists, its source is known.
+        # Write the source before the vocabulary, so that it exists whenever the vocabulary does.
         source = {**self._source(), "lowercase": tokenizer.get("lowercase")}
         atomic.write_json(self.folder / SOURCE_FILE, source)
         is_wordpiece = tokenizer.get("kind", WordPieceTokenizer.kind) == WordPieceTokenizer.kind
-        # A vocab.txt does not specify whether it is cased, unless --lowercase is given.
+        # Without --lowercase, a vocab.txt does not specify whether it is cased.
         if not is_wordpiece or (self.text.corpus.lowercase is None and not tokenizer["lowercase"]):
             save_tokenizer(tokenizer, folder)
             return folder
@@ -130,11 +130,11 @@ class TextSource:
         return file
 
     def given_files(self) -> dict[str, list[list[Path]]]:
-        """Returns the files that flags name and that are read as they are, by the name of the flag.
+        """Returns the existing input files of a run, by the name of their flag.
 
         Returns:
-            The files of each of `file_groups`, of the lengths one after another; those that every
-            process reads are a single group.
+            A list of files for each of the `file_groups`, with all sequence lengths in order. Files
+            that every process reads are in a single group.
         """
         files = {"model": [[Path(self.model)] if os.path.isfile(self.model) else []]}
         for flag, count in (("records", self.text.file_groups), ("dev_records", 1)):
@@ -149,14 +149,14 @@ class TextSource:
         return files
 
     def all_records(self, vocabulary: Path) -> dict[int, tuple[str, str | None]]:
-        """Returns the patterns of the training and the validation records of each length.
+        """Returns the file patterns of the training and validation records for each length.
 
         Raises:
-            ValueError: If there is neither text nor records.
+            ValueError: If neither text nor records are given.
         """
         text = self.text
         if not text.records and not text.input_files:
-            raise ValueError("--input_files and --records are both empty, expected one of them")
+            raise ValueError("either --input_files or --records must be given")
         return {
             length: (
                 self.records(length, vocabulary),
@@ -168,7 +168,7 @@ class TextSource:
         }
 
     def records(self, sequence_length: int, vocabulary: Path, for_validation: bool = False) -> str:
-        """Returns the pattern of the records of a length, which are created if there are none."""
+        """Returns the file pattern of records of a length, and creates missing records."""
         text, name, files = self.text, "records", self.text.input_files
         if for_validation:
             text, name, files = text.for_validation(), "dev_records", text.dev_files
@@ -185,7 +185,7 @@ class TextSource:
         if self.preset:
             return checkpoints.open_checkpoint(self.preset).require_tokenizer()
         if not self.text.input_files:
-            raise ValueError("--vocabulary and --input_files are both empty, expected one of them")
+            raise ValueError("either --vocabulary or --input_files must be given")
         architecture = named_architecture(self.model)
         kind = architecture.tokenizer
         logging.info("training a vocabulary of %d tokens (%s)", self.text.vocabulary_size, kind)
@@ -193,9 +193,9 @@ class TextSource:
         for file in inputs:
             if is_url(file.path) or resolve_format(file.path, corpus.format) == "parquet":
                 raise ValueError(
-                    f"a vocabulary is trained on text files of this machine, and {file.path} is "
-                    "another: give one with --vocabulary (`keras-bert tokenizer` trains it on a "
-                    "sample)"
+                    f"a vocabulary can only be trained on local text files. Received: {file.path}. "
+                    "Pass --vocabulary, which you can train on a sample with `keras-bert "
+                    "tokenizer`"
                 )
         return make_tokenizer(
             kind,
@@ -209,7 +209,7 @@ class TextSource:
         return find_inputs(self.text.resolve_in_data_dir(files))
 
     def _source(self) -> dict[str, Any]:
-        """Returns what the vocabulary is made of: a checkpoint's tokenizer, or text."""
+        """Describes what the vocabulary is created from: a checkpoint's tokenizer or text."""
         if self.preset:
             tokenizer = json.dumps(self._tokenizer_config(), sort_keys=True).encode()
             return {"checkpoint": hashlib.sha256(tokenizer).hexdigest()}
@@ -222,7 +222,7 @@ class TextSource:
         }
 
     def _check_source(self, vocabulary: Path) -> None:
-        """Raises a ValueError if an existing vocabulary was made of something else."""
+        """Raises a ValueError if an existing vocabulary was created from something else."""
         file = self.folder / SOURCE_FILE
         if not file.exists() or not (self.preset or self.text.input_files):
             return
@@ -231,7 +231,7 @@ class TextSource:
         try:
             now = self._source()
         except FileNotFoundError:
-            return  # With the records at hand, a run can be resumed without the text.
+            return  # If the records exist, a run can resume without the text.
         # Without --lowercase, the existing vocabulary specifies it.
         if self.text.corpus.lowercase is not None and lowercase is not None:
             before, now = (
@@ -241,9 +241,9 @@ class TextSource:
         if before != now:
             names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
             raise SettingsMismatchError(
-                f"{vocabulary} was made of something else: {', '.join(names)} differ; choose "
+                f"{vocabulary} was created from different inputs ({', '.join(names)}). Choose "
                 f"another --output_dir, or remove {vocabulary} and the records and checkpoints "
-                "made with it"
+                "that use it"
             )
 
 
@@ -253,7 +253,7 @@ def _records_folder(records: str, sequence_length: int) -> Path:
 
 @dataclasses.dataclass(frozen=True)
 class Batches:
-    """Makes batches of the records of a run, with masks where the records have none."""
+    """Makes batches from a run's records, and masks records without masks."""
 
     text: TextOptions
     task: TaskOptions
@@ -263,9 +263,9 @@ class Batches:
     def phase_batches(
         self, optimization: Optimization, records: Mapping[int, tuple[str, str | None]]
     ) -> dict[Phase, tuple[PretrainingStream, PretrainingStream | None]]:
-        """Returns the training and the validation batches of each phase.
+        """Returns the training and validation batches of each phase.
 
-        The batches of a phase that has the length of one before are those that follow.
+        A phase with the same sequence length as an earlier phase continues after its batches.
         """
         streams: dict[Phase, tuple[PretrainingStream, PretrainingStream | None]] = {}
         latest: dict[int, Phase] = {}
@@ -295,7 +295,7 @@ class Batches:
     def validation_batches(
         self, records: str, sequence_length: int, rows: int
     ) -> PretrainingStream:
-        """Returns the validation batches of a length, with the same masks for every seed."""
+        """Returns the validation batches of a length. The masks are the same for every seed."""
         masker = self._masker(self.text.for_validation().rows, seed=0)
         return self._stream(records, sequence_length, rows, masker, seed=0)
 

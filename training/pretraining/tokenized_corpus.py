@@ -22,7 +22,7 @@ from .record_config import CorpusOptions
 from .worker_pool import ordered_map, process_pool
 
 _CHUNK_BYTES = 2**19
-# To start a process takes as long as to tokenize a few chunks.
+# Starting a process takes as long as tokenizing a few chunks.
 _BYTES_PER_PROCESS = 16 * _CHUNK_BYTES
 
 # The tokenizer of a worker process
@@ -30,7 +30,7 @@ _tokenizer: Tokenizer
 
 
 class CorpusCounts(NamedTuple):
-    """The sizes of a tokenized corpus; `unknown` is the number of its unknown tokens."""
+    """The sizes of a tokenized corpus. `unknown` is the number of unknown tokens."""
 
     documents: int
     sentences: int
@@ -47,7 +47,7 @@ class _Chunk(NamedTuple):
 
 
 class _Tokens(NamedTuple):
-    """The token ids of a chunk `(tokens,)`, and the length of each sentence `(sentences,)`."""
+    """A chunk's token ids `(tokens,)`, and the length of each sentence `(sentences,)`."""
 
     ids: Any
     lengths: Any
@@ -63,12 +63,12 @@ def write_token_store(
     num_workers: int,
     report: Callable[[int], Any],
 ) -> None:
-    """Tokenizes a corpus into a token store, which is written atomically.
+    """Tokenizes a corpus into a token store. The store is written atomically.
 
-    `report` is called with the number of bytes processed since its last call.
+    `report` is called with the number of bytes processed since the last call.
 
     Raises:
-        ValueError: If a file is malformed, with file and line, or no file has any text.
+        ValueError: If a file is invalid, with the file and the line, or if all files are empty.
     """
     sentences = itertools.chain.from_iterable(corpus_of_file(options, file.path) for file in inputs)
     chunks = _chunks(sentences)
@@ -90,7 +90,7 @@ def write_token_store(
 def write_tokens_of(
     sentences: Iterable[str | None], tokenizer: Tokenizer, writer: TokenStoreWriter
 ) -> None:
-    """Tokenizes the sentences of a file, as `corpus_of_file` yields them, into a token store."""
+    """Tokenizes the sentences that `corpus_of_file` yields into a token store."""
     for chunk in _chunks(sentences):
         _write(writer, _tokenized(tokenizer, chunk))
     writer.end_document()
@@ -99,7 +99,7 @@ def write_tokens_of(
 def corpus_of_file(
     options: CorpusOptions, path: str, file: BinaryIO | None = None
 ) -> Iterator[str | None]:
-    """Reads the sentences of a file, and `None` at the end of each document, as configured."""
+    """Yields the sentences in a file, and `None` at the end of each document."""
     return read_corpus(
         path,
         options.format,
@@ -111,9 +111,12 @@ def corpus_of_file(
 
 
 def check_any_text(num_documents: int, inputs: Sequence[InputFile]) -> None:
-    """Raises a ValueError if a corpus has no documents."""
+    """Raises a ValueError if the corpus has no documents."""
     if num_documents == 0:
-        raise ValueError(f"there is no text in {', '.join(file.path for file in inputs[:5])}")
+        raise ValueError(
+            "the input files must contain text. Received: "
+            f"{', '.join(file.path for file in inputs[:5])}"
+        )
 
 
 def _chunks(corpus: Iterable[str | None]) -> Iterator[_Chunk]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tokenizer of a program: a vocab.txt, a folder with the files of any kind, or a new one."""
+"""Opens, saves and trains tokenizers for commands."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
 from keras_bert.vocabularies.tokenizer_writer import write_tokenizer
 from keras_bert.vocabularies.vocab_txt import looks_uncased
 
-# The maximum length written with a tokenizer that does not belong to an encoder yet
+# The maximum sequence length saved with a tokenizer that does not belong to an encoder yet
 NO_LIMIT = 1_000_000
 
 
 def open_tokenizer(path: str | os.PathLike[str], lowercase: bool | None = None) -> Tokenizer:
-    """Returns the tokenizer of a vocab.txt (WordPiece), or of a folder with a tokenizer's files.
+    """Opens the tokenizer in a directory, or the WordPiece tokenizer of a vocab.txt.
 
     Args:
-        path: The file or the folder.
-        lowercase: For a file, whether text is lower-cased; `None` infers it from the tokens. The
-            files in a folder specify it.
+        path: The file or directory.
+        lowercase: For a file, whether to lowercase text. `None` infers it from the tokens. A
+            directory specifies it.
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If a file is malformed, or the folder has no tokenizer's files.
+        ValueError: If a file is invalid, or if the directory does not contain a tokenizer.
     """
     if not os.path.isdir(path):
         if lowercase is None:
@@ -41,14 +41,15 @@ def open_tokenizer(path: str | os.PathLike[str], lowercase: bool | None = None) 
     config = read_tokenizer(Path(path))
     if config is None:
         raise ValueError(
-            f"{path} has no tokenizer, expected vocab.txt, vocab.json and merges.txt, "
-            "spiece.model or tokenizer.json, as the program tokenizer writes them"
+            "a tokenizer directory must contain vocab.txt, vocab.json and merges.txt, "
+            "spiece.model or tokenizer.json, as `keras-bert tokenizer` writes them. Received: "
+            f"{path}"
         )
     return text.tokenizer_from_config(config)
 
 
 def save_tokenizer(tokenizer: dict[str, Any], folder: Path) -> None:
-    """Writes a folder with a tokenizer's files, atomically."""
+    """Writes a tokenizer to a directory atomically."""
     make_directory(folder.parent)
     with atomic_path(folder) as temporary:
         temporary.mkdir()
@@ -63,26 +64,27 @@ def make_tokenizer(
     max_sentences: int = 5_000_000,
     options: Mapping[str, Any] | None = None,
 ) -> text.WordPieceTokenizer | text.BytePairTokenizer | text.SentencePieceTokenizer:
-    """Returns a tokenizer whose vocabulary is trained on text files.
+    """Trains a tokenizer's vocabulary on text files.
 
     Args:
         kind: `wordpiece`, `byte_pair` or `sentence_piece`.
         paths: The text files.
-        vocabulary_size: Size of the vocabulary, special tokens included.
-        lowercase: Whether to lower-case text; not by `byte_pair`, or where `options` say it. `None`
-            chooses by the text, and logs the choice and the reason.
+        vocabulary_size: Size of the vocabulary, including special tokens.
+        lowercase: Whether to lowercase text. Not supported by `byte_pair`, or if `options` specify
+            it. `None` chooses based on the text, and logs the choice and the reason.
         max_sentences: Maximum number of lines that `sentence_piece` samples.
-        options: Other arguments of the tokenizer's class that a family has; see `family_options`.
+        options: Other arguments of the tokenizer's class, from `compatible_families`; see
+            `family_options`.
 
     Raises:
-        ValueError: If there is no text, or too little, or `lowercase` has no effect.
+        ValueError: If there is too little text, or if `lowercase` has no effect.
     """
     options = options or {}
     its_own = options.get("lowercase", False if kind == text.BytePairTokenizer.kind else lowercase)
     if lowercase not in (None, its_own):
         raise ValueError(
-            f"--lowercase must not differ from the rule of this {kind} tokenizer. Received: "
-            f"--lowercase={lowercase}, where it is {its_own}. Remove the flag"
+            f"--lowercase must be {its_own} for this {kind} tokenizer. Received: {lowercase}. "
+            "Remove the flag"
         )
     special_tokens = options.get("special_tokens")
     if kind == text.BytePairTokenizer.kind:
@@ -107,7 +109,7 @@ def make_tokenizer(
     if lowercase is None:
         lowercase, reason = text.choose_lowercase(paths)
         keep_accents = not lowercase
-        logging.info("the vocabulary is %s: %s", "lower-cased" if lowercase else "cased", reason)
+        logging.info("the vocabulary is %s: %s", "lowercase" if lowercase else "cased", reason)
     if kind == text.SentencePieceTokenizer.kind:
         model = text.train_sentence_piece_model(
             paths, vocabulary_size, lowercase, keep_accents, max_sentences=max_sentences
@@ -120,8 +122,8 @@ def make_tokenizer(
 
 
 def family_options(config: BertConfig) -> Mapping[str, Any]:
-    """Returns the arguments of a tokenizer's class that the family of an architecture has."""
-    # Checkpoints import Keras, which takes as long as a worker needs for its first million tokens.
+    """Returns the tokenizer arguments that an architecture's family requires."""
+    # Importing checkpoints imports Keras, which takes as long as tokenizing a million tokens.
     from keras_bert.checkpoints.config_fields import compatible_families
 
     families = compatible_families(config)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unigram baseline of pre-training: masked tokens predicted by their frequency alone."""
+"""The unigram baseline of pre-training, which predicts masked tokens only by their frequency."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keras_bert.data import PretrainingStream, pretraining_batches
 from keras_bert.data.pretraining.record_files import record_paths
 from keras_bert.text.tokenizer import Tokenizer
 
-# Training tokens that the baseline is counted on; to read them takes two seconds of a busy core
+# Number of training tokens to count. Reading them takes two seconds of a busy core.
 _MAX_TOKENS = 2_000_000
 _ROWS_AT_ONCE = 1024
 
@@ -26,7 +26,7 @@ def unigram_scores(
     stream: PretrainingStream,
     num_batches: int,
 ) -> dict[str, float]:
-    """Returns the scores of a unigram model of records on the first batches of a stream."""
+    """Scores a unigram model of the records on the first batches of a stream."""
     probabilities = unigram_probabilities(records, sequence_length, tokenizer, causal)
     return score(probabilities, stream.first_batches(num_batches))
 
@@ -34,27 +34,27 @@ def unigram_scores(
 def unigram_probabilities(
     records: str, sequence_length: int, tokenizer: Tokenizer, causal: bool
 ) -> np.ndarray:
-    """Returns the frequencies `(vocabulary,)` in some two million training tokens."""
+    """Returns token frequencies `(vocabulary,)` in about two million training tokens."""
     counts, num_left = np.zeros(tokenizer.vocabulary_size, np.int64), _MAX_TOKENS
     for token_ids in _unmasked_tokens(records, sequence_length):
         counts += np.bincount(token_ids, minlength=len(counts))
         num_left -= len(token_ids)
         if num_left <= 0:
             break
-    # Labels of pre-training are no special tokens but [UNK], and [SEP] for a causal model.
+    # Of the special tokens, only [UNK] and, for causal models, [SEP] occur as labels.
     labels = {tokenizer.unk_token_id} | ({tokenizer.sep_token_id} if causal else set())
     return smoothed(counts, set(tokenizer.special_token_ids) - labels)
 
 
 def smoothed(counts: np.ndarray, never_predicted: Collection[int]) -> np.ndarray:
-    """Returns frequencies with add-one smoothing, 0 for ids that are never predicted."""
+    """Returns frequencies with add-one smoothing, and 0 for ids that are never predicted."""
     frequencies = counts + 1.0
     frequencies[list(never_predicted)] = 0.0
     return np.asarray(frequencies / frequencies.sum())
 
 
 def score(probabilities: np.ndarray, batches: Iterable[dict[str, Any]]) -> dict[str, float]:
-    """Returns the accuracy and the perplexity on the masked tokens of a `PretrainingStream`."""
+    """Returns the accuracy and perplexity on the masked tokens of a `PretrainingStream`."""
     best = int(np.argmax(probabilities))
     right, loss, count = 0, 0.0, 0
     for batch in batches:
@@ -69,8 +69,8 @@ def score(probabilities: np.ndarray, batches: Iterable[dict[str, Any]]) -> dict[
 
 
 def _unmasked_tokens(records: str, sequence_length: int) -> Iterator[np.ndarray]:
-    """Yields the original tokens of batches of records, also of those that have masks."""
-    # One file after another, since batches count the records of their files first.
+    """Yields the original tokens of batches of records, even if the records have masks."""
+    # Read one file at a time, because a batch stream first counts the records in all its files.
     for path in record_paths(records):
         batches = pretraining_batches(
             path, batch_size=_ROWS_AT_ONCE, sequence_length=sequence_length

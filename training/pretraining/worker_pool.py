@@ -21,7 +21,7 @@ def ordered_map(
 ) -> Iterator[Result]:
     """Calls a function with each task in a pool, and yields the results in order.
 
-    At most `ahead` tasks are pending, which bounds the memory for long sequences.
+    At most `ahead` tasks are pending, which bounds memory use for long sequences.
     """
     pending: deque[Future[Result]] = deque()
     try:
@@ -39,9 +39,9 @@ def ordered_map(
 def process_pool(
     num_workers: int, initializer: Callable[..., None], arguments: tuple[Any, ...]
 ) -> ProcessPoolExecutor:
-    """Returns a pool of spawned processes, which end when this process ends.
+    """Returns a pool of spawned processes. They stop when this process stops.
 
-    They are not forked, because libraries that the parent has imported do not support it.
+    They are not forked, because libraries that the parent has imported do not support forking.
     """
     return ProcessPoolExecutor(
         num_workers,
@@ -57,7 +57,7 @@ def _initialize(initializer: Callable[..., None], arguments: tuple[Any, ...]) ->
 
 
 def _end_with_parent() -> None:
-    """Ends a worker whose parent has been killed, which would otherwise wait for tasks forever."""
+    """Stops a worker whose parent was killed. Otherwise it would wait for tasks forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])
