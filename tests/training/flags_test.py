@@ -176,7 +176,9 @@ def test_flags_of_grids(monkeypatch):
     assert config.task_epochs("rte") == 3
     for name in ("rte", "RTE"):
         assert dataclasses.replace(config, epochs_of=(f"{name}=10",)).task_epochs("rte") == 10
-    with pytest.raises(ValueError, match=r"--epochs_of must have tasks of --tasks=RTE.*SST-2=10"):
+    with pytest.raises(
+        ValueError, match=r"--epochs_of must only have tasks in --tasks=RTE.*SST-2=10"
+    ):
         dataclasses.replace(config, epochs_of=("SST-2=10",))
 
     def runs(config):

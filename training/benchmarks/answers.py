@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The span search in question answering, from logits to answers.
+"""Benchmarks the span search of question answering, from logits to answers.
 
-A step is a question. It includes the search in random logits, the 20 best answers, the null odds
-and the prediction.
+A step is one question. It includes the search over random logits, the 20 best answers, the null
+odds and the final answer.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from keras_bert.tasks.answer_spans import find_answer_spans
 from .subject import Function
 from .workload import Workload
 
-# Characters of a token and the space after it
+# Number of characters per token, including the space after it
 TOKEN_WIDTH = 5
 QUESTION_TOKENS = 15
 MIN_TOKENS, MAX_TOKENS = 80, 384
 
 
 def answer_subjects(workload: Workload) -> list[Function]:
-    """Returns the search, for as many questions as there are steps.
+    """Returns the span search, for one question per step.
 
-    One question in twenty has two windows; windows have 80 to 384 tokens.
+    About 5% of the questions have two windows. A window has 80 to 384 tokens.
     """
     rows = random_rows(workload.steps)
     generator = np.random.default_rng(1)
@@ -42,7 +42,7 @@ def answer_subjects(workload: Workload) -> list[Function]:
 
 
 def random_rows(num_questions: int) -> QuestionRows:
-    """Returns random windows, whose first 15 tokens are the question and special tokens."""
+    """Returns random windows. Their first 15 tokens are the question and special tokens."""
     generator = np.random.default_rng(0)
     counts = generator.choice([1, 2], num_questions, p=[0.95, 0.05])
     lengths = generator.integers(MIN_TOKENS, MAX_TOKENS + 1, counts.sum())

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures steps, forward passes and served requests of libraries and servers in one run.
+"""Measures training steps, forward passes and served requests of libraries and servers.
 
-The subjects are libraries, each on a backend in a process of its own, or models on servers. All of
-them build, compile and warm up first. Then they take turns, one round each, so that other load on
-the machine affects all of them alike. The medians over the rounds are reported.
+The subjects are libraries, each with a backend in a separate process, or models on servers. All
+subjects first build, compile and warm up. Then they run one round each in turn, so other load on
+the machine affects all of them equally. The medians over the rounds are reported.
 
     python -m training.benchmarks.benchmark
     python -m training.benchmarks.benchmark --what=classify --model=minilm_l6_h384_uncased \\
@@ -20,9 +20,9 @@ the machine affects all of them alike. The medians over the rounds are reported.
         --subjects=keras_bert:tensorflow,keras_bert+unpadded:tensorflow,matmuls:torch
     python -m training.benchmarks.benchmark --what=tokenize --batch_size=1024
 
-Locust (the extra `load`) sends the requests to servers with TensorFlow Serving's REST API or
-OpenAI's embeddings, and to no other host. It runs each number of `--clients`, which wait for the
-answers (a closed loop), then each of `--rates`, without waiting for answers (an open loop).
+Locust (the extra `load`) sends requests to servers with TensorFlow Serving's REST API or OpenAI's
+embeddings API, and to no other host. It runs each number of `--clients`, which wait for responses
+(closed loop), then each of `--rates`, without waiting for responses (open loop).
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ from .workload import Workload, WorkOptions, standard_library_sentences
 
 MAX_TEXTS = 2000
 _MODELS = ("forward", "classify", "pretrain")
-# Work that is measured in this process: the module, and its function that returns the subjects
+# Work that is measured in this process: the module and its function that returns the subjects
 _FUNCTIONS = {
     "tokenize": ("tokenizer", "tokenizer_subjects"),
     "mask": ("masking", "masking_subjects"),
     "answers": ("answers", "answer_subjects"),
 }
-# Options that only some kinds of work have
+# Options that only apply to some work
 _OPTIONS_OF = {
     **dict.fromkeys(("subjects", "model", "precision", "device"), (*_MODELS, "serve")),
     "sequence_length": (*_MODELS, "serve", "mask"),
@@ -82,55 +82,58 @@ _OPTIONS_OF_LIBRARIES += ("device",)
 
 @dataclasses.dataclass(frozen=True)
 class BenchmarkConfig(WorkOptions):
-    """What to measure, on which workload, and how often.
+    """What to measure, with which workload, and how often.
 
     Args:
-        what: What to measure: forward (inference), classify (training steps of a classifier),
-            pretrain (training steps of a masked LM), serve (requests of text to a server, or to a
-            SavedModel of a BERT classifier, which TensorFlow executes in this process), tokenize
-            (batches of texts), mask (batches of ids) or answers (the span search of questions).
-        subjects: The subjects, each library[+option]:backend[:precision][@model], with a precision
-            and a model if they differ from --precision and --model. Libraries are keras_bert,
-            keras_hub, transformers and matmuls (only the matrix products of the tokens, without
-            padding). Options are unpadded (keras_bert), compiled (by torch.compile, or XLA on
-            TensorFlow) and sorted (texts in the order of their lengths). With --what=serve also
-            serve:tensorflow, which answers by the export of keras_bert in the batches of
-            `training.serve`, and models on servers, such as http://localhost:8501/v1/models/sst2,
-            or http://localhost:8000/v1/embeddings for a model named "model" with OpenAI's API.
-            Ratios are relative to the first subject.
-        model: A name that BertConfig.from_name knows.
-        precision: Float32, bfloat16, mixed_bfloat16 (autocast, for transformers), or int8 to serve
-            keras_bert.
-        batch_size: Rows in a batch, or texts in a request.
-        sequence_length: Tokens in a row; of texts, the maximum, to which KerasHub pads all.
-        padding: Share of the tokens that are padding.
-        steps: Batches, requests or questions in a round.
-        rounds: Rounds of each subject.
-        clip_norm: Global norm that gradients are clipped to; 0 for no clipping.
-        texts: File of texts, one per line. To serve or to tokenize, empty takes sentences from
-            docstrings; for servers, the file may be JSON Lines, and each object is sent unchanged.
-            For forward and classify, batches take these texts at equal distances in the file, and
-            are padded to their longest text (for KerasHub, to --sequence_length); empty takes
+        what: What to measure. One of forward (inference), classify (training steps of a
+            classifier), pretrain (training steps of a masked LM), serve (text requests to a server,
+            or to a SavedModel of a BERT classifier that TensorFlow runs in this process), tokenize
+            (batches of texts), mask (batches of ids) and answers (the span search of question
+            answering).
+        subjects: The subjects, each library[+option]:backend[:precision][@model]. Add a precision
+            or model if they differ from --precision and --model. Libraries are keras_bert,
+            keras_hub, transformers and matmuls (only the matmuls of the non-padding tokens).
+            Options are unpadded (keras_bert), compiled (torch.compile, or XLA on TensorFlow) and
+            sorted (texts sorted by length). With --what=serve, subjects can also be
+            serve:tensorflow (an export of keras_bert with the dynamic batching of training.serve)
+            and models on servers, such as http://localhost:8501/v1/models/sst2, or
+            http://localhost:8000/v1/embeddings for a model named "model" with OpenAI's API. Ratios
+            are relative to the first subject.
+        model: A name that BertConfig.from_name accepts.
+        precision: One of float32, bfloat16, mixed_bfloat16 (autocast, for transformers) and int8
+            (only to serve keras_bert).
+        batch_size: Number of examples per batch, or of texts per request.
+        sequence_length: Sequence length in tokens. For texts, the maximum length, to which KerasHub
+            pads all texts.
+        padding: Fraction of the tokens that are padding.
+        steps: Number of batches, requests or questions per round.
+        rounds: Number of rounds per subject.
+        clip_norm: Maximum global norm of the gradients. 0 disables clipping.
+        texts: File with one text per line. For serve and tokenize, it defaults to sentences from
+            docstrings. For servers, it may be JSON Lines, whose objects are sent unchanged. For
+            forward and classify, batches use texts at equal distances in the file, padded to the
+            longest text (for KerasHub, to --sequence_length). By default, forward and classify use
             random ids.
-        vocabulary: WordPiece vocabulary for the texts, a vocab.txt; empty takes MiniLM's, which is
-            installed.
-        clients: With --what=serve, numbers of concurrent requests; each is a row of the table. To
-            tokenize and to mask, the number of threads.
-        batching: A batching_params.pbtxt: requests to keras_bert and keras_hub that wait are joined
-            to batches by these parameters, as in TensorFlow Serving; empty answers each by itself.
+        vocabulary: WordPiece vocabulary for the texts, a vocab.txt. Defaults to the installed
+            MiniLM's vocabulary.
+        clients: For serve, the numbers of concurrent requests, with one row of the table each. For
+            tokenize and mask, the number of threads.
+        batching: A batching_params.pbtxt. Requests to keras_bert and keras_hub are batched with
+            these parameters, as in TensorFlow Serving. Empty disables batching.
         rates: Requests per second to servers, sent at random times without waiting for earlier
-            answers; each is a row of the table.
-        seconds: Duration in seconds of a round of requests to a server.
+            responses, with one row of the table each.
+        seconds: Duration of a round of requests to a server, in seconds.
         signature: The signature of models on servers.
-        expected: JSON Lines with the prediction expected from a server for each line of --texts,
-            as `python -m training.predict` writes them; empty to check no answers.
-        tolerance: Maximum difference between a number and the expected one.
-        timeout: Seconds to wait at most for a server's answer.
-        device: Cpu, or auto for an accelerator if there is one.
-        clock: Wall, or cpu to measure a subject's processor seconds, on a machine with other load.
-        json: File for the results as JSON; empty for none.
-        plot: PNG file for a plot of the latency of requests; empty for none.
-        overwrite: Whether to replace an existing file of --json and --plot.
+        expected: JSON Lines with the expected prediction for each line of --texts, as
+            training.predict writes them. Empty does not check predictions.
+        tolerance: Maximum difference between a number and the expected number.
+        timeout: Maximum number of seconds to wait for a server's response.
+        device: One of cpu and auto, which uses an accelerator if there is one.
+        clock: One of wall and cpu. On a machine with other load, cpu measures a subject's processor
+            seconds.
+        json: File for the results as JSON.
+        plot: PNG file for a plot of the latency of requests.
+        overwrite: Whether to replace an existing file of --json or --plot.
     """
 
     subjects: tuple[str, ...] = (
@@ -154,22 +157,22 @@ class BenchmarkConfig(WorkOptions):
     def unused_flags(self) -> UnusedFlags:
         for name, work in _OPTIONS_OF.items():
             if self.what not in work:
-                yield [name], f"it is an option of --what={' or '.join(work)}, not of {self.what}"
+                yield [name], f"it only applies to --what={' or '.join(work)}, not {self.what}"
         are_urls = [self.what == "serve" and is_url(name) for name in self.subjects]
         if not any(are_urls):
-            yield _OPTIONS_OF_SERVERS, "there is no model on a server, a URL in --subjects"
+            yield _OPTIONS_OF_SERVERS, "--subjects has no model on a server (a URL)"
         elif all(are_urls):
             yield _OPTIONS_OF_LIBRARIES, "all --subjects are models on servers"
         if self.texts:
-            yield ["padding"], "it is an option of random ids, not of --texts"
+            yield ["padding"], "it only applies to random ids, not to --texts"
         elif self.what in _MODELS:
-            yield ["vocabulary"], "there are no --texts"
+            yield ["vocabulary"], "--texts is not given"
         if not self.texts:
-            yield ["expected"], "there are no --texts, the lines that it has predictions for"
+            yield ["expected"], "--texts, whose predictions it contains, is not given"
         if not self.expected:
-            yield ["tolerance"], "there is no --expected"
+            yield ["tolerance"], "--expected is not given"
         if not (self.json or self.plot):
-            yield ["overwrite"], "there is neither --json nor --plot"
+            yield ["overwrite"], "neither --json nor --plot is given"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -177,19 +180,19 @@ class BenchmarkConfig(WorkOptions):
 
     @property
     def loads(self) -> list[Load]:
-        """The loads: one for each number of clients, then one for each rate."""
+        """The loads: one per number of clients, then one per rate."""
         clients = _positive("clients", self.clients, int)
         rates = _positive("rates", self.rates, float)
         return [*(Load(clients=number) for number in clients), *(Load(rate=rate) for rate in rates)]
 
     def workload(self, load: Load) -> Workload:
-        """Returns the fields that the work of a library needs."""
+        """Returns the workload for a library."""
         names = [field.name for field in dataclasses.fields(WorkOptions)]
         return Workload(**{name: getattr(self, name) for name in names}, clients=load.clients)
 
     @property
     def locust_options(self) -> list[str]:
-        """The options of the locustfile."""
+        """The command-line options of the locustfile."""
         names = ("texts", "expected", "tolerance", "signature", "batch_size", "timeout")
         return [f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names]
 
@@ -210,7 +213,7 @@ def _positive(name: str, values: Sequence[str], number: Callable[[str], Any]) ->
 
 
 def make_subjects(config: BenchmarkConfig) -> Iterator[Subject]:
-    """Yields the subjects; to serve, once for each load.
+    """Yields the subjects. For serve, it yields every subject once per load.
 
     Raises:
         ValueError: If a subject, a load or a field of the workload is invalid.
@@ -235,7 +238,7 @@ def make_subjects(config: BenchmarkConfig) -> Iterator[Subject]:
 
 
 def run(config: BenchmarkConfig) -> list[Row]:
-    """Measures every subject of `config`, in alternating rounds.
+    """Measures all subjects in alternating rounds.
 
     Raises:
         ValueError: If a subject, a load or a field of the workload is invalid.
@@ -301,7 +304,7 @@ def main(config: BenchmarkConfig) -> None:
 
         save(serving_latency_figure(rows), config.plot)
     if all(row.unavailable for row in rows):
-        raise ValueError("nothing could be measured, for the reasons in the table")
+        raise ValueError("none of the subjects could be measured; see the reasons in the table")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the exports of a model: size, speed, scores and changed answers.
+"""Compares a model's exports: size, speed, scores and changed predictions.
 
     python -m training.benchmarks.compare_exports --model=runs/reviews/seed_1/model.keras \\
         --data_file=dev.csv --calibration_file=train.csv --text=review --label=stars
     python -m training.benchmarks.compare_exports --model=runs/squad/seed_1/model.keras \\
         --data_file=dev-v1.1.json --calibration_file=train-v1.1.json --data_rows=1000
 
-Exports a classifier, a regression or a question answerer in each format and precision, runs them
-all on the rows of --data_file in this process, and prints a table: which is small and fast enough,
-and what is lost. Scores and answers are compared with the SavedModel in float32. The exports take
-turns, so that other work on the machine affects all of them alike, and the processor time of one
-thread is measured, so that it hardly affects them. Writes the exports and compare_exports.json to
---output_dir.
+Exports a classifier, a regression model or a question answerer in each format and precision. Runs
+all exports on the examples of --data_file in this process. Prints a table that shows which export
+is small and fast enough, and what it loses. Scores and predictions are compared with the float32
+SavedModel. The exports are timed in turn, so other work on the machine affects all of them equally.
+The processor time of one thread is measured, so other work hardly affects it. Writes the exports
+and compare_exports.json to --output_dir.
 """
 
 from __future__ import annotations
@@ -42,32 +42,31 @@ from ..scores import classifier_scores, question_scores
 from .export_runtimes import RUNTIMES, THREADS, Arrays, Network
 
 _PRECISIONS = {name: FORMATS[name].dtypes for name in RUNTIMES}
-# It computes a file in float32 in the precision that it is told.
+# OpenVINO runs a float32 file in the precision of its settings.
 _PRECISIONS["openvino"] += ("bfloat16",)
 _REFERENCE = "tf_saved_model:float32"
-_BATCH_SIZE = 32  # of the rows that are scored
-_MOST_TIMED = 64  # rows
+_BATCH_SIZE = 32  # of the scored examples
+_MOST_TIMED = 64  # examples
 
 
 @dataclasses.dataclass(frozen=True)
 class CompareExportsConfig(TextColumns):
-    """The model, the rows, and what is compared.
+    """The model, the data and the exports to compare.
 
     Args:
-        model: The .keras file of a classifier, a regression or a question answerer.
-        data_file: Labeled rows, which are scored and timed; for a question answerer, questions in
-            SQuAD's JSON.
-        data_rows: Number of rows of that file to use, at equal distances; 0 for all.
-        calibration_file: Texts or questions like those that will be served, for tf_saved_model:int8
-            and openvino:int8, such as the training file.
-        calibration_rows: Number of rows of that file to use, at equal distances.
-        exports: What is compared, each format:precision. The first one is the standard of speed.
-            Formats: tf_saved_model (float32, bfloat16, int8), onnx (float32, int8), openvino
-            (float32, bfloat16, int8), litert (float32, int8).
-        batches: What is timed: a number of rows, at their own lengths, or rows x tokens, such as
-            8x128. The rows of a question answerer are windows of passages.
+        model: The .keras file of a classifier, a regression model or a question answerer.
+        data_file: Labeled examples to score and time. For a question answerer, a SQuAD JSON file.
+        data_rows: Number of rows in data_file to use, at equal distances. 0 uses all.
+        calibration_file: Typical texts or questions, for example the training file. Required for
+            tf_saved_model:int8 and openvino:int8.
+        calibration_rows: Number of rows in calibration_file to use, at equal distances.
+        exports: The exports to compare, each format:precision. Speed is relative to the first
+            export. Formats are tf_saved_model (float32, bfloat16, int8), onnx (float32, int8),
+            openvino (float32, bfloat16, int8) and litert (float32, int8).
+        batches: The batches to time: a number of examples with their own lengths, or examples x
+            tokens, such as 8x128. The examples of a question answerer are windows of passages.
         rounds: Number of times that each export is timed.
-        output_dir: Folder to write to.
+        output_dir: Directory for the outputs.
     """
 
     model: str = ""
@@ -94,28 +93,32 @@ class CompareExportsConfig(TextColumns):
             format, _, dtype = name.partition(":")
             if dtype not in _PRECISIONS.get(format, ()):
                 names = [f"{one}:{other}" for one in _PRECISIONS for other in _PRECISIONS[one]]
-                raise ValueError(f"--exports has {name!r}, expected some of {', '.join(names)}")
+                raise ValueError(f"--exports must be among {', '.join(names)}. Received: {name!r}")
         for name in self.batches:
             if not all(part.isdecimal() and int(part) for part in name.split("x", 1)):
-                raise ValueError(f"--batches has {name!r}, expected rows, or rows x tokens: 8x128")
+                raise ValueError(
+                    "--batches must be examples, or examples x tokens as in 8x128. Received: "
+                    f"{name!r}"
+                )
 
 
 @dataclasses.dataclass
 class Export:
-    """The measurements of one export.
+    """The measurements of an export.
 
     Args:
         name: `format:precision`.
-        megabytes: Size of its files.
-        scores: The score of each metric; in percent, except `mse`.
-        change: By metric, the score minus that of the SavedModel in float32.
-        changed: The percentage of the rows whose class or answer differs from that of the
-            SavedModel in float32; `None` for a regression.
-        largest_move: The largest difference of a probability, or of a predicted score, from those
-            of the SavedModel in float32.
-        milliseconds: Processor time of a row, by the name of a batch: the median of the rounds.
-        speed: By the name of a batch, how many times as fast it is as the first export.
-        unavailable: Why there are no results; empty if there are.
+        megabytes: Size of the export's files.
+        scores: The score by metric, in percent except for `mse`.
+        change: The difference to the float32 SavedModel's score, by metric.
+        changed: Percentage of examples whose class or answer differs from the float32 SavedModel's
+            prediction. `None` for regression.
+        largest_move: The maximum difference of a probability or predicted score to the float32
+            SavedModel.
+        milliseconds: Processor time per example, by the name of the batch. It is the median over
+            the rounds.
+        speed: The speed relative to the first export, by the name of the batch.
+        unavailable: The reason why there are no results, or an empty string.
     """
 
     name: str
@@ -131,12 +134,12 @@ class Export:
 
 @dataclasses.dataclass(frozen=True)
 class ComparedPredictions:
-    """The answers of a network to the rows.
+    """A network's predictions for the examples.
 
     Args:
-        scores: The score of each metric.
-        labels: The classes, or the texts of the answers, `(rows,)`; `None` for a regression.
-        numbers: The probabilities of the classes or of the answers, or the predicted scores.
+        scores: The score by metric.
+        labels: The classes or answer texts, `(examples,)`. `None` for regression.
+        numbers: The probabilities of classes or answers, or the predicted scores.
     """
 
     scores: dict[str, float]
@@ -146,26 +149,28 @@ class ComparedPredictions:
 
 def main(config: CompareExportsConfig) -> None:
     program.require(program.TRAINING_LIBRARIES, "training")
-    # Read when TensorFlow starts
+    # TensorFlow reads these variables when it starts.
     os.environ |= dict.fromkeys(("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), str(THREADS))
     compare(config)
 
 
 def compare(config: CompareExportsConfig) -> list[Export]:
-    """Prints the table, writes compare_exports.json, and returns the results, one for each export.
+    """Prints the table, writes compare_exports.json, and returns the results of each export.
 
     Raises:
         FileNotFoundError: If a file does not exist.
-        ValueError: If the model is of another kind, or a file is malformed.
+        ValueError: If the model is not supported or a file is invalid.
     """
     check_model(config.model)
     if not Path(config.data_file).is_file():
-        raise FileNotFoundError(f"--data_file={config.data_file} does not exist")
+        raise FileNotFoundError(
+            f"--data_file must be an existing file. Received: {config.data_file!r}"
+        )
     calibrated = [name for name in config.exports if _is_calibrated(name)]
     if calibrated and not Path(config.calibration_file).is_file():
         raise FileNotFoundError(
-            f"--calibration_file={config.calibration_file} does not exist; {calibrated[0]} needs "
-            "texts like those that will be served"
+            f"--calibration_file must be an existing file, because {calibrated[0]} requires "
+            f"typical texts. Received: {config.calibration_file!r}"
         )
     program.import_quietly("tensorflow")
     import keras_bert
@@ -174,8 +179,8 @@ def compare(config: CompareExportsConfig) -> list[Export]:
     kinds: dict[str, type[_Texts | _Questions]] = {"classify": _Texts, "answer": _Questions}
     if getattr(task, "predict_method", "") not in kinds:
         raise ValueError(
-            f"{config.model} holds a {type(task).__name__}, expected a TextClassifier or a "
-            "QuestionAnswerer"
+            f"--model must be a TextClassifier or a QuestionAnswerer. Received: {config.model}, "
+            f"which is a {type(task).__name__}"
         )
     rows = kinds[task.predict_method](task, config)
     names = tuple(task.output) if isinstance(task.output, dict) else (task.output_name,)
@@ -215,7 +220,7 @@ def compare(config: CompareExportsConfig) -> list[Export]:
 
 
 def format_table(exports: Sequence[Export], batches: Sequence[str]) -> str:
-    """Returns the results as a Markdown table."""
+    """Formats the results as a Markdown table."""
     metrics = list(next((export.scores for export in exports if export.scores), {}))
     heads = ["export", "MB", f"times as fast: {' / '.join(map(_batch_title, batches))}"]
     for metric in metrics:
@@ -230,7 +235,7 @@ def format_table(exports: Sequence[Export], batches: Sequence[str]) -> str:
             cells.append(" / ".join(f"{export.speed[name]:.2f}" for name in batches))
             for metric in metrics:
                 cells += [f"{export.scores[metric]:.2f}", f"{export.change[metric]:+.2f}"]
-            changed_share = "" if export.changed is None else f"{export.changed:.2f} %"
+            changed_share = "" if export.changed is None else f"{export.changed:.2f}%"
             cells += [changed_share, f"{export.largest_move:.3f}"]
         rows.append(cells)
     return markdown_table(heads, rows)
@@ -247,13 +252,13 @@ def _batch_title(name: str) -> str:
 
 
 class _Texts:
-    """Labeled texts or pairs, for a classifier or a regression.
+    """Labeled texts or text pairs, for a classifier or a regression model.
 
     Attributes:
-        inputs: The rows in a form that `evaluation_batches` takes.
-        pair: Whether they are pairs of texts.
-        batches: Their features in batches.
-        calibration: Rows to calibrate with.
+        inputs: The inputs, as `evaluation_batches` accepts them.
+        pair: Whether the inputs are text pairs.
+        batches: The features in batches.
+        calibration: Inputs for calibration.
     """
 
     def __init__(self, task: Any, config: CompareExportsConfig) -> None:
@@ -273,7 +278,7 @@ class _Texts:
         self._is_regression = task.is_regression
 
     def answers(self, outputs: Sequence[Arrays]) -> ComparedPredictions:
-        """Returns the answers, given the outputs for each batch."""
+        """Returns the predictions, given the outputs for each batch."""
         from scipy.special import softmax
 
         logits = np.concatenate([output["logits"].astype("float32") for output in outputs])
@@ -286,7 +291,7 @@ class _Texts:
 
 
 class _Questions:
-    """Questions on passages, for a question answerer; see `_Texts`."""
+    """Questions and passages, for a question answerer; see `_Texts`."""
 
     pair = False
 
@@ -310,13 +315,13 @@ class _Questions:
         self.batches = [_ids(features) for features, _ in self._batches]
 
     def answers(self, outputs: Sequence[Arrays]) -> ComparedPredictions:
-        """Returns the answers, given the outputs for each batch."""
+        """Returns the predictions, given the outputs for each batch."""
         from keras_bert.tasks.answer_spans import find_answer_spans
         from keras_bert.tasks.question_answerer import logits_of_tokens
 
         def outputs_of_batches() -> Iterator[Any]:
             for (features, index), output in zip(self._batches, outputs, strict=True):
-                # Exports of a fixed length pad more
+                # Exports with a fixed length have more padding.
                 length = features["token_ids"].shape[1]
                 yield features, index, {name: x[:, :length] for name, x in output.items()}
 
@@ -340,7 +345,7 @@ def _answers(network: Network, rows: _Texts | _Questions) -> ComparedPredictions
 
 
 def _spread(count: int, number: int) -> list[int]:
-    """Returns the indices of that number of rows at equal distances; of all if it is 0."""
+    """Returns the indices of `number` rows at equal distances, or of all rows for 0."""
     if not 0 < number < count:
         return list(range(count))
     return np.linspace(0, count - 1, number).astype(int).tolist()
@@ -359,7 +364,7 @@ def _is_calibrated(name: str) -> bool:
 
 
 def _export(task: Any, name: str, rows: _Texts | _Questions, folder: Path) -> Path:
-    """Writes an export in `format:precision`, and returns its path."""
+    """Writes an export in `format:precision` and returns its path."""
     format, _, dtype = name.partition(":")
     dtype = "float32" if name == "openvino:bfloat16" else dtype
     folder /= f"{format}_{dtype}"
@@ -383,7 +388,7 @@ def _export(task: Any, name: str, rows: _Texts | _Questions, folder: Path) -> Pa
 def _timed_batches(
     task: Any, inputs: Sequence[Any], names: Sequence[str]
 ) -> dict[str, list[Arrays]]:
-    """Returns batches of token ids, by their names."""
+    """Returns batches of token ids by their names."""
     texts = [inputs[row] for row in _spread(len(inputs), _MOST_TIMED)]
 
     def batches(count: int) -> list[Arrays]:
@@ -394,7 +399,7 @@ def _timed_batches(
     for name in names:
         count, _, length = name.partition("x")
         if length:
-            # Real tokens without padding
+            # Non-padding tokens only
             ids = np.concatenate([features["token_ids"].reshape(-1) for features in batches(1)])
             token_ids = np.resize(ids, (int(count), int(length)))
             features = {"token_ids": token_ids, "segment_ids": np.zeros_like(token_ids)}
@@ -407,7 +412,7 @@ def _timed_batches(
 def _times(
     networks: Mapping[str, Network], batches: Mapping[str, Sequence[Arrays]], rounds: int
 ) -> dict[str, dict[str, float]]:
-    """Times the networks in turns; returns the milliseconds of a row, by network and batch."""
+    """Times the networks in turn. Returns milliseconds per example by network and batch."""
     times: dict[str, dict[str, list[float]]] = {
         name: {kind: [] for kind in batches} for name in networks
     }
@@ -419,7 +424,7 @@ def _times(
                     start = time.process_time()
                     for features in part:
                         network(features)
-                    if number:  # the first round traces and allocates
+                    if number:  # The first round also traces and allocates.
                         seconds = time.process_time() - start
                         times[name][kind].append(1000 * seconds / count)
             progress.update(bool(number))

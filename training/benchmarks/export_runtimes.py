@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads exports in their runtimes, each on one thread."""
+"""Runs exports in their runtimes, each with one thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 Arrays = dict[str, np.ndarray[Any, Any]]
-# Features of token ids to the outputs of the task, by their names
+# Maps token id features to the task's outputs by name.
 Network = Callable[[Arrays], Arrays]
 
 THREADS = 1
@@ -22,7 +22,7 @@ def _load_saved_model(path: Path, dtype: str, outputs: Sequence[str]) -> Network
 
     model = tf.saved_model.load(str(path))
     signature = model.signatures["serve_ids"]
-    # Those of single texts have no segment ids, and padding is known by its ids
+    # Signatures for single texts have no segment ids, and infer padding from the ids.
     inputs = signature.structured_input_signature[1]
 
     def run(features: Arrays, model: Any = model) -> Arrays:
@@ -50,7 +50,7 @@ def _load_openvino(path: Path, dtype: str, outputs: Sequence[str]) -> Network:
     request = openvino.compile_model(path, "CPU", settings).create_infer_request()
 
     def run(features: Arrays) -> Arrays:
-        # With one thread, errors of `model(features)` are not raised
+        # With one thread, `model(features)` does not raise errors.
         request.start_async(features)
         request.wait()
         return {key: request.get_tensor(key).data.copy() for key in outputs}
@@ -82,4 +82,4 @@ RUNTIMES: dict[str, Callable[[Path, str, Sequence[str]], Network]] = {
     "openvino": _load_openvino,
     "litert": _load_litert,
 }
-"""Loads the export of a format; they raise `ImportError` if its runtime is not installed."""
+"""Loads an export by format. Raises `ImportError` if the format's runtime is not installed."""

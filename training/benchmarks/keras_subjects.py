@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workload with keras_bert and with KerasHub, on the current Keras backend."""
+"""Runs workloads with keras_bert and KerasHub on the current Keras backend."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def keras_bert_work(workload: Workload) -> Callable[[int], Round]:
 
 
 def serve_work(workload: Workload) -> Callable[[int], Round]:
-    """Returns a function that sends a number of requests to the batches of `training.serve`."""
+    """Returns a function that sends a number of requests to `training.serve`'s batcher."""
     from .served_subjects import serve_requests
 
     _set_up(workload)
@@ -64,7 +64,7 @@ def keras_hub_work(workload: Workload) -> Callable[[int], Round]:
         "pretrain": lambda: keras_hub_class(config, "MaskedLM")(**arguments),
     }
     if workload.texts:
-        # Its preprocessor pads every text to `sequence_length`.
+        # KerasHub's preprocessor pads every text to `sequence_length`.
         batches = workload.text_batches(workload.sequence_length)
     else:
         batches = [{"token_ids": workload.token_ids(), "padding_mask": workload.padding_mask()}]
@@ -99,7 +99,7 @@ def _steps(
 
 def _set_up(workload: Workload) -> None:
     keras.utils.set_random_seed(0)
-    # An export to int8 is of a float32 model.
+    # An int8 export starts from a float32 model.
     keras.config.set_dtype_policy(workload.precision.replace("int8", "float32"))
     if _has_gpu():
         keras.config.enable_flash_attention()
@@ -116,7 +116,7 @@ def _has_gpu() -> bool:
 def _forward(
     backbone: keras.Model, batches: list[dict[str, Any]], workload: Workload
 ) -> Callable[[int], Round]:
-    # The mean makes the copy to NumPy small, while every token's output is still computed.
+    # The mean makes the copy to NumPy small, but every token's output is still computed.
     mean = keras.layers.GlobalAveragePooling1D(dtype="float32")
     model = keras.Model(backbone.input, mean(sequence_output(backbone)))
     inputs = [{name: batch[name] for name in backbone.input} for batch in batches]
@@ -124,10 +124,10 @@ def _forward(
 
 
 class _Stopwatch(keras.callbacks.Callback):
-    """Measures an epoch, without the creation and destruction of the data set.
+    """Times an epoch without creating or destroying the dataset.
 
-    TensorFlow can take seconds to destroy a data set while its autotuning starts, which would be
-    noise here.
+    TensorFlow can take seconds to destroy a dataset while its autotuning starts. Here, that would
+    be noise.
     """
 
     seconds = 0.0
@@ -142,7 +142,7 @@ class _Stopwatch(keras.callbacks.Callback):
             self._start = self._now()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        # The loss has been computed at this point, so that no asynchronous work is pending.
+        # The loss has been computed at this point, so no asynchronous work is pending.
         self.seconds = self._now() - self._start
 
 

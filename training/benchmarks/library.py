@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A library on a backend, which runs a workload in a process of its own."""
+"""Runs a workload with a library and backend in a separate process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIBRARIES = {
     "serve": ("keras_subjects", "serve_work"),
 }
 BACKENDS = ("tensorflow", "jax", "torch")
-# What a library can do differently
+# Options of each library
 OPTIONS = {
     "keras_bert": ("sorted", "unpadded", "compiled"),
     "keras_hub": ("sorted", "compiled"),
@@ -35,16 +35,16 @@ SERVED = ("keras_bert:tensorflow", "keras_hub:tensorflow", "serve:tensorflow")
 
 
 class Library(Subject):
-    """One library on one backend.
+    """A library with a backend.
 
     Args:
-        name: `library[+option]:backend[:precision][@model]`, with a precision and a model if they
-            differ from the workload's, and with any number of `OPTIONS`.
+        name: `library[+option]:backend[:precision][@model]`. The precision and the model are only
+            necessary if they differ from the workload's. Any number of `OPTIONS` is allowed.
         workload: The workload to measure.
         device: `cpu`, or `auto` for an accelerator if there is one.
 
     Raises:
-        ValueError: If the library or the backend is unknown, or has no SavedModel to serve.
+        ValueError: If the library or backend is unknown, or has no SavedModel to serve.
     """
 
     def __init__(self, name: str, workload: Workload, device: str = "auto") -> None:
@@ -54,25 +54,27 @@ class Library(Subject):
         library, *options = library.split("+")
         if library not in LIBRARIES or backend not in BACKENDS:
             raise ValueError(
-                f"--subjects has {name!r}, expected library:backend[:precision][@model] with a "
-                f"library of {', '.join(LIBRARIES)} and a backend of {', '.join(BACKENDS)}"
+                "--subjects must be library:backend[:precision][@model] with a library of "
+                f"{', '.join(LIBRARIES)} and a backend of {', '.join(BACKENDS)}. Received: {name!r}"
             )
         unknown_options = set(options).difference(OPTIONS.get(library, ()))
         if unknown_options:
             raise ValueError(
-                f"--subjects has {name!r}, expected options of {library}: "
-                f"{', '.join(OPTIONS.get(library, ())) or 'none'}"
+                f"the options of {library} must be among: "
+                f"{', '.join(OPTIONS.get(library, ())) or 'none'}. Received: --subjects={name!r}"
             )
         if workload.what == "serve" and f"{library}:{backend}" not in SERVED:
             raise ValueError(
-                f"--subjects has {name!r}, expected {' or '.join(SERVED)}, or a model's URL, with "
-                "--what=serve"
+                f"--subjects must be {' or '.join(SERVED)}, or a model's URL, with --what=serve. "
+                f"Received: {name!r}"
             )
         if library == "serve" and workload.what != "serve":
-            raise ValueError(f"--subjects has {name!r}, which is a subject of --what=serve")
+            raise ValueError(f"--subjects={name!r} requires --what=serve")
         precision = precision or workload.precision
         if precision == "int8" and (workload.what != "serve" or library == "keras_hub"):
-            raise ValueError(f"{name!r} with int8: expected --what=serve and keras_bert or serve")
+            raise ValueError(
+                f"int8 requires --what=serve and keras_bert or serve. Received: --subjects={name!r}"
+            )
         self.workload = dataclasses.replace(
             workload,
             precision=precision,
@@ -100,7 +102,7 @@ class Library(Subject):
             answer = self._connection.recv()
         except EOFError:
             self._process.join()
-            raise RuntimeError(f"the process ended with status {self._process.exitcode}") from None
+            raise RuntimeError(f"the process exited with status {self._process.exitcode}") from None
         if isinstance(answer, str):
             raise RuntimeError(answer)
         return answer
@@ -126,12 +128,12 @@ def _environment(backend: str, device: str) -> dict[str, str]:
 def _work(
     connection: Connection, library: str, workload: Workload, environment: dict[str, str]
 ) -> None:
-    """Prepares the work, and then runs a round for each message; runs in the child process.
+    """Prepares the work in the child process, then runs a round for each message.
 
-    Sends `None` when it is ready, and the result of each round, or an error as text.
+    Sends `None` when it is ready. After each round, sends the result, or an error as text.
     """
     os.environ.update(environment)
-    # What libraries print would be between the rows of the table.
+    # Hide output of libraries, which would appear between the rows of the table.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
@@ -146,15 +148,15 @@ def _work(
             result = run(workload.steps)
             connection.send(dataclasses.replace(result, tokens=tokens, peak_bytes=peak_bytes()))
     except EOFError:
-        return  # The parent has ended
+        return  # The parent process has exited.
     except Exception as error:
         connection.send(f"{type(error).__name__}: {error}")
 
 
 def peak_bytes() -> int:
-    """Returns the peak memory: the accelerator's if there is one, otherwise the process's.
+    """Returns the peak memory of the accelerator if there is one, otherwise of the process.
 
-    On Windows, that of a process is unknown, and 0 is returned.
+    On Windows, a process' peak memory is unknown, and the function returns 0.
     """
     return _torch_peak() or _jax_peak() or _tensorflow_peak() or process_peak_bytes()
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load of a server with TensorFlow Serving's REST API or OpenAI's embeddings: a locustfile.
+"""A locustfile that sends requests to TensorFlow Serving's REST API or OpenAI's embeddings API.
 
     locust --locustfile=training/benchmarks/locustfile.py --headless --run-time=30s --csv=load \\
         --host=http://localhost:8501/v1/models/sst2 --texts=dev.txt --users=16 --spawn-rate=16
 
-A host that ends with `/v1/embeddings` is sent OpenAI's requests, in which the model is "model".
-Each user sends a request as soon as its previous one is answered (a closed loop). With `--rate`, it
-sends requests at random times, whether the earlier ones are answered or not (an open loop), and
-their times count from when they were due. Requests go to `--host` and to no other address. The file
-needs locust alone, so that it can be copied to another machine.
+If the host ends with `/v1/embeddings`, OpenAI requests are sent for the model named "model". Each
+user sends a request as soon as its previous request is answered (closed loop). With `--rate`, users
+send requests at random times without waiting for responses (open loop), and latency counts from the
+scheduled time. Requests go only to `--host`. The file only depends on locust, so you can copy it to
+another machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from locust.contrib.csv_request_logger import CsvRequestLogger
 
 HTTP_OK = 200
 EMBEDDINGS = "/v1/embeddings"
-# Requests of an open loop that wait for an answer at the same time; further ones wait for these
+# Maximum number of open-loop requests that wait for a response. Further requests are delayed.
 MAX_CONNECTIONS = 1000
 ROWS_BETWEEN_FLUSHES = 1000
 
@@ -37,13 +37,13 @@ ROWS_BETWEEN_FLUSHES = 1000
 def add_options(parser: Any) -> None:
     add = parser.add_argument
     add("--texts", default="", help="one text per line, or JSON Lines whose objects are sent")
-    add("--expected", default="", help="JSON Lines with the expected prediction of each text")
-    add("--tolerance", type=float, default=1e-3, help="largest difference from expected numbers")
-    add("--signature", default="serving_default", help="the signature")
-    add("--batch-size", type=int, default=1, help="texts in a request")
-    add("--rate", type=float, default=0.0, help="requests per second of a user; 0: closed loop")
-    add("--timeout", type=float, default=30.0, help="maximum seconds for an answer")
-    add("--request-log", default="", help="CSV file for the time and the error of each request")
+    add("--expected", default="", help="JSON Lines with the expected prediction for each text")
+    add("--tolerance", type=float, default=1e-3, help="maximum difference to expected numbers")
+    add("--signature", default="serving_default", help="the model's signature")
+    add("--batch-size", type=int, default=1, help="number of texts per request")
+    add("--rate", type=float, default=0.0, help="requests per second and user; 0: closed loop")
+    add("--timeout", type=float, default=30.0, help="maximum seconds to wait for a response")
+    add("--request-log", default="", help="CSV file for the time and error of each request")
 
 
 @events.init.add_listener
@@ -57,8 +57,8 @@ def read_files(environment: Any, **_: Any) -> None:
         Client.expected = read_lines(options.expected, json.loads)
         if len(Client.expected) != len(texts):
             sys.exit(
-                f"error: {options.expected} has {len(Client.expected)} lines, expected "
-                f"{len(texts)}, as in {options.texts}"
+                f"error: --expected must have {len(texts)} lines, as --texts={options.texts}. "
+                f"Received: {len(Client.expected)} ({options.expected})"
             )
     Client.network_timeout = Client.connection_timeout = options.timeout
     if options.request_log:
@@ -68,11 +68,11 @@ def read_files(environment: Any, **_: Any) -> None:
 
 
 def read_lines(name: str, read: Callable[[str], Any]) -> list[Any]:
-    """Reads each line of a file. An error ends the program, and names the file and the line."""
+    """Reads each line of a file. Exits with the file and the line if a line is invalid."""
     path = Path(name)
     lines = path.read_bytes().splitlines() if path.is_file() else []
     if not lines:
-        sys.exit(f"error: {name!r} is no file with lines")
+        sys.exit(f"error: --texts and --expected must be files with lines. Received: {name!r}")
     rows = []
     for number, line in enumerate(lines, start=1):
         try:
@@ -92,7 +92,7 @@ def random_order(count: int) -> Iterator[int]:
 def find_error(
     status: int, text: str, count: int, expected: Sequence[Any] | None, tolerance: float
 ) -> str:
-    """Returns what is wrong with an answer to a request of `count` texts; empty for nothing."""
+    """Returns what is wrong with a response to a request of `count` texts, or an empty string."""
     if status != HTTP_OK:
         return f"HTTP {status}: {text.strip()[:200]}"
     try:
@@ -102,9 +102,9 @@ def find_error(
         else:
             predictions = answer["predictions"]
     except (ValueError, KeyError, TypeError):
-        return f"no predictions in the answer: {text[:200]!r}"
+        return f"no predictions in the response: {text[:200]!r}"
     if not isinstance(predictions, list) or len(predictions) != count:
-        return f"expected {count} predictions in the answer: {text[:200]!r}"
+        return f"the response must have {count} predictions. Received: {text[:200]!r}"
     wrong = sum(
         not is_as_expected(prediction, row, tolerance)
         for prediction, row in zip(predictions, expected or (), strict=False)
@@ -113,10 +113,10 @@ def find_error(
 
 
 def is_as_expected(prediction: Any, expected: Any, tolerance: float) -> bool:
-    """Returns whether a prediction has the expected outputs, within a tolerance for numbers.
+    """Returns whether a prediction has the expected outputs. Numbers may differ by `tolerance`.
 
-    A prediction may have further outputs. For a model with a single output the prediction is the
-    value itself, which is compared with the only expected one. An expected `id` is ignored.
+    The prediction may have additional outputs. For a model with a single output, the prediction is
+    only its value, which is compared with the single expected value. An expected `id` is ignored.
     """
     if isinstance(expected, dict):
         expected = {name: value for name, value in expected.items() if name != "id"}
@@ -140,13 +140,13 @@ def is_as_expected(prediction: Any, expected: Any, tolerance: float) -> bool:
 
 
 class Client(FastHttpUser):
-    """A user of the server; locust starts `--users` of them."""
+    """A user of the server. Locust starts `--users` of them."""
 
-    insecure = False  # checks certificates
+    insecure = False  # Verify certificates.
     concurrency = MAX_CONNECTIONS
     instances: Sequence[Any]
     expected: Sequence[Any] | None = None
-    order: Iterator[int]  # of all users
+    order: Iterator[int]  # shared by all users
 
     def on_start(self) -> None:
         self.options = self.environment.parsed_options
@@ -171,7 +171,7 @@ class Client(FastHttpUser):
             self.predict(time.perf_counter())
 
     def predict(self, due: float) -> None:
-        """Sends a request, whose time counts from when it was due, and checks the answer."""
+        """Sends a request and checks the response. Its latency counts from `due`."""
         options = self.options
         positions = [next(self.order) for _ in range(options.batch_size)]
         instances = [self.instances[position] for position in positions]
@@ -188,7 +188,7 @@ class Client(FastHttpUser):
             catch_response=True,
         ) as response:
             response.request_meta["response_time"] = 1000 * (time.perf_counter() - due)
-            if response.status_code:  # 0 if there is no answer: the error is then locust's
+            if response.status_code:  # 0 means no response, and locust reports its own error.
                 text = response.text or ""
                 error = find_error(
                     response.status_code, text, len(positions), expected, options.tolerance

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dynamic masking, and that of KerasHub's `MaskedLMMaskGenerator`, of the same batches of ids.
+"""Benchmarks dynamic masking in keras_bert and KerasHub on the same batches of ids.
 
-Both run in `tf.data.Dataset.map` with the same number of threads, on random rows `[CLS] ... [SEP]`
-without padding.
+KerasHub uses its `MaskedLMMaskGenerator`. All maskers run in `tf.data.Dataset.map` with the same
+number of threads, on random sequences `[CLS] ... [SEP]` without padding.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .workload import Workload
 VOCABULARY_SIZE = 30522
 PADDING, CLASSIFY, SEPARATE, MASK = 0, 101, 102, 103
 SPECIAL = [PADDING, CLASSIFY, SEPARATE, MASK]
-# The first id of a word, and the first id of a continuation token; a fifth are continuation tokens
+# The first ids of whole words and of continuation tokens. A fifth of the ids are continuations.
 FIRST_WORD, FIRST_PIECE = 1000, 24618
 
 
 def masking_subjects(workload: Workload) -> list[Function]:
-    """Returns the maskers: KerasHub's, and this project's with each unit of masking."""
+    """Returns the maskers: keras_bert's with each unit of masking, and KerasHub's."""
     tokens = workload.steps * workload.batch_size * workload.sequence_length
     return [
         Function(name, lambda dataset=dataset: _read(dataset, tokens), workload.steps)
@@ -42,7 +42,7 @@ def _read(dataset: tf.data.Dataset, tokens: int) -> int:
 
 
 def masked_batches(workload: Workload) -> dict[str, tf.data.Dataset]:
-    """Returns the batches as each masks them."""
+    """Returns the dataset of each masker."""
     shape = (workload.steps, workload.batch_size, workload.sequence_length)
     ids = np.random.default_rng(0).integers(FIRST_WORD, VOCABULARY_SIZE, shape, np.int32)
     ids[..., 0], ids[..., -1] = CLASSIFY, SEPARATE

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The matrix products of an encoder alone, on PyTorch: what no computation is faster than.
+"""Runs only an encoder's matmuls on PyTorch, as a lower bound on the time of any implementation.
 
-They are those of the tokens of texts, without padding: each layer's products with its kernels for
-all tokens at a time, and of queries, keys and values for each row; in a training step, also those
-of the gradients.
+The matmuls are only for non-padding tokens. In each layer, the matmuls with kernels cover all
+tokens in the batch at once, and the attention matmuls cover one sequence at a time. A training step
+also includes the matmuls for the gradients.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .workload import Workload
 
 
 def matmuls_work(workload: Workload) -> Callable[[int], Round]:
-    """Returns a function that computes the products of a number of steps."""
+    """Returns a function that computes the matmuls for a number of steps."""
     dtype = torch.float32 if workload.precision == "float32" else torch.bfloat16
     is_training = workload.what == "classify"
     masks = (
@@ -47,7 +47,7 @@ def matmuls_work(workload: Workload) -> Callable[[int], Round]:
 def _shapes(
     workload: Workload, lengths: list[int]
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Yields the shapes of the factors of each product in a layer, for rows of some lengths."""
+    """Yields the shapes of each matmul's factors in a layer, given the sequence lengths."""
     config = workload.architecture
     hidden, intermediate = config.hidden_dim, config.intermediate_dim
     kernels = [(hidden, 3 * hidden), (hidden, hidden), (hidden, intermediate)]

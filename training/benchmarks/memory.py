@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the memory of pre-training steps by configuration, without running them.
+"""Prints the memory that pre-training steps need in different configurations.
 
     python -m training.benchmarks.memory
     python -m training.benchmarks.memory --models=bert_base_uncased --lengths=128
 
-Each step is compiled for this machine's CPU by JAX, and the table is XLA's analysis of what it
-allocates: weights and the optimizer's state, and the results that exist at the same time. Neither
-is allocated here, so that the table of a large model needs no large machine. Accelerators have
-other compilers and fused kernels, whose steps need other memory: in particular, XLA upcasts
-bfloat16 to float32 on a CPU, so that the table is of float32 alone.
+The steps are not run. JAX compiles each step for this machine's CPU, and the table shows XLA's
+analysis of the memory that it allocates: weights, optimizer state, and intermediate results.
+Because nothing is allocated, a small machine can analyze a large model. Accelerators have different
+compilers and fused kernels, so their steps need different amounts of memory. In particular, XLA
+upcasts bfloat16 to float32 on a CPU, so the table is for float32 only.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from keras_bert.tables import markdown_table
 from ..engine import program
 from ..engine.options import CommandConfig
 
-# Tokens of a device in an update, at least a row, and the share of them that is predicted
+# Tokens per device in a training step (at least one sequence), and the fraction to predict
 _TOKENS, _MASKED = 8192, 0.15
 _BATCHES, _DEVICES = 4, 8
-# The arguments of `step_memory`, by the column of the table
+# Arguments of `step_memory` by column of the table
 _VARIANTS: dict[str, dict[str, Any]] = {
     "stored": {},
     "rematerialized": {"rematerialize": True},
@@ -41,11 +41,11 @@ _VARIANTS: dict[str, dict[str, Any]] = {
 
 @dataclasses.dataclass(frozen=True)
 class MemoryConfig(CommandConfig):
-    """The models whose steps are compared.
+    """The models to compare.
 
     Args:
-        models: Names of architectures that BertConfig.from_name knows.
-        lengths: Numbers of tokens in a row; those that a model has no positions for are left out.
+        models: Names that BertConfig.from_name accepts.
+        lengths: Sequence lengths in tokens. Lengths that exceed a model's positions are skipped.
     """
 
     models: tuple[str, ...] = ("bert_large_uncased", "modernbert_base")
@@ -53,8 +53,8 @@ class MemoryConfig(CommandConfig):
 
 
 def main(config: MemoryConfig) -> None:
-    # Before JAX is imported. Optimized code would take several times as long to compile, and its
-    # results are the same.
+    # Must be set before JAX is imported. Optimized code would take several times as long to compile
+    # and give the same results.
     os.environ["KERAS_BACKEND"] = "jax"
     os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(_DEVICES))
     flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
@@ -69,7 +69,7 @@ def main(config: MemoryConfig) -> None:
         cells: list[Any] = [model, f"{num_rows} x {length:,}"]
         for options in _VARIANTS.values():
             micro_batch, rest = divmod(num_rows, options.get("accumulation", 1))
-            if rest:  # fewer rows than micro-batches
+            if rest:  # There are fewer examples than micro-batches.
                 cells.append(None)
                 continue
             total, state = step_memory(architecture, micro_batch, length, **options)
@@ -87,23 +87,23 @@ def step_memory(
     accumulation: int | None = None,
     devices: int = 1,
 ) -> tuple[int, int]:
-    """Compiles a masked LM's training step with AdamW on JAX; weights and batches get no values.
+    """Compiles a masked LM's training step with AdamW on JAX, without allocating arrays.
 
     Args:
         config: The encoder's architecture.
-        rows: Rows of a device in a batch.
-        length: Tokens in a row.
-        rematerialize: Whether blocks are computed again in the backward pass.
-        accumulation: The number of batches of an update.
-        devices: The number of devices, each with its rows, that shard the optimizer's state.
+        rows: Number of examples per device in a batch.
+        length: Sequence length in tokens.
+        rematerialize: Whether layers are computed again in the backward pass.
+        accumulation: Number of batches per training step.
+        devices: Number of devices. Each has its own examples and a shard of the optimizer state.
 
     Returns:
-        The bytes that a device needs in all, and those of weights and the optimizer's state.
+        The total number of bytes per device, and the bytes of the weights and optimizer state.
     """
     import keras
 
     if keras.backend.backend() != "jax":
-        raise ValueError(f"expected KERAS_BACKEND=jax, the backend is {keras.backend.backend()}")
+        raise ValueError(f"KERAS_BACKEND must be jax. Received: {keras.backend.backend()}")
     import jax
 
     from keras_bert import Backbone, Pretrainer
@@ -130,7 +130,7 @@ def step_memory(
             sharding = distribution.get_data_layout(size).backend_layout
         return jax.ShapeDtypeStruct(size, dtype, sharding=sharding)
 
-    # Its counter has a value.
+    # The optimizer's counter has a value.
     optimizer = AdamW(1e-4, gradient_accumulation_steps=accumulation, shard_state=devices > 1)
 
     def analyzed() -> Any:
@@ -140,7 +140,7 @@ def step_memory(
             model.compile(optimizer)
             if distribution is not None:
                 for variable in model.variables:
-                    # As it would be with a value
+                    # Keras does this when a variable gets a value.
                     variable._layout = distribution.get_variable_layout(variable)
             slots = default_max_predictions(length, _MASKED)
             features = {"token_ids": array(length), "segment_ids": None, "padding_mask": None}
@@ -160,7 +160,7 @@ def step_memory(
             return step.lower(state, batch).compile().memory_analysis()
 
     analysis = without_values(analyzed)
-    # What the step returns replaces the state, but for the metrics.
+    # Except for metrics, the returned state replaces the old state in place.
     new = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
     state_bytes = analysis.argument_size_in_bytes
     return state_bytes + analysis.temp_size_in_bytes + new, state_bytes

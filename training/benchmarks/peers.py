@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same architecture in KerasHub and in `transformers`, for every family."""
+"""Builds the same architecture in KerasHub and `transformers`, for every model family."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keras_bert.families import FAMILIES
 from keras_bert.families.records import Family
 from keras_bert.families.shared import ACTIVATIONS
 
-# `transformers` has several names for GELU's tanh approximation; this one has a fused kernel.
+# `transformers` has multiple names for GELU's tanh approximation. This one has a fused kernel.
 _ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_tanh", **ACTIVATIONS}
 
 
@@ -25,11 +25,13 @@ def find_family(config: BertConfig) -> Family:
     for family in FAMILIES.values():
         if not unsupported_fields(family.config, config, ACTIVATIONS):
             return family
-    raise ValueError(f"No family of the other libraries has this architecture: {config}.")
+    raise ValueError(
+        f"no family of KerasHub and transformers has this architecture. Received: {config}"
+    )
 
 
 def transformers_config(config: BertConfig) -> Any:
-    """Returns the config of the `transformers` library for the architecture."""
+    """Returns the architecture's `transformers` config."""
     import transformers
 
     family = find_family(config)
@@ -38,35 +40,37 @@ def transformers_config(config: BertConfig) -> Any:
 
 
 def transformers_class(config: BertConfig, ending: str) -> Any:
-    """Returns a class of the `transformers` library, such as its `ForMaskedLM`."""
+    """Returns a `transformers` class for the architecture, such as its `ForMaskedLM`."""
     import transformers
 
     return getattr(transformers, find_family(config).class_prefix + ending)
 
 
 def keras_hub_backbone(config: BertConfig) -> Any:
-    """Returns KerasHub's encoder of the architecture, with random weights."""
+    """Returns KerasHub's encoder for the architecture, with random weights."""
     family = find_family(config)
     if family.keras_hub is None:
-        raise ValueError(f"KerasHub has no {family.class_prefix}; remove it from --subjects.")
+        raise ValueError(
+            f"KerasHub does not support {family.class_prefix}. Remove it from --subjects"
+        )
     return make_backbone(family, config)
 
 
 def sequence_output(backbone: Any) -> Any:
-    """Returns an encoder's sequence output, the only output of KerasHub's without a pooler."""
+    """Returns an encoder's sequence output. Without a pooler, it is KerasHub's only output."""
     output = backbone.output
     return output["sequence_output"] if isinstance(output, dict) else output
 
 
 def keras_hub_class(config: BertConfig, ending: str) -> Any:
-    """Returns a class of KerasHub for the architecture, such as its `MaskedLM`.
+    """Returns a KerasHub class for the architecture, such as its `MaskedLM`.
 
     Raises:
-        ValueError: If KerasHub has no such class.
+        ValueError: If KerasHub does not have the class.
     """
     import keras_hub
 
     name = find_family(config).class_prefix + ending
     if not hasattr(keras_hub.models, name):
-        raise ValueError(f"KerasHub has no {name}; remove it from --subjects.")
+        raise ValueError(f"KerasHub does not have {name}. Remove it from --subjects")
     return getattr(keras_hub.models, name)

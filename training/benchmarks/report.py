@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of a benchmark: medians, ratios, a table, and a plot of a server's latency."""
+"""Benchmark results: medians, ratios, a table, and a plot of a server's latency."""
 
 from __future__ import annotations
 
@@ -22,26 +22,25 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """The result of one subject under one load.
+    """The result of a subject under a load.
 
     Args:
-        subject: Its name.
-        load: The load; `None` for what is not served.
-        milliseconds: Milliseconds of a step, or of the round for each request that was answered:
-            the median over the rounds.
-        fastest: The same in the fastest round.
-        slowest: The same in the slowest round.
-        tokens_per_second: Tokens per second at the median, padding excluded; 0 for requests of
-            text.
-        p50: Median latency of the requests of all rounds, in milliseconds; 0 for steps.
+        subject: Name of the subject.
+        load: The load. `None` for subjects without requests.
+        milliseconds: Milliseconds per step, or the duration of a round divided by the number of
+            successful requests. It is the median over the rounds.
+        fastest: Milliseconds in the fastest round.
+        slowest: Milliseconds in the slowest round.
+        tokens_per_second: Tokens per second at the median, excluding padding. 0 for requests.
+        p50: Median latency of the requests in all rounds, in milliseconds. 0 for steps.
         p99: 99th percentile of the latency.
-        requests: Number of requests in all rounds; 0 for steps.
-        errors: Number of requests that ended in an error, or were not answered as expected.
-        most_frequent_error: The most frequent error; empty if there is none.
-        peak_mib: Peak memory in MiB; 0 for servers and for work in this process.
-        ratio: The median relative to that of the first row with the same load; above 1, the first
-            is faster.
-        unavailable: The reason why there are no results; empty if there are.
+        requests: Number of requests in all rounds. 0 for steps.
+        errors: Number of requests with an error or with an unexpected prediction.
+        most_frequent_error: The most frequent error, or an empty string.
+        peak_mib: Peak memory in MiB. 0 for servers and for work in this process.
+        ratio: The median divided by the median of the first row with the same load. Above 1, the
+            first row is faster.
+        unavailable: The reason why there are no results, or an empty string.
     """
 
     subject: str
@@ -94,7 +93,7 @@ def make_rows(subjects: Sequence[Subject]) -> list[Row]:
 
 
 def format_table(rows: Sequence[Row]) -> str:
-    """Formats the rows as a table in plain text, without the columns that are empty."""
+    """Formats the rows as a text table without empty columns."""
     results = [row for row in rows if not row.unavailable]
     columns = {name: [cell(row) for row in results] for name, cell in _COLUMNS.items()}
     columns = {name: cells for name, cells in columns.items() if any(cells)}
@@ -135,7 +134,7 @@ def _row(subject: Subject) -> Row:
 
 @style()
 def serving_latency_figure(rows: Sequence[Row]) -> Figure:
-    """Draws the median and the 99th percentile of the latency over answered requests per second.
+    """Draws median and 99th percentile latency over successful requests per second.
 
     Rows without requests are omitted.
     """

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of text to SavedModels of keras_bert and of KerasHub, which TensorFlow executes.
+"""Sends text requests to SavedModels of keras_bert and KerasHub that TensorFlow runs locally.
 
-It is what TensorFlow Serving executes, without its network: a string to the probabilities of two
-classes, with random weights. Each client waits for its answer before it asks again. With
-`batching`, requests are joined by the scheduler of the server's batching, a part of TensorFlow. The
-same export is also answered by the batches of `training.serve`, without network too.
+This is what TensorFlow Serving runs, without the network: strings in, probabilities of two classes
+out, with random weights. Each client waits for a response before it sends the next request. With
+`batching`, requests are batched by the scheduler that TensorFlow Serving uses, which is part of
+TensorFlow. The same export can also run in the batcher of `training.serve`, without the network.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .workload import Workload, batching_options
 
 NUM_CLASSES = 2
 _CALIBRATION_TEXTS = 200
-# Requests before the first round, of all lengths: TensorFlow is slow with each for the first time
+# Number of warmup requests of different lengths, because TensorFlow's first call of each is slow
 WARM_UP_REQUESTS = 32
 
 
@@ -41,7 +41,7 @@ def keras_bert_requests(workload: Workload) -> Callable[[int], Round]:
 
 
 def serve_requests(workload: Workload) -> Callable[[int], Round]:
-    """Returns a function that sends a number of requests to the batches of `training.serve`."""
+    """Returns a function that sends a number of requests to `training.serve`'s batcher."""
     from keras_bert.export import ServedModel
 
     from ..serving.batching import Batcher
@@ -63,7 +63,7 @@ def serve_requests(workload: Workload) -> Callable[[int], Round]:
 
 
 def _export(workload: Workload, folder: str) -> str:
-    """Exports a classifier of the workload's architecture to a version folder, and returns it."""
+    """Exports a classifier with the workload's architecture, and returns the version directory."""
     from keras_bert.data import TextClassifierPreprocessor
     from keras_bert.models import Backbone
     from keras_bert.tasks import TextClassifier
@@ -87,7 +87,7 @@ def keras_hub_requests(workload: Workload) -> Callable[[int], Round]:
 
     config = workload.architecture
     with tempfile.TemporaryDirectory() as folder:
-        # Read in graphs, the vocabulary must be a file.
+        # In graphs, the vocabulary must be a file.
         words = Path(folder, "vocab.txt")
         words.write_text("\n".join(workload.words()) + "\n", "utf-8")
         tokenizer = keras_hub.models.BertTokenizer(str(words), lowercase=True)
@@ -99,7 +99,7 @@ def keras_hub_requests(workload: Workload) -> Callable[[int], Round]:
         )
 
         def probabilities(texts: tf.Tensor) -> tf.Tensor:
-            # A functional model: `task` would convert text only in `predict`
+            # Call the functional model, because `task` converts text only in `predict`.
             return tf.nn.softmax(
                 tf.cast(keras.Model.__call__(task, preprocessor(texts)), "float32")
             )
@@ -117,11 +117,11 @@ def keras_hub_requests(workload: Workload) -> Callable[[int], Round]:
 def _tensor_requests(
     workload: Workload, answer: Callable[[tf.Tensor], tf.Tensor], model: Any
 ) -> Callable[[int], Round]:
-    """As `_requests`, of a function of TensorFlow's tensors, with or without `batching`."""
+    """Returns `_requests` for a function of TensorFlow tensors, with or without `batching`."""
     if workload.batching:
         answer = batched(answer, batching_options(workload.batching))
 
-    # A signature does not keep its model alive.
+    # The default argument keeps the model alive, which its signature does not.
     def numbers(texts: list[str], model: Any = model) -> Any:
         return answer(tf.constant(texts)).numpy()
 
@@ -153,9 +153,9 @@ def _requests(workload: Workload, answer: Callable[[list[str]], Any]) -> Callabl
 
 
 def batched(answer: Callable[[tf.Tensor], Any], options: dict[str, Any]) -> Callable[..., Any]:
-    """Returns a function of texts whose calls are joined by the scheduler of a server's batching.
+    """Returns a function of texts whose concurrent calls are batched, as in TensorFlow Serving.
 
-    `answer` returns a tensor, or a list of them, with a row for each text.
+    `answer` returns a tensor or a list of tensors. Their first axis is the batch.
     """
     return tf.function(
         tf.nondifferentiable_batch_function(**options)(answer),

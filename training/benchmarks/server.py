@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model on a server, under a load by locust."""
+"""Measures a model on a server with requests from Locust."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from .subject import Load, Round, Subject
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 HTTP_OK = "200"
 WARM_UP_SECONDS = 1
-# Locust waits as long for what has not been answered at the end
+# How long Locust waits for outstanding responses at the end
 PATIENCE_SECONDS = 60
 
 
 class Server(Subject):
-    """A model on a server with TensorFlow Serving's REST API, or with OpenAI's embeddings.
+    """A model on a server with TensorFlow Serving's REST API or OpenAI's embeddings API.
 
     Args:
         name: The model's URL, such as `http://localhost:8501/v1/models/sst2`, with or without a
-            version, or `http://localhost:8501/v1/embeddings`, where the model is named "model".
+            version, or `http://localhost:8501/v1/embeddings` for a model named "model".
         load: The requests.
-        seconds: Duration of a round.
-        options: Options of the locustfile.
+        seconds: Duration of a round in seconds.
+        options: Command-line options of the locustfile.
     """
 
     def __init__(self, name: str, load: Load, seconds: int, options: Sequence[str]) -> None:
@@ -66,7 +66,9 @@ class Server(Subject):
         errors = tuple(row["exception"] for row in requests if row["exception"])
         answered = [row for row in requests if row["status_code"] == HTTP_OK]
         if not answered:
-            raise ConnectionError(f"no answer: {errors[0] if errors else 'none in time'}")
+            raise ConnectionError(
+                f"the server did not respond: {errors[0] if errors else 'timeout'}"
+            )
         starts = [float(row["timestamp"]) for row in requests]
         ends = [
             start + float(row["response_time_ms"]) / 1000

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a benchmark measures: by rounds, in turns with others."""
+"""Subjects of a benchmark, which is measured in alternating rounds."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import Self
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """The requests that a model is to answer.
+    """The requests that a model receives.
 
     Args:
-        clients: Number of requests at a time, each sent as soon as the previous one is answered.
-        rate: Requests per second, sent whether earlier ones are answered or not; 0 for `clients`.
+        clients: Number of concurrent requests. Each client waits for a response before it sends
+            the next request.
+        rate: Requests per second, sent without waiting for responses. 0 uses `clients` instead.
     """
 
     clients: int = 1
@@ -31,13 +32,13 @@ class Round:
     """The result of a round.
 
     Args:
-        seconds: Its duration.
-        steps: Number of steps, or of requests that were answered.
-        tokens: Number of tokens in them, padding excluded; 0 if they are not counted.
-        milliseconds: The time of each request that was answered; empty if they are not measured.
-        requests: Number of requests, answered or not; 0 for steps.
-        errors: What was wrong with a request or its answer, for each with an error.
-        peak_bytes: Peak memory so far; 0 if it is unknown.
+        seconds: Duration of the round.
+        steps: Number of steps, or of successful requests.
+        tokens: Number of tokens in them, excluding padding. 0 if they are not counted.
+        milliseconds: The latency of each successful request. Empty if it is not measured.
+        requests: Number of all requests. 0 for steps.
+        errors: The error messages of failed requests.
+        peak_bytes: Peak memory so far. 0 if it is unknown.
     """
 
     seconds: float
@@ -50,11 +51,11 @@ class Round:
 
 
 class Subject(abc.ABC):
-    """What is measured: a row of the table.
+    """Something to measure, with one row in the table per load.
 
     Args:
-        name: Its name in `--subjects`, and in the table.
-        load: The load, for a model that is served.
+        name: Name in `--subjects` and in the table.
+        load: The load, for subjects that receive requests.
     """
 
     def __init__(self, name: str, load: Load | None = None) -> None:
@@ -71,11 +72,11 @@ class Subject(abc.ABC):
     def run(self) -> Round:
         """Runs a round."""
 
-    def close(self) -> None:  # noqa: B027  (most have nothing to end)
-        """Ends its process."""
+    def close(self) -> None:  # noqa: B027  (most subjects have nothing to stop)
+        """Stops the subject's process."""
 
     def prepare(self) -> None:
-        """Starts the subject; if that fails, it is `unavailable`, and others are measured."""
+        """Starts the subject. If that fails, it becomes `unavailable`."""
         try:
             self.start()
         except Exception as error:
@@ -100,9 +101,9 @@ class Function(Subject):
     """A function in this process.
 
     Args:
-        name: Its name in the table.
-        call: Processes the data once, and returns the number of its tokens.
-        steps: Number of batches of the data.
+        name: Name in the table.
+        call: Processes the data once and returns the number of tokens.
+        steps: Number of batches in the data.
     """
 
     def __init__(self, name: str, call: Callable[[], int], steps: int) -> None:

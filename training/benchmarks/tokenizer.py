@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tokenizer, KerasHub's and the Rust library `tokenizers`, on the same batches of texts.
+"""Benchmarks the tokenizers of keras_bert, KerasHub and the Rust library `tokenizers`.
 
-All have the same vocabulary and the same number of threads: the graph tokenizers of keras_bert and
-KerasHub in `tf.data.Dataset.map`, the Rust one in its own `encode_batch_fast`. keras_bert in Python
-uses one thread, with a new tokenizer in each round (its first pass) and with one that has seen the
-texts (cached).
+All tokenizers use the same vocabulary, texts and number of threads. The graph tokenizers of
+keras_bert and KerasHub run in `tf.data.Dataset.map`, the Rust tokenizer in its `encode_batch_fast`.
+keras_bert's Python tokenizer uses one thread. It is measured with a new tokenizer in each round
+(first pass), and with a tokenizer that has already seen the texts (cached).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Batches = Sequence[Sequence[str]]
 
 
 def tokenizer_subjects(workload: Workload) -> list[Function]:
-    """Returns the tokenizers, each of which cuts `steps` batches of texts into tokens."""
-    # The Rust library reads it once in a process.
+    """Returns the tokenizers. Each tokenizes `steps` batches of texts."""
+    # The Rust library reads these variables once per process.
     os.environ["RAYON_NUM_THREADS"] = str(workload.clients)
     os.environ["TOKENIZERS_PARALLELISM"] = "true"
     requests = itertools.cycle(workload.requests())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workload with `transformers`, in a plain PyTorch loop."""
+"""Runs workloads with `transformers` in a plain PyTorch loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def transformers_work(workload: Workload) -> Callable[[int], Round]:
     """Returns a function that runs a number of steps.
 
     Raises:
-        ValueError: If the precision is unknown; it would be measured in float32.
+        ValueError: If the precision is unknown. Otherwise float32 would be measured.
     """
     if workload.precision not in _PRECISIONS:
         raise ValueError(
@@ -33,7 +33,7 @@ def transformers_work(workload: Workload) -> Callable[[int], Round]:
     if workload.precision == "bfloat16":
         model = model.to(torch.bfloat16)
     if "compiled" in workload.options:
-        # Batches of random ids have one shape: PyTorch then compiles faster kernels.
+        # Batches of random ids have a single shape, for which PyTorch can compile faster kernels.
         model.compile(dynamic=True if workload.texts else None)
     batches = _batches(workload)
     if workload.what == "forward":
@@ -97,7 +97,7 @@ def _train(
     workload: Workload,
     device: str,
 ) -> Callable[[int], Round]:
-    # On a GPU in one kernel, as the Trainer of transformers has it
+    # On a GPU, use the fused optimizer, as the Trainer of transformers does.
     optimizer = torch.optim.AdamW(
         model.parameters(),
         LEARNING_RATE,
@@ -116,7 +116,7 @@ def _train(
                 torch.nn.utils.clip_grad_norm_(model.parameters(), workload.clip_norm)
             optimizer.step()
             optimizer.zero_grad()
-        loss.item()  # waits for the device
+        loss.item()  # Wait for the device.
         return Round(workload.now() - start, steps)
 
     return run
@@ -126,6 +126,6 @@ def _labels(workload: Workload) -> torch.Tensor:
     labels = torch.from_numpy(workload.labels()).long()
     if workload.what != "pretrain":
         return labels
-    # `transformers` takes a label for every token; -100 is ignored.
+    # `transformers` requires a label for every token, and ignores -100.
     everywhere = torch.full((workload.batch_size, workload.sequence_length), -100)
     return everywhere.scatter_(1, torch.from_numpy(workload.mask_positions()).long(), labels)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workload that is measured, the same for every library: random ids, or real text."""
+"""The workload to measure, which is the same for every library: random ids or text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BATCH_SIZE = re.compile(r"^\s*allowed_batch_sizes:\s*(\d+)", re.M)
 
 @dataclasses.dataclass(frozen=True)
 class WorkOptions(CommandConfig):
-    """The options of `benchmark`, which describes them, that the work depends on."""
+    """The options of `benchmark` that define the work. `BenchmarkConfig` documents them."""
 
     what: str = "forward"
     model: str = "bert_base_uncased"
@@ -59,13 +59,12 @@ class WorkOptions(CommandConfig):
 
 @dataclasses.dataclass(frozen=True)
 class Workload(WorkOptions):
-    """A workload on batches of random ids, or on requests of text.
+    """A workload of batches of random ids, or of text requests.
 
     Args:
-        clients: Number of requests, or of batches of texts or ids, at a time.
-        options: What a subject does differently: `sorted` has the texts in the order of their
-            lengths, `unpadded` computes batches without padding, `compiled` is by
-            `torch.compile`, or XLA on TensorFlow.
+        clients: Number of concurrent requests, or of threads.
+        options: Options of a subject. `sorted` sorts texts by length, `unpadded` computes batches
+            without padding, and `compiled` uses `torch.compile`, or XLA on TensorFlow.
     """
 
     clients: PositiveInt = 1
@@ -81,7 +80,7 @@ class Workload(WorkOptions):
 
     @property
     def tokens_per_round(self) -> int:
-        """Number of tokens in a round, padding excluded; 0 for texts, which are not counted."""
+        """Number of tokens per round, excluding padding. 0 for requests, whose tokens vary."""
         if self.what == "serve":
             return 0
         if self.texts:
@@ -94,15 +93,15 @@ class Workload(WorkOptions):
 
     @property
     def warm_up_steps(self) -> int:
-        """Number of steps after which everything is compiled: of texts, all, for their lengths."""
+        """Number of steps to compile everything. For texts, all steps, because lengths differ."""
         return self.steps if self.texts and self.what != "serve" else 2
 
     def now(self) -> float:
-        """Returns the seconds of the clock."""
+        """Returns the time of the clock in seconds."""
         return _CLOCKS[self.clock]()
 
     def timed(self, step: Callable[[int], object]) -> Callable[[int], Round]:
-        """Returns a function that runs a number of steps, each called with its number, from 0."""
+        """Returns a function that runs a number of steps, called with their index."""
 
         def run(steps: int) -> Round:
             start = self.now()
@@ -114,22 +113,22 @@ class Workload(WorkOptions):
 
     @property
     def num_predictions(self) -> int:
-        """Number of masked tokens in a row: 15 %, as in the paper."""
+        """Number of masked tokens per sequence: 15%, as in the BERT paper."""
         return max(1, round(0.15 * self.sequence_length))
 
     def token_ids(self) -> np.ndarray:
-        """Returns a batch of ids, int32 `(batch, length)`."""
+        """Returns a batch of token ids, int32 `(batch, length)`."""
         shape = (self.batch_size, self.sequence_length)
         config = self.architecture
-        # The id of padding occurs only at padding: some families compute positions from it.
+        # The padding id must only occur at padding, because some families infer positions from it.
         ids = self._random().integers(config.pad_token_id + 1, config.vocabulary_size, shape)
         return np.where(self.padding_mask(), ids, config.pad_token_id).astype("int32")
 
     def padding_mask(self) -> np.ndarray:
-        """Returns the padding mask, int32 `(batch, length)`, 0 at padding.
+        """Returns the padding mask, int32 `(batch, length)`, with 0 at padding.
 
-        The lengths are evenly spaced, with the requested share of padding. The first of several
-        rows is full.
+        The lengths are evenly spaced and give the requested fraction of padding. Unless the batch
+        has a single example, the first example has no padding.
         """
         spread = np.linspace(1, -1, self.batch_size) if self.batch_size > 1 else np.zeros(1)
         shares = 1 - self.padding + spread * min(self.padding, 1 - self.padding)
@@ -137,46 +136,46 @@ class Workload(WorkOptions):
         return (np.arange(self.sequence_length) < lengths[:, None]).astype("int32")
 
     def mask_positions(self) -> np.ndarray:
-        """Returns the positions to predict, int32 `(batch, slots)`, different ones in each row."""
+        """Returns distinct positions to predict per example, int32 `(batch, predictions)`."""
         numbers = self._random().random((self.batch_size, self.sequence_length))
         return numbers.argsort(axis=1)[:, : self.num_predictions].astype("int32")
 
     def labels(self) -> np.ndarray:
-        """Returns the labels: classes `(batch,)`, or the masked tokens' ids `(batch, slots)`."""
+        """Returns classes `(batch,)`, or the ids of masked tokens `(batch, predictions)`."""
         if self.what == "pretrain":
             return np.take_along_axis(self.token_ids(), self.mask_positions(), axis=1)
         return self._random().integers(0, 2, (self.batch_size,)).astype("int32")
 
     def requests(self) -> list[list[str]]:
-        """Returns the texts of each request or batch, `batch_size` of them, in the file's order.
+        """Returns the texts of each request or batch, in the order of the file.
 
         Raises:
-            ValueError: If there are fewer texts than a request has.
+            ValueError: If there are fewer than `batch_size` texts.
         """
         lines = [line for line in Path(self.texts).read_text("utf-8").split("\n") if line.strip()]
         size = self.batch_size
         requests = [lines[i : i + size] for i in range(0, len(lines) - size + 1, size)]
         if not requests:
-            raise ValueError(f"--texts has {len(lines)} texts, expected at least {size}")
+            raise ValueError(f"--texts must have at least {size} texts. Received: {len(lines)}")
         return requests
 
     def text_batches(self, padded_length: int | None = None) -> list[dict[str, np.ndarray]]:
-        """Returns the batches of texts, as many as there are steps, or texts for.
+        """Returns batches of texts: one per step, or fewer if there are not enough texts.
 
-        They are texts at equal distances in the file, in its order, or sorted by length if that is
-        an option.
+        The texts are at equal distances in the file, and in its order unless `sorted` is an option.
 
         Args:
-            padded_length: The length of all batches; `None` for that of their longest row.
+            padded_length: The length of all batches. `None` pads each batch to its longest text.
 
         Returns:
-            A dict of `token_ids`, int32 `(batch, length)`, `padding_mask`, and `labels`, `(batch,)`
-            for each batch.
+            A dict for each batch with `token_ids`, int32 `(batch, length)`, `padding_mask`, and
+            `labels`, `(batch,)`.
         """
         lines = [line for batch in self.requests() for line in batch]
         count = min(self.steps, len(lines) // self.batch_size) * self.batch_size
         texts = [lines[index * len(lines) // count] for index in range(count)]
-        # Its package imports `sentencepiece`, which the help of the command does without.
+        # Import only here, because the package imports `sentencepiece`, which `--help` does not
+        # need.
         from keras_bert.text import WordPieceTokenizer
 
         tokenizer = WordPieceTokenizer(self.words())
@@ -190,7 +189,7 @@ class Workload(WorkOptions):
         ]
 
     def padding_of_texts(self) -> float:
-        """Returns the share of padding in the batches of texts."""
+        """Returns the fraction of padding in the batches of texts."""
         masks = [batch["padding_mask"] for batch in self.text_batches()]
         return 1 - sum(int(mask.sum()) for mask in masks) / sum(mask.size for mask in masks)
 
@@ -215,7 +214,7 @@ class Workload(WorkOptions):
 
 
 def batching_options(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Returns the options of `tf.nondifferentiable_batch_function` in a `batching_params.pbtxt`.
+    """Converts a `batching_params.pbtxt` to options of `tf.nondifferentiable_batch_function`.
 
     Raises:
         ValueError: If the file does not set `max_batch_size` and `batch_timeout_micros`.
@@ -224,7 +223,7 @@ def batching_options(path: str | os.PathLike[str]) -> dict[str, Any]:
     fields = {name: int(value) for name, value in _BATCHING_FIELD.findall(text)}
     try:
         return {
-            # The largest batch; `max_batch_size` is then the largest request.
+            # If both sizes are set, `max_batch_size` only limits requests.
             "max_batch_size": fields.get("max_execution_batch_size", fields["max_batch_size"]),
             "batch_timeout_micros": fields["batch_timeout_micros"],
             "num_batch_threads": fields.get("num_batch_threads", os.cpu_count() or 1),
@@ -232,11 +231,11 @@ def batching_options(path: str | os.PathLike[str]) -> dict[str, Any]:
             "allowed_batch_sizes": [int(size) for size in _BATCH_SIZE.findall(text)] or None,
         }
     except KeyError as error:
-        raise ValueError(f"{path} has no {error.args[0]}") from None
+        raise ValueError(f"--batching must set {error.args[0]}. Received: {path}") from None
 
 
 def standard_library_sentences(count: int) -> list[str]:
-    """Returns sentences of the docstrings of the standard library, as long as those of prose."""
+    """Returns sentences from the standard library's docstrings, with the lengths of prose."""
     return list(itertools.islice(_standard_library_sentences(), count))
 
 

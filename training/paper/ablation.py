@@ -1,24 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's ablations of the pre-training tasks and of the model size, at a scale for CPUs.
+"""Repeats the BERT paper's ablations of pre-training tasks and model size, at a scale for CPUs.
 
     python -m training.paper.ablation --study=tasks --data_dir=wikitext-2 --glue_dir=glue \\
         --squad_dir=squad
     python -m training.paper.ablation --study=size --data_dir=wikitext-2 --glue_dir=glue
 
-Small encoders are pre-trained on the same text, and each is fine-tuned on SST-2, MRPC and SQuAD
-with several seeds. The program prints a table of the scores beside the paper's. `--study=tasks`
-(table 5) pre-trains in three ways, fine-tunes the left-to-right encoder also with a BiLSTM on top,
-and adds an encoder with random weights. `--study=size` (section 5.2, table 6) pre-trains encoders
-of several sizes for the same number of tokens, and with --match_flops also for the same number of
-operations as the first size. As in the paper, all sizes share one learning rate; the recipe
-wikitext2_cpu has one that is too high for the larger sizes. The paper's six sizes are
+Small encoders are pre-trained on the same text. Each is fine-tuned on SST-2, MRPC and SQuAD with
+multiple seeds. The command prints a table of the scores, with the paper's scores next to them.
+
+`--study=tasks` (table 5) pre-trains with three objectives, fine-tunes the left-to-right encoder
+with and without a BiLSTM, and adds an encoder with random weights. `--study=size` (section 5.2,
+table 6) pre-trains encoders of different sizes for the same number of tokens and, with
+--match_flops, also for the same number of FLOPs as the first size. As in the paper, all sizes use
+the same learning rate. The learning rate in the recipe wikitext2_cpu is too high for the larger
+sizes. The paper's six sizes are
 
     --sizes=3x768x12,6x768x3,6x768x12,12x768x12,12x1024x16,24x1024x16
 
-Each run is a child process. If the program is interrupted, the same command resumes it without
-repeating finished runs.
+Each run is a child process. If the command is interrupted, run it again to resume without repeating
+finished runs.
 
-Files written to `output_dir`: each run, and `ablation.json`; with --study=size also `ablation.png`.
+Files written to `output_dir`: each run, and `ablation.json`. With --study=size, also
+`ablation.png`.
 """
 
 from __future__ import annotations
@@ -56,7 +59,7 @@ if TYPE_CHECKING:
 
 _RECIPE = wikitext2_cpu.CONFIG
 _TASKS, _SIZE = "tasks", "size"
-_SAME_TOKENS, _SAME_FLOPS = "same tokens", "same operations"
+_SAME_TOKENS, _SAME_FLOPS = "same tokens", "same FLOPs"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,23 +67,23 @@ class AblationConfig(CommandConfig):
     """The data and the size of an ablation.
 
     Args:
-        study: How the encoders differ: by their pre-training tasks (tasks), or by their size
-            (size).
-        data_dir: Folder of WikiText-2's token files.
-        glue_dir: Folder of the GLUE download.
-        squad_dir: Folder of the files of the recipe minilm_squad_v1; empty leaves SQuAD out.
-        output_dir: Folder for all runs and the table; by default runs/ablation, or
+        study: What differs between the encoders: tasks (the pre-training tasks) or size.
+        data_dir: Directory of WikiText-2's token files.
+        glue_dir: Directory of the GLUE download.
+        squad_dir: Directory of the files for the recipe minilm_squad_v1. Empty skips SQuAD.
+        output_dir: Directory for all runs and the table. Defaults to runs/ablation, or to
             runs/size_ablation with --study=size.
         num_steps: Training steps of each pre-training run.
-        sizes: The encoders, as layers x hidden size x attention heads; only with --study=size.
-        match_flops: Whether to train each size also with as many operations as the first one.
-        pretraining_learning_rate: Peak learning rate of pre-training; by default the one in
-            the recipe wikitext2_cpu, or 1e-3 with --study=size.
-        bilstm_units: Units of each direction of the BiLSTM; only with --study=tasks.
-        sst2_rows: Number of rows of SST-2 to fine-tune on; 0 for all.
-        squad_questions: Number of SQuAD questions to fine-tune on; 0 for all.
-        num_seeds: Number of fine-tuning runs for each cell of the table.
-        epochs: Epochs of each fine-tuning run.
+        sizes: The encoders, as layers x hidden size x attention heads. Only for --study=size.
+        match_flops: Whether to also train each size with the same number of FLOPs as the first
+            size.
+        pretraining_learning_rate: Peak learning rate of pre-training. Defaults to the learning rate
+            in the recipe wikitext2_cpu, or to 1e-3 with --study=size.
+        bilstm_units: Units per direction of the BiLSTM. Only for --study=tasks.
+        sst2_rows: Number of SST-2 examples to fine-tune on. 0 uses all.
+        squad_questions: Number of SQuAD questions to fine-tune on. 0 uses all.
+        num_seeds: Number of fine-tuning runs per table cell.
+        epochs: Number of epochs of each fine-tuning run.
         learning_rate: Peak learning rate of fine-tuning.
     """
 
@@ -102,9 +105,9 @@ class AblationConfig(CommandConfig):
 
     def unused_flags(self) -> UnusedFlags:
         others = ["sizes", "match_flops"] if self.study == _TASKS else ["bilstm_units"]
-        yield others, f"the encoders differ by --study={self.study}"
+        yield others, f"it does not apply to --study={self.study}"
         if not self.squad_dir:
-            yield ["squad_questions"], "there is no --squad_dir"
+            yield ["squad_questions"], "--squad_dir is not given"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -114,7 +117,7 @@ class AblationConfig(CommandConfig):
 
     @property
     def folder(self) -> Path:
-        """The folder for all runs and the table."""
+        """The directory for all runs and the table."""
         default = "runs/ablation" if self.study == _TASKS else "runs/size_ablation"
         return Path(self.output_dir or default)
 
@@ -128,13 +131,13 @@ class AblationConfig(CommandConfig):
         """Returns the sizes.
 
         Raises:
-            ValueError: If one is malformed.
+            ValueError: If a size is invalid.
         """
         return list(map(Size.parsed, self.sizes))
 
 
 class Size(NamedTuple):
-    """The size of an encoder; the feed-forward layers are four times as wide as the hidden size."""
+    """The size of an encoder, whose feed-forward layers have four times the hidden size."""
 
     num_layers: int
     hidden_dim: int
@@ -146,12 +149,13 @@ class Size(NamedTuple):
         match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)x([1-9]\d*)", text)
         if match is None:
             raise ValueError(
-                f"--sizes has {text!r}, expected layers x hidden size x heads, such as 4x128x2"
+                f"--sizes must be layers x hidden size x heads, such as 4x128x2. Received: {text!r}"
             )
         size = cls(*map(int, match.groups()))
         if size.hidden_dim % size.num_heads:
             raise ValueError(
-                f"--sizes has {text!r}, expected a hidden size that is divisible by the heads"
+                "--sizes must have hidden sizes that are divisible by the heads. Received: "
+                f"{text!r}"
             )
         return size
 
@@ -159,12 +163,12 @@ class Size(NamedTuple):
         return "x".join(map(str, self))
 
     def config(self) -> BertConfig:
-        """Returns the config of the encoder, with the vocabulary of the recipe wikitext2_cpu."""
+        """Returns the encoder's config, with the vocabulary size of the recipe wikitext2_cpu."""
         sizes = {**self._asdict(), "intermediate_dim": 4 * self.hidden_dim}
         return BertConfig(vocabulary_size=_RECIPE.text.vocabulary_size, **sizes)
 
     def step_flops(self) -> int:
-        """Returns the FLOPs of one row in a training step of the recipe wikitext2_cpu."""
+        """Returns the FLOPs per example in a training step of the recipe wikitext2_cpu."""
         from ..costs import model_flops
 
         (phase,) = _RECIPE.optimization.plan()
@@ -176,14 +180,14 @@ class Row(NamedTuple):
     """A row of the table: an encoder that is pre-trained and fine-tuned.
 
     Args:
-        name: Its name, which is also part of the names of the fine-tuning folders.
-        run: The folder of the pre-training run.
-        num_steps: The number of pre-training steps.
+        name: Name of the encoder, which is also part of the names of the fine-tuning directories.
+        run: Directory of the pre-training run.
+        num_steps: Number of pre-training steps.
         pretraining: The pre-training flags that differ from the recipe wikitext2_cpu.
-        finetuning: Additional flags of fine-tuning.
+        finetuning: Additional flags for fine-tuning.
         paper: The paper's perplexity and scores, by the name of the column.
-        size: The size of the encoder; `None` for the recipe's.
-        column: With --study=size, whether all sizes have the same tokens or the same operations.
+        size: The size of the encoder. `None` uses the size in the recipe.
+        column: With --study=size, whether all sizes have the same tokens or the same FLOPs.
     """
 
     name: str
@@ -203,7 +207,7 @@ class Task(NamedTuple):
     metric: str
 
 
-# Devlin et al., 2019, table 6: the perplexity of masked tokens, and accuracies on development sets
+# Devlin et al., 2019, table 6: perplexity on masked tokens, and accuracies on development sets
 PAPER: Mapping[Size, Mapping[str, float]] = {
     Size(3, 768, 12): {"perplexity": 5.84, "mrpc": 79.8, "sst2": 88.4},
     Size(6, 768, 3): {"perplexity": 5.24, "mrpc": 82.2, "sst2": 90.7},
@@ -215,7 +219,7 @@ PAPER: Mapping[Size, Mapping[str, float]] = {
 
 
 def rows(config: AblationConfig) -> list[Row]:
-    """Returns the rows of the table; rows with the same `run` share one pre-trained encoder."""
+    """Returns the rows of the table. Rows with the same `run` share a pre-trained encoder."""
     if config.study == _TASKS:
         nsp, causal = ("--sequence_format=next_sentence",), ("--causal",)
         bilstm = (f"--bilstm_units={config.bilstm_units}",)
@@ -251,7 +255,7 @@ def _row_of_size(size: Size, num_steps: int, column: str) -> Row:
 
 def tasks(config: AblationConfig) -> dict[str, Task]:
     """Returns the columns of the table."""
-    # The recipe pre-trains without dropout, and on rows of at most 64 tokens.
+    # The recipe pre-trains without dropout, on sequences of at most 64 tokens.
     glue = (f"--data_dir={config.glue_dir}", "--dropout=0.1", "--sequence_length=64")
     sample = f"--train_rows={config.sst2_rows}"
     columns = {
@@ -309,7 +313,7 @@ def main(config: AblationConfig) -> None:
     for name in ("data_dir", "glue_dir", "squad_dir"):
         folder = getattr(config, name)
         if folder and not os.path.isdir(folder):
-            raise FileNotFoundError(f"--{name} must be an existing folder. Received: {folder}")
+            raise FileNotFoundError(f"--{name} must be an existing directory. Received: {folder}")
     program.require(program.TRAINING_LIBRARIES, "training")
     program.import_quietly()
     with output_folder.lock_output_dir(config.folder, command="ablation"):
@@ -318,12 +322,13 @@ def main(config: AblationConfig) -> None:
 
 
 def ablation(config: AblationConfig) -> list[dict[str, Any]]:
-    """Performs the runs that are missing, and writes their scores.
+    """Performs the missing runs and writes their scores.
 
     Returns:
-        A record for each row: `name`, `column`, and `scores`, a list by task with the score of each
-        seed in percent, without diverged runs. With --study=size, unless pre-training diverged,
-        also `parameters`, `flops`, and the `perplexity` on validation text.
+        A record for each row, with `name`, `column` and `scores`. For each task, `scores` lists the
+        score of each seed in percent, without diverged runs. With --study=size, unless pre-training
+        diverged, the record also has `parameters`, `flops`, and the `perplexity` on the validation
+        text.
 
     Raises:
         subprocess.CalledProcessError: If a run fails.
@@ -354,7 +359,7 @@ def ablation(config: AblationConfig) -> list[dict[str, Any]]:
 
 
 def format_table(config: AblationConfig, records: Sequence[Mapping[str, Any]]) -> str:
-    """Formats the records as a Markdown table: means, 95 % intervals, and the paper's numbers."""
+    """Formats a Markdown table with means, 95% confidence intervals and the paper's numbers."""
     columns = list(tasks(config))
     lines = []
     for row, record in zip(rows(config), records, strict=True):
@@ -371,12 +376,12 @@ def format_table(config: AblationConfig, records: Sequence[Mapping[str, Any]]) -
         lines.append([*own, *(text + paper.get(name, "") for name, text in cells.items())])
     heads = [""]
     if config.study == _SIZE:
-        heads = ["layers x hidden x heads", "", "million parameters", "operations", "perplexity"]
+        heads = ["layers x hidden x heads", "", "million parameters", "FLOPs", "perplexity"]
     return tables.markdown_table([*heads, *columns], lines)
 
 
 def _value(record: Mapping[str, Any], name: str) -> float | None:
-    """Returns the perplexity or a mean score of an encoder; `None` if it diverged."""
+    """Returns an encoder's perplexity or mean score, or `None` if the run diverged."""
     if name == "perplexity":
         return record.get("perplexity")
     return mean(record["scores"][name]) if name in record["scores"] else None
@@ -384,7 +389,7 @@ def _value(record: Mapping[str, Any], name: str) -> float | None:
 
 @style()
 def size_figure(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Figure:
-    """Draws perplexity and mean scores over the number of parameters."""
+    """Plots perplexity and mean scores over the number of parameters."""
     figure, panels = new_figure(3.2 * (1 + len(columns)), 3.0, 1 + len(columns))
     for axes, name in zip(panels, ["perplexity", *columns], strict=True):
         for column, line in ((_SAME_TOKENS, "o-"), (_SAME_FLOPS, "s--")):

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a BiLSTM tagger on the features of a frozen encoder: the paper's feature-based approach.
+"""Trains a BiLSTM tagger on a frozen encoder's features, the BERT paper's feature-based approach.
 
     python -m training.paper.feature_tagging --recipe=conll_features --data_dir=DIR --features=last
 
-The encoder runs over each sentence once, and the features of the words are cached in `cache_dir`.
-A two-layer bidirectional LSTM and a classifier are then trained on them.
+The encoder processes each sentence once, and the features of its words are cached in `cache_dir`. A
+two-layer bidirectional LSTM and a classifier are then trained on the features.
 
-Files written to `output_dir`: for each seed the best model (`seed_N/model.keras`) and the curves of
+Files written to `output_dir`: for each seed, the best model (`seed_N/model.keras`) and the curves
+of
 loss and scores (`seed_N/curves.png`); `results.json`; and the best seed's predictions on the
-development and test sets (`dev.conll`, `test.conll`) with their scores by entity type
+validation and test sets (`dev.conll`, `test.conll`) with their scores by entity type
 (`dev_scores.json`, `test_scores.json`).
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Token classification by a BiLSTM on features of a frozen encoder: the feature-based approach."""
+"""Token classification with a BiLSTM on a frozen encoder's features (feature-based approach)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from keras_bert.data.conll import TaggedText
 
-_LSTM_LAYERS = 2  # as in the paper's section 5.3
-# The rows of the paper's table 7: a slice of (embeddings, layer 1, …, last layer), and whether the
-# layers are summed with learned weights.
+_LSTM_LAYERS = 2  # as in section 5.3 of the BERT paper
+# The rows of table 7 in the BERT paper: a slice of (embeddings, layer 1, …, last layer), and
+# whether the layers are summed with learned weights.
 ROWS: dict[str, tuple[slice, bool]] = {
     "embeddings": (slice(0, 1), False),
     "second_to_last": (slice(-2, -1), False),
@@ -39,21 +39,21 @@ ROWS: dict[str, tuple[slice, bool]] = {
 
 @dataclasses.dataclass(frozen=True)
 class FeatureTaggingConfig(TaggedFilesConfig):
-    """Training of a BiLSTM on frozen features, on words and labels in columns.
+    """Training a BiLSTM on frozen features, with words and labels in columns.
 
     Args:
-        features: The hidden states to use: embeddings, second_to_last, last, weighted_last_4,
-            concatenated_last_4 or weighted_all.
-        cache_dir: Folder that features are cached in.
-        lstm_units: Units of each direction of the BiLSTM.
-        dropout: Dropout rate on the features, and before the classifier.
-        batch_size: Sentences in an optimizer step.
-        weight_decay: Decoupled weight decay, applied to all weights except biases.
-        seed: Seed of the first run; it determines the initial weights, dropout and the order of the
+        features: The hidden states to use. One of embeddings, second_to_last, last,
+            weighted_last_4, concatenated_last_4 and weighted_all.
+        cache_dir: Directory in which features are cached.
+        lstm_units: Units per direction of the BiLSTM.
+        dropout: Dropout rate for the features, and before the classifier.
+        batch_size: Number of sentences per training step.
+        weight_decay: Decoupled weight decay for all weights except biases.
+        seed: Seed of the first run. It determines the initial weights, dropout and the order of the
             sentences.
     """
 
-    # No options here: the encoder is frozen, and what is trained reads its features, not text.
+    # Not configurable, because the encoder is frozen and the BiLSTM reads features, not text.
     pretrained: ClassVar[bool] = True
     accumulation: ClassVar[int] = 1
     layer_decay: ClassVar[float] = 1.0
@@ -79,7 +79,7 @@ class FeatureTaggingConfig(TaggedFilesConfig):
 
 
 class FeatureTagging(TaggingJob):
-    """Token classification by a BiLSTM on features that are computed once."""
+    """Token classification with a BiLSTM on features that are computed once."""
 
     config_class = FeatureTaggingConfig
     config: FeatureTaggingConfig
@@ -98,7 +98,7 @@ class FeatureTagging(TaggingJob):
             sequence_length=config.sequence_length,
             dtype=precision.resolve(config.compute.precision, config.output_dir),
         )
-        # Computed before a seed is set, because the encoder's initializers draw random numbers.
+        # Compute the features before a seed is set, because the encoder's initializers sample.
         texts = {"train": data.train, "dev": data.dev, "test": data.test}
         self.features = {
             name: features_of(model_inputs(text, text.words, config.context))
@@ -187,14 +187,13 @@ def feature_tagger(
     words, num_classes)`.
 
     Args:
-        num_features: Number of feature vectors of a word, such as one for each of four layers.
+        num_features: Number of feature vectors per word, for example one for each of four layers.
         hidden_dim: Size of each feature vector.
         num_classes: Number of classes.
-        mix: Whether to sum the vectors of a word with learned weights; otherwise they are
-            concatenated.
-        num_layers: Number of layers of the BiLSTM.
-        units: Units of each direction of the BiLSTM.
-        dropout: Dropout rate on the features, and before the classifier.
+        mix: Whether to sum a word's vectors with learned weights instead of concatenating them.
+        num_layers: Number of BiLSTM layers.
+        units: Units per direction of the BiLSTM.
+        dropout: Dropout rate for the features, and before the classifier.
 
     Example:
 

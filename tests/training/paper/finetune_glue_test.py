@@ -113,7 +113,7 @@ def test_the_table_has_a_row_for_each_development_set_of_mnli():
 
 
 def test_a_folder_without_tasks(tmp_path):
-    with pytest.raises(ValueError, match="has none of GLUE's folders: CoLA"):
+    with pytest.raises(ValueError, match="must contain at least one of CoLA"):
         finetune_glue(FinetuneGlueConfig(data_dir=str(tmp_path), output_dir=str(tmp_path)))
 
 
@@ -126,7 +126,7 @@ def test_a_task_may_have_epochs_of_its_own():
     config = FinetuneGlueConfig(epochs=3, epochs_of=("rte=10",))
     assert (config.task_epochs("rte"), config.task_epochs("mrpc")) == (10, 3)
     with pytest.raises(
-        ValueError, match=r"epochs_of has 'rte=0', expected a task and a positive number"
+        ValueError, match=r"a task and a positive number, as in rte=10. Received: 'rte=0'"
     ):
         FinetuneGlueConfig(epochs_of=("rte=0",))
     with pytest.raises(ValueError, match="'squad'"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipes: each file has a frozen config, and states its command, hardware, time and score."""
+"""Recipes: frozen configs. Each file's docstring has the command, hardware, time and score."""
 
 import importlib
 import pkgutil
@@ -11,15 +11,15 @@ Config = TypeVar("Config")
 
 
 def names() -> tuple[str, ...]:
-    """Returns the names of the recipes, sorted."""
+    """Returns the sorted names of the recipes."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
 
 def load(name: str, kind: type[Config]) -> Config:
-    """Loads the `CONFIG` of a recipe.
+    """Loads a recipe's `CONFIG`.
 
     Raises:
-        ValueError: If the recipe does not exist or is for another program.
+        ValueError: If the recipe does not exist or belongs to a different command.
     """
     if name not in names():
         raise ValueError(
@@ -29,7 +29,7 @@ def load(name: str, kind: type[Config]) -> Config:
     config = importlib.import_module(f"{__name__}.{name}").CONFIG
     if not isinstance(config, kind):
         raise ValueError(
-            f"--recipe={name} is for another program: it has a {type(config).__name__}, expected a "
-            f"{kind.__name__}"
+            f"--recipe={name} belongs to a different command: it has a {type(config).__name__}, "
+            f"expected a {kind.__name__}"
         )
     return config

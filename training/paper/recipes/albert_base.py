@@ -4,9 +4,9 @@
     python -m training.pretrain --recipe=albert_base --input_files=DIR
 
 Score and time: not run here.
-Hardware: each update accumulates 4,096 rows of 512 tokens from 128 batches of 32.
+Hardware: each training step accumulates 4,096 sequences of 512 tokens from 128 batches of 32.
 
-Reference: [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1 and the released code.
+Reference: [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1 and the original code.
 """
 
 from ...pretraining.config import PretrainConfig

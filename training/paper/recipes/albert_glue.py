@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GLUE with ALBERT-base v2: the learning rates, batch sizes and length that the paper selects from.
+"""GLUE with ALBERT-base v2, over the paper's grid of learning rates and batch sizes.
 
     python -m training.paper.finetune_glue --recipe=albert_glue --data_dir=DIR
 
 Score and time: not run here.
 Hardware: one GPU.
 
-The paper gives numbers of updates instead of epochs; for the tasks of medium size they are close to
-three epochs.
+The paper gives numbers of training steps instead of epochs. For the medium-sized tasks, they are
+close to three epochs.
 """
 
 from ..glue_grid import FinetuneGlueConfig

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT base, pre-trained as in the paper: 90 % of a million updates at length 128, the rest at 512.
+"""BERT base, pre-trained as in the paper: 90% of a million steps at length 128, the rest at 512.
 
     python -m training.pretrain --recipe=bert_base --input_files=DIR --vocabulary=FILE
 
-The paper's corpus is Wikipedia and BooksCorpus, in files with one sentence per line.
+The paper's corpus is Wikipedia and BooksCorpus. The files have one sentence per line.
 
 Score and time: not run here.
-Hardware: an update of 256 rows of 512 tokens needs several accelerators, or `--accumulation=8` on
-one.
+Hardware: a training step of 256 sequences of 512 tokens requires multiple accelerators, or
+`--accumulation=8` on a single accelerator.
 
 Reference: [BERT](https://arxiv.org/abs/1810.04805), appendix A.2.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GLUE with BERT-base, over the paper's grid of hyperparameters.
+"""GLUE with BERT-base, over the BERT paper's grid of hyperparameters.
 
     python -m training.paper.finetune_glue --recipe=bert_glue --data_dir=DIR
 

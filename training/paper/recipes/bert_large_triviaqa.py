@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first step of BERT's best SQuAD systems: TriviaQA's Wikipedia documents with BERT-large.
+"""The first step of BERT's best SQuAD system: TriviaQA's Wikipedia documents with BERT-large.
 
     python -m training.finetune --recipe=bert_large_triviaqa --data_dir=triviaqa-rc
 
-`--data_dir` is TriviaQA's download, with `qa` and `evidence`. Trained on are the first 400 words of
-each document that contains an answer there. The paper (section 4.2, a footnote) has 400 tokens; it
-states neither rate nor epochs of this step, which are those that it has for SQuAD. The second step
-is the recipe `bert_large_triviaqa_squad`.
+`--data_dir` is the TriviaQA download, with `qa` and `evidence`. The model is trained on the first
+400 words of each document that contain an answer. The paper (section 4.2, a footnote) uses 400
+tokens. It does not give the learning rate and epochs of this step, so the recipe uses the paper's
+values for SQuAD. The second step is the recipe `bert_large_triviaqa_squad`.
 
 Score and time: not run here.
 Hardware: one GPU.

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The second step of BERT's best SQuAD systems: SQuAD 1.1, from the encoder and the head that the
-recipe `bert_large_triviaqa` has trained.
+"""The second step of BERT's best SQuAD system: SQuAD 1.1, starting from `bert_large_triviaqa`.
 
     python -m training.finetune --recipe=bert_large_triviaqa_squad --data_dir=DIR
 
 Score and time: not run here.
-Published score (development set): exact match 84.2, F1 91.1; 84.1, 90.9 without the first step.
+Published score (development set): exact match 84.2, F1 91.1. Without the first step: 84.1, 90.9.
 Hardware: one GPU.
 """
 

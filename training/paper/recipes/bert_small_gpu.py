@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT small on one GPU and your own text: packed rows, whole word masking, no sentence objective.
+"""BERT small on one GPU and your own text: packing, whole word masking, no sentence objective.
 
     python -m training.pretrain --recipe=bert_small_gpu --input_files=DIR
 

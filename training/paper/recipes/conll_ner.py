@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CoNLL-2003 named entities with BERT-base, cased, as in the paper: with document context.
+"""CoNLL-2003 named entities with BERT-base, cased, as in the BERT paper with document context.
 
     python -m training.finetune --recipe=conll_ner --data_dir=DIR
 
-The folder contains the official `eng.train`, `eng.testa` and `eng.testb`, with IOB1 labels in the
+`--data_dir` contains the official `eng.train`, `eng.testa` and `eng.testb`, with IOB1 labels in the
 fourth column.
 
 Score and time: not run here.

@@ -6,13 +6,13 @@
 
 The student is initialized with the teacher's layers 0, 2, 4, 7, 9 and 11, and trained with the
 triple loss (weights 5, 2, 1) at temperature 2. The authors compared the distributions at every
-token; this recipe compares them at the masked tokens. 6,500 updates are about three passes over
-Wikipedia and BooksCorpus.
+token, but this recipe compares them only at the masked tokens. 6,500 steps are about three passes
+over Wikipedia and BooksCorpus.
 
 Score and time: not run here.
-Hardware: each update accumulates 4,000 rows of up to 512 tokens from 125 batches of 32.
+Hardware: each training step accumulates 4,000 sequences of up to 512 tokens from 125 batches of 32.
 
-Reference: [DistilBERT](https://arxiv.org/abs/1910.01108), sections 2 and 3, and the released code.
+Reference: [DistilBERT](https://arxiv.org/abs/1910.01108), sections 2 and 3, and the original code.
 """
 
 from ...pretraining.config import PretrainConfig

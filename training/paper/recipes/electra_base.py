@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ELECTRA base, pre-trained as in the paper: 766,000 updates of 256 rows of 512 tokens.
+"""ELECTRA base, pre-trained as in the paper: 766,000 steps of 256 sequences of 512 tokens.
 
     python -m training.pretrain --recipe=electra_base --input_files=DIR --vocabulary=FILE
 
-The width of the generator is a third of the discriminator's, 256 of 768.
+The generator's hidden size is a third of the discriminator's hidden size, 256 of 768.
 
 Score, time and hardware: not run here.
 

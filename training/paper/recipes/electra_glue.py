@@ -3,8 +3,8 @@
 
     python -m training.paper.finetune_glue --recipe=electra_glue --data_dir=DIR
 
-For ELECTRA-small add
-`--preset=hf://google/electra-small-discriminator --learning_rates=3e-4`, for ELECTRA-large
+For ELECTRA-small, add
+`--preset=hf://google/electra-small-discriminator --learning_rates=3e-4`. For ELECTRA-large, add
 `--preset=hf://google/electra-large-discriminator --learning_rates=5e-5 --layer_decay=0.9`.
 
 Score and time: not run here.

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ELECTRA small, pre-trained as in the paper: a million updates of 128 rows of 128 tokens.
+"""ELECTRA small, pre-trained as in the paper: a million steps of 128 sequences of 128 tokens.
 
     python -m training.pretrain --recipe=electra_small --input_files=DIR --vocabulary=FILE
 
-The width of the generator is a quarter of the discriminator's. (The released small generator is as
-wide as the discriminator.) 85 % of the selected tokens are masked, the others are kept.
+The generator's hidden size is a quarter of the discriminator's hidden size. (The released small
+generator has the same hidden size as the discriminator.) 85% of the selected tokens are masked, and
+the rest is kept.
 
 Score, time and hardware: not run here.
 

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small ModernBERT, pre-trained on WikiText-2 as ModernBERT is, beside `wikitext2_cpu`.
+"""A small ModernBERT, pre-trained on WikiText-2, for comparison with `wikitext2_cpu`.
 
     python -m training.pretrain --recipe=wikitext2_cpu --data_dir=DIR
     python -m training.pretrain --recipe=modernbert_cpu --data_dir=DIR
 
-It has the vocabulary, the rows, the validation masks (of 15 % of the tokens) and, in total, the
-floating-point operations of `wikitext2_cpu`, so that the scores of both can be compared. The first
-update has 8 rows, and those after the first 810 have 32.
+It uses the vocabulary, the examples, the validation masks (15% of the tokens) and the total number
+of FLOPs of `wikitext2_cpu`, so the scores of both are comparable. The batch size is 8 in the first
+steps, and 32 after the first 810 steps.
 
-Score: 48.0 % of the masked tokens of the validation text predicted, perplexity 16.9, mean of seeds
-1 to 3 in float32 (from 47.5 to 48.7 %, from 16.3 to 17.4). `wikitext2_cpu` with the same seeds and
-vocabulary: 36.5 %, 49.7 (from 35.3 to 38.8 %, from 40.4 to 55.6).
-Time: 17 minutes of one core; `wikitext2_cpu` took 12.
-Hardware: one CPU core (Intel Xeon), in float32, beside other work.
+Score: 48.0% of the masked tokens in the validation text predicted, perplexity 16.9, mean of seeds 1
+to 3 in float32 (range 47.5 to 48.7%, 16.3 to 17.4). `wikitext2_cpu` with the same seeds and
+vocabulary: 36.5%, 49.7 (range 35.3 to 38.8%, 40.4 to 55.6).
+Time: 17 minutes on one core. `wikitext2_cpu` took 12 minutes.
+Hardware: one CPU core (Intel Xeon), in float32, shared with other work.
 Recorded: 26 November 2026, commit d1c1161.
 """
 

@@ -4,8 +4,8 @@
     python -m training.pretrain --recipe=roberta_base --input_files=DIR
 
 Score and time: not run here.
-Hardware: each update accumulates 8,192 rows of 512 tokens from 256 batches of 32, for one large
-accelerator.
+Hardware: each training step accumulates 8,192 sequences of 512 tokens from 256 batches of 32, for
+one large accelerator.
 
 Reference: [RoBERTa](https://arxiv.org/abs/1907.11692), section 5 and table 9.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQuAD 1.1 (extractive question answering) with BERT-base, as in the paper.
+"""SQuAD 1.1 (extractive question answering) with BERT-base, as in the BERT paper.
 
     python -m training.finetune --recipe=squad_v1 --data_dir=DIR
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQuAD 2.0 (question answering with unanswerable questions) with BERT-large, as in the paper.
+"""SQuAD 2.0 (with unanswerable questions) with BERT-large, as in the BERT paper.
 
     python -m training.finetune --recipe=squad_v2 --data_dir=DIR
 

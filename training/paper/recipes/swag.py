@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SWAG (choose which of four sentences comes next) with BERT-base, as in the paper.
+"""SWAG (choose which of four sentences comes next) with BERT-base, as in the BERT paper.
 
     python -m training.finetune --recipe=swag --data_dir=DIR
 

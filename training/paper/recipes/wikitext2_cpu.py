@@ -3,11 +3,11 @@
 
     python -m training.pretrain --recipe=wikitext2_cpu --data_dir=DIR
 
-It uses full sentences without a sentence objective, as RoBERTa does, because with two million words
-this lowers the perplexity faster. Dropout is off, because the network is too small to overfit.
+It uses full sentences without a sentence objective, as RoBERTa does. With two million words, this
+lowers the perplexity faster. It does not use dropout, because the network is too small to overfit.
 
-Score: 38.9 % of the masked tokens of the validation text predicted, perplexity 39.1 (a bigram model
-on the same tokens: 21.9 %, 130.6).
+Score: 38.9% of the masked tokens in the validation text predicted, perplexity 39.1 (a bigram model
+on the same tokens: 21.9%, 130.6).
 Time: 11 minutes.
 Hardware: two CPU cores that were also running tests.
 Recorded: 23 November 2026, commit def2c5f.

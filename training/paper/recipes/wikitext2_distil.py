@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distills `wikitext2_cpu`'s encoder of four layers into one of two layers, on a CPU.
+"""Distills the four-layer encoder of `wikitext2_cpu` into two layers, on a CPU.
 
     python -m training.pretrain --recipe=wikitext2_cpu --data_dir=DIR
     python -m training.pretrain --recipe=wikitext2_distil --data_dir=DIR
 
 The student is initialized with the teacher's first and last layers.
 
-Score, of a shortened run of 1,000 updates (`--num_steps=1000 --warmup_steps=100`): 38.1 % of the
-validation masked tokens predicted, cross-entropy 3.683. The same student trained as a masked LM for
-as many updates: 37.3 %, 3.773 (118 s). The teacher, after 5,000 updates: 38.7 %, 3.693. One seed of
-each.
-Time: 150 s on the hardware below for the 1,000 updates.
+Score: 38.1% of the masked tokens in the validation text predicted, cross-entropy 3.683, in a
+shortened run of 1,000 steps (`--num_steps=1000 --warmup_steps=100`). The same student, trained as a
+masked LM for the same number of steps (118 s): 37.3%, 3.773. The teacher, after 5,000 steps: 38.7%,
+3.693. All with one seed.
+Time: 150 s for the 1,000 steps.
 Hardware: two CPU cores, shared with other work.
 Recorded: 21 November 2026, commit 791e56b.
 """

@@ -4,13 +4,14 @@
     python -m training.pretrain --recipe=wikitext2_cpu --data_dir=DIR
     python -m training.pretrain --recipe=wikitext2_electra --data_dir=DIR
 
-From random weights, after 5,000 updates at a learning rate of 2e-3, the discriminator's loss was
-still 0.340, where predicting the share of replaced tokens gives 0.343: the generator improves too
-fast for it. The paper reports the same failure in section 3.2, and initializes the discriminator
-with a trained encoder. With that, it detects half of the replaced tokens after 250 updates.
+From random weights, after 5,000 steps at a learning rate of 2e-3, the discriminator's loss was
+still 0.340. Predicting the fraction of replaced tokens gives 0.343. The generator improves too fast
+for the discriminator. The paper reports the same failure in section 3.2 and initializes the
+discriminator with a trained encoder. With this initialization, it detects half of the replaced
+tokens after 250 steps.
 
-Score: the generator predicts 29.8 % of the masked tokens. The discriminator's recall of replaced
-tokens, which are 12.3 % of all tokens, is 46.3 %, its precision 76.0 %.
+Score: the generator predicts 29.8% of the masked tokens. 12.3% of all tokens are replaced. The
+discriminator detects them with 46.3% recall and 76.0% precision.
 Time: 5 minutes.
 Hardware: one CPU core.
 Recorded: 21 November 2026, commit a6f0253.

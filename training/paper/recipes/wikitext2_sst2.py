@@ -13,9 +13,9 @@ Time: 3 minutes per seed.
 Hardware: one CPU core of a machine that was also busy with other work.
 Recorded: 21 November 2026, commit f23a1fb.
 
-The gain is small because an encyclopedia says little about sentiment: a linear model on the outputs
-of `wikitext2_cpu`'s encoder classifies no better than one on a random encoder's. With 8,000 rows
-instead of all 67,349 there was no gain.
+The gain is small because an encyclopedia contains little sentiment. A linear model on the encoder
+of `wikitext2_cpu` classifies no better than a linear model on a random encoder. With 8,000 instead
+of all 67,349 examples, there was no gain.
 """
 
 from ...jobs.classification import FinetuneConfig
