@@ -22,7 +22,9 @@ class _CutRows:
     values: dict[str, Callable[[], int]]
 
     def collect(self) -> list[CounterMetricFamily]:
-        family = CounterMetricFamily("keras_bert_truncated_rows", "Truncated examples", labels=["model"])
+        family = CounterMetricFamily(
+            "keras_bert_truncated_rows", "Truncated examples", labels=["model"]
+        )
         for model, value in self.values.items():
             family.add_metric([model], value())
         return [family]
