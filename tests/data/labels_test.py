@@ -71,14 +71,14 @@ def test_missing_labels_are_named():
     ]
     series = [pandas.Series([0, None], dtype="Int64"), pandas.Series(["x", None], dtype="string")]
     for labels in (*columns, *series, pandas.DataFrame({"label": series[0]})):
-        with pytest.raises(ValueError, match="The label in row 1 is missing"):
+        with pytest.raises(ValueError, match="The label in row 1 must not be missing"):
             RULES.read(labels)
-    with pytest.raises(ValueError, match="The label in row 1 is missing"):
+    with pytest.raises(ValueError, match="The label in row 1 must not be missing"):
         choice_labels(series[0], CHOICES)
 
 
 def test_spaces_around_a_name_are_named():
-    with pytest.raises(ValueError, match=r"The label in row 1 is 'y '; .* Remove the spaces"):
+    with pytest.raises(ValueError, match=r"The label in row 1 must .*Received: 'y '. Remove the spaces"):
         RULES.read(["x", "y "])
 
 
