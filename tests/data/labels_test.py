@@ -78,7 +78,7 @@ def test_missing_labels_are_named():
 
 
 def test_spaces_around_a_name_are_named():
-    with pytest.raises(ValueError, match=r"The label in row 1 must .*Received: 'y '. Remove the spaces"):
+    with pytest.raises(ValueError, match=r"row 1 must .*: 'y '. Remove the spaces"):
         RULES.read(["x", "y "])
 
 
