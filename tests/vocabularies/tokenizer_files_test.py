@@ -353,9 +353,9 @@ def replaced(text, content):
                 "Whitespace": {},
             }.items()
         ),
-        ({"normalizer": sequence({"type": "NFKC"}, UNCASED)}, "steps NFKC, BertNormalizer"),
-        ({"normalizer": sequence(replaced("caf", "film"), UNCASED)}, "steps Replace, BertNorm"),
-        ({"normalizer": STRIPPED}, "normalizer has the steps StripAccents"),
+        ({"normalizer": sequence({"type": "NFKC"}, UNCASED)}, "Received: NFKC, BertNormalizer"),
+        ({"normalizer": sequence(replaced("caf", "film"), UNCASED)}, "Received: Replace, BertNorm"),
+        ({"normalizer": STRIPPED}, "normalizer must .*Received: StripAccents"),
         ({"prefix": "@@"}, "model.continuing_subword_prefix must .*'@@'"),
     ],
 )
@@ -414,7 +414,7 @@ SINGLE, PAIR = ["[CLS]", "A", "[SEP]"], ["B:1", "[SEP]:1"]
         (template(row(*SINGLE), row(*SINGLE, "B", "[SEP]")), ""),
         (
             template(row(*SINGLE), row(*SINGLE, "B:1", "[SEP]")),
-            r"the segment ids \[0, 0, 0, 1, 0\]",
+            r"Received: \[0, 0, 0, 1, 0\]",
         ),
         (template(row("A"), row("A", "B")), r"must add one token before .* Received: A"),
         (

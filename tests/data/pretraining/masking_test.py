@@ -392,7 +392,7 @@ def test_a_single_row_and_an_empty_batch(unit):
 WRONG = [
     ({"unit": "sentence"}, "unit must be one of token, word, ngram"),
     ({"mask_selection_rate": 0.0}, r"mask_selection_rate must .*0\.0"),
-    ({"mask_token_rate": 0.9, "random_token_rate": 0.2}, r"are 0\.9 and 0\.2"),
+    ({"mask_token_rate": 0.9, "random_token_rate": 0.2}, r"Received: 0\.9 \+ 0\.2"),
     ({"mask_token_rate": -0.1}, r"mask_token_rate must .*-0\.1"),
     ({"max_ngram": 0}, "max_ngram must .*0"),
     ({"max_predictions": 0}, "max_predictions must .*0"),
