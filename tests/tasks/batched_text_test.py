@@ -222,7 +222,10 @@ def test_batches_that_are_malformed_are_named(classifier):
             (TEXTS, LABELS, [1.0, 1.0, 1.0, -1.0]),
             "Batch 1 is invalid. The sample weight in row 1 must .*Received: -1.0",
         ),
-        ((TEXTS, LABELS[:3]), "Batch 1 is invalid. There are 2 texts and .* of shape \\(1,\\)"),
+        (
+            (TEXTS, LABELS[:3]),
+            "Batch 1 is invalid. There must be .* 2 texts. Received the shape \\(1,\\)",
+        ),
     ]
     for columns, message in cases:
         for form in (Sequence, generator):

@@ -44,11 +44,14 @@ def foreign(path):
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (lambda path: path.write_text("hello world"), "not a valid .* 11 bytes, starting with"),
-        (lambda path: path.write_bytes(b"\x89HDF\r\n\x1a\n..."), "found 11 bytes, an HDF5 file"),
-        (cut_off, "not a valid .* a truncated archive"),
+        (lambda path: path.write_text("hello world"), "Received: 11 bytes, starting with"),
+        (
+            lambda path: path.write_bytes(b"\x89HDF\r\n\x1a\n..."),
+            "Received: 11 bytes, an HDF5 file",
+        ),
+        (cut_off, "Received: .* a truncated archive"),
         (damaged, "is a corrupt `.keras` archive: Bad CRC-32"),
-        (lambda path: zipped(path, other="{}"), r"has no config\.json; found other\.json"),
+        (lambda path: zipped(path, other="{}"), r"without config\.json, with other\.json"),
         (lambda path: zipped(path, config="[" * 10**5), r"its config\.json is not JSON"),
         (lambda path: zipped(path, config="[]"), "of the class None"),
         (
@@ -57,7 +60,7 @@ def foreign(path):
         ),
         (
             lambda path: zipped(path, config='{"registered_name": "keras_bert>Backbone"}'),
-            r"has no weights; looked for model\.weights\.h5 and",
+            r"must contain weights in model\.weights\.h5 or",
         ),
         (lambda path: path.mkdir(), "a directory without config.json"),
     ],
@@ -65,7 +68,7 @@ def foreign(path):
 def test_files_of_other_models_are_an_error_that_names_them(write, message, tmp_path):
     path = tmp_path / "model.keras"
     write(path)
-    with pytest.raises(ValueError, match=rf"model\.keras.*{message}"):
+    with pytest.raises(ValueError, match=rf"model\.keras.*{message}|{message}.*model\.keras"):
         keras_bert.load_model(path)
 
 
@@ -73,7 +76,7 @@ def test_load_model_rejects_other_paths(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"gone\.keras does not exist"):
         keras_bert.load_model(tmp_path / "gone.keras")
     keras_bert.Backbone(SMALL).save_to_preset(tmp_path)
-    with pytest.raises(ValueError, match=r"folder of a preset .* `from_preset`"):
+    with pytest.raises(ValueError, match=r"directory of a preset .* `from_preset`"):
         keras_bert.load_model(tmp_path)
     export = tmp_path / "1"
     export.mkdir()
@@ -131,7 +134,7 @@ HUB_TOKENIZER = {
         (
             [*TOKENIZER, "vocabulary"],
             ["[PAD]", 5],
-            r"vocabulary of a .* list of strings",
+            r"vocabulary in a .* list of strings",
         ),
         ([*TOKENIZER, "vocabulary"], ..., "wordpiece tokenizer lacks vocabulary. Its fields are"),
         (
@@ -148,7 +151,7 @@ HUB_TOKENIZER = {
             "preprocessor must have sequence_length. Received",
         ),
         (["config", "backbone"], ..., "KeyError: 'backbone'"),
-        (["config", "backbone"], HUB_TOKENIZER, "a 'BertTokenizer' of keras_hub; expected objects"),
+        (["config", "backbone"], HUB_TOKENIZER, "Received: a 'BertTokenizer' of keras_hub"),
         (
             ["config", "num_classes"],
             10**9,
@@ -206,7 +209,7 @@ def test_weights_that_are_not_finite_are_refused_by_name(part, value, tmp_path):
     path = tmp_path / "model.keras"
     backbone.save(path)
     expected = (
-        rf"model\.keras: weight '{spoiled.path}' holds 2 values .* first one {value} at \[1, 2"
+        rf"model\.keras: weight '{spoiled.path}' must .* 2 values .* first .*{value} at \[1, 2"
     )
     with pytest.raises(ValueError, match=expected):
         keras_bert.load_model(path)
@@ -226,7 +229,7 @@ def test_archives_that_grow_are_refused_before_they_are_read(tmp_path, monkeypat
         keras_bert.load_model(path)
     monkeypatch.setattr(files, "MAX_BYTES", 1000)
     zipped(path, config=" " * 1001)
-    expected = r"model\.keras: its config\.json has more than 1,000 bytes"
+    expected = r"model\.keras: its config\.json must have at most 1,000 bytes"
     with pytest.raises(ValueError, match=expected):
         keras_bert.load_model(path)
     folder = tmp_path / "folder.keras"
