@@ -194,7 +194,7 @@ def test_missing_weights_raise_and_set_nothing(tmp_path):
     with pytest.raises(CheckpointError) as raised:
         checkpoint.load_into(backbone)
     assert str(tmp_path) in str(raised.value)
-    assert "lacks 2 of the 39 tensors" in str(raised.value)
+    assert "lacks 2 of the 39 encoder tensors" in str(raised.value)
     assert "encoder.layer.1.attention.self.key.bias" in str(raised.value)
     assert "embeddings.LayerNorm.weight" in str(raised.value)
     for old, new in zip(before, weights_of(backbone), strict=True):
