@@ -79,15 +79,15 @@ def _read_config(path: Path) -> tuple[dict[str, Any], int]:
     if path.is_dir():
         if (path / CONFIG_FILE).exists() and not (path / METADATA_FILE).exists():
             raise ValueError(
-                "filepath must be a `.keras` file. Received: the directory of a preset or "
-                f"checkpoint, {path}. Load it with `from_preset` of the task."
+                f"filepath must be a `.keras` file. Received: {path}, the directory of a preset or "
+                "checkpoint. Load it with `from_preset` of the task."
             )
         if not (path / CONFIG_FILE).exists():
             is_export = (path / "saved_model.pb").exists()
             advice = " Load an export with `keras_bert.export.ServedModel`." * is_export
             raise ValueError(
-                "filepath must be a `.keras` file. Received: a directory without "
-                f"{CONFIG_FILE}, {path}.{advice}"
+                f"filepath must be a `.keras` file. Received: {path}, a directory without "
+                f"{CONFIG_FILE}.{advice}"
             )
         text = read_bytes(path / CONFIG_FILE)
         num_bytes = sum(

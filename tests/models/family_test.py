@@ -67,5 +67,5 @@ def test_encoders_can_have_their_embeddings_in_common():
     assert narrow.embeddings is wide.embeddings
     assert narrow.embedding_projection is not wide.embedding_projection
     assert outputs_of(narrow, TOKENS).shape == (2, 5, 4)
-    with pytest.raises(ValueError, match="same embedding_width; received 16 and 8"):
+    with pytest.raises(ValueError, match=r"same embedding_width. Received: 16 and 8"):
         Backbone(SMALL, embeddings_of=wide)

@@ -111,5 +111,5 @@ def test_too_long_an_input_to_predict():
 
 
 def test_a_dict_without_token_ids():
-    with pytest.raises(ValueError, match="`token_ids` is missing"):
+    with pytest.raises(ValueError, match="must contain token_ids"):
         Backbone(WITHOUT_DROPOUT).predict({"segment_ids": IDS}, verbose=0)

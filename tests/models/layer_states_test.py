@@ -18,7 +18,7 @@ def arrays(variables):
 def test_shared_weights_are_copied_by_config(kind):
     """Keras' `clone_model` would part them, and says what to do instead."""
     task = make_task(kind)
-    with pytest.raises(NotImplementedError, match="Copy the model by its config"):
+    with pytest.raises(NotImplementedError, match="Copy the model with its config"):
         keras.models.clone_model(task)
     copy = type(task).from_config(task.get_config())
     copy.set_weights(task.get_weights())

@@ -208,7 +208,7 @@ def test_forked_child_raises(classifier):
         messages = answers.read().splitlines()
     os.waitpid(child, 0)
     assert len(messages) == len(calls)
-    assert all("Create or load models after the fork" in message for message in messages)
+    assert all("Models must be created or loaded after a fork" in message for message in messages)
     assert classifier.predict(X, verbose=0).shape == (ROWS, 2)  # the parent goes on
 
 

@@ -200,7 +200,7 @@ def test_tasks_predict_alike(cls):
 
 def test_rows_longer_than_the_positions_are_refused():
     config = BertConfig(**{**WITHOUT_DROPOUT.to_dict(), "max_sequence_length": 8})
-    with pytest.raises(ValueError, match="positions for at most 8"):
+    with pytest.raises(ValueError, match="must have at most 8 tokens"):
         Backbone(config, unpadded=True)(batch_of([9, 3]))
 
 

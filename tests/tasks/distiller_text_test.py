@@ -54,7 +54,7 @@ def test_a_teacher_reads_the_tokens_of_its_student():
     teacher = TextClassifier(Backbone(CONFIG), 2, preprocessor())
     reordered = TextClassifierPreprocessor(make_tokenizer(*TOKENS[:5], *TOKENS[:4:-1]), 12)
     student = TextClassifier(Backbone(CONFIG), 2, reordered)
-    with pytest.raises(ValueError, match=r"the same tokenizer \(vocabulary\); received one of 12"):
+    with pytest.raises(ValueError, match=r"the same tokenizer \(vocabulary\). Received: one of 12"):
         Distiller(student, teacher)
     short = TextClassifier(Backbone(CONFIG.replace(max_sequence_length=11)), 2)
     with pytest.raises(ValueError, match="Received: 12 tokens and 11 positions"):

@@ -96,15 +96,17 @@ def test_members_that_differ_are_refused_by_what_differs():
     named = make_text_task("TextClassifier", 2)
     named.class_names = ("no", "yes")
     others = {
-        "num_classes, but members[1] has 3, and members[0] 2": make_text_task("TextClassifier", 3),
-        "class_names, but members[1] has ('no', 'yes'), and members[0] None": named,
-        "sequence_length, but members[1] has 16, and members[0] 32": make_text_task(
+        "num_classes. Received: 2 in members[0], and 3 in members[1]": make_text_task(
+            "TextClassifier", 3
+        ),
+        "class_names. Received: None in members[0], and ('no', 'yes') in members[1]": named,
+        "sequence_length. Received: 32 in members[0], and 16 in members[1]": make_text_task(
             "TextClassifier", 2, sequence_length=16
         ),
-        "tokenizer (vocabulary), but members[1] has one of 6 entries, and members[0] one of 7": (
+        "tokenizer (vocabulary). Received: one of 7 entries in members[0], and one of 6": (
             make_text_task("TextClassifier", 2, tokenizer={"vocabulary": LETTERS[:-1]})
         ),
-        "preprocessor, but members[1] has none, and members[0] one": small_task(
+        "preprocessor. Received: one in members[0], and none in members[1]": small_task(
             keras_bert.TextClassifier
         ),
     }
@@ -115,8 +117,10 @@ def test_members_that_differ_are_refused_by_what_differs():
         keras_bert.Ensemble([])
     ensemble = keras_bert.Ensemble([classifier])
     for message, other in {
-        "members[1] a TokenClassifier; expected models": make_text_task("TokenClassifier", 2),
-        "members[1] is a TextClassifierEnsemble; expected its members": ensemble,
+        "the same class. Received: members[0], a TextClassifier, and members[1]": make_text_task(
+            "TokenClassifier", 2
+        ),
+        "members[1] must not be an ensemble. Received: a TextClassifierEnsemble": ensemble,
         "members[1] must be a model of a task": "model.keras",
     }.items():
         with pytest.raises(TypeError, match=re.escape(message)):
@@ -129,7 +133,9 @@ def test_members_that_differ_are_refused_by_what_differs():
 )
 def test_unsupported_task_raises(name):
     task = small_task(getattr(keras_bert, name))
-    with pytest.raises(TypeError, match=rf"is a {name}, whose outputs .* MultipleChoice, Question"):
+    with pytest.raises(
+        TypeError, match=rf"MultipleChoice, Question.* Received: a {name}, whose outputs"
+    ):
         keras_bert.Ensemble([task, task])
 
 
@@ -138,7 +144,10 @@ def test_the_null_threshold_is_the_mean_of_those_of_the_members(tmp_path):
     members = [make_text_task("QuestionAnswerer") for _ in range(2)]
     members[0].null_threshold = 1.0
     with pytest.raises(
-        ValueError, match=re.escape("null_threshold, or none; received [1.0, None]")
+        ValueError,
+        match=re.escape(
+            "null_threshold must be None in all members of an ensemble, or in none. Received: [1.0"
+        ),
     ):
         keras_bert.Ensemble(members)
     members[1].null_threshold = -4.0

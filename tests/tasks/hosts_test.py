@@ -125,4 +125,4 @@ def test_two_hosts_train_on_text_evaluate_and_predict_as_one(tmp_path):
             np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)
         feature_error, row_error = results["refused"]
         assert "In one of 2 processes, x must be text" in feature_error
-        assert "num_rows is [4, 6] in the processes" in row_error
+        assert "num_rows must be the same in all processes" in row_error

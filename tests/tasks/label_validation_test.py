@@ -67,7 +67,7 @@ def test_losses_that_logits_are_not_for(loss, message):
         compiled(TextClassifier, num_classes=5).compile("sgd", loss=loss)
     if "probabilities" in message:
         losses = {"start_logits": loss, "end_logits": "mse"}
-        with pytest.raises(ValueError, match=f"QuestionAnswerer .*{message}"):
+        with pytest.raises(ValueError, match=f"loss of a QuestionAnswerer must .*{message}"):
             compiled(QuestionAnswerer).compile("sgd", loss=losses)
 
 

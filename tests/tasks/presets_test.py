@@ -53,11 +53,11 @@ def test_preprocessors_that_fit_are_taken(preprocessor, changes):
 @pytest.mark.parametrize(
     ("preprocessor", "changes", "message"),
     [
-        (wordpiece(VOCABULARY, 9), {}, r"rows of up to 9 tokens; .* positions for 8"),
+        (wordpiece(VOCABULARY, 9), {}, r"sequence_length .* which is 8. Received: 9"),
         (wordpiece([*VOCABULARY, "c"]), {}, r"vocabulary .* which is 7. Received: 8 tokens"),
-        (byte_pair(BYTE_PAIRS), {**ROBERTA, "pad_token_id": 0}, r"token 1; .* is 0"),
+        (byte_pair(BYTE_PAIRS), {**ROBERTA, "pad_token_id": 0}, r"It is 0. Received: 1"),
         (wordpiece(VOCABULARY), ROBERTA, r"the pad_token_id of the encoder.* is 1. Received: 0"),
-        (byte_pair(BYTE_PAIRS[2:]), ROBERTA, r"token None; .* is 1"),
+        (byte_pair(BYTE_PAIRS[2:]), ROBERTA, r"It is 1. Received: None"),
     ],
 )
 def test_preprocessors_that_do_not_fit_are_refused(preprocessor, changes, message):

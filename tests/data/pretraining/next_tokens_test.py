@@ -89,5 +89,5 @@ def test_causal_model_fills_from_left_context():
 
 
 def test_masking_a_causal_model_is_refused():
-    with pytest.raises(ValueError, match="a causal encoder needs no masking"):
+    with pytest.raises(ValueError, match="masking must be None with a causal encoder"):
         masked_lm(masking={"unit": "word"})
