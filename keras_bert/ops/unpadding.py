@@ -45,8 +45,7 @@ def should_unpad(
     | within `forbid_unpadding()` | no |
     | `unpadded=True` | yes |
     | training, because XLA would compile kernels for each new number of tokens | no |
-    | PyTorch, if the varlen kernel computes attention and there are 65,536 positions or more | yes
-    |
+    | PyTorch, if attention uses the varlen kernel and there are 65,536 or more positions | yes |
     | TensorFlow on a CPU within `allow_unpadding()`, unless XLA compiles the graph | yes |
     | all other cases | no |
 

@@ -267,8 +267,8 @@ def unpack_validation_data(task: TextPredictor, data: Any) -> tuple[Any, Any, An
 
     | `validation_data` | x, y, sample_weight |
     |---|---|
-    | text with labels, for example a table with a column `label`, or questions | data, `None`,
-    `None` |
+    | text with labels, for example a table with a `label` column | data, `None`, `None` |
+    | questions | data, `None`, `None` |
     | text for a task without labels, unless it is a tuple | data, `None`, `None` |
     | a tuple or list `(x, y)` or `(x, y, sample_weight)` | its elements |
     | other data with batches, for example a dataset | data, `None`, `None` |

@@ -68,7 +68,7 @@ def foreign(path):
 def test_files_of_other_models_are_an_error_that_names_them(write, message, tmp_path):
     path = tmp_path / "model.keras"
     write(path)
-    with pytest.raises(ValueError, match=rf"model\.keras.*{message}|{message}.*model\.keras"):
+    with pytest.raises(ValueError, match=rf"model\.keras.*{message}"):
         keras_bert.load_model(path)
 
 
