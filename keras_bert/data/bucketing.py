@@ -19,7 +19,7 @@ def bucket_lengths(sequence_length: int, coarse: bool = False) -> tuple[int, ...
     Args:
         sequence_length: Maximum sequence length in tokens, which is always the last bucket.
         coarse: Whether to use powers of two from 16, for compilers that take seconds for each new
-        shape. The default steps are between an eighth and a quarter of the length.
+            shape. The default steps are between an eighth and a quarter of the length.
 
     Returns:
         Ascending lengths in tokens.

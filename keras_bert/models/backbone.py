@@ -367,7 +367,7 @@ class Backbone(TokenModel):
 
         Raises:
             keras_bert.checkpoints.CheckpointError: If files are missing or invalid, or if weights
-            do not match the architecture. The message includes the file and the tensor.
+                do not match the architecture. The message includes the file and the tensor.
         """
         with skip_initial_weights(load_weights):
             return checkpoints.load_backbone(

@@ -237,7 +237,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
 
         Raises:
             keras_bert.checkpoints.CheckpointError: If files are missing or invalid, or if weights
-            do not match the architecture. The message includes the file and the tensor.
+                do not match the architecture. The message includes the file and the tensor.
             ValueError: If the generator cannot share the discriminator's embeddings.
         """
         checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)

@@ -264,7 +264,7 @@ class Task(TextTrainer):
 
         Raises:
             keras_bert.checkpoints.CheckpointError: If files are missing or invalid, or if weights
-            do not match the architecture. The message includes the file and the tensor.
+                do not match the architecture. The message includes the file and the tensor.
             ValueError: If the number of classes is unknown, or if an option does not exist.
 
         Example:
@@ -365,7 +365,7 @@ class Task(TextTrainer):
 
         Raises:
             keras_bert.checkpoints.CheckpointError: If the format cannot represent the task, or if
-            the upload fails.
+                the upload fails.
         """
         with tempfile.TemporaryDirectory() as folder:
             title = uri.removeprefix(hub.SCHEME).rpartition("/")[2]
@@ -413,7 +413,7 @@ class Task(TextTrainer):
 
         Raises:
             keras_bert.export.ExportError: If the task cannot be exported, see
-            `keras_bert.export.export_task`.
+                `keras_bert.export.export_task`.
         """
         from keras_bert import export
 

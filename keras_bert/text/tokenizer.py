@@ -136,7 +136,7 @@ class Tokenizer(abc.ABC):
 
         Raises:
             keras_bert.checkpoints.CheckpointError: If files are missing or invalid, or if the
-            tokenizer or its model is not supported.
+                tokenizer or its model is not supported.
             ValueError: If the tokenizer does not belong to this class.
         """
         # This is imported here because tokenizers do not need Keras or its backend.

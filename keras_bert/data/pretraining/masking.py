@@ -97,8 +97,8 @@ class MaskedLMMaskGenerator:
         otherwise.
 
     Raises:
-            ValueError: If an argument is out of range, a feature is ragged, or words are selected
-                without `continuation_token_ids` or `word_starts`.
+        ValueError: If an argument is out of range, a feature is ragged, or words are selected
+            without `continuation_token_ids` or `word_starts`.
 
     Example:
 
@@ -106,7 +106,7 @@ class MaskedLMMaskGenerator:
     >>> vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat"]
     >>> tokenizer = keras_bert.WordPieceTokenizer(vocabulary)
     >>> masker = MaskedLMMaskGenerator.from_tokenizer(tokenizer, unit="word",
-    mask_selection_rate=0.5)
+    ...     mask_selection_rate=0.5)
     >>> masked = masker({"token_ids": [[2, 5, 6, 7, 8, 3]]}, step=0)
     >>> masked["mask_positions"].shape, int(masked["mask_weights"].sum())
     ((1, 3), 3)
