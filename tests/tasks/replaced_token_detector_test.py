@@ -226,7 +226,9 @@ def test_generators_that_cannot_be_trained_are_refused():
         ReplacedTokenDetector(Backbone(CONFIG.replace(causal=True)))
     with pytest.raises(ValueError, match=r"generator_size must .*1\.5"):
         detector(generator_size=1.5)
-    with pytest.raises(ConfigError, match="hidden_dim 3 with 2 heads"):
+    with pytest.raises(
+        ConfigError, match=r"number of heads. Received: 0\.2, which gives hidden_dim 3 and"
+    ):
         detector(CONFIG.replace(num_heads=8), generator_size=0.2)
     with pytest.raises(ValueError, match="same vocabulary_size"):
         detector(generator=CONFIG.replace(vocabulary_size=51, embedding_dim=16))
