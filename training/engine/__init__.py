@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every program shares: flags, folders, checkpoints, progress, reports and fine-tuning."""
+"""Code that all commands share, such as flags, checkpoints, reports and the fine-tuning loop."""

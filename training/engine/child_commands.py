@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-# The name of this package: `training` in a checkout, a different name in a wheel
+# `training` in a checkout, and a different name in a wheel
 PACKAGE = __name__.partition(".")[0]
-# The commands by purpose. The first group is listed in the order in which a user needs them.
+# The commands by purpose. The first group follows the order of a typical project.
 COMMANDS = {
     "Commands": (
         *("quickstart", "inspect", "finetune", "serve", "predict", "evaluate", "insight", "export"),
@@ -31,9 +31,9 @@ def module_name(command: str) -> str:
 
 
 def command_name(program: str) -> str:
-    """Returns what to type for a command: `keras-bert predict`, or `python -m training.predict`."""
+    """Returns what users type, for example `keras-bert predict` or `python -m training.predict`."""
     command = program.replace("_", "-")
-    # A child process of an installed command runs by its module, so `is_command` is false there.
+    # An installed command starts child processes by module, so `is_command` is false there.
     if is_command or PACKAGE != "training":
         return f"keras-bert {command}"
     return f"python -m {module_name(command)}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Defines command-line flags from the fields and docstring of a command's config."""
+"""Defines command-line flags from a config's fields and docstring."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ _DEFINERS: dict[Any, Callable[..., Any]] = {
 
 def define_recipe_flag(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines `--recipe`. Call it when a command runs, because all commands share this name."""
-    description = "Name of a recipe: a file in training/paper/recipes, without .py."
+    description = "Recipe name, the name of its file in training/paper/recipes without .py."
     flags.DEFINE_string("recipe", "", description, flag_values=flag_values)
 
 
 def define_flags(
     config: Any, flag_values: flags.FlagValues = flags.FLAGS, skip: Collection[str] = ()
 ) -> None:
-    """Defines one flag for each field of a config and its groups, with the field's default.
+    """Defines one flag for each field in a config and its groups, with the field's default.
 
     `--help` lists the flags in the order of the docstrings, first the class and then its base
-    classes. The flags of a group appear in the place of the group.
+    classes. The flags in a group appear in its place.
 
     Args:
         config: A `CommandConfig` class, or an instance whose values become the defaults. Its
-            docstring or that of a base class describes each field under `Args:`. Each field has a
-            default and is of type bool, float or int (each optionally `| None`), str or `tuple[str,
-            ...]`, or a group of such fields.
-        flag_values: The registry in which the flags are defined.
-        skip: Fields whose flags are already defined by another config of the same command.
+            docstring or a base class's docstring describes each field under `Args:`. Each field has
+            a default. Its type is bool, float or int (each optionally `| None`), str, `tuple[str,
+            ...]`, or a `CommandConfig` that groups such fields.
+        flag_values: The registry for the new flags.
+        skip: Fields whose flags the command's other configs have already defined.
     """
     for name, (kind, default, text) in _flags_of(config).items():
         if name not in skip:
@@ -87,10 +87,11 @@ def _flags_of(config: Any) -> dict[str, tuple[Any, Any, str]]:
 
 
 def given_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, Any]:
-    """Returns the flags that were set on the command line.
+    """Returns the flags set on the command line.
 
-    `~` at the start of a path is replaced by the home directory, because shells do not expand it in
-    `--flag=~/file`. The values are not validated here: some are only valid together with a recipe.
+    A leading `~` in a path is replaced by the home directory, because shells do not expand it in
+    `--flag=~/file`. The values are not validated here, because some are only valid together with a
+    recipe.
     """
     values = {name: flag_values[name] for name in _flags_of(config_class)}
     return {
@@ -101,7 +102,7 @@ def given_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS)
 
 
 def _expand_user_directory(name: str, value: Any) -> Any:
-    """Expands `~` at the start of each path, also in comma-separated lists and after `name=`."""
+    """Expands a leading `~` in each path, including in comma-separated lists and after `name=`."""
     if isinstance(value, list):
         return tuple(_expand_user_directory(name, item) for item in value)
     if name in _TEXTS or not isinstance(value, str):

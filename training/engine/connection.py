@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connects this process to the other processes of a multi-host run, and stops if one is lost.
+"""Connects this process to the other processes in multi-host training, and stops if one is lost.
 
 `hosts` exchanges values between the processes once this module has connected them.
 """
@@ -24,7 +24,7 @@ from .options import ALL_BY_ENVIRONMENT, HostOptions
 
 # Processes may start at different times, so they may take this multiple of the timeout to join.
 _TIMEOUTS_TO_JOIN = 5
-# How long to wait for another process to report why it stopped
+# How long to wait for a stopped process's error message
 _SECONDS_FOR_REASON = 3.0
 _SECONDS_BETWEEN_LOOKS = 1.0
 _FAILURE = "failure"
@@ -44,9 +44,9 @@ class LostProcessError(ConnectionError):
 
 @contextlib.contextmanager
 def join_processes(options: HostOptions) -> Iterator[None]:
-    """Joins the other processes of a run, which then share each batch.
+    """Joins the other processes in multi-host training. They then share each batch.
 
-    Does nothing in a run with a single process, or inside another such block.
+    Does nothing in a single-process run, or if this process has already joined.
 
     Within the block, only the main process prints. If the block fails, the other processes stop
     within seconds and report its error.
@@ -76,8 +76,9 @@ def join_processes(options: HostOptions) -> Iterator[None]:
                 yield
         hosts.barrier()
     except BaseException as error:
-        # At exit, JAX would wait for the other processes, which may be waiting for this one, and
-        # then abort. Handlers are called in reverse order, so this one comes before JAX's.
+        # At exit, JAX would wait for the other processes and then abort, because they may be
+        # waiting for this process. Handlers are called in reverse order, so this handler runs
+        # before JAX's handler.
         atexit.register(_end_at_once)
         # Before the handlers, Python would wait for threads, and a thread that writes a checkpoint
         # waits for the other processes.
@@ -93,7 +94,7 @@ def join_processes(options: HostOptions) -> Iterator[None]:
 
 
 def _join(options: HostOptions) -> hosts.Processes:
-    """Connects this process to the others, and makes Keras split each batch among them."""
+    """Connects this process to the other processes, and makes Keras split each batch among them."""
     import keras
 
     backend = keras.backend.backend()
@@ -136,11 +137,12 @@ def _join(options: HostOptions) -> hosts.Processes:
         raise LostProcessError(
             f"not all processes have joined within {seconds_to_join} s: {_first_line(error)}"
         ) from error
-    # Same as `keras.distribution.initialize`: variables that each process creates, for example
-    # when it loads a model, must have the same values in all processes.
+    # `keras.distribution.initialize` does the same. Variables that each process creates, for
+    # example when it loads a model, must have the same values in all processes.
     set_random_seed(0)
     keras.distribution.set_distribution(
-        # Each process reads its own shard of any type of data. Keras would only shard `tf.data`.
+        # Each process reads its own shard, whatever the data format. Keras would only shard
+        # `tf.data`.
         keras.distribution.DataParallel(auto_shard_dataset=False)
     )
     return hosts.Processes(
@@ -152,7 +154,7 @@ def _join(options: HostOptions) -> hosts.Processes:
 
 
 def is_of_connection(error: BaseException) -> bool:
-    """Returns whether an error may be caused by the loss of another process."""
+    """Returns whether a lost process may have caused this error."""
     return hosts.count() > 1 and any(word in str(error) for word in _CONNECTION_WORDS)
 
 
@@ -163,7 +165,7 @@ def _tell_others(error: BaseException) -> None:
     with contextlib.suppress(Exception):
         hosts.current().client.key_value_set(_FAILURE, reason)
         if hosts.is_main_process():
-            time.sleep(1)  # The store stops with this process, so let the others read it first.
+            time.sleep(1)  # The store stops with this process, so wait until the reason is read.
 
 
 def _reason_of_another(error: BaseException) -> str:
@@ -180,7 +182,7 @@ def _reason_of_another(error: BaseException) -> str:
 
 
 def _end_with_another(has_ended: threading.Event) -> None:
-    """Stops this process after another one failed, even while it waits for a device."""
+    """Stops this process after another process failed, even while it waits for a device."""
     while not has_ended.wait(_SECONDS_BETWEEN_LOOKS):
         reason = _failure()
         # If the main thread has also failed, it reports the error itself.
@@ -199,7 +201,7 @@ def _failure() -> str:
 
 @functools.cache
 def _end_without_abort() -> None:
-    """Makes this process stop with one line, not a C++ stack trace, if another one is lost."""
+    """Makes this process print one line, not a C++ stack trace, if another process is lost."""
     from keras_bert.ops.jax_private import on_lost_process
 
     def end() -> None:

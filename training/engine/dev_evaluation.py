@@ -122,7 +122,7 @@ def save_model(model: keras.Model, path: Path) -> None:
     """
     optimizer = getattr(model, "optimizer", None)
     moments = () if optimizer is None else optimizer.variables
-    # This is outside the `try` because the loss of another process is also a RuntimeError.
+    # This is outside the `try`, because a lost process also raises a RuntimeError.
     with hosts.gathered_variables(moments):
         if not hosts.is_main_process():
             return

@@ -15,20 +15,21 @@ Scope: TypeAlias = Callable[[], contextlib.AbstractContextManager[Any]]
 
 @contextlib.contextmanager
 def distribute_over(num_devices: int) -> Iterator[Scope]:
-    """Splits the batches of models that are built and trained within the block over devices.
+    """Splits each batch over devices, for models built and trained within the block.
 
     On JAX it uses `keras.distribution.DataParallel`, on TensorFlow
     `tf.distribute.MirroredStrategy`.
 
     Args:
-        num_devices: Number of devices of this machine. 1 does nothing.
+        num_devices: Number of devices on this machine. 1 does not change anything.
 
     Yields:
-        A function that returns the context in which to build and compile the model. Train the model
-        outside this context, but inside the block.
+        A function that returns a context. Build and compile the model inside it. Train the model
+        outside the context, but inside the block.
 
     Raises:
-        ValueError: If there are fewer devices, if the backend is PyTorch, or in a multi-host run.
+        ValueError: If this machine has fewer devices, if the backend is PyTorch, or in multi-host
+            training.
     """
     if num_devices == 1:
         yield contextlib.nullcontext
@@ -41,8 +42,8 @@ def distribute_over(num_devices: int) -> Iterator[Scope]:
         )
     if keras.distribution.distribution() is not None:
         raise ValueError(
-            f"--devices must be 1 in multi-host training, which uses all devices of each host. "
-            f"Received: {num_devices}"
+            f"--devices must be 1 in multi-host training, because all devices of each host are "
+            f"used. Received: {num_devices}"
         )
     devices = keras.distribution.list_devices()
     if len(devices) < num_devices:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fine-tuning loop: seeds, epochs, selection of the best model, results and the export.
+"""Fine-tunes with each seed, selects the best model, exports it, and writes the results.
 
 A `Job` implements what differs between the tasks.
 """
@@ -57,7 +57,7 @@ def make_optimizer(config: FineTuningConfig, num_steps: int) -> AdamW:
 
 
 def preset_options(config: FineTuningConfig) -> dict[str, Any]:
-    """Returns the arguments for `from_preset` that all tasks have in common."""
+    """Returns the `from_preset` arguments that all tasks share."""
     return {
         "sequence_length": config.sequence_length,
         "load_weights": config.pretrained,
@@ -70,7 +70,7 @@ def compile_task(model: Any, config: FineTuningConfig, x: Any, loss: Any = None)
     """Compiles a task with the optimizer for a run on text. Defaults to the task's own loss."""
     steps = model.num_steps(x, config.batch_size, config.epochs)
     model.compile(make_optimizer(config, steps), loss)
-    # Build the optimizer here, in the scope of the `tf.distribute.Strategy`, if there is one.
+    # On multiple TensorFlow devices, the optimizer must be built in the strategy's scope.
     model.optimizer.build(model.trainable_variables)
 
 
@@ -103,7 +103,7 @@ def epochs_of_text(model: Any, x: Any, y: Any, config: FineTuningConfig) -> FitE
 def training_of_text(
     model: Any, x: Any, y: Any, config: FineTuningConfig, num_rows: int
 ) -> Training:
-    """Returns a task that is compiled with the optimizer of the run and ready to train.
+    """Compiles a task with the run's optimizer, and returns it ready to train.
 
     See `epochs_of_text` for the arguments. `num_rows` is the number of examples per epoch.
     """
@@ -114,7 +114,7 @@ def training_of_text(
 def bilstm(
     units: int | None, num_layers: int = 2, *, return_sequences: bool = False
 ) -> list[Any] | None:
-    """Returns the `top_layers` of a task for the BiLSTM flags.
+    """Returns a task's `top_layers` for the BiLSTM flags.
 
     Args:
         units: Number of units per direction. 0 means no BiLSTM. `None` keeps the top layers of the
@@ -145,7 +145,7 @@ def can_export() -> bool:
     ]
     if absent:
         logging.warning(
-            "skipping the export, which needs %s. Install it and run the same command again",
+            "skipping the export: %s must be installed. Install it and run the same command again",
             " and ".join(absent),
         )
     return not absent
@@ -222,7 +222,7 @@ def run(
     results |= reported
     if config.export and hosts.is_main_process() and can_export():
         target = folder / "export" / "1"
-        # Do not replace an export that is up to date, because a server may watch the directory.
+        # Do not replace an up-to-date export, because a server may watch the directory.
         with timed(results["seconds"], "export"):
             content = output_folder.file_sha256(best.model_path)
             if exported != content or not (target / "saved_model.pb").is_file():
@@ -259,7 +259,7 @@ def check_hosts(config: FineTuningConfig) -> None:
             f"--batch_size divided by --accumulation must be a multiple of the {num_devices} "
             f"devices of the {hosts.count()} processes. Received: {rows}"
         )
-    with hosts.main_process_first():  # It measures the speed, and the others read its choice.
+    with hosts.main_process_first():  # It measures the speed and stores its choice.
         precision.resolve(config.compute.precision, config.output_dir)
 
 
@@ -334,7 +334,7 @@ def fit(
 
 
 def _model_bytes(model: keras.Model) -> int:
-    """Estimates the size of a saved model in bytes, including the optimizer's state."""
+    """Estimates the size of the saved model in bytes, including the optimizer's state."""
     trainable = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
     return 4 * (model.count_params() + 2 * trainable)
 

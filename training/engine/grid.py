@@ -52,7 +52,7 @@ class Cell:
         folder, results, record = self.folder, self.folder / "results.json", self.record()
         file = folder / "command.json"
         previous_record = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        before = previous_record.get("command", ["settings that were not recorded"])
+        before = previous_record.get("command", ["unrecorded settings"])
         adds_seeds = (
             previous_record != record
             and _drop_seeds(before) == _drop_seeds(self.command)
@@ -114,15 +114,15 @@ def _drop_seeds(command: Sequence[str]) -> list[str]:
 
 
 def run_cells(cells: Mapping[Key, Callable[[], Result]]) -> dict[Key, Result]:
-    """Runs the cells of a grid in order, and shows the remaining time.
+    """Runs a grid's cells in order, and shows the remaining time.
 
     If a cell fails, the command stops. When it is run again, it continues with that cell.
 
     Args:
-        cells: `Cell`s, or other functions that return the result of a finished run.
+        cells: `Cell`s, or other functions that return a finished run's result.
 
     Returns:
-        The results by key, without runs that diverged, which are logged.
+        The results by key. Runs that diverged are logged and left out.
     """
     results = {}
     # Print a line after each run that takes more than a second.

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a multi-host run, and the values that they exchange.
+"""The processes in multi-host training, and the values that they exchange.
 
 A command enters `connection.join_processes` before it computes anything. Without `--coordinator`
 there is one process. It is the main process and never waits.
 
 Values are exchanged through the key-value store of JAX's coordinator, with the client that Orbax
-also uses. Collective operations of the devices would not work: all processes would have to run them
-in the same order as those of the model, and a process that waits in a collective operation does not
-notice that another process has failed.
+also uses. Device collectives would not work, because all processes would have to run them in the
+same order as the model's collectives. Also, a process that waits in a collective does not notice
+that another process has failed.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from keras_bert.data.pretraining.masking import BatchShard
 from ..costs import energy
 from .options import HostOptions
 
-# Work that one process does for all, such as creating records, may take days. The failure of a
-# process is noticed much earlier.
+# Work that one process does for all, such as creating records, may take days. A failed process is
+# noticed much earlier.
 _LONGEST_WAIT = 7 * 24 * 3600.0
-# Writing the shards of a checkpoint may take this multiple of the timeout.
+# Writing the checkpoint shards may take this multiple of the timeout.
 _TIMEOUTS_TO_WRITE = 20
 
 Item = TypeVar("Item")
 
 
 class ProcessMismatchError(ValueError):
-    """Raised in all processes of a run if their commands or data differ."""
+    """Raised in all processes if their commands or data differ."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ def current() -> Processes:
 
 
 def enter(processes: Processes) -> None:
-    """Makes this process part of a run. Only `connection` calls this."""
+    """Registers this process's place in the run. Only `connection` calls this."""
     global _processes
     _processes = processes
 
@@ -87,7 +87,7 @@ def count() -> int:
 
 
 def shard() -> tuple[int, int]:
-    """Returns this process's shard of each batch: its index and the number of shards."""
+    """Returns the index of this process's batch shard, and the number of shards."""
     return index(), count()
 
 
@@ -97,9 +97,9 @@ def is_main_process() -> bool:
 
 
 def seconds_to_write() -> int:
-    """Returns the maximum number of seconds to write a process's shard of a checkpoint.
+    """Returns the maximum time in seconds to write a process's checkpoint shard.
 
-    If the process stops, the others notice it much earlier, after `--host_timeout`.
+    A stopped process is noticed much earlier, after `--host_timeout`.
     """
     return _TIMEOUTS_TO_WRITE * _processes.timeout
 
@@ -148,7 +148,7 @@ def energy_meter(is_wanted: bool, country: str) -> Iterator[energy.Meter | None]
 
 
 def gather_array(array: Any) -> Any:
-    """Returns the full value of an array that may be sharded over the devices of all processes.
+    """Returns the full array, even if it is sharded over the devices of all processes.
 
     All processes must call this for the same arrays.
     """
@@ -194,7 +194,7 @@ class _Exchanges:
         """Returns the JSON values of all processes, or fails after `seconds`."""
         if count() == 1:
             return [value]
-        value = json.loads(json.dumps(value))  # the form in which the other processes receive it
+        value = json.loads(json.dumps(value))  # The other processes receive this form.
         number = next(self._numbers)
         folder, client = f"{self._folder}/{number}", _processes.client
         if not is_main_process():
@@ -296,8 +296,8 @@ class AgreedBatches(WrappedBatches):
     """Yields this process's shard of each batch after comparing it with the other processes.
 
     All shards must have the same shapes and step. Otherwise, the processes would silently train on
-    different batches, or wait for each other forever. The same exchange contains the number of
-    tokens that each shard selects, which completes a `BatchShard`.
+    different batches, or wait for each other forever. The exchange also completes each `BatchShard`
+    with the number of tokens that earlier shards select.
     """
 
     def __init__(self, batches: Batches, first: int = 0) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handles Ctrl-C and SIGTERM: commands stop with one line, training after a checkpoint."""
+"""Handles Ctrl-C and SIGTERM. Commands stop with one line, and training after a checkpoint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import output_folder
 INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 NOTHING = "nothing had been written yet"
-# How long to wait after Ctrl-C for Python to raise KeyboardInterrupt, which native code may delay
+# How long to wait after Ctrl-C for Python's KeyboardInterrupt. Native code may delay it.
 _SECONDS_TO_END = 1.0
 
 
@@ -40,7 +40,7 @@ def defer_interrupt(
 ) -> Iterator[Callable[[], bool]]:
     """Defers the first Ctrl-C, so that the command can write a checkpoint. The second one stops it.
 
-    SIGTERM, which schedulers send before they kill a process, counts as the first Ctrl-C.
+    SIGTERM counts as the first Ctrl-C, because schedulers send it before they kill a process.
 
     Args:
         is_possible: Whether to defer Ctrl-C. Multi-host runs cannot, because all processes would

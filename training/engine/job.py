@@ -27,7 +27,7 @@ DevScores = dict[str, dict[str, float]]
 def finite(outputs: np.ndarray) -> np.ndarray:
     """Returns a model's outputs unchanged if all of them are finite.
 
-    Otherwise the argmax of a row, for example, would be meaningless.
+    For example, the argmax of NaN outputs would be meaningless.
 
     Raises:
         NotFiniteError: If an output is NaN or infinite.
@@ -45,7 +45,7 @@ def read_probabilities(rows: Sequence[dict[str, Any]]) -> list[float] | None:
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """A model that is ready to train.
+    """A compiled model and a function that trains it.
 
     Args:
         model: The compiled model.
@@ -62,11 +62,11 @@ class Training:
 
 @dataclasses.dataclass(frozen=True)
 class JobData:
-    """The data of a run. Tasks add further fields.
+    """A run's data. Tasks add further fields.
 
     Args:
         train: The training examples.
-        dev: The validation examples, or multiple validation sets by name. The first one selects the
+        dev: The validation examples, or multiple validation sets by name. The first set selects the
             best epoch.
         test: The examples to predict after training, or `None`.
     """
@@ -86,19 +86,19 @@ class JobData:
         return self.test is not None and self.test.labels is not None
 
     def scored(self) -> dict[str, Any]:
-        """Returns the data sets to score by name: the validation sets and a labeled test set."""
+        """Returns the validation sets and, if it has labels, the test set, by name."""
         left_out = {"train"} if self.has_test_labels else {"train", "test"}
         return {name: part for name, part in self.parts().items() if name not in left_out}
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """The scores of a model, or of a file of predictions, on a labeled file.
+    """Scores of a model or a prediction file on labeled data.
 
     Args:
         scores: The score of each metric.
         sections: Returns the sections of the error report.
-        table: More scores, as lines of text to print. Empty if there are none.
+        table: Further scores as text to print, or empty.
     """
 
     scores: dict[str, float]
@@ -108,7 +108,7 @@ class Evaluation:
 
 @dataclasses.dataclass(frozen=True)
 class InsightRows:
-    """The examples of a file for an interpretability report.
+    """Examples for an interpretability report.
 
     Args:
         inputs: The model input of each example.
@@ -143,7 +143,7 @@ class Job:
     predict_method: ClassVar[str] = ""
     # File name for the suggested `training.predict` command. Empty if it cannot load the model.
     example_input: ClassVar[str] = ""
-    # The fields of an instance in a request to the model's server
+    # The fields of each instance in server requests
     fields: ClassVar[tuple[str, ...]] = ("text",)
     # The loss on the validation set in the last call of `score`, or `None` if it is unknown
     dev_loss: float | None = None
@@ -156,7 +156,7 @@ class Job:
 
     @staticmethod
     def read(config: Any) -> Any:
-        """Reads and validates all files of a config before training starts.
+        """Reads and validates all of the config's files before training starts.
 
         Returns:
             A `JobData` whose data sets `data_inspection.text_rows` accepts.
@@ -185,7 +185,7 @@ class Job:
         raise NotImplementedError
 
     def selection_score(self, scores: Mapping[str, float]) -> float:
-        """Returns the number by which epochs and seeds are compared. Higher is better.
+        """Returns the score for comparing epochs and seeds. Higher is better.
 
         Args:
             scores: The scores on the first validation set.
@@ -209,7 +209,7 @@ class Job:
         Args:
             load: Returns the best model.
             best: The directory of the seed with the best model.
-            folder: The directory to write to.
+            folder: The output directory.
 
         Returns:
             Entries to add to `results.json`. `test` contains the scores on a labeled test set, and

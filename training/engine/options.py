@@ -28,16 +28,16 @@ PositiveFraction: TypeAlias = Annotated[float, checks.POSITIVE_FRACTION]
 # Names of flags without effect, and the reason
 UnusedFlags: TypeAlias = Iterator[tuple[Collection[str], str]]
 
-# Value of `coordinator` that reads the processes of a run from the environment
+# With this value, `coordinator` and the processes are read from the environment.
 ALL_BY_ENVIRONMENT = "auto"
 
 
 @dataclasses.dataclass(frozen=True)
 class CommandConfig:
-    """Base class for the configs of commands: dataclasses whose fields are command-line flags.
+    """Base class for command configs. Each dataclass field defines a command-line flag.
 
-    A field may itself be such a config, which groups options on one subject. A command has a flag
-    for each of its own fields and for each field of its groups, so all names must be unique.
+    A field may itself be a `CommandConfig` that groups related options. A command has flags for its
+    fields and for all fields in its groups, so all names must be unique.
 
     Numeric fields are validated. A type such as `PositiveInt` defines the accepted range, and
     `float` accepts all finite numbers. `None` is accepted if the type includes it.
@@ -56,13 +56,13 @@ class CommandConfig:
     def unused_flags(self) -> UnusedFlags:
         """Yields names of flags that have no effect because of other values, and the reason.
 
-        Creating a config with a value other than the default for such a flag raises an error.
+        Creating a config raises an error if such a flag does not have its default value.
         """
         yield from ()
 
     @classmethod
     def from_flags(cls, **options: Any) -> Self:
-        """Returns a config with the given values of flags, which may belong to any group.
+        """Returns a config with the given flag values. The flags may belong to any group.
 
         Raises:
             TypeError: If a flag does not exist.
@@ -70,10 +70,10 @@ class CommandConfig:
         return cls().replace(**options)
 
     def replace(self, **options: Any) -> Self:
-        """Returns a copy with different values for some flags, which may belong to any group.
+        """Returns a copy with different values for some flags. The flags may belong to any group.
 
-        If `options` make a value of this config useless, that value returns to its default. For
-        example, --vocabulary replaces the --vocabulary_size of a recipe.
+        If `options` make another value useless, that value returns to its default. For example,
+        --vocabulary replaces a recipe's --vocabulary_size.
 
         Raises:
             TypeError: If a flag does not exist.
@@ -103,7 +103,7 @@ class CommandConfig:
         return options
 
     def settings(self) -> dict[str, Any]:
-        """Returns the values of the flags that affect the result of a run."""
+        """Returns the values of all flags that affect a run's result."""
         return {name: value for name, value in self.to_dict().items() if name not in NO_INFLUENCE}
 
     def _groups(self) -> dict[str, CommandConfig]:
@@ -128,13 +128,13 @@ def _number_ranges(config_class: Any) -> dict[str, NumberRange]:
 
 
 def num_cores() -> int:
-    """Returns the number of cores that this process may use, or of all cores if unknown."""
+    """Returns the number of cores that this process may use. If unknown, counts all cores."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def check_one_of(config: Any, **allowed: tuple[str, ...]) -> None:
-    """Raises a ValueError if the value of a field is not in the allowed values."""
+    """Raises a ValueError if a field does not have one of its allowed values."""
     for name, values in allowed.items():
         if getattr(config, name) not in values:
             raise ValueError(
@@ -159,7 +159,7 @@ class UnusedFlagError(ValueError):
 def check_unset(config: Any, names: Collection[str], reason: str) -> None:
     """Raises an UnusedFlagError if one of the given flags is set, because it has no effect.
 
-    Flags in groups are also checked. A flag that is set to its default counts as not set.
+    Flags in groups are also checked. A flag counts as set if its value is not the default.
     """
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -174,11 +174,11 @@ def check_unset(config: Any, names: Collection[str], reason: str) -> None:
 def check_formats(
     config: Any, formats_of: Mapping[str, Collection[str]], formats: Collection[str]
 ) -> None:
-    """Raises an UnusedFlagError if a flag is set that none of the files' formats uses.
+    """Raises an UnusedFlagError if a flag is set but the files' formats do not use it.
 
     Args:
         config: The config.
-        formats_of: Maps the name of a flag to the formats that use it.
+        formats_of: Maps flag names to the formats that use them.
         formats: The format of each file.
     """
     names = [name for name, its in formats_of.items() if set(its).isdisjoint(formats)]
@@ -196,8 +196,9 @@ class HostOptions(CommandConfig):
             hosts share.
         num_processes: Number of processes, usually one per host.
         process_id: Index of this process, from 0. Process 0 runs on the coordinator's host.
-        host_timeout: Number of seconds without a response after which a process counts as lost and
-            the others stop. At the start, all processes must join within five times this number.
+        host_timeout: If a process does not respond for this number of seconds, it counts as lost
+            and the other processes stop. At the start, all processes must join within five times
+            this number.
     """
 
     coordinator: str = ""
@@ -228,7 +229,7 @@ class HostOptions(CommandConfig):
 
 
 HOST_OPTIONS = tuple(field.name for field in dataclasses.fields(HostOptions))
-# Options that change the result of a run by rounding errors at most
+# Options that change a run's result by rounding errors at most
 NO_INFLUENCE = (
     "output_dir",
     "data_dir",
@@ -255,8 +256,7 @@ class DeviceOptions(CommandConfig):
         precision: One of auto, float32, bfloat16, mixed_bfloat16 and mixed_float16. auto uses
             mixed_bfloat16 on an accelerator, and on a CPU if a measurement at the start shows that
             it is faster.
-        devices: Number of devices of this machine, such as GPUs, over which each batch is split. It
-            must be 1 with PyTorch.
+        devices: Number of devices, such as GPUs, to split each batch over. Must be 1 with PyTorch.
         shard_optimizer: Whether to shard the optimizer's moments and the accumulated gradients over
             the devices, instead of replicating them. Only supported on JAX.
         rematerialize: Whether to recompute the activations of each encoder layer in the backward
@@ -271,13 +271,13 @@ class DeviceOptions(CommandConfig):
 
 @dataclasses.dataclass(frozen=True)
 class CostOptions(CommandConfig):
-    """Options for measuring the cost of a run.
+    """Options for measuring a run's cost.
 
     Args:
         measure_energy: Whether to measure the energy and CO2 of each host. Requires codecarbon (the
             extra energy).
         country: Three-letter ISO code of the country, to compute the CO2 of its electricity.
-        cost_per_hour: Price per hour of the machine, or of all hosts together, in any currency. 0
+        cost_per_hour: Price per hour for the machine or for all hosts together, in any currency. 0
             if unknown.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output directories of commands: locks, fingerprints, records of written files, free space."""
+"""Locks output directories, records the files that commands write, and detects changed settings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SETTINGS_FILE = "settings.json"
 _OF_FOLDER = (_LOCK_FILE, _RECORD_FILE)
 _ALL = "*"
 _CHECKSUM = "checksum"
-# Files from which a run resumes
+# Files that a resumed run continues with
 _RESULTS = (
     "*/results.json",
     "run.json",
@@ -87,7 +87,7 @@ class NotFiniteError(ValueError):
 
 
 class SettingsMismatchError(ValueError):
-    """Raised if a directory contains results of different settings or data, which are kept."""
+    """Raised to keep existing results if the directory's run has different settings or data."""
 
 
 @contextlib.contextmanager
@@ -101,9 +101,9 @@ def lock_output_dir(
 ) -> Iterator[Path]:
     """Creates a directory and locks it against other processes.
 
-    The directory may contain other files. Of the names that the command writes, it may only contain
-    files that the command has written itself. They are recorded at the end. If the command is
-    killed, the record covers all of these names.
+    The directory may contain other files. If a file has a name that the command writes, the command
+    must have written it. The written names are recorded at the end. If the command is killed, the
+    record covers all names that it may write.
 
     The operating system holds the lock, and releases it when the process exits for any reason. On
     Windows, the directory is not locked.
@@ -111,11 +111,12 @@ def lock_output_dir(
     Args:
         output_dir: The directory. It is created, with its parents, if it does not exist.
         settings: The options that affect the result of the run, as JSON values. If the directory
-            contains a run with different settings, the error lists the differences. `None` if there
-            are none.
-        command: The command, which must own the files that it replaces. Empty to skip this check.
-        once: Whether the command must not even replace its own files, because others may use them.
-        flag: The flag with which the directory is set.
+            contains a run with different settings, the error lists the differences. `None` for
+            commands without such options.
+        command: The command's name. The command must own the files that it replaces. Empty to skip
+            this check.
+        once: Whether the command must not replace its own files either, because they may be in use.
+        flag: The flag that sets the directory, for error messages.
 
     Raises:
         FileExistsError: If the command would replace a file that it does not own.
@@ -200,7 +201,7 @@ def is_own(name: str, command: str) -> bool:
 
 @contextlib.contextmanager
 def report_folders(config: Any) -> Iterator[None]:
-    """Locks the directories of a report, see `lock_output_dir`."""
+    """Locks the report's directories, see `lock_output_dir`."""
     with contextlib.ExitStack() as stack:
         for flag in ("report_dir", "plots_dir"):
             if folder := getattr(config, flag, ""):
@@ -229,7 +230,7 @@ def _record(folder: Path, command: str, names: Sequence[str]) -> None:
 
 
 def _read_settings(file: Path) -> dict[str, Any]:
-    """Reads the settings of a run.
+    """Reads a run's settings.
 
     Raises:
         ValueError: If the file does not contain a JSON object.
@@ -244,7 +245,7 @@ def _read_settings(file: Path) -> dict[str, Any]:
 
 
 def _differences(file: Path, settings: Mapping[str, Any]) -> str:
-    """Describes the options in which the given settings differ from those in a file."""
+    """Describes how the given settings differ from the settings in a file."""
     before = _read_settings(file)
     now = json.loads(json.dumps(settings))
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
@@ -277,7 +278,7 @@ def _has_results(folder: Path) -> bool:
 def results_file(model: str | os.PathLike[str]) -> Path | None:
     """Returns the `results.json` of the run that wrote a model, or `None` if not found.
 
-    The file is next to the model, or one directory up for models of a seed and exports.
+    The file is next to the model. For exports and models in `seed_*`, it is one directory up.
     """
     folder = Path(model).absolute().parent
     is_of_run = folder.name == "export" or folder.name.startswith("seed_")
@@ -287,7 +288,7 @@ def results_file(model: str | os.PathLike[str]) -> Path | None:
 
 
 def load_results(model: str | os.PathLike[str]) -> dict[str, Any]:
-    """Returns the content of `results_file`, or an empty dict if there is no such file."""
+    """Returns the content of `results_file`, or an empty dict if it cannot be read."""
     path = results_file(model)
     try:
         results = json.loads(path.read_text(encoding="utf-8")) if path else {}
@@ -336,7 +337,7 @@ def _lock(file: IO[str], folder: Path, flag: str) -> None:
 
 
 def fingerprint(settings: Mapping[str, Any], *contents: bytes) -> str:
-    """Returns a hash of the settings and inputs that affect the result of a run."""
+    """Returns a hash of settings and inputs."""
     content = json.dumps(settings, sort_keys=True).encode() + b"".join(contents)
     return hashlib.sha256(content).hexdigest()
 
@@ -350,7 +351,7 @@ def hash_directory(folder: str | os.PathLike[str]) -> bytes:
 
 
 def hash_files(paths: Sequence[Path]) -> bytes:
-    """Returns a hash of the names and contents of files, in this order, or `b""` for no files.
+    """Returns a hash over names and contents of files, in this order, or `b""` for no files.
 
     Sizes and times would be faster to read, but different texts can have the same size and time. A
     core hashes about a gigabyte per second.
@@ -363,7 +364,7 @@ def hash_files(paths: Sequence[Path]) -> bytes:
 
 
 def file_sha256(path: str | os.PathLike[str]) -> str:
-    """Returns the SHA-256 of a file, in hexadecimal."""
+    """Returns a file's SHA-256 in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -409,11 +410,11 @@ def check_room(folder: Path, needed: int) -> None:
     """Checks that a disk has enough free space.
 
     Args:
-        folder: A directory on the disk.
+        folder: Any directory on the disk.
         needed: The required space in bytes.
 
     Raises:
-        OSError: If there is less free space.
+        OSError: If the disk has less free space.
     """
     free = shutil.disk_usage(folder).free
     if free < needed:

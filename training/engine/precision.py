@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses the dtype policy that is fastest on this machine."""
+"""Chooses the fastest dtype policy for this machine."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _LEAST_SPEEDUP = 1.5
 
 
 def resolve(name: str, folder: str | os.PathLike[str] | None = None) -> str:
-    """Returns the name of a Keras dtype policy.
+    """Returns a Keras dtype policy's name.
 
     Args:
         name: The policy, or `auto`. `auto` chooses `mixed_bfloat16` on an accelerator and on CPUs
             where bfloat16 matmuls are measured to be faster, and `float32` otherwise.
-        folder: The directory of a run. The choice is stored there, so that a resumed run keeps its
+        folder: The run's directory. The choice is stored there, so that a resumed run keeps its
             policy even if a second measurement, or another machine, would give a different result.
     """
     if name != AUTO:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command-line interface of a command: arguments, help, warnings, errors, interruptions."""
+"""Runs commands with flags, help, plain warnings and one-line errors."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _WRONG_FLAG = 2
 # If a file name is given without a flag, the error suggests the first of these flags that exists.
 _FILE_FLAGS = ("train_file", "train_files", "data_file", "input", "model")
 # Libraries that log details below the level of warnings. For example, JAX logs that it has found no
-# TPU, TensorFlow and Orbax log each step of an export or checkpoint, and S3 clients log where they
-# found credentials. Some log to the root logger or to absl's logger, which our commands also use.
+# TPU, TensorFlow and Orbax log every export and checkpoint step, and S3 clients log where they
+# found credentials. Some use the root logger or absl's logger, like our commands.
 _LIBRARIES_THAT_LOG = ("aiobotocore", "apache_beam", "botocore", "jax", "orbax", "tensorflow")
 # Import names of the libraries that the extra `training` installs
 TRAINING_LIBRARIES = ("matplotlib", "scipy", "sklearn")
@@ -58,20 +58,20 @@ def run(
     remaining: str = "",
     help: Callable[[], str] | None = None,
 ) -> None:
-    """Runs a command: prints its help, or calls `main`. Errors and Ctrl-C print one line.
+    """Prints a command's help or calls `main`. Errors and Ctrl-C print one line.
 
-    Call this function at the end of a command's file. `main` should import slow libraries itself,
+    Call this function at the end of the command's file. `main` should import slow libraries itself,
     so that the help and errors about flags appear immediately.
 
     Args:
         main: Called with the config from the command line. Without a `config_class`, it is called
-            with the command's name and the arguments that are not flags.
+            with the command's name and its positional arguments.
         config_class: The class of the config. Its fields become the flags, see `config_flags`.
             `None` if the command has defined its flags itself.
         with_recipes: Whether the command has recipes and the flag `--recipe`.
-        argument: The field that can also be given without the flag's name. Empty for none.
-        remaining: The field, a tuple of strings, to which all arguments after `--` are added. Empty
-            for none.
+        argument: The field that can also be set without the flag's name, or empty.
+        remaining: The field that receives all arguments after `--`, or empty. Its type is
+            `tuple[str, ...]`.
         help: Returns what `--help` prints. Defaults to `help_text`.
     """
     if config_class is not None:
@@ -101,7 +101,7 @@ def _with_config(
     argument: str,
     remaining: str,
 ) -> Callable[[list[str]], Any]:
-    """Defines the flags of a config, and returns `main` as a function of the other arguments."""
+    """Defines the config's flags, and wraps `main` to accept the positional arguments."""
     if with_recipes:
         config_flags.define_recipe_flag()
     config_flags.define_flags(config_class)
@@ -155,7 +155,7 @@ def _is_relevant(record: standard_logging.LogRecord) -> bool:
     if "apache_beam" in names and record.levelno == standard_logging.ERROR:
         return False  # Beam also raises this error, unless its retry succeeds.
     if path.endswith("apache_beam/io/gcp/internal/clients/bigquery/__init__.py"):
-        return False  # Beam warns that its BigQuery client is missing, which we do not use.
+        return False  # Beam warns about its missing BigQuery client. We do not use it.
     return record.levelno > standard_logging.INFO or not names
 
 
@@ -163,8 +163,8 @@ def _is_relevant(record: standard_logging.LogRecord) -> bool:
 def ignore_broken_pipe(status: int = 0) -> Iterator[None]:
     """Exits with one line if the output cannot be written, and silently if it was closed.
 
-    Output is encoded in UTF-8 in any locale, like all files. File names that are not valid UTF-8
-    keep their bytes.
+    Output is encoded in UTF-8 in any locale, like all files. File names with invalid UTF-8 keep
+    their bytes.
 
     Args:
         status: The exit status if the reader of the output, such as `head`, has closed the pipe. If
@@ -185,7 +185,7 @@ def ignore_broken_pipe(status: int = 0) -> Iterator[None]:
         try:
             print(end="", flush=True)
             if isinstance(error, BrokenPipeError):
-                print(flush=True)  # Unbuffered output has nothing left to flush, so write a line.
+                print(flush=True)  # Unbuffered output has no content to flush, so write a line.
         except OSError as failure:
             # At exit, Python would try to flush this stream again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -238,7 +238,7 @@ def reject_arguments(arguments: list[str]) -> None:
     """Checks that the command line only contains flags.
 
     Raises:
-        ValueError: If there are other arguments.
+        ValueError: If it contains other arguments.
     """
     if len(arguments) > 1:
         file_flags = [name for name in _FILE_FLAGS if name in flags.FLAGS]
@@ -330,7 +330,7 @@ def _end(error: Exception, message: str) -> None:
 
 
 def fine_tune(config: Any, job_class: type[Job]) -> None:
-    """Reads and validates the files of a run, trains, and prints the report."""
+    """Reads and validates the run's files, trains, and prints the report."""
     require(TRAINING_LIBRARIES, "training")
     with joined_hosts(config.hosts, config.compute):
         output_folder.check_same_settings(Path(config.output_dir), config.settings())
@@ -358,15 +358,15 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
 def check_new_file(flag: str, path: str, overwrite: bool, beginning: bytes = b"{") -> None:
     """Checks, before any work, that an output file does not exist or may be replaced.
 
-    Empty files, devices and files that are open in this process, such as `/dev/stdout`, may always
-    be written to.
+    Empty files, devices and this process's open files, such as `/dev/stdout`, may always be written
+    to.
 
     Args:
         flag: The flag, for the error message.
         path: The path of the file.
         overwrite: Whether an existing file may be replaced.
         beginning: The bytes at the start of the files that this command writes. Files that start
-            differently are never replaced. Defaults to the start of a JSON object.
+            differently are never replaced. Defaults to `{`, the start of JSON objects.
 
     Raises:
         FileExistsError: If the file must not be replaced.
@@ -404,14 +404,14 @@ def check_preset(preset: str) -> None:
 
 @contextlib.contextmanager
 def joined_hosts(options: HostOptions, compute: DeviceOptions) -> Iterator[None]:
-    """Joins the other processes of a training run, see `connection.join_processes`.
+    """Joins the other processes in multi-host training, see `connection.join_processes`.
 
     A single process without a sharded optimizer imports no library here, so that errors in its
     files are reported early.
 
     Raises:
-        ImportError: If Orbax is not installed, which writes the checkpoints of multiple processes
-            and of sharded optimizers.
+        ImportError: If Orbax is not installed. Multi-host training and sharded optimizers need it
+            for checkpoints.
     """
     if options.coordinator or (compute.shard_optimizer and compute.devices > 1):
         import_quietly()
@@ -429,7 +429,7 @@ def joined_hosts(options: HostOptions, compute: DeviceOptions) -> Iterator[None]
 
 @contextlib.contextmanager
 def locked_by_main_process(config: Any, command: str) -> Iterator[None]:
-    """Locks the directory of a run in the main process, see `output_folder.lock_output_dir`."""
+    """Locks the run's directory in the main process, see `output_folder.lock_output_dir`."""
     from . import hosts
 
     if not hosts.is_main_process():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training progress: a bar, and a line per epoch with the remaining time of the whole run."""
+"""Shows a progress bar, and after each epoch a line with the whole run's remaining time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .run_report import duration
 
 
 class TimeLeft:
-    """Estimates the remaining time of a run over all of its seeds or phases.
+    """Estimates a run's remaining time over all seeds or phases.
 
-    The estimate is the remaining work divided by the speed of this process so far. The speed
-    includes everything between the steps, such as building models, scoring and checkpoints. Only
-    the first step is excluded, because it is traced or compiled. Work that was done before a run
-    was resumed does not affect the speed.
+    The estimate is the remaining work divided by this process's speed so far. The speed includes
+    everything between the steps, such as building models, scoring and checkpoints. Only the first
+    step is excluded, because it is traced or compiled. Work done before a run was resumed does not
+    affect the speed.
 
     Args:
         total: The work of the whole run, in any unit, such as epochs.
@@ -50,7 +50,7 @@ class TimeLeft:
         self.done = done
 
     def seconds(self) -> float | None:
-        """Returns the remaining time in seconds, or `None` if there is no estimate yet."""
+        """Returns the remaining time in seconds, or `None` before the second step."""
         if self._start is None or self._measured <= 0:
             return None
         elapsed = time.perf_counter() - self._start
@@ -59,7 +59,7 @@ class TimeLeft:
     def text(self) -> str:
         """Returns text such as `at most 3 min 20 s left`, or `""` if unknown or finished."""
         seconds = self.seconds()
-        # The tolerance is for rounding errors in sums of fractions of epochs.
+        # The tolerance is for rounding errors when fractions of epochs are added.
         if seconds is None or self.total - self.done < 1e-6 * self.total:
             return ""
         words = ("at most" if self.at_most else "", duration(seconds), "left", self.note)
@@ -70,16 +70,16 @@ class Progress(keras.callbacks.Callback):
     """Shows a bar with the remaining time of the run, and prints a line after each epoch.
 
     Args:
-        epochs: Total number of epochs, if `fit` is called once per epoch. `None` uses the number of
-            epochs of `fit`.
+        epochs: Total number of epochs, if `fit` is called once per epoch. `None` uses the `epochs`
+            argument of `fit`.
         unit: The word for one of Keras' epochs, such as "interval".
         first_epoch: Number of epochs before the first call of `fit`, if `fit` does not count them.
-        metrics: Formats the metrics of a step. By default, they are shown under Keras' names.
+        metrics: Formats a step's metrics. By default, they are shown under Keras' names.
         summary: Returns the line to print after an epoch instead of its metrics.
         time_left: The estimate for the run, with everything before epoch 0 counted. By default, the
             run consists of `epochs` epochs.
-        epoch_work: The work of an epoch, in the unit of `time_left`.
-        first_batch: Returns the number of batches of the epoch that were done before `fit`.
+        epoch_work: The work per epoch, in the unit of `time_left`.
+        first_batch: Returns the number of batches in the epoch that were done before `fit`.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Progress(keras.callbacks.Callback):
         assert self.time_left is not None
         self.time_left.reach(self._work_at(self._done))
         if self._bar is None:
-            # The speed excludes the first step, which is traced.
+            # The speed excludes the first step, because it is traced.
             self._bar = bar(
                 self._title,
                 self._steps * self._epochs or None,

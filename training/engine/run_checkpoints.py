@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of a training run, from which it resumes as if it had not been interrupted."""
+"""Saves training checkpoints. A run resumes from them as if it had not been interrupted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .output_folder import (
 
 _PREFIX = "step_"
 _STATE = "state.json"
-# The key of the checksum in the state: one for the tensors' file, or a dict with one for each file
+# The state's key for the tensors' checksum, or for a dict of checksums by file
 _TENSORS_SUM = "sha256"
 _METRIC = "metric."
 
@@ -47,7 +47,7 @@ class DiskFullError(OSError):
 
 @dataclasses.dataclass(frozen=True)
 class RunState:
-    """The state of a run other than its tensors.
+    """A run's state without its tensors.
 
     Args:
         step: Number of completed optimizer steps.
@@ -82,18 +82,16 @@ class RunState:
 
 
 class RunCheckpoints:
-    """The last few checkpoints of a run, in a directory.
+    """A directory with a run's latest checkpoints.
 
-    Each checkpoint is a directory that is written under a temporary name and then renamed. It
-    contains checksums of its state and tensors, so that incomplete and corrupted checkpoints are
-    detected.
+    Each checkpoint is a directory. It is written under a temporary name and then renamed. Checksums
+    of the state and tensors detect incomplete and corrupted checkpoints.
 
-    Usually, the tensors are in one file, which `save` writes before it returns. In multi-host
-    training, or if variables are sharded over devices, all processes write multiple files in the
-    background while the training continues. A run can resume on a different number of processes or
-    devices.
+    Usually, `save` writes the tensors to one file before it returns. In multi-host training, or if
+    variables are sharded over devices, all processes write multiple files in the background while
+    the training continues. A run can resume on a different number of processes or devices.
 
-    At the end of a `with` block, the object waits until the last checkpoint is written.
+    When a `with` block exits, the object waits until the last checkpoint is written.
     """
 
     def __init__(self, folder: Path, keep: int = 2) -> None:
@@ -125,8 +123,8 @@ class RunCheckpoints:
         Args:
             model: The model, with a built optimizer.
             state: The rest of the state.
-            with_metrics: Whether to include the state of the metrics. This is required in the
-                middle of an epoch.
+            with_metrics: Whether to include the metrics' state. This is required before the epoch
+                is finished.
 
         Raises:
             NotFiniteError: If a variable is not finite. Nothing is written.
@@ -204,7 +202,7 @@ class RunCheckpoints:
 
     @contextlib.contextmanager
     def _new_checkpoint(self, variables: Mapping[str, Any], state: RunState) -> Iterator[Path]:
-        """Yields the temporary directory of a new checkpoint, and renames it at the end."""
+        """Yields a new checkpoint's temporary directory, and renames it at the end."""
         make_directory(self.folder)
         target = self.folder / f"{_PREFIX}{state.step:09}"
         if target.exists():  # It is corrupted, because the run did not resume from it.
@@ -234,11 +232,11 @@ class RunCheckpoints:
             model: The model, with a built optimizer.
             check: Called with the checkpoint's state before its tensors are loaded. May raise an
                 error.
-            with_metrics: Whether to also restore the state of the metrics, which the checkpoint
-                must include. Keras creates their variables in the first training step.
+            with_metrics: Whether to also restore the metrics' state. The checkpoint must include
+                it. Keras creates the metrics' variables in the first training step.
 
         Returns:
-            The checkpoint's state, or `None` if there is no checkpoint.
+            The checkpoint's state, or `None` without a checkpoint.
 
         Raises:
             ValueError: If no checkpoint is valid, or the last valid one belongs to a different
@@ -344,7 +342,7 @@ def _agree_on(error: OSError | None, gather: Callable[[Any], list[Any]]) -> None
 
 
 class TerminateOnNonFinite(keras.callbacks.Callback):
-    """Stops training if a loss, or a weight at the end of an epoch, is NaN or infinite.
+    """Stops training if a loss is NaN or infinite, or a weight after an epoch.
 
     Put this callback before callbacks that score or save the model.
 
@@ -364,7 +362,7 @@ class TerminateOnNonFinite(keras.callbacks.Callback):
         self._epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        # Keras logs the running mean of the epoch, which is not finite if any loss is not.
+        # Keras logs the epoch's running mean. It is not finite if any loss is not finite.
         loss = (logs or {}).get("loss", 0.0)
         self._batch = batch
         if not math.isfinite(loss):
@@ -378,7 +376,7 @@ class TerminateOnNonFinite(keras.callbacks.Callback):
 
 
 def model_tensors(model: keras.Model) -> Tensors:
-    """Returns all variables of a model and its optimizer, including Keras' seed generators."""
+    """Returns all variables of the model and its optimizer, including Keras' seed generators."""
     variables = _variables(model, with_metrics=False)
     return {name: whole_tensors.to_numpy(variable) for name, variable in variables.items()}
 
@@ -424,7 +422,7 @@ def num_bytes(variables: Iterable[Any]) -> int:
 
 
 def _first_not_finite(variables: Mapping[str, Any]) -> str:
-    """Returns the name of the first variable that is NaN or infinite, or `""`."""
+    """Returns the name of the first variable with NaN or infinite values, or `""`."""
     for name, variable in variables.items():
         is_float = keras.backend.is_float_dtype(variable.dtype)
         # This is computed on the device, without a copy, and by all processes if the variable is
@@ -440,7 +438,9 @@ def _check_same(
 ) -> None:
     if set(variables) != set(shapes):
         different = sorted(set(variables) ^ set(shapes))
-        raise ValueError(f"{path} is of a different model: only one of them has {different[0]}")
+        raise ValueError(
+            f"{path} belongs to a different model: only one of them has {different[0]}"
+        )
     for name, variable in variables.items():
         if tuple(variable.shape) != shapes[name]:
             raise ValueError(
@@ -449,7 +449,7 @@ def _check_same(
 
 
 def _read(path: Path) -> tuple[RunState, Any]:
-    """Returns the state of a checkpoint, and the module that reads its tensors."""
+    """Returns a checkpoint's state, and the module that reads its tensors."""
     names = {field.name for field in dataclasses.fields(RunState)} | {_TENSORS_SUM}
     values = read_checked(path / _STATE, names)
     checksums = values.pop(_TENSORS_SUM)

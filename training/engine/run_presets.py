@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tuning runs as checkpoints: `--preset` can be a run whose model is trained further."""
+"""Resolves `--preset`. It may be a fine-tuning run, to continue training its model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _models: dict[str, str] = {}
 
 
 def resolve(preset: str) -> str:
-    """Returns the directory of MiniLM or of a run's model. Other checkpoints are returned as is.
+    """Returns a directory for `minilm` and fine-tuning runs, and other presets unchanged.
 
     For a run, the directory contains a preset with the head of the trained task. A task of the same
     type and shape starts from this head. The directory is temporary and is removed when the process
@@ -32,10 +32,10 @@ def resolve(preset: str) -> str:
 
 
 def find_model(path: Path) -> Path | None:
-    """Returns the model that a fine-tuning run has saved, or `None` if the path is not of a run.
+    """Returns the `.keras` file that a fine-tuning run has saved, or `None` for other paths.
 
     Args:
-        path: The `output_dir` of a run, the directory of one of its seeds, or a `.keras` file.
+        path: A run's `output_dir`, its directory for one seed, or a `.keras` file.
     """
     if path.suffix == ".keras" and path.is_file():
         return path

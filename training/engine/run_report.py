@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report at the end of a run: scores, baselines, times and files."""
+"""Formats a run's final report with scores, baselines, times and files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def report(
     example_input: str = "",
     fields: tuple[str, ...] = ("text",),
 ) -> str:
-    """Formats the report of a fine-tuning run."""
+    """Formats a fine-tuning run's report."""
     best_run, config = results["kept"], results["config"]
     scores = best_run["scores"]
     # Scores on the validation set are too high, because they were used to select the epoch.
@@ -69,7 +69,7 @@ def report(
         title = f"{part_title(name)}, by class"
         blocks.append(text_table(*table_from_records(title, results["by_class"])))
     if results.get("class_of_f1"):
-        blocks.append(f"The f1 of all rows is the f1 of the class {results['class_of_f1']}.")
+        blocks.append(f"The overall f1 is the f1 of the class {results['class_of_f1']}.")
     if results.get("diverged"):
         blocks.append("\n".join(["Not in these scores:", *results["diverged"]]))
     times = {**(seconds or {}), **results["seconds"]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of a fine-tuning run, for one seed and for all seeds."""
+"""Results of fine-tuning, for one seed and for all seeds."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Run:
 
 
 def encoder_sizes(model: keras.Model) -> dict[str, int] | None:
-    """Returns the sizes in `ENCODER_SIZES` and the number of parameters of a task's encoder.
+    """Returns the encoder's sizes (`ENCODER_SIZES`) and its number of parameters.
 
     Returns `None` if the model has no encoder, as in feature-based tagging.
     """

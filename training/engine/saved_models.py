@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trained models that `--model` specifies: a single model or an ensemble."""
+"""Finds and loads the trained model or ensemble for `--model`."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def check_model(path: str, *, exported: bool = False, flag: str = "model") -> Pa
     """Checks that a path is a trained model.
 
     Returns:
-        The path of a `.keras` file, or of a directory with a `saved_model.pb`.
+        The path of the `.keras` file or the directory that contains `saved_model.pb`.
 
     Raises:
         FileNotFoundError: If the path does not exist.
@@ -113,13 +113,13 @@ def holds_exports(folder: Path) -> bool:
 
 
 def _versions(folder: Path) -> list[Path]:
-    """Returns the numbered exports in a directory, newest first."""
+    """Returns a directory's numbered exports in descending order."""
     names = [path for path in folder.glob("[0-9]*") if path.name.isdecimal() and is_export(path)]
     return sorted(names, key=lambda path: int(path.name), reverse=True)
 
 
 def _near(model: Path, exported: bool) -> Iterator[Path | None]:
-    """Yields the models in a directory, or in the run to which the directory belongs."""
+    """Yields the models in a directory or in its run."""
     folders = [folder for folder in (model, *model.parents[:2]) if folder.is_dir()]
     for folder in folders:
         if exported:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tunes with one seed. A resumed run gives the same result as one that was not interrupted.
+"""Fine-tunes with one seed. Interrupted runs can be resumed with the same result.
 
 The order of the batches in an epoch, and dropout on PyTorch, depend only on the seed, the epoch and
 the index of the batch. All other state is saved in the checkpoint.
@@ -40,21 +40,21 @@ from .run_checkpoints import (
 
 # Minimum ratio of training time to the time spent on writing checkpoints
 _LEAST_RATIO = 20.0
-# At the end of an epoch, a checkpoint is due after this fraction of the usual interval.
+# After an epoch, a checkpoint is due after this fraction of the usual interval.
 _EPOCH_SHARE = 0.2
 
 FitEpoch = Callable[[int, int, list[keras.callbacks.Callback]], Any]
 
 
 class SeedRun:
-    """The run of one seed: checkpoints during training, and a record when it is finished.
+    """Runs one seed. Saves checkpoints during training, and a record when it is finished.
 
     Args:
-        folder: The directory to write to. It is created if it does not exist.
+        folder: The output directory. It is created if it does not exist.
         seed: The seed.
         fingerprint: Hash of everything that affects the result.
         seconds: Approximate training time between two checkpoints. 0 writes one after each batch.
-        preset: Hash of the files from which training starts. Empty if unknown.
+        preset: Hash of the initial checkpoint's files. Empty if unknown.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class SeedRun:
         self.seconds = seconds
         self.preset = preset
         self.checkpoints = RunCheckpoints(folder / "checkpoints")
-        # Number of batches in the current epoch that were done before `fit_epoch` was called
+        # Number of batches in the current epoch done before `fit_epoch` was called
         self.first_batch = 0
         self._record = folder / "run.json"
 
@@ -81,8 +81,7 @@ class SeedRun:
 
         Raises:
             ValueError: If the directory contains a finished run with different settings, a
-                different checkpoint or backend, which would be replaced, or if its record is
-                corrupted.
+                different checkpoint or a different backend, or if its record is corrupted.
         """
         if not (self._record.is_file() and self.model_path.is_file()):
             return None
@@ -133,10 +132,9 @@ class SeedRun:
 
         Args:
             model: The model, with the initial weights of the run.
-            fit_epoch: Called once per epoch with its index from 0, the number of its batches that
-                are already done, and the callbacks. It calls `model.fit` for the rest of the epoch.
-                Python's random generator, which determines the order of the batches, is seeded
-                before.
+            fit_epoch: Called once per epoch with its index from 0, the number of its finished
+                batches, and the callbacks. It calls `model.fit` for the rest of the epoch. Python's
+                random generator determines the order of the batches. It is seeded before the call.
             epochs: Total number of epochs.
             callbacks: Callbacks for `fit`.
             evaluation: A callback with the methods `state` and `restore`, whose state is saved in
@@ -169,7 +167,7 @@ class SeedRun:
 
 
 class _Checkpoints(keras.callbacks.Callback):
-    """Tracks the progress of a run, and writes checkpoints at intervals."""
+    """Tracks the run's progress, and writes checkpoints at intervals."""
 
     def __init__(self, run: SeedRun, evaluation: Any) -> None:
         super().__init__()
@@ -178,8 +176,8 @@ class _Checkpoints(keras.callbacks.Callback):
         self.epoch = 0
         self.batch = 0  # done in this epoch
         self.step = 0  # batches done in all epochs
-        # When resuming in the middle of an epoch, the last batch is repeated, because Keras creates
-        # the metrics' variables in the first step. Everything is restored after that step.
+        # When a run resumes within an epoch, the last batch is repeated, because Keras creates the
+        # metrics' variables in the first step. Everything is restored after that step.
         self.to_redo = 0
         self.stopped = False
         self.is_interrupted: Callable[[], bool] = bool
@@ -236,7 +234,7 @@ class _Checkpoints(keras.callbacks.Callback):
             return
         self.batch = self._first + batch + 1
         self.step += 1
-        # After the last batch of an epoch, `on_epoch_end` saves.
+        # After an epoch's last batch, `on_epoch_end` saves.
         if batch + 1 != self.params["steps"] and self._is_due(self.run.seconds):
             self._save()
             self.run.checkpoints.raise_if_interrupted(self.is_interrupted())
@@ -272,7 +270,7 @@ class _Checkpoints(keras.callbacks.Callback):
 
     def _sync(self) -> None:
         if _backend() == "jax":
-            # On JAX, Keras updates the variables only at the end of an epoch.
+            # On JAX, Keras only updates the variables when an epoch ends.
             self.model.jax_state_sync()
 
     def _state(self) -> RunState:
@@ -288,7 +286,7 @@ class _Checkpoints(keras.callbacks.Callback):
 
 
 def run_fingerprint(config: CommandConfig, data: Any, **more: Any) -> str:
-    """Returns a hash of everything that affects the result of a seed: settings and data.
+    """Returns a hash of the settings and data that affect a seed's result.
 
     Args:
         config: The command's config.

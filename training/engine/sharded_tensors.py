@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sharded checkpoint tensors, of which each process writes and reads its own part with Orbax.
+"""Reads and writes sharded checkpoint tensors with Orbax. Each process handles its own part.
 
 The values are copied to host memory, and written while the training continues. Each process writes
-its shards of a sharded array, and an equal part of each array that is replicated on all devices.
-The directory is renamed once all processes have written their parts.
+its shards of all arrays. Replicated arrays are divided equally among the processes. The directory
+is renamed once all processes have written their parts.
 
 Orbax has no checksums for values, so it reads corrupted data without an error. Therefore each
 process hashes the files that it has written. Before they are read, each process checks a fraction
@@ -55,15 +55,14 @@ def are_sharded(variables: Mapping[str, Any]) -> bool:
 
 
 def begin(folder: Path, variables: Mapping[str, Any]) -> Callable[[], Checksums]:
-    """Starts to write the current values of variables, which may change afterwards.
+    """Starts to write the variables' current values. The variables may change afterwards.
 
     All processes must call this at the same point.
 
     Returns:
         A function that waits until all parts are written. In the main process, it returns the
         checksum of each file. If writing fails in any process, it raises an OSError with the
-        system's error number in all of them. Each process must call it in a thread other than the
-        main thread.
+        system's error number in all processes. Each process must call it in a background thread.
     """
     import jax
     import orbax.checkpoint as ocp
@@ -114,7 +113,8 @@ def begin(folder: Path, variables: Mapping[str, Any]) -> Callable[[], Checksums]
         for process_results in _results_of_all(sums):
             all_sums |= process_results
         if hosts.is_main_process():
-            # A process may not see its own files yet if another one has just renamed the directory.
+            # A process may not see its own files yet if another process has just renamed the
+            # directory.
             without_sum = [file for file in _files(folder) if file not in all_sums]
             all_sums |= {file: file_sha256(folder / file) for file in without_sum}
         return all_sums
@@ -140,7 +140,7 @@ def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def assign(folder: Path, variables: Mapping[str, Any]) -> None:
-    """Reads the values of variables. Of sharded variables, only this process's parts are read.
+    """Reads values into variables. Sharded variables only read this process's parts.
 
     All processes must call this at the same point.
     """
@@ -165,7 +165,7 @@ def assign(folder: Path, variables: Mapping[str, Any]) -> None:
 
 
 def _checkpointer() -> Any:
-    with importing("distributed", "a checkpoint of several hosts or devices"):
+    with importing("distributed", "a multi-host or sharded checkpoint"):
         import orbax.checkpoint as ocp
     return ocp.Checkpointer(ocp.PyTreeCheckpointHandler())
 
@@ -179,7 +179,7 @@ def _described(folder: Path) -> dict[str, Any]:
 
 
 def _shared(array: Any) -> Any:
-    """Converts an array that each process has a copy of to an array of all processes."""
+    """Combines the processes' copies into one array that belongs to all processes."""
     import jax
 
     if hosts.count() == 1 or _has_parts(array):

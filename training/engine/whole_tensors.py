@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoint tensors in one safetensors file, which one process writes."""
+"""Reads and writes checkpoint tensors as one safetensors file, in a single process."""
 
 from __future__ import annotations
 
@@ -56,6 +56,6 @@ def assign(folder: Path, variables: Mapping[str, Any]) -> None:
 
 
 def to_numpy(variable: Any) -> np.ndarray[Any, Any]:
-    """Returns the value of a variable that this process has in full."""
+    """Returns a variable's value as a NumPy array. This process must have the full value."""
     # `convert_to_numpy` fails for scalars that TensorFlow mirrors on multiple devices.
     return np.array(variable.numpy(), order="C")
