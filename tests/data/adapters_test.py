@@ -42,7 +42,7 @@ def test_is_not_text(x):
     assert not is_text(x)
 
 
-def test_rows_of_pairs_and_columns_of_pairs_are_the_same():
+def test_pair_rows_match_pair_columns():
     rows = text_columns([("a", "b"), ("c", "d")])
     columns = text_columns((["a", "c"], ["b", "d"]))
     named = text_columns({"text": ["a", "c"], "text_pair": ["b", "d"]})
@@ -60,18 +60,18 @@ def test_rows_of_pairs_and_columns_of_pairs_are_the_same():
         ({"text": ["a", 3.5]}, "Row 1 must .*3.5 of type float"),
     ],
 )
-def test_bad_rows_are_named(x, message):
+def test_invalid_row_error_includes_index(x, message):
     with pytest.raises(ValueError, match=message):
         text_columns(x)
 
 
-# === Tables and columns of other libraries ===
+# === Tables and columns ===
 
 TABLE = {"text": ["a", "b c"], "text_pair": ["d", "é"], "label": [1, 0]}
 
 
-def tables_and_columns(library):
-    """Returns functions of a library that make a table of columns, and a column of a list."""
+def import_constructors(library):
+    """Returns the library's functions that create a table and a column."""
     module = pytest.importorskip(library)
     if library == "pyarrow":
         return module.table, module.array
@@ -86,8 +86,8 @@ def tables_and_columns(library):
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow", "datasets"])
-def test_tables_and_columns_of_other_libraries_are_read(library):
-    table, column = tables_and_columns(library)
+def test_library_tables_and_columns_are_read(library):
+    table, column = import_constructors(library)
     texts = {"text": ["a", "b c"], "text_pair": ["d", "é"]}
     for x in (
         table(TABLE),
@@ -109,8 +109,8 @@ def test_tables_and_columns_of_other_libraries_are_read(library):
         check_input_form(table({"premise": ["a"]}), "TEXT")
 
 
-def test_ids_of_other_names_of_classes_become_names():
-    """The ids of a data set of Hugging Face's have its own order of classes."""
+def test_label_ids_map_by_class_name():
+    """Hugging Face datasets have their own class order."""
 
     class ClassLabel:
         names = ("pos", "neg")
@@ -129,7 +129,7 @@ def test_ids_of_other_names_of_classes_become_names():
     assert label_column(rows, ("neg", "pos")) == [["pos", "neg"], []]
 
 
-def test_unsupported_inputs_are_refused():
+def test_unsupported_inputs_raise():
     class LazyFrame:
         collect = None
 
@@ -145,7 +145,7 @@ def test_unsupported_inputs_are_refused():
 
 
 @pytest.mark.needs_tensorflow
-def test_tensors_of_strings_are_read():
+def test_string_tensors_are_read():
     tf = pytest.importorskip("tensorflow")
     assert single_texts(tf.constant(["a", "é"])) == ["a", "é"]
     assert single_texts(tf.constant("a")) == ["a"]
@@ -163,7 +163,7 @@ EXAMPLE = QuestionExample("q", "?", "a b", (SpanAnswer("b", 2),))
 
 
 class Frame:
-    """What a data frame has in common with a dict of columns, which it is not."""
+    """A minimal data frame. It has columns, but is not a dict."""
 
     def __init__(self, columns):
         self.columns = columns
@@ -179,7 +179,7 @@ class Frame:
 
 
 class DataSet(list):
-    """Rows with the names of their columns, as Hugging Face's data sets have them."""
+    """A list of rows with column names, as in Hugging Face datasets."""
 
     column_names = tuple(ROW)
 
@@ -187,7 +187,7 @@ class DataSet(list):
         return [row[key] for row in self] if isinstance(key, str) else super().__getitem__(key)
 
 
-FORMS = [
+QUESTION_INPUTS = [
     [ROW],
     (ROW,),
     [EXAMPLE],
@@ -198,8 +198,8 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("x", FORMS)
-def test_every_form_is_known_and_read(x):
+@pytest.mark.parametrize("x", QUESTION_INPUTS)
+def test_question_inputs_are_read(x):
     assert is_questions(x)
     assert question_examples(x) == [EXAMPLE]
 
@@ -219,7 +219,7 @@ def test_is_not_questions(x):
     assert not is_questions(x)
 
 
-def test_answers_may_be_unknown_or_none():
+def test_answers_can_be_missing_or_empty():
     unknown, none = question_examples(
         [{"question": "?", "context": "a"}, {"question": "?", "context": "a", "answers": []}]
     )
@@ -227,40 +227,44 @@ def test_answers_may_be_unknown_or_none():
     assert (none.answers, none.id) == ((), "1")
 
 
-def test_one_passage_serves_all_questions():
+def test_single_passage_is_repeated():
     assert pair_with_contexts(["a", "b"], "c") == (["a", "b"], ["c", "c"])
     assert pair_with_contexts("a", "c") == (["a"], ["c"])
     assert pair_with_contexts(np.array(["a"]), np.array(["c"])) == (["a"], ["c"])
 
 
 @pytest.mark.needs_tensorflow
-def test_a_dataset_is_not_iterated_to_tell_what_it_is():
+def test_is_questions_does_not_iterate_dataset():
     tf = pytest.importorskip("tensorflow")
     endless = tf.data.Dataset.from_tensors({"question": "?"}).repeat()
     assert not is_questions(endless)
 
 
-HALF = "b \ud83d"
+HALF_SURROGATE = "b \ud83d"
 
 
 @pytest.mark.parametrize(
-    ("read", "x", "where"),
+    ("read", "x", "location"),
     [
-        (text_columns, ["a", HALF], "Row 1"),
-        (text_columns, [("a", "é"), ("a", HALF)], "Row 1"),
-        (text_columns, {"text": ["a", HALF]}, "Row 1"),
-        (single_texts, HALF, "Row 0"),
-        (choice_columns, [("a", ["b"]), (HALF, ["b"])], "The text of row 1"),
-        (choice_columns, [("a", ["b"]), ("a", ["b", HALF])], "Choice 1 of row 1"),
-        (question_examples, [{"question": HALF, "context": "a"}], "Question 0: question"),
-        (question_examples, [QuestionExample("1", "a", HALF)], "Question 0: context"),
-        (lambda x: pair_with_contexts(*x), (["a", "b"], ["a", HALF]), "Question 1: context"),
-        (lambda x: check_words(x, 1), ["a", HALF], "Row 1"),
-        (lambda x: check_words(x, 2), [["a"], ["a", HALF]], "Row 1"),
-        (lambda x: check_words(x, 3), [[["a"], [HALF]]], "Sentence 1 of document 0"),
+        (text_columns, ["a", HALF_SURROGATE], "Row 1"),
+        (text_columns, [("a", "é"), ("a", HALF_SURROGATE)], "Row 1"),
+        (text_columns, {"text": ["a", HALF_SURROGATE]}, "Row 1"),
+        (single_texts, HALF_SURROGATE, "Row 0"),
+        (choice_columns, [("a", ["b"]), (HALF_SURROGATE, ["b"])], "The text of row 1"),
+        (choice_columns, [("a", ["b"]), ("a", ["b", HALF_SURROGATE])], "Choice 1 of row 1"),
+        (question_examples, [{"question": HALF_SURROGATE, "context": "a"}], "Question 0: question"),
+        (question_examples, [QuestionExample("1", "a", HALF_SURROGATE)], "Question 0: context"),
+        (
+            lambda x: pair_with_contexts(*x),
+            (["a", "b"], ["a", HALF_SURROGATE]),
+            "Question 1: context",
+        ),
+        (lambda x: check_words(x, 1), ["a", HALF_SURROGATE], "Row 1"),
+        (lambda x: check_words(x, 2), [["a"], ["a", HALF_SURROGATE]], "Row 1"),
+        (lambda x: check_words(x, 3), [[["a"], [HALF_SURROGATE]]], "Sentence 1 of document 0"),
     ],
 )
-def test_a_text_that_utf_8_cannot_represent_is_named(read, x, where):
-    message = rf"^{where} must .*half of a surrogate pair, '\\ud83d', at position 2"
+def test_surrogate_error_includes_location(read, x, location):
+    message = rf"^{location} must .*half of a surrogate pair, '\\ud83d', at position 2"
     with pytest.raises(ValueError, match=message):
         read(x)

@@ -17,6 +17,6 @@ pytestmark = pytest.mark.backend_independent
         ({"shard": (0, 3)}, "batch_size must be a multiple"),
     ],
 )
-def test_options_out_of_range_are_refused(options, message):
+def test_invalid_options_raise(options, message):
     with pytest.raises(ValueError, match=message):
         BatchOptions(**{"batch_size": 4, **options})

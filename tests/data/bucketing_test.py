@@ -19,17 +19,17 @@ def test_bucket_lengths():
 
 
 def test_equal_texts_are_in_different_batches():
-    # Of 60 pairs of a length, each second one has a text of the one before it.
+    # Every second pair shares a text with the pair before it.
     texts = np.arange(120).reshape(60, 2)
     texts[1::2, 0] = texts[::2, 0]
     batches = list(rows_of_batches(np.full(60, 7), 3, (0,), texts))
     assert sorted(np.concatenate(batches)) == list(range(60))
     assert all(len(np.unique(texts[rows])) == 6 for rows in batches)
-    # More equal texts than batches
+    # Each text is in more rows than the number of batches.
     batches = list(rows_of_batches(np.arange(7), 3, None, np.zeros((7, 2), "int64")))
     assert [rows.tolist() for rows in batches] == [[0, 1, 2], [3, 4, 5], [6]]
 
 
-def test_an_order_is_of_no_version_of_numpy():
+def test_permutation_is_independent_of_numpy():
     assert permutation(8, 1, 2).tolist() == [7, 1, 3, 0, 4, 2, 6, 5]
     assert sorted(permutation(1000, 3)) == list(range(1000))

@@ -40,15 +40,15 @@ def write(tmp_path):
         b"\xef\xbb\xbfEU I-ORG\nrejects O\n\n\n\nPeter I-PER\n\n\n",
         "EU \t I-ORG \nrejects \t O\n \t \nPeter \t I-PER\n",
     ],
-    ids=["spaces", "tabs, blank line of a tab", "aligned tabs", "CRLF", "BOM", "both"],
+    ids=["spaces", "tabs", "aligned tabs", "CRLF", "BOM", "mixed"],
 )
-def test_columns_are_read_however_they_are_set_apart(write, content):
+def test_column_separators(write, content):
     text = read_conll(write(content))
     assert (text.words, text.labels) == (WORDS, LABELS)
     assert text.document_starts is None
 
 
-def test_columns_are_chosen(write):
+def test_column_options(write):
     path = write("1 EU NNP I-ORG x\n2 rejects VBZ O x\n\n1 Peter NNP I-PER x\n")
     text = read_conll(path, word_column=1, label_column=3)
     assert (text.words, text.labels) == (WORDS, LABELS)
@@ -56,12 +56,12 @@ def test_columns_are_chosen(write):
     assert read_conll(path, word_column=1, labeled=False).labels is None
 
 
-def test_words_may_hold_spaces_and_what_looks_like_a_line_end(write):
+def test_words_can_contain_unicode_spaces(write):
     path = write("New York\tB-LOC\na\u2028b\tO\n\xa0\tO\n\u200b\tO\n")
     assert read_conll(path).words == [["New York", "a\u2028b", "\xa0", "\u200b"]]
 
 
-def test_documents_are_marked(write):
+def test_docstart_lines_start_documents(write):
     path = write(
         "-DOCSTART- -X- O O\n\nEU NNP B O\n\na b c O\n\n-DOCSTART-\nPeter NNP B O\n-DOCSTART-\n"
     )
@@ -71,7 +71,7 @@ def test_documents_are_marked(write):
     assert text.group_by_document(text.words) == [[["EU"], ["a"]], [["Peter"]]]
 
 
-def test_conll_u(write):
+def test_conll_u_with_comments_option(write):
     path = write(
         "# newdoc id = a\n# sent_id = 1\n1-2\tdu\t_\t_\n1\tde\tde\tADP\n2\tle\tle\tDET\n"
         "2.1\tx\tx\tX\n3\t#\t#\tSYM\n\n# newdoc\n# text = b\n1\tb\tb\tNOUN\n"
@@ -82,7 +82,7 @@ def test_conll_u(write):
     assert text.document_starts == [0, 1]
 
 
-def test_conll_u_is_read_without_being_asked(write):
+def test_conll_u_is_detected(write):
     row = "{}\t{}\tx\t{}\tx\t_\t0\troot\t_\t_\n"
     path = write(
         "# newdoc id = a\n"
@@ -102,7 +102,7 @@ def test_conll_u_is_read_without_being_asked(write):
     assert read_conll(path, labeled=False).words == text.words
 
 
-def test_words_are_not_read_from_a_column_that_only_counts(write):
+def test_word_number_column_is_skipped(write):
     path = write("0\tCertaines\tO\n1\tvilles\tO\n\n0\tParis\tB-LOC\n")
     with pytest.warns(
         UserWarning, match="first column only contains word numbers.* such as 'Certaines' in line 1"
@@ -154,7 +154,7 @@ def test_invalid_file_error_includes_line(write, content, options, message):
     assert len(str(caught.value)) < 800
 
 
-def test_sentences_with_a_malformed_line_are_skipped_if_asked(write):
+def test_skip_invalid_drops_sentences(write):
     path = write("-DOCSTART- O\n\na\n\nb N O\n\nc O\nd O\n\n-DOCSTART- O\n\ne _\n\nf O\n")
     text = read_conll(path, skip_invalid=True)
     assert (text.words, text.labels) == ([["c", "d"], ["f"]], [["O", "O"], ["O"]])
@@ -168,14 +168,14 @@ def test_sentences_with_a_malformed_line_are_skipped_if_asked(write):
         read_conll(write("a\n\nb\n"), skip_invalid=True)
 
 
-def test_sentences_are_written_and_read_again(tmp_path):
+def test_write_conll_round_trip(tmp_path):
     text = TaggedText([["New York", "x"], ["y"], ["z"]], [["B", "O"], ["O"], ["O"]], [0, 2])
     predicted = [["O", "O"], ["B"], ["O"]]
     path = tmp_path / "predictions.conll"
     write_conll(path, text, predicted)
     assert path.read_text().startswith("-DOCSTART-\tO\tO\n\nNew York\tB\tO\n")
-    same = read_conll(path)
-    assert (same.words, same.labels, same.document_starts) == (text.words, predicted, [0, 2])
+    reread = read_conll(path)
+    assert (reread.words, reread.labels, reread.document_starts) == (text.words, predicted, [0, 2])
     assert read_conll(path, label_column=1).labels == text.labels
     assert os.listdir(tmp_path) == ["predictions.conll"]
 
@@ -188,14 +188,14 @@ def test_sentences_are_written_and_read_again(tmp_path):
         ([["a\tb"]], [["O"]], r"A value must not .*'a\\tb'"),
     ],
 )
-def test_sentences_that_cannot_be_written_are_refused(tmp_path, words, predicted, message):
+def test_write_conll_rejects_invalid_input(tmp_path, words, predicted, message):
     with pytest.raises(ValueError, match=message):
         write_conll(tmp_path / "a", TaggedText(words, None), predicted)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif("KERAS_BERT_DATA" not in os.environ, reason="needs the WNUT-17 files")
-def test_wnut_17_has_its_published_sizes():
-    folder = Path(os.environ["KERAS_BERT_DATA"]) / "ner"
+def test_wnut_17_sizes():
+    directory = Path(os.environ["KERAS_BERT_DATA"]) / "ner"
     names = ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated")
-    assert [len(read_conll(folder / name)) for name in names] == [3394, 1009, 1287]
+    assert [len(read_conll(directory / name)) for name in names] == [3394, 1009, 1287]

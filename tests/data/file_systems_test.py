@@ -15,8 +15,8 @@ from keras_bert.data.pretraining.corpus import read_corpus  # noqa: E402
 
 
 @pytest.fixture
-def folder():
-    """The URL of a folder on a file system that is not the machine's."""
+def directory():
+    """The URL of a directory on a remote file system."""
     system = fsspec.filesystem("memory")
     content = {
         "b.txt": b"Rain.\n",
@@ -31,18 +31,18 @@ def folder():
     system.rm("/corpus", recursive=True)
 
 
-def test_listed_files_can_be_opened(folder):
-    for file in find_files(folder):
+def test_listed_files_can_be_opened(directory):
+    for file in find_files(directory):
         assert file.path.startswith("memory://")
         with open_file(file.path) as opened:
             assert len(opened.read()) == file.size
-    path = find_files(f"{folder}/a*")[0].path
+    path = find_files(f"{directory}/a*")[0].path
     assert list(read_corpus(path)) == ["One.", "Two.", None]
     with pytest.raises(FileNotFoundError):
-        list(read_corpus(f"{folder}/nothing.txt"))
+        list(read_corpus(f"{directory}/nothing.txt"))
 
 
-def test_a_file_system_that_is_not_installed_is_named():
+def test_missing_file_system_error():
     with pytest.raises(ValueError, match=r"unknown://b/\*.txt cannot be read: Protocol not known"):
         find_files("unknown://b/*.txt")
     if not importlib.util.find_spec("s3fs"):
@@ -50,7 +50,7 @@ def test_a_file_system_that_is_not_installed_is_named():
             open_file("s3://bucket/a.txt")
 
 
-def test_a_path_of_this_machine_is_no_url(tmp_path):
+def test_local_path_is_not_a_url(tmp_path):
     (tmp_path / "a.txt").write_text("One.\n")
     assert InputFile(str(tmp_path / "a.txt"), 5).name == "a.txt"
     with open_file(tmp_path / "a.txt") as file:
@@ -70,7 +70,7 @@ TREE = [
     "_logs/part.txt",
     "b/_SUCCESS",
 ]
-FOUND = {
+FILES_BY_PATTERN = {
     "": [
         *("_logs/part.txt", "a.txt", "b/a.txt", "b/c/d.txt", "b/e.md", "f1.txt", "f[1].txt"),
         "g[en]/a.txt",
@@ -97,7 +97,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("is_remote", [False, True])
-def test_patterns_mean_the_same_everywhere(is_remote, tmp_path, monkeypatch):
+def test_patterns_on_local_and_remote_files(is_remote, tmp_path, monkeypatch):
     root = "memory://tree" if is_remote else tmp_path.as_posix()
     system = fsspec.filesystem("memory" if is_remote else "file", auto_mkdir=True)
     for name in TREE:
@@ -106,10 +106,10 @@ def test_patterns_mean_the_same_everywhere(is_remote, tmp_path, monkeypatch):
     if not is_remote:
         monkeypatch.chdir(tmp_path.parent)
         roots += [tmp_path.name, f"./{tmp_path.name}"]
-    for folder in roots:
-        for pattern, names in FOUND.items():
-            found = [file.path for file in find_files(folder + pattern)]
-            assert [path.removeprefix(f"{folder}/") for path in found] == names, pattern
+    for directory in roots:
+        for pattern, names in FILES_BY_PATTERN.items():
+            found = [file.path for file in find_files(directory + pattern)]
+            assert [path.removeprefix(f"{directory}/") for path in found] == names, pattern
     if is_remote:
         system.rm("/tree", recursive=True)
     else:
@@ -131,7 +131,7 @@ def test_links_are_followed_once(tmp_path):
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
-def test_a_link_hides_no_other_folder(tmp_path, scheme):
+def test_link_targets_are_listed(tmp_path, scheme):
     for name in ("v1/a.txt", "v2/b.txt", ".cache/t/x.txt"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("text")
@@ -153,10 +153,10 @@ def test_a_link_hides_no_other_folder(tmp_path, scheme):
         assert found == [f"{tmp_path.as_posix()}/{name}" for name in names]
 
 
-def test_a_folder_that_cannot_be_listed_is_an_error(tmp_path, monkeypatch):
-    def denied(path):
+def test_unreadable_directory_raises(tmp_path, monkeypatch):
+    def raise_permission_error(path):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
-    monkeypatch.setattr(os, "scandir", denied)
+    monkeypatch.setattr(os, "scandir", raise_permission_error)
     with pytest.raises(PermissionError, match=tmp_path.name):
         find_files(tmp_path)

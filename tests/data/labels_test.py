@@ -1,6 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels in all forms in which tables and data sets have them."""
-
 import itertools
 
 import numpy as np
@@ -20,8 +18,8 @@ CHOICES = [["a", "b"], ["a", "b", "c"]]
 
 @pytest.mark.parametrize("names", [*itertools.permutations("012"), *itertools.permutations("123")])
 @pytest.mark.parametrize("labels", [[0, 1, 2], [1, 2], [1.0, 2.0], [2], [0]])
-def test_numbers_are_ids_or_names_but_not_both(names, labels):
-    """Ids as before are read; numbers that are names of other ids would be off, and unsaid."""
+def test_ambiguous_numeric_labels_raise(names, labels):
+    """Numbers are ids. They raise if they are also the names of other ids."""
     ids = list(map(int, labels))
     are_names = all(str(label) in names for label in ids)
     differ = any(names[label] != str(label) for label in ids)
@@ -47,7 +45,7 @@ def test_labels_of_data_frames():
         frame = pandas.DataFrame({"label": column})
         for labels in (frame, frame["label"], frame["label"].astype(object)):
             assert RULES.read(labels).tolist() == [1, 0]
-    for values in ([0, 1, 7], [0.0, 1.0, 7.0]):  # A loss of the user may take ids or numbers.
+    for values in ([0, 1, 7], [0.0, 1.0, 7.0]):  # A custom loss may expect ids or numbers.
         with pytest.raises(ValueError, match=r"row 2 must .*7"):
             LabelRules(2, may_be_numbers=True).read(pandas.DataFrame({"label": values}))
     soft = LabelRules(2, may_be_numbers=True).read(pandas.DataFrame({"label": [0.5, 7.0]}))
@@ -60,7 +58,7 @@ def test_labels_of_data_frames():
         assert choice_labels(labels, CHOICES).tolist() == [1, 0]
 
 
-def test_missing_labels_are_named():
+def test_missing_label_error_includes_row():
     pandas = pytest.importorskip("pandas")
     columns = [
         ["x", None],
@@ -77,19 +75,19 @@ def test_missing_labels_are_named():
         choice_labels(series[0], CHOICES)
 
 
-def test_spaces_around_a_name_are_named():
+def test_label_with_spaces_raises():
     with pytest.raises(ValueError, match=r"row 1 must .*: 'y '. Remove the spaces"):
         RULES.read(["x", "y "])
 
 
 @pytest.mark.parametrize("labels", [[2, 0], [-1, 0], [0.5, 0], ["a", "b"]])
-def test_wrong_choices_are_named(labels):
+def test_invalid_choice_label_raises(labels):
     with pytest.raises(ValueError, match=r"The label of row 0 must be the index of one"):
         choice_labels(labels, CHOICES)
 
 
-def test_columns_of_data_sets_know_the_names_of_ids():
-    """The advice of an error, `y=x["ner_tags"]`, swapped the tags of a data set in other order."""
+def test_dataset_columns_map_by_class_name():
+    """Columns of a dataset keep its class names, so its class order may differ from the model's."""
     datasets = pytest.importorskip("datasets")
     names = datasets.ClassLabel(names=["z", "x", "y"])
     features = {

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packed inputs in the format of each tokenizer's family, in every preprocessor."""
-
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow")  # which MaskedLMMaskGenerator imports
+pytest.importorskip("tensorflow")
 pytest.importorskip("tokenizers")
 pytest.importorskip("sentencepiece")
 
 from keras_bert import WordPieceTokenizer
 from keras_bert.data import (
-    MaskedLMMaskGenerator,
     MultipleChoicePreprocessor,
     QuestionAnswererPreprocessor,
     TextClassifierPreprocessor,
@@ -37,7 +34,7 @@ def tokenizer(request):
 
 
 def expected_pair(tokenizer, first, second):
-    """The ids and segments of a pair, put together by hand."""
+    """Returns the ids and segments of a pair, built by hand."""
     cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
     first, second = (tokenizer(text) for text in (first, second))
     if tokenizer.kind == "byte_pair":
@@ -47,7 +44,7 @@ def expected_pair(tokenizer, first, second):
     return [*left, *right], [0] * len(left) + [1] * len(right)
 
 
-def test_texts_and_pairs(tokenizer):
+def test_text_and_pair_formats(tokenizer):
     preprocessor = TextClassifierPreprocessor(tokenizer, 64)
     ids = tokenizer("the test")
     single = preprocessor("the test")
@@ -60,7 +57,7 @@ def test_texts_and_pairs(tokenizer):
     )
 
 
-def test_rows_are_filled_up_with_the_padding_of_the_vocabulary(tokenizer):
+def test_rows_are_padded_with_pad_token_id(tokenizer):
     preprocessor = TextClassifierPreprocessor(tokenizer, 64)
     texts = ["the test", "the test is skipped if it fails"]
     features = preprocessor(texts)
@@ -70,7 +67,7 @@ def test_rows_are_filled_up_with_the_padding_of_the_vocabulary(tokenizer):
     assert not features["segment_ids"][~mask].any()
 
 
-def test_long_pairs_fill_the_row(tokenizer):
+def test_long_pairs_are_truncated(tokenizer):
     preprocessor = TextClassifierPreprocessor(tokenizer, 20)
     pair = preprocessor("the test " * 30, "is skipped " * 30)
     assert pair["token_ids"].shape == (20,)
@@ -82,7 +79,7 @@ def test_long_pairs_fill_the_row(tokenizer):
         TextClassifierPreprocessor(tokenizer, shortest - 1)
 
 
-def test_choices(tokenizer):
+def test_choices_are_packed_as_pairs(tokenizer):
     features = MultipleChoicePreprocessor(tokenizer, 64)("the test", ["fails", "is skipped"])
     for index, choice in enumerate(("fails", "is skipped")):
         ids, segments = expected_pair(tokenizer, "the test", choice)
@@ -90,12 +87,12 @@ def test_choices(tokenizer):
         assert features["segment_ids"][index, : len(ids)].tolist() == segments
 
 
-def test_windows_of_questions_lead_back_to_the_passage(tokenizer):
+def test_question_windows_match_passage_tokens(tokenizer):
     preprocessor = QuestionAnswererPreprocessor(tokenizer, 32, doc_stride=5, max_query_length=8)
     passage = "Größe «été»: the  test\nfails, if it's skipped; or the case is closed. " * 2
     windows = preprocessor(["what fails?"], [passage])
     question = tokenizer("what fails?")[:8]
-    begin = 1 + len(question) + tokenizer.pair_separators
+    passage_start = 1 + len(question) + tokenizer.pair_separators
     ids, starts, ends = map(np.array, tokenizer.tokenize_with_offsets(passage))
     assert windows.question_index.shape[0] > 3
     rows = zip(
@@ -106,35 +103,35 @@ def test_windows_of_questions_lead_back_to_the_passage(tokenizer):
         strict=True,
     )
     for row, row_starts, row_ends, first in rows:
-        held = slice(first, first + len(row) - begin - 1)
+        window_tokens = slice(first, first + len(row) - passage_start - 1)
         assert len(row) <= 32
         assert row[1 : 1 + len(question)] == question
-        assert row[begin:-1] == ids[held].tolist()
-        assert row_starts[begin:-1] == starts[held].tolist()
-        assert row_ends[begin:-1] == ends[held].tolist()
-        assert not any(row_starts[:begin] + row_ends[:begin] + row_starts[-1:])
+        assert row[passage_start:-1] == ids[window_tokens].tolist()
+        assert row_starts[passage_start:-1] == starts[window_tokens].tolist()
+        assert row_ends[passage_start:-1] == ends[window_tokens].tolist()
+        assert not any(row_starts[:passage_start] + row_ends[:passage_start] + row_starts[-1:])
     assert windows.is_max_context.values.sum() == len(ids)
 
 
-def test_words_of_sentences(tokenizer):
+def test_word_positions_match_word_pieces(tokenizer):
     preprocessor = TokenClassifierPreprocessor(tokenizer, 64)
     words = ["The", "test", "\x07", "skipped", "."]
     windows = preprocessor.windows([words])
     (row,) = windows.token_ids.to_list()
-    places = [*windows.word_position.tolist(), len(row) - 1]
+    positions = [*windows.word_position.tolist(), len(row) - 1]
     for index, word in enumerate(words):
         pieces = tokenizer.tokenize_words(word) or [tokenizer.unk_token_id]
-        assert row[places[index] : places[index + 1]] == pieces
-    assert tokenizer.id_to_token(row[places[1]]).startswith(("Ġ", "▁"))
+        assert row[positions[index] : positions[index + 1]] == pieces
+    assert tokenizer.id_to_token(row[positions[1]]).startswith(("Ġ", "▁"))
 
 
-def arrays_of(packed):
-    """The arrays of features or windows, NumPy's or TensorFlow's, in one order."""
+def flatten_arrays(packed):
+    """Flattens features or windows into a list of arrays."""
     parts = packed.values() if isinstance(packed, dict) else packed
     arrays = []
     for part in parts:
         is_nested = isinstance(part, (dict, Ragged))
-        arrays += arrays_of(part) if is_nested else [np.asarray(part)]
+        arrays += flatten_arrays(part) if is_nested else [np.asarray(part)]
     return arrays
 
 
@@ -143,8 +140,7 @@ TEXTS = ["", "the test", "is skipped, always", "a case", "Größe «été»: the
 
 @pytest.mark.parametrize("kind", ["wordpiece", "byte_pair", "sentence_piece"])
 @pytest.mark.parametrize("make", PREPROCESSORS)
-def test_a_graph_packs_as_numpy_does(make, kind):
-    """The same lines, by the functions of arrays of both."""
+def test_graph_matches_numpy(make, kind):
     tf = pytest.importorskip("tensorflow")
     preprocessor = make(
         small_tokenizers.make(kind), *([14, 3, 4] if "Question" in make.__name__ else [14])
@@ -161,35 +157,23 @@ def test_a_graph_packs_as_numpy_does(make, kind):
         function, specs = preprocessor.windows, [ragged]
     traced = tf.function(function, input_signature=specs, autograph=False)
     for size in (0, 1, 4, 20):
-        chosen = [generator.choice(TEXTS, size).tolist() for _ in specs]
+        inputs = [generator.choice(TEXTS, size).tolist() for _ in specs]
         if specs[-1] is ragged:
-            chosen[-1] = [generator.choice(TEXTS, 1 + n % 3).tolist() for n in range(size)]
+            inputs[-1] = [generator.choice(TEXTS, 1 + n % 3).tolist() for n in range(size)]
         tensors = [
             tf.ragged.constant(x, tf.string, 1).with_row_splits_dtype(tf.int64)
             if spec is ragged
             else tf.constant(x, tf.string)
-            for x, spec in zip(chosen, specs, strict=True)
+            for x, spec in zip(inputs, specs, strict=True)
         ]
-        in_graph, expected = arrays_of(traced(*tensors)), arrays_of(function(*chosen))
-        for tensor, array in zip(in_graph, expected, strict=True):
+        graph_arrays, expected = flatten_arrays(traced(*tensors)), flatten_arrays(function(*inputs))
+        for tensor, array in zip(graph_arrays, expected, strict=True):
             assert tensor.dtype == array.dtype
             np.testing.assert_array_equal(tensor, array)
 
 
-def masked(tokenizer, text, **options):
-    """A text's tokens, and which of them are masked in many draws, as sets of places."""
-    masker = MaskedLMMaskGenerator.from_tokenizer(tokenizer, **options)
-    row = TextClassifierPreprocessor(tokenizer, 64)([text])["token_ids"]
-    rows_by_step = [masker({"token_ids": row}, step=step) for step in range(20)]
-    places = [
-        {int(p) for p, w in zip(m["mask_positions"][0], m["mask_weights"][0], strict=True) if w}
-        for m in rows_by_step
-    ]
-    return [tokenizer.id_to_token(i) for i in row[0]], places, rows_by_step
-
-
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_offsets_are_cut_like_rows(side):
+def test_offsets_are_truncated_like_ids(side):
     tokenizer = WordPieceTokenizer(LETTERS, truncation_side=side)
     preprocessor = TextClassifierPreprocessor(tokenizer, sequence_length=8)
     texts = ["a b a a b b b", "b", "", "a b a a b b", "b b b a a a a a a"]

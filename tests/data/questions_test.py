@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows over passages, against a reference implementation of the released code's algorithm."""
+"""Compares passage windows with a plain implementation of the original BERT code's algorithm."""
 
 import os
 from pathlib import Path
@@ -26,14 +26,14 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh?", "##c", "##d", "京"]
 CLS, SEP = TOKENS.index("[CLS]"), TOKENS.index("[SEP]")
 
 
-def make(sequence_length=12, doc_stride=3, max_query_length=4, tokens=TOKENS):
+def make_preprocessor(sequence_length=12, doc_stride=3, max_query_length=4, tokens=TOKENS):
     return QuestionAnswererPreprocessor(
         make_tokenizer(*tokens), sequence_length, doc_stride, max_query_length
     )
 
 
-def plain_windows(question, passage, sequence_length, doc_stride, max_query_length):
-    """The rows, and each window's first token and length, as the released code makes them."""
+def reference_windows(question, passage, sequence_length, doc_stride, max_query_length):
+    """Returns the rows and each window's (first token, length), as in the original BERT code."""
     question = question[:max_query_length]
     space = sequence_length - len(question) - 3
     spans, start = [], 0
@@ -47,8 +47,8 @@ def plain_windows(question, passage, sequence_length, doc_stride, max_query_leng
     return rows, spans
 
 
-def plain_speaker(spans, position):
-    """Which window speaks for a token of the passage."""
+def max_context_window(spans, position):
+    """Returns the window in which a passage token has the most context."""
     best_score, best = None, None
     for index, (start, length) in enumerate(spans):
         end = start + length - 1
@@ -60,7 +60,7 @@ def plain_speaker(spans, position):
     return best
 
 
-def letters(generator, count):
+def random_letters(generator, count):
     return " ".join(generator.choice(list("abcdefgh"), count))
 
 
@@ -71,28 +71,28 @@ def ids(text):
 @pytest.mark.parametrize("settings", [(12, 3, 4), (11, 1, 6), (9, 9, 2), (40, 7, 3)])
 def test_windows_match_reference(settings):
     generator = np.random.default_rng(0)
-    questions = [letters(generator, count) for count in generator.integers(0, 8, 60)]
-    passages = [letters(generator, count) for count in generator.integers(0, 60, 60)]
-    windows = make(*settings)(questions, passages)
-    rows, firsts, index, speaks = [], [], [], []
+    questions = [random_letters(generator, count) for count in generator.integers(0, 8, 60)]
+    passages = [random_letters(generator, count) for count in generator.integers(0, 60, 60)]
+    windows = make_preprocessor(*settings)(questions, passages)
+    rows, first_tokens, question_index, is_max_context = [], [], [], []
     for number, (question, passage) in enumerate(zip(questions, passages, strict=True)):
-        their_rows, spans = plain_windows(ids(question), ids(passage), *settings)
-        rows += their_rows
+        question_rows_expected, spans = reference_windows(ids(question), ids(passage), *settings)
+        rows += question_rows_expected
         for window, (start, length) in enumerate(spans):
-            index.append(number)
-            firsts.append(start)
-            before = len(their_rows[window]) - length - 1
-            flags = [plain_speaker(spans, start + place) == window for place in range(length)]
-            speaks.append([False] * before + flags + [False])
+            question_index.append(number)
+            first_tokens.append(start)
+            before = len(question_rows_expected[window]) - length - 1
+            flags = [max_context_window(spans, start + place) == window for place in range(length)]
+            is_max_context.append([False] * before + flags + [False])
     assert windows.features["token_ids"].to_list() == rows
-    assert windows.question_index.tolist() == index
-    assert windows.first_token.tolist() == firsts
-    assert windows.is_max_context.to_list() == speaks
+    assert windows.question_index.tolist() == question_index
+    assert windows.first_token.tolist() == first_tokens
+    assert windows.is_max_context.to_list() == is_max_context
 
 
-def test_every_token_leads_back_to_its_characters():
+def test_character_spans_of_tokens():
     passage = "b  Ccd京 🏔e"
-    (starts,), (ends,) = (part.to_list() for part in make(16)(["a?"], [passage])[3:5])
+    (starts,), (ends,) = (part.to_list() for part in make_preprocessor(16)(["a?"], [passage])[3:5])
     spans = [passage[a:b] for a, b in zip(starts, ends, strict=True)]
     assert spans == ["", "", "", "", "b", "C", "c", "d", "京", "🏔e", ""]
 
@@ -105,9 +105,9 @@ def test_every_token_leads_back_to_its_characters():
         ((10, 3, 0), "max_query_length must .*0"),
     ],
 )
-def test_a_row_without_room_is_refused(settings, message):
+def test_too_short_lengths_raise(settings, message):
     with pytest.raises(ValueError, match=message):
-        make(*settings)
+        make_preprocessor(*settings)
 
 
 def example(context, answer=None, start=0, question="a?"):
@@ -119,8 +119,8 @@ def positions(rows):
     return list(zip(rows.start_positions.tolist(), rows.end_positions.tolist(), strict=True))
 
 
-def test_targets_are_the_tokens_that_have_a_part_of_the_answer():
-    # Rows [CLS] a ? [SEP] passage [SEP]: the passage begins at token 4.
+def test_targets_cover_the_answer_tokens():
+    # Rows are [CLS] a ? [SEP] passage [SEP], so the passage starts at token 4.
     examples = [
         example("a bcd e", "bcd", 2),
         example("a bcd e", "cd", 3),
@@ -128,44 +128,44 @@ def test_targets_are_the_tokens_that_have_a_part_of_the_answer():
         example("a 京 e", "京", 2),
         example("a bcd e"),
         QuestionExample("unlabeled", "a?", "a b"),
-        example("a \u200b b", "\u200b", 2),  # which the tokenizer drops entirely
+        example("a \u200b b", "\u200b", 2),  # The tokenizer drops this character.
         QuestionExample("2", "a?", "a \u200b b", (SpanAnswer("\u200b", 2), SpanAnswer("b", 4))),
     ]
-    rows = question_rows(examples, make(20))
+    rows = question_rows(examples, make_preprocessor(20))
     assert positions(rows) == [(5, 7), (6, 7), (6, 8), (5, 5), *[(0, 0)] * 3, (5, 5)]
 
 
-def test_a_window_without_the_whole_answer_points_to_cls():
-    rows = question_rows([example("a b c d e f g h", "d e", 6)], make(9, 2, 3))
-    # Windows of 4 tokens: a b c d, c d e f, e f g h
+def test_window_without_answer_points_to_cls():
+    rows = question_rows([example("a b c d e f g h", "d e", 6)], make_preprocessor(9, 2, 3))
+    # The windows have 4 tokens: a b c d, c d e f, e f g h.
     assert rows.question_index.tolist() == [0, 0, 0]
     assert positions(rows) == [(0, 0), (4 + 1, 4 + 2), (0, 0)]
 
 
-def test_a_share_of_the_windows_without_the_answer_is_kept(monkeypatch):
+def test_negative_fraction_keeps_random_windows(monkeypatch):
     long = " ".join("abcdefgh" * 30)
     examples = [
         QuestionExample(str(index), "a?", long, (SpanAnswer("d", 6),) if index % 3 else ())
         for index in range(60)
     ]
-    whole = question_rows(examples, make(9, 2, 3))
-    is_positive = whole.end_positions > 0
-    has_answer = np.isin(whole.question_index, whole.question_index[is_positive])
-    assert 0 < is_positive.sum() < has_answer.sum() < len(whole)
-    for share in (0.0, 0.3, 0.999):
-        rows = question_rows(examples, make(9, 2, 3), share)
-        # All windows with the answer, and those of questions without one
+    all_rows = question_rows(examples, make_preprocessor(9, 2, 3))
+    is_positive = all_rows.end_positions > 0
+    has_answer = np.isin(all_rows.question_index, all_rows.question_index[is_positive])
+    assert 0 < is_positive.sum() < has_answer.sum() < len(all_rows)
+    for fraction in (0.0, 0.3, 0.999):
+        rows = question_rows(examples, make_preprocessor(9, 2, 3), fraction)
+        # All windows with the answer and all windows of unanswerable questions are kept.
         assert (rows.end_positions > 0).sum() == is_positive.sum()
         unanswerable = np.isin(rows.question_index, np.arange(0, 60, 3))
         assert unanswerable.sum() == (~has_answer).sum()
         negatives = len(rows) - unanswerable.sum() - is_positive.sum()
         num_negative = (has_answer & ~is_positive).sum()
         assert (
-            abs(negatives - share * num_negative)
-            <= 4 * np.sqrt(num_negative * share * (1 - share)) + 1e-9
+            abs(negatives - fraction * num_negative)
+            <= 4 * np.sqrt(num_negative * fraction * (1 - fraction)) + 1e-9
         )
-        # Each is one of all windows, with its own tokens.
-        counts = [
+        # Each kept window is one of all windows, with its own tokens.
+        windows = [
             {
                 (index, *tokens.tolist())
                 for index, tokens in zip(
@@ -174,34 +174,34 @@ def test_a_share_of_the_windows_without_the_answer_is_kept(monkeypatch):
                     strict=True,
                 )
             }
-            for each in (whole, rows)
+            for each in (all_rows, rows)
         ]
-        assert counts[1] <= counts[0]
+        assert windows[1] <= windows[0]
         assert len(rows.row_splits) == len(rows) + 1
-    again = question_rows(examples, make(9, 2, 3), 0.3)
+    single_chunk = question_rows(examples, make_preprocessor(9, 2, 3), 0.3)
     monkeypatch.setattr("keras_bert.data.questions.CHUNK", 7)
-    parts = question_rows(examples, make(9, 2, 3), 0.3)
-    for name, value in vars(again).items():
-        np.testing.assert_array_equal(getattr(parts, name), value)
+    chunks = question_rows(examples, make_preprocessor(9, 2, 3), 0.3)
+    for name, value in vars(single_chunk).items():
+        np.testing.assert_array_equal(getattr(chunks, name), value)
 
 
-def test_questions_of_several_chunks_on_few_passages(monkeypatch):
+def test_chunks_match_single_chunk(monkeypatch):
     examples = [example("a b c d e f g h"[: 2 * n + 1], "b", 2) for n in (1, 4, 1, 7, 4)]
-    whole = question_rows(examples, make())
+    all_rows = question_rows(examples, make_preprocessor())
     monkeypatch.setattr("keras_bert.data.questions.CHUNK", 2)
-    parts = question_rows(examples, make())
-    for name, value in vars(whole).items():
-        np.testing.assert_array_equal(getattr(parts, name), value)
-    assert len(question_rows([], make())) == 0
+    chunks = question_rows(examples, make_preprocessor())
+    for name, value in vars(all_rows).items():
+        np.testing.assert_array_equal(getattr(chunks, name), value)
+    assert len(question_rows([], make_preprocessor())) == 0
 
 
-def test_batches_hold_every_window_once_with_its_targets():
+def test_batches_contain_each_window_once():
     generator = np.random.default_rng(1)
-    texts = [letters(generator, count) for count in generator.integers(2, 40, 30)]
+    texts = [random_letters(generator, count) for count in generator.integers(2, 40, 30)]
     config = BertConfig(
         vocabulary_size=len(TOKENS), num_layers=1, num_heads=1, hidden_dim=4, intermediate_dim=4
     )
-    task = QuestionAnswerer(Backbone(config), make())
+    task = QuestionAnswerer(Backbone(config), make_preprocessor())
     examples = [example(text, text[2], 2) for text in texts]
     rows = question_rows(examples, task.preprocessor)
     options = BatchOptions(8, compiles=True, training=True, shuffle_seed=3)
@@ -230,7 +230,7 @@ def test_batches_hold_every_window_once_with_its_targets():
 
 
 @pytest.mark.skipif("KERAS_BERT_DATA" not in os.environ, reason="needs the data sets")
-def test_real_answers_are_found_again():
+def test_squad_targets_contain_answers():
     file = read_squad(Path(os.environ["KERAS_BERT_DATA"]) / "squad" / "dev-v1.1.json")
     examples = file.examples[:1500]
     preprocessor = QuestionAnswererPreprocessor(WordPieceTokenizer(list(released())))
@@ -246,7 +246,7 @@ def test_real_answers_are_found_again():
         assert question.answers[0].text.strip() in question.context[a:b]
         exact += question.context[a:b] == question.answers[0].text
     assert len(set(rows.question_index[rows.start_positions > 0])) > 0.99 * len(examples)
-    assert exact > 0.98 * count  # the rest begins or ends within a word piece
+    assert exact > 0.98 * count  # The other answers start or end within a word piece.
 
 
 def test_default_query_length_fits_short_rows():
@@ -254,5 +254,5 @@ def test_default_query_length_fits_short_rows():
     for length in (5, 16, 64, 68):
         preprocessor = QuestionAnswererPreprocessor(make_tokenizer(*TOKENS), length)
         assert 1 <= preprocessor.max_query_length <= (length - 3) / 2
-        again = QuestionAnswererPreprocessor.from_config(preprocessor.get_config())
-        assert again.max_query_length == preprocessor.max_query_length
+        restored = QuestionAnswererPreprocessor.from_config(preprocessor.get_config())
+        assert restored.max_query_length == preprocessor.max_query_length

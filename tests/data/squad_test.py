@@ -1,6 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading valid and malformed SQuAD files."""
-
 import copy
 import json
 import os
@@ -48,7 +46,7 @@ def write(path, value, encoding="utf-8"):
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
-def test_answers_lie_at_code_points_whatever_the_script(tmp_path, encoding):
+def test_answer_offsets_are_code_points(tmp_path, encoding):
     file = read_squad(write(tmp_path / "squad.json", content(), encoding))
     assert not file.has_unanswerable
     assert file.skipped == ()
@@ -58,7 +56,7 @@ def test_answers_lie_at_code_points_whatever_the_script(tmp_path, encoding):
     assert all(example.title == "Orte" for example in file.examples)
 
 
-def test_version_2_says_which_questions_have_no_answer(tmp_path):
+def test_version_2_unanswerable_questions(tmp_path):
     plausible = {"plausible_answers": [{"text": "Zürich", "answer_start": 0}]}
     file = read_squad(write(tmp_path / "squad.json", content("v2.0", **plausible)))
     assert file.has_unanswerable
@@ -74,7 +72,7 @@ def test_version_2_says_which_questions_have_no_answer(tmp_path):
         {"is_impossible": 3},
     ],
 )
-def test_answers_that_are_not_needed_may_be_malformed(change, tmp_path):
+def test_invalid_answers_are_ignored_if_unlabeled(change, tmp_path):
     value = content()
     question(value).update(change)
     path = write(tmp_path / "squad.json", value)
@@ -83,7 +81,7 @@ def test_answers_that_are_not_needed_may_be_malformed(change, tmp_path):
         read_squad(path)
 
 
-def test_a_test_set_needs_no_answers(tmp_path):
+def test_unlabeled_questions_need_no_answers(tmp_path):
     value = content()
     del value["data"][0]["paragraphs"][0]["qas"][0]["answers"]
     value["data"][0]["paragraphs"][0]["qas"][1]["answers"] = []
@@ -110,8 +108,8 @@ def answer(value):
     return question(value)["answers"][0]
 
 
-# The change, and the message after the file's name
-MALFORMED = {
+# The change to a valid file, and the error message after the file name
+INVALID_FILES = {
     "no articles": (lambda v: v.pop("data"), "the field 'data' is missing"),
     "article": (lambda v: v["data"].append([1]), r"article \d must be an object"),
     "paragraphs": (
@@ -142,17 +140,17 @@ MALFORMED = {
         lambda v: answer(v).update(text=""),
         "answer 1: the text of an answer must not be empty",
     ),
-    "start's type": (
+    "offset type": (
         lambda v: answer(v).update(answer_start="15"),
         r"article 1 \('Orte'\), paragraph 1, question 1 \(id 'q1'\), answer 1: "
         "answer_start must be an integer",
     ),
-    "offset": (
+    "wrong offset": (
         lambda v: answer(v).update(answer_start=16),
         "must contain 'am Zürichsee' at answer_start 16. Received: 'm Zürichsee.'",
     ),
-    "before": (lambda v: answer(v).update(answer_start=-1), "at answer_start -1"),
-    "behind": (lambda v: answer(v).update(answer_start=999), "Received: ''"),
+    "negative offset": (lambda v: answer(v).update(answer_start=-1), "at answer_start -1"),
+    "offset past end": (lambda v: answer(v).update(answer_start=999), "Received: ''"),
 }
 
 
@@ -164,9 +162,9 @@ def test_read_squad_without_ids(tmp_path):
     assert [example.id for example in file.examples] == ["0", "q2", "2"]
 
 
-@pytest.mark.parametrize("case", MALFORMED)
-def test_a_malformed_file_names_the_place(tmp_path, case):
-    change, message = MALFORMED[case]
+@pytest.mark.parametrize("case", INVALID_FILES)
+def test_invalid_file_error_includes_location(tmp_path, case):
+    change, message = INVALID_FILES[case]
     value = content()
     change(value)
     path = tmp_path / "squad.json"
@@ -176,9 +174,9 @@ def test_a_malformed_file_names_the_place(tmp_path, case):
     assert str(path) in str(raised.value)
 
 
-@pytest.mark.parametrize("case", [case for case in MALFORMED if case != "no articles"])
-def test_bad_questions_can_be_skipped_and_are_listed(tmp_path, case):
-    change, message = MALFORMED[case]
+@pytest.mark.parametrize("case", [case for case in INVALID_FILES if case != "no articles"])
+def test_skip_invalid_lists_skipped_questions(tmp_path, case):
+    change, message = INVALID_FILES[case]
     value = content("v2.0")
     value["data"].append(copy.deepcopy(value["data"][0]))
     for number, item in enumerate(value["data"][1]["paragraphs"][0]["qas"], start=4):
@@ -209,7 +207,7 @@ def test_wrong_structure_error_shows_expected(tmp_path, content, kind):
 
 
 @pytest.mark.parametrize("text", ["", "[1, 2]", '{"data": 3}', '{"data": [}'])
-def test_files_of_other_formats_are_always_refused(tmp_path, text):
+def test_other_formats_raise_despite_skip_invalid(tmp_path, text):
     path = tmp_path / "squad.json"
     path.write_text(text)
     with pytest.raises(SquadError, match=r"squad\.json"):
@@ -221,7 +219,7 @@ def test_files_of_other_formats_are_always_refused(tmp_path, text):
     ("name", "count", "unanswerable"),
     [("dev-v1.1.json", 10570, 0), ("dev-v2.0-rebuilt.json", 11873, 5943)],
 )
-def test_the_published_files_are_read_whole(name, count, unanswerable):
+def test_published_squad_files(name, count, unanswerable):
     file = read_squad(Path(os.environ["KERAS_BERT_DATA"]) / "squad" / name)
     assert len(file.examples) == count
     assert sum(not example.answers for example in file.examples) == unanswerable

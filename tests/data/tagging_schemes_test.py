@@ -20,7 +20,7 @@ from keras_bert.data.tagging_schemes import (  # noqa: E402
 )
 
 SPANS = [("PER", 0, 2), ("PER", 2, 3), ("LOC", 4, 7), ("PER", 7, 8)]
-SPELLED = {
+LABELS = {
     "IOB1": "I-PER I-PER B-PER O I-LOC I-LOC I-LOC I-PER",
     "IOB2": "B-PER I-PER B-PER O B-LOC I-LOC I-LOC B-PER",
     "BIOES": "B-PER E-PER S-PER O B-LOC I-LOC E-LOC S-PER",
@@ -28,12 +28,12 @@ SPELLED = {
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_each_scheme_spells_the_same_spans(scheme):
-    labels = SPELLED[scheme].split()
+def test_schemes_encode_the_same_spans(scheme):
+    labels = LABELS[scheme].split()
     assert detect_scheme([["O"], labels]) == scheme
     assert entities(labels) == entities(labels, strict=scheme) == SPANS
     for other in SCHEMES:
-        assert convert_labels(labels, other) == SPELLED[other].split()
+        assert convert_labels(labels, other) == LABELS[other].split()
     assert deviations(labels, scheme) == []
 
 
@@ -41,10 +41,10 @@ def test_each_scheme_spells_the_same_spans(scheme):
     "labels", ["B-PER L-PER U-PER O B-LOC I-LOC L-LOC U-PER", "B-PER E-PER S-PER O B-LOC M-LOC "
                "E-LOC S-PER", "B-PER E-PER W-PER O B-LOC M-LOC E-LOC W-PER"]
 )  # fmt: skip
-def test_alternative_letters_are_bioes(labels):
+def test_alternative_prefixes_are_bioes(labels):
     assert detect_scheme([labels.split()]) == "BIOES"
     assert deviations(labels.split(), "BIOES") == []
-    assert convert_labels(labels.split(), "BIOES") == SPELLED["BIOES"].split()
+    assert convert_labels(labels.split(), "BIOES") == LABELS["BIOES"].split()
 
 
 @pytest.mark.parametrize(
@@ -57,26 +57,26 @@ def test_alternative_letters_are_bioes(labels):
         ("O B:PER I:PER", {"B:PER": 1, "I:PER": 1}),
         ("O B-PER I-PER B I", {}),
         ("O O", {}),
-        ("NN VB O B-X", {}),  # Parts of speech
+        ("NN VB O B-X", {}),  # parts of speech
         ("B-X I-X NN", {}),
     ],
 )
-def test_labels_that_are_meant_to_spell_spans(labels, misspelled):
+def test_misspelled_labels(labels, misspelled):
     assert misspelled_labels(labels.split()) == misspelled
 
 
 @pytest.mark.parametrize(
     ("labels", "notation", "converted"),
     [
-        ("(PER* *) (PER) * (LOC* * *) (PER*)", "brackets", SPELLED["IOB2"]),
+        ("(PER* *) (PER) * (LOC* * *) (PER*)", "brackets", LABELS["IOB2"]),
         ("PER PER O O LOC LOC LOC PER", "IO", "B-PER I-PER O O B-LOC I-LOC I-LOC B-PER"),
         ("person-actor O O art-film", "IO", "B-person-actor O O B-art-film"),
-        ("PER_B PER_I PER_B - LOC_B LOC_I LOC_I PER_B", "suffixes", SPELLED["IOB2"]),
-        ("PER-B PER-I PER-B O LOC-B LOC-I LOC-I PER-B", "suffixes", SPELLED["IOB2"]),
-        ("B-PER I-PER B-PER - B-LOC I-LOC I-LOC B-PER", "suffixes", SPELLED["IOB2"]),
+        ("PER_B PER_I PER_B - LOC_B LOC_I LOC_I PER_B", "suffixes", LABELS["IOB2"]),
+        ("PER-B PER-I PER-B O LOC-B LOC-I LOC-I PER-B", "suffixes", LABELS["IOB2"]),
+        ("B-PER I-PER B-PER - B-LOC I-LOC I-LOC B-PER", "suffixes", LABELS["IOB2"]),
     ],
 )
-def test_other_notations_are_converted(labels, notation, converted):
+def test_notations_are_converted(labels, notation, converted):
     assert detect_notation([labels.split(), ["O"] * 3]) == notation
     assert from_notation(labels.split(), notation) == converted.split()
 
@@ -91,19 +91,19 @@ def test_other_notations_are_converted(labels, notation, converted):
         ("(A* O", "Brackets must contain one span .*'O'"),
     ],
 )
-def test_brackets_that_are_no_spans_are_refused(labels, message):
+def test_invalid_brackets_raise(labels, message):
     with pytest.raises(ValueError, match=message):
         from_notation(labels.split(), "brackets")
 
 
-def test_parts_of_speech_spell_no_spans():
+def test_parts_of_speech_are_not_span_labels():
     assert detect_scheme([["NNP", "VBZ", "."]]) is None
     assert not are_span_labels(["O"])
     with pytest.raises(ValueError, match=r"A span label must .*'NNP'"):
         entities(["NNP"])
 
 
-def test_a_strict_scheme_refuses_letters_of_another():
+def test_strict_scheme_rejects_other_prefixes():
     with pytest.raises(ValueError, match=r"Labels in IOB2 must .*'S-A'"):
         entities(["S-A"], strict="IOB2")
 
@@ -125,12 +125,12 @@ def test_entities_match_seqeval(scheme):
     letters = "BIES" if scheme in (None, "BIOES") else "BI"
     names = ["O", *(f"{letter}-{kind}" for letter in letters for kind in ("A", "b-c"))]
     generator = np.random.default_rng(1)
-    theirs = {"IOB1": "IOB1", "IOB2": "IOB2", "BIOES": "IOBES"}
+    seqeval_names = {"IOB1": "IOB1", "IOB2": "IOB2", "BIOES": "IOBES"}
     for _ in range(500):
         labels = [str(x) for x in generator.choice(names, generator.integers(1, 9))]
         if scheme is None:
             expected = [(kind, start, end + 1) for kind, start, end in get_entities(labels)]
         else:
-            tokens = scheme_module.Tokens(labels, getattr(scheme_module, theirs[scheme]))
+            tokens = scheme_module.Tokens(labels, getattr(scheme_module, seqeval_names[scheme]))
             expected = [(e.tag, e.start, e.end) for e in tokens.entities]
         assert entities(labels, strict=scheme) == expected, labels

@@ -30,7 +30,7 @@ def test_encoding_and_compression_are_recognized(tmp_path, encoding, compressed)
     assert list(decoded_lines(io.BytesIO(content), "standard input")) == LINES
 
 
-def test_every_reader_takes_them(tmp_path):
+def test_readers_accept_utf_16_and_gzip(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("Zoë B-PER\nsang O\n".encode("utf-16"))
     assert read_conll(path).words == [["Zoë", "sang"]]
@@ -54,7 +54,7 @@ def test_every_reader_takes_them(tmp_path):
         (b"PAR1...", "Received: a Parquet file. Save it"),
     ],
 )
-def test_files_that_are_not_text_are_named(tmp_path, content, message):
+def test_non_text_file_error_includes_fix(tmp_path, content, message):
     path = tmp_path / "a.txt"
     path.write_bytes(content)
     for read in (lambda path: list(read_lines(path)), read_conll, lambda p: list(read_corpus(p))):
@@ -93,5 +93,5 @@ def test_read_lines_advice_for_single_bytes(tmp_path):
 
 
 def follow_advice(message):
-    """Runs the command between backquotes; `iconv -c` exits with 1 if it removed a byte."""
+    """Runs the command in backticks. `iconv -c` exits with 1 if it removed a byte."""
     subprocess.run(re.search("`(.*)`", message)[1], shell=True, check="-c" not in message)

@@ -25,14 +25,14 @@ def ids(letters):
     return [TOKENS.index(letter) for letter in letters]
 
 
-def rows(features, name="token_ids"):
-    """The rows without their padding."""
+def unpadded_rows(features, name="token_ids"):
+    """Returns the rows without padding."""
     mask = features["padding_mask"]
     return [list(row[keep]) for row, keep in zip(features[name], mask, strict=True)]
 
 
-def test_a_long_text_is_cut_at_the_end(preprocessor):
-    assert rows(preprocessor(["a b c d e f g h a b c"])) == [[CLS, *ids("abcdefgh"), SEP]]
+def test_long_text_is_truncated_at_the_end(preprocessor):
+    assert unpadded_rows(preprocessor(["a b c d e f g h a b c"])) == [[CLS, *ids("abcdefgh"), SEP]]
 
 
 def test_left_truncation():
@@ -42,11 +42,11 @@ def test_left_truncation():
     text, pair = "a b c d e f g h a b c", "h g f e d c b a"
     single = [CLS, *ids("defghabc"), SEP]
     both = [CLS, *ids("habc"), SEP, *ids("cba"), SEP]
-    assert rows(preprocessor([text, "a"])) == [single, [CLS, *ids("a"), SEP]]
-    assert rows(preprocessor([text], [pair])) == [both]
+    assert unpadded_rows(preprocessor([text, "a"])) == [single, [CLS, *ids("a"), SEP]]
+    assert unpadded_rows(preprocessor([text], [pair])) == [both]
     assert tokenizer.encode(text, sequence_length=10) == single
     assert tokenizer.encode(text, pair, sequence_length=10) == both
-    # In a graph, and with the tokens in memory
+    # The same in a graph and with the tokens in memory
     tf = pytest.importorskip("tensorflow")
     assert preprocessor(tf.constant([text]), tf.constant([pair]))["token_ids"].numpy().tolist() == [
         both
@@ -57,22 +57,22 @@ def test_left_truncation():
         make_tokenizer(*TOKENS, truncation_side="middle")
 
 
-def test_pairs_are_cut_as_the_reference_cuts_them():
+def test_pair_truncation_matches_reference():
     generator = np.random.default_rng(0)
     lengths = generator.integers(0, 12, (200, 2))
     first, second = (
         Ragged(np.concatenate([np.arange(n) for n in column]), column) for column in lengths.T
     )
     for max_tokens in (1, 2, 7, 8):
-        parts = truncate(NUMPY, make_tokenizer(*TOKENS), first, second, max_tokens)
-        new_lengths = np.stack([part.lengths for part in parts], axis=1)
-        expected = [one_at_a_time(*pair, max_tokens) for pair in lengths]
+        truncated = truncate(NUMPY, make_tokenizer(*TOKENS), first, second, max_tokens)
+        new_lengths = np.stack([texts.lengths for texts in truncated], axis=1)
+        expected = [truncate_one_token_at_a_time(*pair, max_tokens) for pair in lengths]
         np.testing.assert_array_equal(new_lengths, expected)
-        assert all(row == list(range(len(row))) for part in parts for row in part.to_list())
+        assert all(row == list(range(len(row))) for texts in truncated for row in texts.to_list())
 
 
-def one_at_a_time(first, second, max_tokens):
-    """The released code's rule: a token off the longer text's end; on a tie, the second's."""
+def truncate_one_token_at_a_time(first, second, max_tokens):
+    """Removes a token from the end of the longer text, or of the second on a tie, as in BERT."""
     while first + second > max_tokens:
         if first > second:
             first -= 1
@@ -81,13 +81,13 @@ def one_at_a_time(first, second, max_tokens):
     return [first, second]
 
 
-def test_a_length_without_room_for_text_is_refused():
+def test_too_short_sequence_length_raises():
     with pytest.raises(ValueError, match=r"sequence_length must .*4"):
         TextClassifierPreprocessor(make_tokenizer(*TOKENS), sequence_length=4)
 
 
 @pytest.mark.parametrize("max_tokens", [0, 5, 100])
-def test_texts_are_tokenized_once_and_kept_within_the_bound(preprocessor, max_tokens, monkeypatch):
+def test_tokenized_texts_cache_is_bounded(preprocessor, max_tokens, monkeypatch):
     texts = [" ".join("abcdefgh"[: n % 9]) for n in range(40)]
     calls = []
     flat_ids = type(preprocessor.tokenizer).flat_ids
@@ -106,8 +106,8 @@ def test_texts_are_tokenized_once_and_kept_within_the_bound(preprocessor, max_to
         assert sum(calls) <= 40 + 12 * 15
     if max_tokens == 0:
         assert calls == [12] * 20
-    everything = TokenizedTexts(texts, preprocessor)
+    uncapped = TokenizedTexts(texts, preprocessor)
     calls.clear()
     for _ in range(3):
-        everything.take(np.arange(40))
+        uncapped.take(np.arange(40))
     assert calls == [40]

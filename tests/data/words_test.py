@@ -21,47 +21,47 @@ def ids(*pieces):
     return [TOKENS.index(piece) for piece in pieces]
 
 
-def places(windows):
+def word_places(windows):
     return list(zip(windows.word_window.tolist(), windows.word_position.tolist(), strict=True))
 
 
-def test_each_word_has_its_tag_at_its_first_piece():
+def test_word_position_is_first_piece():
     windows = make_preprocessor().windows([["a", "bcd", "e"], ["f"]])
     assert windows.token_ids.to_list() == [
         [CLS, *ids("a", "b", "##c", "##d", "e"), SEP],
         [CLS, *ids("f"), SEP],
     ]
-    assert places(windows) == [(0, 1), (0, 2), (0, 5), (1, 1)]
+    assert word_places(windows) == [(0, 1), (0, 2), (0, 5), (1, 1)]
     assert windows.scatter(np.array([1, 2, 3, 4])).to_list() == [
         [0, 1, 2, 0, 0, 3, 0],
         [0, 4, 0],
     ]
 
 
-def test_words_without_pieces_are_unknown_and_keep_their_place():
+def test_words_without_pieces_become_unknown():
     windows = make_preprocessor().windows([["a", "\x00", "\u200b", "b", ""]])
     assert windows.token_ids.to_list() == [[CLS, *ids("a"), UNK, UNK, *ids("b"), UNK, SEP]]
-    assert places(windows) == [(0, position) for position in range(1, 6)]
+    assert word_places(windows) == [(0, position) for position in range(1, 6)]
 
 
-def test_a_long_sentence_is_split_between_words_with_overlap():
+def test_long_sentence_is_split_between_words():
     windows = make_preprocessor(sequence_length=8, overlap=3).windows([["ab"] * 6])
-    # Words of two pieces, a new window every three tokens, cut back to whole words
+    # Each word has two pieces. A window starts every three tokens, moved back to a word start.
     assert windows.token_ids.to_list() == [
         [CLS, *ids("a", "##b") * 3, SEP],
         [CLS, *ids("a", "##b") * 2, SEP],
         [CLS, *ids("a", "##b") * 3, SEP],
     ]
-    assert places(windows) == [(0, 1), (0, 3), (1, 1), (1, 3), (2, 3), (2, 5)]
+    assert word_places(windows) == [(0, 1), (0, 3), (1, 1), (1, 3), (2, 3), (2, 5)]
 
 
-def test_a_word_longer_than_the_window_is_cut():
+def test_overlong_word_is_truncated():
     windows = make_preprocessor(sequence_length=8, overlap=2).windows([["a", "bcdefghabc", "d"]])
     assert windows.token_ids.to_list() == [[CLS, *ids("a", "b", "##c", "d"), SEP]]
-    assert places(windows) == [(0, 1), (0, 2), (0, 4)]
+    assert word_places(windows) == [(0, 1), (0, 2), (0, 4)]
 
 
-def test_neighbors_in_a_document_fill_the_window():
+def test_windows_include_neighbor_sentences():
     documents = [[["a"], ["b", "c"], ["d", "e"], ["f"]], [["g"]]]
     windows = make_preprocessor(sequence_length=6).windows(documents)
     assert windows.token_ids.to_list() == [
@@ -71,11 +71,11 @@ def test_neighbors_in_a_document_fill_the_window():
         [CLS, *ids("c", "d", "e", "f"), SEP],
         [CLS, *ids("g"), SEP],
     ]
-    assert places(windows) == [(0, 1), (1, 2), (1, 3), (2, 2), (2, 3), (3, 4), (4, 1)]
+    assert word_places(windows) == [(0, 1), (1, 2), (1, 3), (2, 2), (2, 3), (3, 4), (4, 1)]
 
 
 @pytest.mark.parametrize("nested", [False, True], ids=["sentences", "documents"])
-def test_every_word_is_whole_in_its_window_whatever_the_lengths(nested):
+def test_windows_contain_whole_words(nested):
     generator = np.random.default_rng(0)
     preprocessor = make_preprocessor(sequence_length=12, overlap=4)
     for _ in range(60):
@@ -89,21 +89,21 @@ def test_every_word_is_whole_in_its_window_whatever_the_lengths(nested):
         rows = windows.token_ids.to_list()
         assert all(row[0] == CLS and row[-1] == SEP and len(row) <= 12 for row in rows)
         flat = [word for sentence in sentences for word in sentence]
-        assert len(places(windows)) == len(flat)
+        assert len(word_places(windows)) == len(flat)
         long = [sum(map(len, sentence)) > 10 for sentence in sentences for _ in sentence]
-        for word, is_long, (window, position) in zip(flat, long, places(windows), strict=True):
+        for word, is_long, (window, position) in zip(flat, long, word_places(windows), strict=True):
             pieces = ids(word[0], *(f"##{letter}" for letter in word[1:]))[: 4 if is_long else None]
             assert rows[window][position : position + len(pieces)] == pieces
-            # Not within another word, and not followed by tokens of a truncated one
+            # The word ends there: neither a longer word nor a truncated word follows.
             assert not TOKENS[rows[window][position + len(pieces)]].startswith("##")
         assert not any(TOKENS[row[1]].startswith("##") for row in rows)
 
 
-def test_the_window_with_most_around_a_word_decides():
+def test_word_is_read_in_window_with_most_context():
     preprocessor = make_preprocessor(sequence_length=10, overlap=4)
     windows = preprocessor.windows([["a"] * 30])
     rows = windows.token_ids.to_list()
-    for index, (window, position) in enumerate(places(windows)):
+    for index, (window, position) in enumerate(word_places(windows)):
         shown = min(position, len(rows[window]) - 1 - position)
         assert shown >= min(3, index + 1, 30 - index)
 
@@ -112,9 +112,9 @@ def test_windows_match_transformers(tmp_path):
     transformers = pytest.importorskip("transformers")
     path = tmp_path / "vocab.txt"
     path.write_text("\n".join([*TOKENS, "[MASK]"]))
-    theirs = transformers.BertTokenizerFast(str(path))
+    transformers_tokenizer = transformers.BertTokenizerFast(str(path))
     sentence = ["abc", "d", "E", "zz", "f.g", "héa"]
-    encoded = theirs(sentence, is_split_into_words=True)
+    encoded = transformers_tokenizer(sentence, is_split_into_words=True)
     windows = make_preprocessor(sequence_length=32).windows([sentence])
     assert windows.token_ids.to_list() == [encoded["input_ids"]]
     first_pieces = [encoded.word_ids().index(index) for index in range(len(sentence))]
@@ -129,7 +129,7 @@ def test_windows_match_transformers(tmp_path):
         ([[[["a"]]]], "too many levels"),
     ],
 )
-def test_words_that_are_nested_otherwise_are_refused(words, message):
+def test_invalid_nesting_raises(words, message):
     with pytest.raises(ValueError, match=message):
         nested_words(words)
 
@@ -142,6 +142,6 @@ def test_words_that_are_nested_otherwise_are_refused(words, message):
         ((10, 0), "overlap must .*0"),
     ],
 )
-def test_lengths_without_room_are_refused(arguments, message):
+def test_invalid_lengths_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         make_preprocessor(*arguments)

@@ -9,7 +9,7 @@ from pyarrow import parquet
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
-pytest.importorskip("tensorflow")  # which keras_bert.data imports
+pytest.importorskip("tensorflow")
 
 from keras_bert.data.pretraining.corpus import read_corpus, sentence_splitter  # noqa: E402
 
@@ -31,25 +31,33 @@ WIKITEXT = """
 """
 
 
-def read(path, content, *args, **options):
+def read_bytes_as_corpus(path, content, *args, **options):
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return list(read_corpus(path, *args, **options))
 
 
-def test_blank_lines_end_documents_and_nothing_is_empty(tmp_path):
+def test_blank_lines_end_documents(tmp_path):
     content = "\n\n  One. \nTwo.\r\n\n\t\nThree.\n   \n"
-    assert read(tmp_path / "a.txt", content) == ["One.", "Two.", None, "Three.", None]
-    assert read(tmp_path / "a.txt", "\n \n") == []
-    assert read(tmp_path / "a.txt", "") == []
+    assert read_bytes_as_corpus(tmp_path / "a.txt", content) == [
+        "One.",
+        "Two.",
+        None,
+        "Three.",
+        None,
+    ]
+    assert read_bytes_as_corpus(tmp_path / "a.txt", "\n \n") == []
+    assert read_bytes_as_corpus(tmp_path / "a.txt", "") == []
 
 
-def test_only_the_end_of_a_file_may_end_documents(tmp_path):
-    sentences = read(tmp_path / "a.txt", "One.\n\nTwo.", document_ends="files")
+def test_document_ends_files(tmp_path):
+    sentences = read_bytes_as_corpus(tmp_path / "a.txt", "One.\n\nTwo.", document_ends="files")
     assert sentences == ["One.", "Two.", None]
 
 
-def test_wikitext_documents(tmp_path):
-    sentences = read(tmp_path / "a.txt", WIKITEXT, "paragraphs", document_ends="wikitext")
+def test_document_ends_wikitext(tmp_path):
+    sentences = read_bytes_as_corpus(
+        tmp_path / "a.txt", WIKITEXT, "paragraphs", document_ends="wikitext"
+    )
     assert sentences == [
         "Robert Boulter is an actor .",
         "He had a role in 2000 .",
@@ -61,10 +69,10 @@ def test_wikitext_documents(tmp_path):
     ]
 
 
-def test_paragraphs_are_split_by_the_rules_of_the_language(tmp_path):
-    english = read(tmp_path / "a.txt", "Dr. Smith left. He ran!", "paragraphs")
+def test_paragraphs_are_split_by_language(tmp_path):
+    english = read_bytes_as_corpus(tmp_path / "a.txt", "Dr. Smith left. He ran!", "paragraphs")
     assert english == ["Dr. Smith left.", "He ran!", None]
-    chinese = read(tmp_path / "a.txt", "你好。再见!", "paragraphs", language="zh")
+    chinese = read_bytes_as_corpus(tmp_path / "a.txt", "你好。再见!", "paragraphs", language="zh")
     assert chinese == ["你好。", "再见!", None]
     assert sentence_splitter("de")("Am 3. Mai kam er. Sie auch.") == [
         "Am 3. Mai kam er. ",
@@ -72,16 +80,16 @@ def test_paragraphs_are_split_by_the_rules_of_the_language(tmp_path):
     ]
 
 
-def test_json_lines_are_documents_of_paragraphs(tmp_path):
+def test_json_lines_are_documents(tmp_path):
     content = '{"text": "A cat. It sat.\\nA dog.", "id": 1}\n\n{"text": " "}\n{"text": "Rain."}\n'
     expected = ["A cat.", "It sat.", "A dog.", None, "Rain.", None]
-    assert read(tmp_path / "a.jsonl", content) == expected
-    assert read(tmp_path / "a.txt", content, "jsonl") == expected
+    assert read_bytes_as_corpus(tmp_path / "a.jsonl", content) == expected
+    assert read_bytes_as_corpus(tmp_path / "a.txt", content, "jsonl") == expected
     renamed = content.replace('"text"', '"body"')
-    assert read(tmp_path / "b.ndjson", renamed, field="body") == expected
+    assert read_bytes_as_corpus(tmp_path / "b.ndjson", renamed, field="body") == expected
 
 
-def test_rows_of_parquet_are_documents_as_lines_of_json_are(tmp_path):
+def test_parquet_rows_are_documents(tmp_path):
     texts = ["A cat. It sat.\nA dog.", " ", "Rain."]
     path = tmp_path / "a.parquet"
     rows = [{"text": text, "id": number} for number, text in enumerate(texts)]
@@ -132,12 +140,12 @@ def test_rows_of_parquet_are_documents_as_lines_of_json_are(tmp_path):
         ),
     ],
 )
-def test_malformed_input_is_an_error_with_file_and_line(tmp_path, name, content, message):
+def test_invalid_input_error_includes_line(tmp_path, name, content, message):
     with pytest.raises(ValueError, match=message):
-        read(tmp_path / name, content)
+        read_bytes_as_corpus(tmp_path / name, content)
 
 
-def test_invalid_options_are_refused_at_once(tmp_path):
+def test_invalid_options_raise_before_reading(tmp_path):
     with pytest.raises(FileNotFoundError, match=re.escape(str(tmp_path / "none.txt"))):
         read_corpus(tmp_path / "none.txt")
     with pytest.raises(ValueError, match="format must be one of auto"):

@@ -7,7 +7,7 @@ import pytest
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
-pytest.importorskip("tensorflow")  # which keras_bert.data imports
+pytest.importorskip("tensorflow")
 
 from keras_bert.data.pretraining.instances import PAIR_FORMATS, SEQUENCE_FORMATS, InstanceGenerator  # noqa: E402
 from tests.data.pretraining import plain_pairs  # noqa: E402
@@ -15,10 +15,10 @@ from tests.data.pretraining import plain_pairs  # noqa: E402
 CLS, SEP = 9_999_998, 9_999_999
 
 
-def rows_of(documents, num_shards=1, **options):
+def generate_shards(documents, num_shards=1, **options):
     options = {"duplicate_factor": 2, "sequence_length": 40, **options}
-    make = InstanceGenerator(CLS, SEP, **options)
-    return [make(documents, shard, num_shards) for shard in range(num_shards)]
+    generate = InstanceGenerator(CLS, SEP, **options)
+    return [generate(documents, shard, num_shards) for shard in range(num_shards)]
 
 
 def as_tuples(shards):
@@ -26,9 +26,9 @@ def as_tuples(shards):
 
 
 @pytest.mark.parametrize("kind", SEQUENCE_FORMATS)
-def test_rows_stand_between_special_tokens(kind):
-    documents = plain_pairs.corpus(30)
-    (rows,) = rows_of(documents, sequence_format=kind)
+def test_rows_have_special_tokens(kind):
+    documents = plain_pairs.make_corpus(30)
+    (rows,) = generate_shards(documents, sequence_format=kind)
     for token_ids, segment_ids, label in rows:
         assert token_ids.dtype == segment_ids.dtype == np.int32
         assert len(token_ids) == len(segment_ids) <= 40
@@ -47,18 +47,18 @@ def test_rows_stand_between_special_tokens(kind):
 
 
 @pytest.mark.parametrize("kind", SEQUENCE_FORMATS)
-def test_the_seed_alone_decides(kind):
-    documents = plain_pairs.corpus(20)
-    first = as_tuples(rows_of(documents, 3, sequence_format=kind, seed=5))
-    assert first == as_tuples(rows_of(documents, 3, sequence_format=kind, seed=5))
-    assert first != as_tuples(rows_of(documents, 3, sequence_format=kind, seed=6))
+def test_rows_depend_only_on_seed(kind):
+    documents = plain_pairs.make_corpus(20)
+    first = as_tuples(generate_shards(documents, 3, sequence_format=kind, seed=5))
+    assert first == as_tuples(generate_shards(documents, 3, sequence_format=kind, seed=5))
+    assert first != as_tuples(generate_shards(documents, 3, sequence_format=kind, seed=6))
 
 
 @pytest.mark.parametrize("kind", [*PAIR_FORMATS, "document_sentences"])
-def test_shards_share_the_rows_out(kind):
-    documents = plain_pairs.corpus(20)
-    (whole,) = as_tuples(rows_of(documents, sequence_format=kind))
-    shards = as_tuples(rows_of(documents, 3, sequence_format=kind))
+def test_shards_partition_the_rows(kind):
+    documents = plain_pairs.make_corpus(20)
+    (whole,) = as_tuples(generate_shards(documents, sequence_format=kind))
+    shards = as_tuples(generate_shards(documents, 3, sequence_format=kind))
     assert all(shards)
     assert collections.Counter(whole) == collections.Counter(
         row for shard in shards for row in shard
@@ -66,16 +66,16 @@ def test_shards_share_the_rows_out(kind):
 
 
 def test_shards_keep_all_tokens():
-    documents = plain_pairs.corpus(20)
-    shards = rows_of(documents, 3, sequence_format="full_sentences", duplicate_factor=2)
+    documents = plain_pairs.make_corpus(20)
+    shards = generate_shards(documents, 3, sequence_format="full_sentences", duplicate_factor=2)
     tokens = np.concatenate([row.token_ids for shard in shards for row in shard])
     tokens = tokens[tokens < CLS]
     text = np.concatenate([sentence for document in documents for sentence in document])
     assert sorted(tokens) == sorted([*text, *text])
 
 
-class OnlySome(list):
-    """A corpus that has only some of its documents at hand."""
+class PartialCorpus(list):
+    """A corpus in which only some documents are available."""
 
     def __init__(self, documents, indices):
         super().__init__(
@@ -85,33 +85,37 @@ class OnlySome(list):
 
 @pytest.mark.parametrize("kind", SEQUENCE_FORMATS)
 @pytest.mark.parametrize("num_shards", [1, 3])
-def test_an_independent_shard_needs_its_own_documents_alone(kind, num_shards):
-    documents = plain_pairs.corpus(20)
+def test_independent_shard_needs_only_its_documents(kind, num_shards):
+    documents = plain_pairs.make_corpus(20)
     options = {"sequence_format": kind, "duplicate_factor": 3, "sequence_length": 40}
-    make = InstanceGenerator(CLS, SEP, **options, independent_shards=True)
-    shards = make.shards_of(np.arange(20), 20, num_shards)
+    generate = InstanceGenerator(CLS, SEP, **options, independent_shards=True)
+    shards = generate.shards_of(np.arange(20), 20, num_shards)
     assert shards.shape == (20, 3)
     for shard in range(num_shards):
-        own = make.documents_of(shard, 20, num_shards)
-        assert own.tolist() == np.flatnonzero((shards == shard).any(axis=1)).tolist()
-        # An equal share of each duplicate
+        shard_documents = generate.documents_of(shard, 20, num_shards)
+        assert shard_documents.tolist() == np.flatnonzero((shards == shard).any(axis=1)).tolist()
+        # Every shard has an equal number of documents from each duplicate.
         assert set((shards == shard).sum(axis=0)) <= {20 // num_shards, -(-20 // num_shards)}
-        rows = make(documents, shard, num_shards)
-        assert as_tuples([rows]) == as_tuples([make(OnlySome(documents, own), shard, num_shards)])
-        used = {plain_pairs.document_of(token) for row in rows for token in row[0] if token < CLS}
-        assert used == set(own)
+        rows = generate(documents, shard, num_shards)
+        assert as_tuples([rows]) == as_tuples(
+            [generate(PartialCorpus(documents, shard_documents), shard, num_shards)]
+        )
+        used = {
+            plain_pairs.document_index(token) for row in rows for token in row[0] if token < CLS
+        }
+        assert used == set(shard_documents)
 
 
-def test_a_shard_of_pairs_with_one_document_says_what_to_do():
-    make = InstanceGenerator(CLS, SEP, duplicate_factor=1, independent_shards=True)
+def test_single_document_shard_of_pairs_raises():
+    generate = InstanceGenerator(CLS, SEP, duplicate_factor=1, independent_shards=True)
     with pytest.raises(ValueError, match=r"1 document; .* every shard needs 2 .* fewer shards"):
-        make(plain_pairs.corpus(3), 0, 3)
+        generate(plain_pairs.make_corpus(3), 0, 3)
 
 
-def test_duplicates_are_cut_and_paired_anew():
-    documents = plain_pairs.corpus(30)
-    (once,) = rows_of(documents, duplicate_factor=1)
-    (twice,) = rows_of(documents, duplicate_factor=2)
+def test_duplicates_differ():
+    documents = plain_pairs.make_corpus(30)
+    (once,) = generate_shards(documents, duplicate_factor=1)
+    (twice,) = generate_shards(documents, duplicate_factor=2)
     assert len(twice) == pytest.approx(2 * len(once), rel=0.2)
     assert set(as_tuples([once])[0]) < set(as_tuples([twice])[0])
     assert len(set(as_tuples([twice])[0])) > 1.5 * len(once)
@@ -127,6 +131,6 @@ def test_duplicates_are_cut_and_paired_anew():
         ({"seed": -1}, "seed must .*-1"),
     ],
 )
-def test_bad_values_are_refused(options, message):
+def test_invalid_options_raise(options, message):
     with pytest.raises(ValueError, match=message):
         InstanceGenerator(CLS, SEP, **options)

@@ -1,6 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Targets of a left-to-right language model."""
-
 import numpy as np
 import pytest
 
@@ -23,14 +21,14 @@ VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "one", "two", "three
 IDS = np.array([[2, 5, 6, 7, 3], [2, 8, 3, 0, 0]])
 
 
-def numpy_of(features):
+def to_numpy(features):
     return {name: np.asarray(value) for name, value in features.items()}
 
 
 @pytest.mark.backend_independent
 @pytest.mark.parametrize("mask", [None, IDS > 0, (IDS > 0).astype(int)])
 def test_targets_are_the_next_tokens(mask):
-    targets = numpy_of(NextTokenTargets()({"token_ids": IDS, "padding_mask": mask}))
+    targets = to_numpy(NextTokenTargets()({"token_ids": IDS, "padding_mask": mask}))
     assert targets["mask_weights"].tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
     assert targets["mask_positions"].tolist() == [[0, 1, 2, 3], [0, 1, 0, 0]]
     assert targets["mask_ids"].tolist() == [[5, 6, 7, 3], [8, 3, 0, 0]]
@@ -44,7 +42,7 @@ def test_targets_are_the_next_tokens(mask):
 def test_targets_stay_within_packed_sequences():
     windows = [{"token_ids": [[2, 5, 3], [2, 6, 3]]}]
     (batch,) = packed_batches(windows, batch_size=1, sequence_length=8)
-    targets = numpy_of(NextTokenTargets()(batch))
+    targets = to_numpy(NextTokenTargets()(batch))
     assert targets["mask_weights"].tolist() == [[1, 1, 0, 1, 1, 0, 0]]
     assert targets["mask_positions"].tolist() == [[0, 1, 0, 3, 4, 0, 0]]
     assert targets["mask_ids"].tolist() == [[5, 3, 0, 6, 3, 0, 0]]
@@ -69,7 +67,7 @@ def test_output_structure_matches_masker():
         np.testing.assert_array_equal(value, masked[name])
 
 
-def masked_lm(**arguments):
+def make_causal_lm(**arguments):
     config = small_tasks.CONFIG.replace(
         vocabulary_size=len(VOCABULARY), max_sequence_length=8, initializer_range=0.3, causal=True
     )
@@ -77,8 +75,8 @@ def masked_lm(**arguments):
     return MaskedLM(Backbone(config), preprocessor, **arguments)
 
 
-def test_causal_model_fills_from_left_context():
-    model = masked_lm()
+def test_causal_model_fills_from_left_context_only():
+    model = make_causal_lm()
     model.compile()
     model.optimizer.learning_rate = 0.02
     model.fit(["one two three four", "two three four", "three four"] * 8, epochs=25, verbose=0)
@@ -88,6 +86,6 @@ def test_causal_model_fills_from_left_context():
     assert longer["score"] == pytest.approx(best["score"], abs=1e-5)
 
 
-def test_masking_a_causal_model_is_refused():
+def test_causal_model_rejects_masking():
     with pytest.raises(ValueError, match="masking must be None with a causal encoder"):
-        masked_lm(masking={"unit": "word"})
+        make_causal_lm(masking={"unit": "word"})

@@ -1,6 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packed rows contain all sequences whole and separate, with little padding."""
-
 import numpy as np
 import pytest
 
@@ -13,30 +11,30 @@ pytestmark = pytest.mark.backend_independent
 CLS, SEP, MASK = 2, 3, 4
 
 
-def lengths_of(count, longest=64, seed=0):
-    """Many short ones, a few long ones."""
+def random_lengths(count, longest=64, seed=0):
+    """Returns many short lengths and a few long ones."""
     random = np.random.default_rng(seed)
     return np.minimum(3 + random.exponential(longest / 5, count).astype("int64"), longest)
 
 
-def sequences_of(lengths, first=0):
-    """Sequence i is `[CLS]`, its number, ..., `[SEP]`; its second half is segment 1."""
+def make_sequences(lengths, first=0):
+    """Sequence i is `[CLS]`, repetitions of its number, `[SEP]`. Its second half is segment 1."""
     ids = [[CLS, *[100 + first + i] * (n - 2), SEP] for i, n in enumerate(lengths)]
-    segments = [[int(2 * place >= n) for place in range(n)] for n in lengths]
+    segments = [[int(2 * position >= n) for position in range(n)] for n in lengths]
     return {"token_ids": ids, "segment_ids": segments}
 
 
 def unpack(packed):
-    """The sequences of packed rows in the order of rows, each a dict of lists."""
+    """Yields the sequences of packed rows in row order, as dicts of lists."""
     for row, sequence_ids in enumerate(packed["sequence_ids"]):
         for number in range(1, sequence_ids.max() + 1):
-            where = sequence_ids == number
-            yield {name: value[row][where].tolist() for name, value in packed.items()}
+            is_sequence = sequence_ids == number
+            yield {name: value[row][is_sequence].tolist() for name, value in packed.items()}
 
 
-def test_every_sequence_comes_once_and_whole():
-    lengths = lengths_of(300)
-    features = sequences_of(lengths)
+def test_each_sequence_is_packed_once():
+    lengths = random_lengths(300)
+    features = make_sequences(lengths)
     packed = pack_sequences(features, 64)
     unpacked = list(unpack(packed))
     for name, sequences in features.items():
@@ -47,8 +45,8 @@ def test_every_sequence_comes_once_and_whole():
         assert sequence["position_ids"] == list(range(len(sequence["token_ids"])))
 
 
-def test_rows_and_their_sequences_come_in_the_order_of_arrival():
-    sequences = list(unpack(pack_sequences(sequences_of(lengths_of(300)), 64)))
+def test_packing_keeps_input_order():
+    sequences = list(unpack(pack_sequences(make_sequences(random_lengths(300)), 64)))
     firsts = [s["token_ids"][1] for s in sequences if s["sequence_ids"][0] == 1]
     assert firsts == sorted(firsts)
     numbers = [s["token_ids"][1] for s in sequences]
@@ -58,39 +56,39 @@ def test_rows_and_their_sequences_come_in_the_order_of_arrival():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_best_fit_rows_match_reference(seed):
-    lengths = lengths_of(200, seed=seed)
+    lengths = random_lengths(200, seed=seed)
     rows = best_fit_rows(lengths, 64)
     spaces = []
     for size in sorted(lengths, reverse=True):
-        fitting = [(space, row) for row, space in enumerate(spaces) if space >= size]
-        if fitting:
-            space, row = min(fitting)
+        rows_with_space = [(space, row) for row, space in enumerate(spaces) if space >= size]
+        if rows_with_space:
+            space, row = min(rows_with_space)
             spaces[row] = space - size
         else:
             spaces.append(64 - size)
-    received = 64 - np.bincount(rows, weights=lengths)
-    assert sorted(received) == sorted(spaces)
+    actual = 64 - np.bincount(rows, weights=lengths)
+    assert sorted(actual) == sorted(spaces)
 
 
-def test_empty_sequences_are_left_out():
+def test_empty_sequences_are_skipped():
     packed = pack_sequences({"token_ids": [[], [5, 6], [], [7]]}, 4)
     assert packed["token_ids"].tolist() == [[5, 6, 7, 0]]
     assert packed["sequence_ids"].tolist() == [[1, 1, 2, 0]]
-    nothing = pack_sequences({"token_ids": [[], []]}, 4)
-    assert nothing["token_ids"].shape == nothing["sequence_ids"].shape == (0, 4)
+    empty = pack_sequences({"token_ids": [[], []]}, 4)
+    assert empty["token_ids"].shape == empty["sequence_ids"].shape == (0, 4)
 
 
-def windows_of(*groups):
-    """Windows with so many sequences each."""
+def make_windows(*groups):
+    """Returns windows with the given numbers of sequences."""
     sizes = np.concatenate([[0], np.cumsum(groups)])
     return [
-        sequences_of(lengths_of(size, seed=size), first)
+        make_sequences(random_lengths(size, seed=size), first)
         for size, first in zip(groups, sizes[:-1], strict=True)
     ]
 
 
-def test_batches_have_one_size_whatever_the_windows():
-    windows = windows_of(100, 37, 80)
+def test_batch_size_is_independent_of_windows():
+    windows = make_windows(100, 37, 80)
     batches = list(packed_batches(windows, batch_size=8, sequence_length=64))
     sizes = [len(batch["token_ids"]) for batch in batches]
     assert sizes[:-1] == [8] * (len(sizes) - 1)
@@ -101,8 +99,8 @@ def test_batches_have_one_size_whatever_the_windows():
     assert [len(batch["token_ids"]) for batch in dropped] == [size for size in sizes if size == 8]
 
 
-def test_flat_rows_are_packed_like_lists():
-    features = sequences_of(lengths_of(50))
+def test_ragged_input_matches_lists():
+    features = make_sequences(random_lengths(50))
     lengths = np.array([len(row) for row in features["token_ids"]])
     flat = {name: Ragged(np.concatenate(rows), lengths) for name, rows in features.items()}
     expected = pack_sequences(features, 64)
@@ -110,10 +108,10 @@ def test_flat_rows_are_packed_like_lists():
         np.testing.assert_array_equal(value, expected[name])
 
 
-def test_packed_rows_are_masked_word_by_word():
-    features = sequences_of(lengths_of(300))
-    # Words of two
-    starts = [[place % 2 == 1 for place in range(len(row))] for row in features["token_ids"]]
+def test_whole_word_masking_of_packed_rows():
+    features = make_sequences(random_lengths(300))
+    # Each word has two tokens.
+    starts = [[position % 2 == 1 for position in range(len(row))] for row in features["token_ids"]]
     packed = pack_sequences({**features, "word_starts": starts}, 64)
     masker = MaskedLMMaskGenerator(1000, MASK, [0, CLS, SEP, MASK], unit="word")
     masked = masker(packed, 0)
@@ -132,13 +130,13 @@ def test_packed_rows_are_masked_word_by_word():
         np.testing.assert_array_equal(masked[name], packed[name])
 
 
-def test_a_sequence_longer_than_a_row_is_refused():
+def test_overlong_sequence_raises():
     with pytest.raises(ValueError, match=r"at most 8 tokens.*9 tokens .sequence 1"):
-        pack_sequences(sequences_of([4, 9]), 8)
+        pack_sequences(make_sequences([4, 9]), 8)
 
 
-def test_features_that_differ_in_their_lengths_are_refused():
-    features = {**sequences_of([4, 5]), "segment_ids": sequences_of([5, 4])["segment_ids"]}
+def test_mismatched_feature_lengths_raise():
+    features = {**make_sequences([4, 5]), "segment_ids": make_sequences([5, 4])["segment_ids"]}
     with pytest.raises(
         ValueError, match=r"segment_ids must be as long as the token_ids, .*\[5, 4\]"
     ):

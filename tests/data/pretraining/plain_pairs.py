@@ -1,28 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The algorithm that creates BERT's sentence pairs, and corpora for tests.
+"""A plain implementation of the original BERT sentence pairs, and corpora for tests.
 
-A reference implementation, token by token and sentence by sentence, with Python's own random
-numbers.
+It works token by token and sentence by sentence, with Python's random numbers.
 """
 
 import numpy as np
 
-TOKENS_OF_A_DOCUMENT = 10_000
+TOKENS_PER_DOCUMENT = 10_000
 
 
-def corpus(num_documents, seed=0, max_sentences=20, max_length=25):
-    """Documents of sentences in which no token comes twice and tells its document."""
+def make_corpus(num_documents, seed=0, max_sentences=20, max_length=25):
+    """Returns documents of unique tokens. `document_index` infers the document from a token."""
     rng = np.random.default_rng(seed)
     documents = []
     for index in range(num_documents):
         lengths = rng.integers(1, max_length, size=rng.integers(1, max_sentences), endpoint=True)
-        tokens = np.arange(lengths.sum(), dtype=np.int32) + TOKENS_OF_A_DOCUMENT * index
+        tokens = np.arange(lengths.sum(), dtype=np.int32) + TOKENS_PER_DOCUMENT * index
         documents.append(np.split(tokens, np.cumsum(lengths)[:-1]))
     return documents
 
 
-def document_of(token):
-    return token // TOKENS_OF_A_DOCUMENT
+def document_index(token):
+    return token // TOKENS_PER_DOCUMENT
 
 
 def next_sentence_pairs(documents, index, random, max_tokens, short_seq_probability):
@@ -36,20 +35,18 @@ def next_sentence_pairs(documents, index, random, max_tokens, short_seq_probabil
             chunk.append(unused.pop(0))
         num_first = random.randint(1, len(chunk) - 1) if len(chunk) > 1 else 1
         first, rest = chunk[:num_first], chunk[num_first:]
-        tokens_of_first = [token for sentence in first for token in sentence]
+        first_tokens = [token for sentence in first for token in sentence]
         is_random = len(chunk) == 1 or random.random() < 0.5
         if is_random:
             unused = rest + unused
-            tokens_of_second = _from_elsewhere(
-                documents, index, random, target - len(tokens_of_first)
-            )
+            second_tokens = _random_segment(documents, index, random, target - len(first_tokens))
         else:
-            tokens_of_second = [token for sentence in rest for token in sentence]
-        truncate(tokens_of_first, tokens_of_second, max_tokens, random)
-        yield tokens_of_first, tokens_of_second, int(is_random)
+            second_tokens = [token for sentence in rest for token in sentence]
+        truncate(first_tokens, second_tokens, max_tokens, random)
+        yield first_tokens, second_tokens, int(is_random)
 
 
-def _from_elsewhere(documents, index, random, length):
+def _random_segment(documents, index, random, length):
     for _ in range(10):
         other = random.randint(0, len(documents) - 1)
         if other != index:

@@ -25,7 +25,7 @@ TOKENS += [f"w{i}" for i in range(30)] + [f"##p{i}" for i in range(15)]
 CLS, SEP, MASK, LENGTH = 2, 3, 4, 24
 
 
-def documents():
+def make_documents():
     rng = np.random.default_rng(0)
     return [
         [
@@ -36,30 +36,30 @@ def documents():
     ]
 
 
-def instances(kind="next_sentence"):
+def make_instances(kind="next_sentence"):
     return InstanceGenerator(
         CLS, SEP, sequence_format=kind, sequence_length=LENGTH, duplicate_factor=1
-    )(documents())
+    )(make_documents())
 
 
-def encoder(masked, **options):
+def make_encoder(masked, **options):
     masker = StaticMasker(MASK, len(TOKENS), 4, **options) if masked else None
     return InstanceEncoder(TOKENS, [CLS, SEP], LENGTH, masker)
 
 
-def write(path, rows, encode):
+def write_rows(path, rows, encode):
     rng = np.random.default_rng(0)
     write_records(path, (encode(row, rng) for row in rows))
     return path
 
 
-def batches(path, **options):
+def read_batches(path, **options):
     options = {"batch_size": 4, "sequence_length": LENGTH, **options}
     return list(pretraining_batches(path, **options))
 
 
-def rows_of(batches):
-    """Each row's features, in the order of the batches."""
+def split_rows(batches):
+    """Returns the features of each row, in batch order."""
     return [
         {name: value[i] for name, value in batch.items()}
         for batch in batches
@@ -68,7 +68,7 @@ def rows_of(batches):
 
 
 @pytest.mark.needs_tensorflow
-def test_masked_records_parse_as_in_reference(tmp_path):
+def test_masked_records_match_original_bert(tmp_path):
     tf = pytest.importorskip("tensorflow")
     spec = {
         "input_ids": tf.io.FixedLenFeature([LENGTH], tf.int64),
@@ -79,8 +79,8 @@ def test_masked_records_parse_as_in_reference(tmp_path):
         "masked_lm_weights": tf.io.FixedLenFeature([4], tf.float32),
         "next_sentence_labels": tf.io.FixedLenFeature([1], tf.int64),
     }
-    rows = instances()
-    path = write(tmp_path / "a.tfrecord", rows, encoder(masked=True))
+    rows = make_instances()
+    path = write_rows(tmp_path / "a.tfrecord", rows, make_encoder(masked=True))
     records = list(tf.data.TFRecordDataset(str(path)))
     assert len(records) == len(rows)
     for record, row in zip(records, rows, strict=True):
@@ -103,7 +103,7 @@ def test_masked_records_parse_as_in_reference(tmp_path):
         assert not np.isin(row.token_ids[positions], [CLS, SEP]).any()
 
 
-def test_records_of_the_released_form_are_read(tmp_path):
+def test_original_bert_records_are_read(tmp_path):
     path = tmp_path / "original.tf_record"
     features = {
         "input_ids": [CLS, 5, MASK, SEP, 7, SEP, 0, 0],
@@ -113,8 +113,8 @@ def test_records_of_the_released_form_are_read(tmp_path):
         "masked_lm_ids": [6, 0, 0],
         "next_sentence_labels": [1],
     }
-    write_records(path, [example(features, masked_lm_weights=[1.0, 0.0, 0.0])])
-    (batch,) = batches(path, sequence_length=7, vocabulary_size=10)
+    write_records(path, [serialize_example(features, masked_lm_weights=[1.0, 0.0, 0.0])])
+    (batch,) = read_batches(path, sequence_length=7, vocabulary_size=10)
     assert {name: value.tolist() for name, value in batch.items()} == {
         "token_ids": [[CLS, 5, MASK, SEP, 7, SEP, 0]],
         "segment_ids": [[0, 0, 0, 0, 1, 1, 0]],
@@ -126,7 +126,7 @@ def test_records_of_the_released_form_are_read(tmp_path):
     }
 
 
-def example(features, **floats):
+def serialize_example(features, **floats):
     values = {**features, **{name: np.array(x, np.float32) for name, x in floats.items()}}
     (content,) = serialize(
         {name: Ragged(np.asarray(x), np.array([len(x)])) for name, x in values.items()}
@@ -135,10 +135,10 @@ def example(features, **floats):
 
 
 @pytest.mark.parametrize("kind", ["next_sentence", "full_sentences"])
-def test_unmasked_rows_come_back_as_they_were(tmp_path, kind):
-    rows = instances(kind)
-    path = write(tmp_path / "a.tfrecord", rows, encoder(masked=False))
-    read = rows_of(batches(path, vocabulary_size=len(TOKENS)))
+def test_unmasked_rows_round_trip(tmp_path, kind):
+    rows = make_instances(kind)
+    path = write_rows(tmp_path / "a.tfrecord", rows, make_encoder(masked=False))
+    read = split_rows(read_batches(path, vocabulary_size=len(TOKENS)))
     assert len(read) == len(rows)
     for features, row in zip(read, rows, strict=True):
         length = len(row.token_ids)
@@ -156,87 +156,89 @@ def test_unmasked_rows_come_back_as_they_were(tmp_path, kind):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_batches_have_one_shape_and_the_contracts_types(tmp_path, masked):
-    path = write(tmp_path / "a.tfrecord", instances(), encoder(masked))
-    read = batches(path, drop_remainder=True, shuffle_seed=0)
-    assert len(read) == len(instances()) // 4
-    long, slots = ((4, LENGTH), (4, 4))
+def test_batch_shapes_and_dtypes(tmp_path, masked):
+    path = write_rows(tmp_path / "a.tfrecord", make_instances(), make_encoder(masked))
+    read = read_batches(path, drop_remainder=True, shuffle_seed=0)
+    assert len(read) == len(make_instances()) // 4
+    token_shape, mask_shape = ((4, LENGTH), (4, 4))
     expected = {
-        "token_ids": (long, "int32"),
-        "segment_ids": (long, "int32"),
-        "padding_mask": (long, "bool"),
+        "token_ids": (token_shape, "int32"),
+        "segment_ids": (token_shape, "int32"),
+        "padding_mask": (token_shape, "bool"),
         "next_sentence_labels": ((4,), "int32"),
     }
     if masked:
-        expected["mask_positions"] = expected["mask_ids"] = (slots, "int32")
-        expected["mask_weights"] = (slots, "float32")
+        expected["mask_positions"] = expected["mask_ids"] = (mask_shape, "int32")
+        expected["mask_weights"] = (mask_shape, "float32")
     else:
-        expected["word_starts"] = (long, "bool")
+        expected["word_starts"] = (token_shape, "bool")
     for batch in read:
         assert {name: (x.shape, x.dtype.name) for name, x in batch.items()} == expected
 
 
-def test_shuffling_is_seeded(tmp_path):
-    rows = instances()
+def test_shuffle_order_depends_on_seed(tmp_path):
+    rows = make_instances()
     for shard in range(3):
-        write(tmp_path / f"{shard}.tfrecord", rows[shard::3], encoder(masked=False))
+        write_rows(tmp_path / f"{shard}.tfrecord", rows[shard::3], make_encoder(masked=False))
 
-    def order(**options):
-        read = rows_of(batches(tmp_path / "*.tfrecord", **options))
+    def read_order(**options):
+        read = split_rows(read_batches(tmp_path / "*.tfrecord", **options))
         return [tuple(row["token_ids"]) for row in read]
 
-    plain, shuffled = order(), order(shuffle_seed=1)
-    assert plain != shuffled
-    assert sorted(plain) == sorted(shuffled)
-    assert shuffled == order(shuffle_seed=1)
-    assert shuffled != order(shuffle_seed=2)
+    file_order, shuffled = read_order(), read_order(shuffle_seed=1)
+    assert file_order != shuffled
+    assert sorted(file_order) == sorted(shuffled)
+    assert shuffled == read_order(shuffle_seed=1)
+    assert shuffled != read_order(shuffle_seed=2)
 
 
-def unpadded(batches):
-    """The ids of the rows of each batch."""
+def unpadded_ids(batches):
+    """Returns the token ids of the rows in each batch, without padding."""
     return [
-        [tuple(row["token_ids"][row["padding_mask"]]) for row in rows_of([batch])]
+        [tuple(row["token_ids"][row["padding_mask"]]) for row in split_rows([batch])]
         for batch in batches
     ]
 
 
-def test_each_record_comes_once_from_any_batch(tmp_path, monkeypatch):
-    """With windows of two batches, and of four shuffled records"""
+def test_each_record_is_read_once(tmp_path, monkeypatch):
+    """Batches can be resumed with windows of two batches and of four shuffled records."""
     monkeypatch.setattr(record_batches, "WINDOW_BATCHES", 2)
     monkeypatch.setattr(record_batches.shuffled_records, "__kwdefaults__", {"window": 4})
     for count in (1, 3, 4, 5, 8, 9, 13):
-        rows = instances()[:count]
-        path = write(tmp_path / f"{count}.tfrecord", rows, encoder(masked=False))
+        rows = make_instances()[:count]
+        path = write_rows(tmp_path / f"{count}.tfrecord", rows, make_encoder(masked=False))
         for buckets, seed in itertools.product((None, (8, LENGTH)), (None, 1)):
             read = pretraining_batches(
                 path, batch_size=2, sequence_length=LENGTH, buckets=buckets, shuffle_seed=seed
             )
-            found = unpadded(read)
+            actual = unpadded_ids(read)
             expected = [tuple(row.token_ids) for row in rows]
-            assert sorted(itertools.chain(*found)) == sorted(expected)
-            for first in range(len(found) + 1):
-                assert unpadded(read.epoch(0, first)) == found[first:]
+            assert sorted(itertools.chain(*actual)) == sorted(expected)
+            for first in range(len(actual) + 1):
+                assert unpadded_ids(read.epoch(0, first)) == actual[first:]
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_buckets_pad_no_further_than_needed(tmp_path, masked):
-    path = write(tmp_path / "a.tfrecord", instances(), encoder(masked))
-    bucketed = batches(path, buckets=(8, 16, LENGTH))
+def test_buckets_minimize_padding(tmp_path, masked):
+    path = write_rows(tmp_path / "a.tfrecord", make_instances(), make_encoder(masked))
+    bucketed = read_batches(path, buckets=(8, 16, LENGTH))
     for batch in bucketed:
         longest = batch["padding_mask"].sum(axis=1).max()
         bucket = min(b for b in (8, 16, LENGTH) if b >= longest)
         assert batch["token_ids"].shape[1] == batch["segment_ids"].shape[1] == bucket
-    rows = {tuple(row["token_ids"][row["padding_mask"]]) for row in rows_of(bucketed)}
-    assert rows == {tuple(row["token_ids"][row["padding_mask"]]) for row in rows_of(batches(path))}
+    rows = {tuple(row["token_ids"][row["padding_mask"]]) for row in split_rows(bucketed)}
+    assert rows == {
+        tuple(row["token_ids"][row["padding_mask"]]) for row in split_rows(read_batches(path))
+    }
     for buckets in ((8, 16), ()):
         with pytest.raises(ValueError, match=r"buckets must be ascending"):
-            batches(path, buckets=buckets)
+            read_batches(path, buckets=buckets)
 
 
-def test_ragged_batches_are_the_padded_ones_without_padding(tmp_path):
-    path = write(tmp_path / "a.tfrecord", instances(), encoder(masked=False))
+def test_ragged_batches_match_padded_batches(tmp_path):
+    path = write_rows(tmp_path / "a.tfrecord", make_instances(), make_encoder(masked=False))
     ragged = ragged_pretraining_batches(path, batch_size=4, sequence_length=LENGTH)
-    for batch, padded in zip(ragged, batches(path), strict=True):
+    for batch, padded in zip(ragged, read_batches(path), strict=True):
         assert set(batch) == set(padded) - {"padding_mask"}
         for name in ("token_ids", "segment_ids", "word_starts"):
             dense = NUMPY.to_dense(batch[name], LENGTH, 0)
@@ -259,15 +261,15 @@ def test_ragged_batches_are_the_padded_ones_without_padding(tmp_path):
     ],
 )
 def test_invalid_record_error_includes_feature(tmp_path, change, message):
-    good = {"input_ids": [5] * 7, "segment_ids": [0] * 7, "word_starts": [1] * 7}
-    good["next_sentence_labels"] = [1]
-    values = {name: value for name, value in {**good, **change}.items() if value is not None}
+    valid = {"input_ids": [5] * 7, "segment_ids": [0] * 7, "word_starts": [1] * 7}
+    valid["next_sentence_labels"] = [1]
+    values = {name: value for name, value in {**valid, **change}.items() if value is not None}
     floats = {name: [0.5] * 7 for name, value in values.items() if value == "floats"}
     ints = {name: value for name, value in values.items() if value != "floats"}
     path = tmp_path / "bad.tfrecord"
-    write_records(path, [example(good), example(ints, **floats)])
+    write_records(path, [serialize_example(valid), serialize_example(ints, **floats)])
     with pytest.raises(ValueError, match=message) as raised:
-        batches(path, vocabulary_size=50)
+        read_batches(path, vocabulary_size=50)
     assert f"{path}, record 1" in str(raised.value)
 
 
@@ -292,93 +294,99 @@ def test_invalid_record_error_includes_feature(tmp_path, change, message):
         ),
     ],
 )
-def test_masks_weights_and_ids_that_would_be_read_as_others(tmp_path, change, message):
-    good = {"input_ids": [5] * 4, "segment_ids": [0] * 4, "input_mask": [1, 1, 1, 0]}
-    good |= {"masked_lm_positions": [2], "masked_lm_ids": [5], "masked_lm_weights": [1.0]}
-    ints = {**good, **change}
+def test_invalid_masked_record_raises(tmp_path, change, message):
+    valid = {"input_ids": [5] * 4, "segment_ids": [0] * 4, "input_mask": [1, 1, 1, 0]}
+    valid |= {"masked_lm_positions": [2], "masked_lm_ids": [5], "masked_lm_weights": [1.0]}
+    ints = {**valid, **change}
     weights = ints.pop("masked_lm_weights")
-    write_records(tmp_path / "a.tfrecord", [example(ints, masked_lm_weights=weights)])
+    write_records(tmp_path / "a.tfrecord", [serialize_example(ints, masked_lm_weights=weights)])
     with pytest.raises(ValueError, match=message):
-        batches(tmp_path / "a.tfrecord")
+        read_batches(tmp_path / "a.tfrecord")
 
 
-def test_a_file_that_is_missing_is_named(tmp_path):
+def test_missing_shard_error_includes_name(tmp_path):
     names = [f"rows-0000{number}-of-00003.tfrecord" for number in range(3)]
-    paths = [write(tmp_path / name, instances()[:4], encoder(masked=False)) for name in names]
-    assert len(batches(tmp_path / "*.tfrecord")) == 3
+    paths = [
+        write_rows(tmp_path / name, make_instances()[:4], make_encoder(masked=False))
+        for name in names
+    ]
+    assert len(read_batches(tmp_path / "*.tfrecord")) == 3
     paths[1].unlink()
     with pytest.raises(
         FileNotFoundError,
         match=f"all 3 record files. Received: 2 .* missing file is .*{names[1]}. To read only",
     ):
-        batches(tmp_path / "*.tfrecord")
-    assert len(batches([paths[0], paths[2]])) == 2
+        read_batches(tmp_path / "*.tfrecord")
+    assert len(read_batches([paths[0], paths[2]])) == 2
 
 
-def test_url_records_match_file(tmp_path):
-    path = write(tmp_path / "a.tfrecord", instances(), encoder(masked=True))
+def test_records_at_url_match_local_file(tmp_path):
+    path = write_rows(tmp_path / "a.tfrecord", make_instances(), make_encoder(masked=True))
     system = fsspec.filesystem("memory")
     system.pipe("/records/a-00000-of-00001.tfrecord", path.read_bytes())
-    remote = batches("memory://records/*.tfrecord")
-    assert [*map(str, remote)] == [*map(str, batches(path))]
+    remote = read_batches("memory://records/*.tfrecord")
+    assert [*map(str, remote)] == [*map(str, read_batches(path))]
     with pytest.raises(FileNotFoundError, match="No file matches memory://records/b"):
-        batches("memory://records/b*")
+        read_batches("memory://records/b*")
 
 
-def test_files_that_are_no_pretraining_records_are_refused(tmp_path):
+def test_other_records_raise(tmp_path):
     path = tmp_path / "a.tfrecord"
     with pytest.raises(FileNotFoundError, match=r"a.tfrecord"):
-        batches(path)
+        read_batches(path)
     write_records(path, [])
     with pytest.raises(ValueError, match=r"a.tfrecord must contain at least one record"):
-        batches(path)
+        read_batches(path)
     write_records(path, [b"\xff\xff"])
     with pytest.raises(ValueError, match=r"a.tfrecord, record 0: the record is not a tf.train"):
-        batches(path)
-    write_records(path, [example({"input_ids": [5], "label": [1]})])
+        read_batches(path)
+    write_records(path, [serialize_example({"input_ids": [5], "label": [1]})])
     with pytest.raises(
         ValueError, match=r"a.tfrecord: the first record must have segment_ids, word"
     ):
-        batches(path)
-    good = {"input_ids": [5], "segment_ids": [0], "word_starts": [1]}
-    write_records(path, [example(good)])
+        read_batches(path)
+    valid = {"input_ids": [5], "segment_ids": [0], "word_starts": [1]}
+    write_records(path, [serialize_example(valid)])
     write_records(tmp_path / "b.tfrecord", [])
-    assert len(batches(tmp_path / "*.tfrecord")) == 1
+    assert len(read_batches(tmp_path / "*.tfrecord")) == 1
     for record, message in {
-        example(
-            {**good, "input_mask": [1]}
+        serialize_example(
+            {**valid, "input_mask": [1]}
         ): r": the first record must .*Received: \['input_ids', 'input_mask',",
         b"\xff\xff": ", record 0: the record is not a tf.train.Example",
     }.items():
         write_records(tmp_path / "b.tfrecord", [record])
         with pytest.raises(ValueError, match=f"b.tfrecord{message}"):
-            batches(tmp_path / "*.tfrecord")
+            read_batches(tmp_path / "*.tfrecord")
 
 
-def test_a_torn_file_is_found(tmp_path):
-    good = write(tmp_path / "a.tfrecord", instances(), encoder(masked=False))
-    num_records = len(rows_of(batches(good)))
-    content = good.read_bytes()
+def test_truncated_or_corrupt_file_raises(tmp_path):
+    intact = write_rows(tmp_path / "a.tfrecord", make_instances(), make_encoder(masked=False))
+    num_records = len(split_rows(read_batches(intact)))
+    content = intact.read_bytes()
     assert check_record_files(tmp_path / "*.tfrecord") == num_records
-    torn = tmp_path / "b.tfrecord"
+    damaged = tmp_path / "b.tfrecord"
     last = num_records - 1
-    for number, broken in {last: content[:-4], 0: content[:20] + b"?" + content[21:]}.items():
-        torn.write_bytes(broken)
-        for read in (check_record_files, batches):
+    for number, damaged_content in {
+        last: content[:-4],
+        0: content[:20] + b"?" + content[21:],
+    }.items():
+        damaged.write_bytes(damaged_content)
+        for read in (check_record_files, read_batches):
             with pytest.raises(
                 ValueError, match=rf"b.tfrecord, record {number}: truncated or corr"
             ):
                 read(tmp_path / "*.tfrecord")
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path):
-    def failing():
+def test_failed_write_keeps_previous_file(tmp_path):
+    def raise_after_first_record():
         yield b"new"
         raise KeyError
 
     path = tmp_path / "a.tfrecord"
     assert write_records(path, [b"old", b"old"]) == 2
     with pytest.raises(KeyError):
-        write_records(path, failing())
+        write_records(path, raise_after_first_record())
     assert [record.content for record in read_records(str(path))] == [b"old", b"old"]
     assert [item.name for item in tmp_path.iterdir()] == ["a.tfrecord"]

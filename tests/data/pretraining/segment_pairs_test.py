@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sentence pairs against a reference implementation. Bounds are 4.5 standard errors: with random
-seeds, a correct implementation would fail one check in 150,000."""
+"""Compares sentence pairs with a plain implementation.
+
+Statistics are checked to within 4.5 standard errors. With random seeds, a correct implementation
+would fail one check in 150,000.
+"""
 
 import random
 
@@ -9,7 +12,7 @@ import pytest
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
-pytest.importorskip("tensorflow")  # which keras_bert.data imports
+pytest.importorskip("tensorflow")
 
 from keras_bert.data.pretraining.instances import (  # noqa: E402
     PAIR_MAKERS,
@@ -19,10 +22,10 @@ from keras_bert.data.pretraining.instances import (  # noqa: E402
     truncate_pair_randomly,
 )
 from tests.data.pretraining import plain_pairs  # noqa: E402
-from tests.data.pretraining.plain_pairs import document_of  # noqa: E402
+from tests.data.pretraining.plain_pairs import document_index  # noqa: E402
 
 
-def ours(documents, max_tokens, short=0.1, seed=1, times=1, make=next_sentence_pairs):
+def make_pairs(documents, max_tokens, short=0.1, seed=1, times=1, make=next_sentence_pairs):
     rng = np.random.default_rng(seed)
     return [
         pair
@@ -32,7 +35,7 @@ def ours(documents, max_tokens, short=0.1, seed=1, times=1, make=next_sentence_p
     ]
 
 
-def plain(documents, max_tokens, short=0.1, seed=1, times=1):
+def reference_pairs(documents, max_tokens, short=0.1, seed=1, times=1):
     source = random.Random(seed)
     return [
         pair
@@ -49,10 +52,10 @@ def assert_same_mean(first, second):
 
 
 @pytest.mark.parametrize(("max_tokens", "short"), [(61, 0.0), (61, 0.1), (20, 0.0), (29, 1.0)])
-def test_pairs_are_distributed_as_by_the_plain_algorithm(max_tokens, short):
-    documents = plain_pairs.corpus(100)
-    our_pairs = ours(documents, max_tokens, short, times=4)
-    plain_ones = plain(documents, max_tokens, short, times=4)
+def test_pair_statistics_match_reference(max_tokens, short):
+    documents = plain_pairs.make_corpus(100)
+    pairs = make_pairs(documents, max_tokens, short, times=4)
+    expected = reference_pairs(documents, max_tokens, short, times=4)
     statistics = [
         lambda first, second, label: label,
         lambda first, second, label: len(first),
@@ -61,29 +64,29 @@ def test_pairs_are_distributed_as_by_the_plain_algorithm(max_tokens, short):
         lambda first, second, label: len(second) ** 2,
         lambda first, second, label: len(first) + len(second) == max_tokens,
         lambda first, second, label: label * len(second),
-        # Where in their documents the segments begin
-        lambda first, second, label: first[0] % plain_pairs.TOKENS_OF_A_DOCUMENT,
-        lambda first, second, label: second[0] % plain_pairs.TOKENS_OF_A_DOCUMENT,
+        # The positions at which the segments start in their documents
+        lambda first, second, label: first[0] % plain_pairs.TOKENS_PER_DOCUMENT,
+        lambda first, second, label: second[0] % plain_pairs.TOKENS_PER_DOCUMENT,
     ]
     for statistic in statistics:
         assert_same_mean(
-            [statistic(*pair) for pair in our_pairs], [statistic(*pair) for pair in plain_ones]
+            [statistic(*pair) for pair in pairs], [statistic(*pair) for pair in expected]
         )
-    counts = [len(our_pairs), len(plain_ones)]
+    counts = [len(pairs), len(expected)]
     assert counts[0] == pytest.approx(counts[1], rel=0.05)
 
 
-def test_labels_say_whether_the_second_segment_follows_the_first():
-    for first, second, label in ours(plain_pairs.corpus(50), 10_000, short=0.5):
-        is_foreign = document_of(first[0]) != document_of(second[0])
+def test_label_0_means_consecutive_segments():
+    for first, second, label in make_pairs(plain_pairs.make_corpus(50), 10_000, short=0.5):
+        is_foreign = document_index(first[0]) != document_index(second[0])
         assert is_foreign == bool(label)
         if not is_foreign:
             assert second[0] == first[-1] + 1
 
 
 @pytest.mark.parametrize("make", PAIR_MAKERS.values(), ids=PAIR_MAKERS)
-def test_no_sentence_is_lost_and_none_comes_twice(make):
-    # Sentences of one length, so that chunks need no truncation
+def test_each_sentence_is_used_once(make):
+    # All sentences have the same length, so chunks need no truncation.
     documents = [
         list(np.arange(6 * size, dtype=np.int32).reshape(size, 6) + 10_000 * index)
         for index, size in enumerate([1, 2, 3, 7, 20, 31])
@@ -93,35 +96,39 @@ def test_no_sentence_is_lost_and_none_comes_twice(make):
             rng = np.random.default_rng(seed)
             pairs = list(make(documents, index, rng, 24, 0.0))
             tokens = np.concatenate([part for pair in pairs for part in pair[:2]])
-            own = tokens[document_of(tokens) == index]
-            assert sorted(own) == sorted(np.concatenate(document))
+            document_tokens = tokens[document_index(tokens) == index]
+            assert sorted(document_tokens) == sorted(np.concatenate(document))
 
 
-def test_the_partner_of_a_lone_sentence_is_foreign():
+def test_single_sentence_gets_random_partner():
     documents = [[np.array([7, 8], np.int32)], [np.array([10_001], np.int32)]]
     for make in PAIR_MAKERS.values():
         (pair,) = make(documents, 0, np.random.default_rng(0), 10, 0.0)
         assert (pair.first.tolist(), pair.second.tolist(), pair.label) == ([7, 8], [10_001], 1)
 
 
-def test_half_of_the_ordered_pairs_are_swapped():
-    documents = plain_pairs.corpus(150)
-    pairs = ours(documents, 10_000, short=0.3, times=3, make=sentence_order_pairs)
-    whole = [pair for pair in pairs if document_of(pair.first[0]) == document_of(pair.second[0])]
-    for first, second, label in whole:
+def test_half_of_sentence_order_pairs_are_swapped():
+    documents = plain_pairs.make_corpus(150)
+    pairs = make_pairs(documents, 10_000, short=0.3, times=3, make=sentence_order_pairs)
+    same_document = [
+        pair for pair in pairs if document_index(pair.first[0]) == document_index(pair.second[0])
+    ]
+    for first, second, label in same_document:
         before, after = (second, first) if label else (first, second)
         assert after[0] == before[-1] + 1
-    share = np.mean([pair.label for pair in whole])
-    assert abs(share - 0.5) < 4.5 * 0.5 / np.sqrt(len(whole))
-    foreign = [pair for pair in pairs if document_of(pair.first[0]) != document_of(pair.second[0])]
+    fraction = np.mean([pair.label for pair in same_document])
+    assert abs(fraction - 0.5) < 4.5 * 0.5 / np.sqrt(len(same_document))
+    foreign = [
+        pair for pair in pairs if document_index(pair.first[0]) != document_index(pair.second[0])
+    ]
     assert len(foreign) > 0
     assert all(pair.label == 1 for pair in foreign)
 
 
-def test_single_sentence_pairs_are_whole_sentences():
-    documents = plain_pairs.corpus(60)
+def test_single_sentence_pairs():
+    documents = plain_pairs.make_corpus(60)
     sentences = {tuple(sentence) for document in documents for sentence in document}
-    pairs = ours(documents, 60, times=2, make=single_sentence_pairs)
+    pairs = make_pairs(documents, 60, times=2, make=single_sentence_pairs)
     assert all(tuple(pair.first) in sentences and tuple(pair.second) in sentences for pair in pairs)
     assert 0.5 < np.mean([pair.label for pair in pairs]) < 0.6
 
@@ -132,8 +139,8 @@ def test_truncation_matches_one_token_loop():
         for second_length in range(1, 12):
             for max_tokens in range(2, 23):
                 first, second = np.arange(first_length), np.arange(second_length)
-                ours = truncate_pair_randomly(first, second, max_tokens, rng)
+                actual = truncate_pair_randomly(first, second, max_tokens, rng)
                 expected = list(first), list(second)
                 plain_pairs.truncate(*expected, max_tokens, source)
-                assert [len(part) for part in ours] == [len(part) for part in expected]
-                assert all((np.diff(part) == 1).all() for part in ours)
+                assert [len(part) for part in actual] == [len(part) for part in expected]
+                assert all((np.diff(part) == 1).all() for part in actual)

@@ -28,8 +28,8 @@ LENGTH = 16
 ROWS = 53
 
 
-def write(path, numbers, masker=None):
-    """Rows that are told apart by their second token."""
+def write_rows(path, numbers, masker=None):
+    """Writes rows that are identified by their second token."""
     rng = np.random.default_rng(0)
     encode = InstanceEncoder(TOKENS, [2, 3], LENGTH, masker)
     rows = []
@@ -42,18 +42,18 @@ def write(path, numbers, masker=None):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("records")
+    directory = tmp_path_factory.mktemp("records")
     for shard, numbers in enumerate(np.array_split(np.arange(ROWS), 3)):
-        write(folder / f"{shard}.tfrecord", numbers.tolist())
-    return str(folder / "*.tfrecord")
+        write_rows(directory / f"{shard}.tfrecord", numbers.tolist())
+    return str(directory / "*.tfrecord")
 
 
-def masker(**options):
+def make_masker(**options):
     return MaskedLMMaskGenerator.from_tokenizer(make_tokenizer(*TOKENS), **options)
 
 
-def stream(files, **options):
-    options = {"masker": masker(), "batch_size": 4, **options}
+def make_stream(files, **options):
+    options = {"masker": make_masker(), "batch_size": 4, **options}
     return PretrainingStream(files, sequence_length=LENGTH, **options)
 
 
@@ -69,8 +69,8 @@ def assert_same(batches, expected):
             np.testing.assert_array_equal(value, other[name], err_msg=name)
 
 
-def originals(batch):
-    """The token ids before they were masked."""
+def unmasked_ids(batch):
+    """Returns the token ids before masking."""
     ids = batch["token_ids"].copy()
     rows, slots = np.nonzero(batch["mask_weights"])
     ids[rows, batch["mask_positions"][rows, slots]] = batch["mask_ids"][rows, slots]
@@ -78,78 +78,86 @@ def originals(batch):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_batches_of_another_size_have_the_rows_that_follow(files, packed):
-    one = stream(files, packed=packed, batch_size=2)
-    alone = take(stream(files, packed=packed, batch_size=1).from_batch(), 2 * one.num_rows)
-    # Each in the epoch of the one before, the last of them after its end
-    second = one.resume_after(3, 5)
+def test_resume_with_another_batch_size(files, packed):
+    first = make_stream(files, packed=packed, batch_size=2)
+    single_rows = take(
+        make_stream(files, packed=packed, batch_size=1).from_batch(), 2 * first.num_rows
+    )
+    # Each stream resumes in the previous stream's epoch. The last starts after the epoch's end.
+    second = first.resume_after(3, 5)
     third = second.resume_after(2, 3)
     fourth = third.resume_after(2 + third.num_rows // 3, 2)
     rows, steps = [], 0
-    for part, count in ((one, 3), (second, 2), (third, 2)):
-        batches = take(part.from_batch(), count)
-        assert_same(take(part.from_batch(count - 1), 1), batches[-1:])
-        rows += [row for batch in batches for row in originals(batch)]
+    for part_stream, count in ((first, 3), (second, 2), (third, 2)):
+        batches = take(part_stream.from_batch(), count)
+        assert_same(take(part_stream.from_batch(count - 1), 1), batches[-1:])
+        rows += [row for batch in batches for row in unmasked_ids(batch)]
         steps += count
-    np.testing.assert_array_equal(rows, [originals(batch)[0] for batch in alone[: len(rows)]])
-    # Masks are drawn for the number of batches before, not anew.
+    np.testing.assert_array_equal(
+        rows, [unmasked_ids(batch)[0] for batch in single_rows[: len(rows)]]
+    )
+    # The step used for masking counts the batches of all streams.
     (masked,) = take(third.resume_after(2, 2).from_batch(), 1)
     features = {n: v for n, v in masked.items() if not n.startswith("mask_")}
-    features["token_ids"] = originals(masked)
-    again = masker()(features, steps)
-    np.testing.assert_array_equal(again["token_ids"], masked["token_ids"])
-    # An epoch later, what does not fill a batch having been dropped
-    late = originals(take(fourth.from_batch(), 1)[0])
-    first_epoch = (one.num_rows - 16) // 3
-    skipped = one.num_rows + 3 * (2 + one.num_rows // 3 - first_epoch)
+    features["token_ids"] = unmasked_ids(masked)
+    remasked = make_masker()(features, steps)
+    np.testing.assert_array_equal(remasked["token_ids"], masked["token_ids"])
+    # An epoch later, the rows that do not fill a batch were dropped.
+    next_epoch_rows = unmasked_ids(take(fourth.from_batch(), 1)[0])
+    first_epoch = (first.num_rows - 16) // 3
+    skipped = first.num_rows + 3 * (2 + first.num_rows // 3 - first_epoch)
     np.testing.assert_array_equal(
-        late, [originals(batch)[0] for batch in alone[skipped : skipped + 2]]
+        next_epoch_rows, [unmasked_ids(batch)[0] for batch in single_rows[skipped : skipped + 2]]
     )
 
 
-def test_an_epoch_has_an_order_of_its_own(files):
-    batches = take(stream(files, batch_size=1).from_batch(), 2 * ROWS)
-    numbers = [int(originals(batch)[0, 1]) - 5 for batch in batches]
+def test_epochs_have_different_orders(files):
+    batches = take(make_stream(files, batch_size=1).from_batch(), 2 * ROWS)
+    numbers = [int(unmasked_ids(batch)[0, 1]) - 5 for batch in batches]
     assert len({tuple(numbers[:ROWS]), tuple(numbers[ROWS:]), tuple(range(ROWS))}) == 3
 
 
-def sequences(batch):
-    """The numbers of the sequences of a batch."""
+def sequence_numbers(batch):
+    """Returns the numbers of the sequences in a batch."""
     positions = batch.get("position_ids", np.arange(LENGTH))
     is_first = np.broadcast_to(positions == 1, batch["token_ids"].shape)
-    return (originals(batch)[is_first] - 5).tolist()
+    return (unmasked_ids(batch)[is_first] - 5).tolist()
 
 
 @pytest.mark.parametrize("options", [{}, {"packed": True}, {"file_groups": 2, "batch_size": 2}])
-def test_each_row_comes_once_from_any_batch(tmp_path, monkeypatch, options):
-    """With windows of four rows, and two in each group of files"""
+def test_each_row_is_read_once_per_epoch(tmp_path, monkeypatch, options):
+    """Batches can be resumed with windows of four rows, and of two per group of files."""
     for name in ("SHUFFLE_WINDOW", "PACKING_WINDOW"):
         monkeypatch.setattr(streams, name, 4)
     for num_rows in (2, 4, 6, 8, 10, 16, 18):
         for shard, numbers in enumerate(np.split(np.arange(num_rows), 2)):
-            write(tmp_path / f"{num_rows}-{shard}.tfrecord", numbers.tolist())
+            write_rows(tmp_path / f"{num_rows}-{shard}.tfrecord", numbers.tolist())
         files = str(tmp_path / f"{num_rows}-*.tfrecord")
-        one = stream(files, **{"batch_size": 1, **options})
-        count = one.batches_per_epoch
-        batches = take(one.from_batch(), 2 * count)
-        for epoch in (batches[:count], batches[count:], list(one.first_batches(count))):
-            rows = [row for batch in epoch for row in sequences(batch)]
+        records = make_stream(files, **{"batch_size": 1, **options})
+        count = records.batches_per_epoch
+        batches = take(records.from_batch(), 2 * count)
+        for epoch in (batches[:count], batches[count:], list(records.first_batches(count))):
+            rows = [row for batch in epoch for row in sequence_numbers(batch)]
             assert sorted(rows) == list(range(num_rows)), rows
         for first in {1, count - 1, count, 2 * count - 1}:
-            following = take(stream(files, **{"batch_size": 1, **options}).from_batch(first), 3)
-            known = batches[first : first + 3]
-            assert_same(following[: len(known)], known)
+            following = take(
+                make_stream(files, **{"batch_size": 1, **options}).from_batch(first), 3
+            )
+            expected = batches[first : first + 3]
+            assert_same(following[: len(expected)], expected)
 
 
 def test_masks_change_between_epochs(files):
-    one = stream(files, batch_size=ROWS)
-    first, second = take(one.from_batch(), 2)
-    assert {tuple(row) for row in originals(first)} == {tuple(row) for row in originals(second)}
+    records = make_stream(files, batch_size=ROWS)
+    first, second = take(records.from_batch(), 2)
+    assert {tuple(row) for row in unmasked_ids(first)} == {
+        tuple(row) for row in unmasked_ids(second)
+    }
     assert {tuple(row) for row in first["token_ids"]} != {tuple(row) for row in second["token_ids"]}
 
 
-def test_packed_rows_tell_their_sequences(files):
-    batches = take(stream(files, packed=True, batch_size=1).from_batch(), 1)
+def test_packed_batch_features(files):
+    batches = take(make_stream(files, packed=True, batch_size=1).from_batch(), 1)
     assert set(batches[0]) == {
         "token_ids",
         "segment_ids",
@@ -161,110 +169,114 @@ def test_packed_rows_tell_their_sequences(files):
     }
 
 
-def test_records_with_masks_need_no_masker(tmp_path):
+def test_masked_records_need_no_masker(tmp_path):
     path = tmp_path / "masked.tfrecord"
-    write(path, range(9), StaticMasker(4, len(TOKENS), 3))
-    batch = take(stream(path, masker=None).from_batch(), 1)[0]
+    write_rows(path, range(9), StaticMasker(4, len(TOKENS), 3))
+    batch = take(make_stream(path, masker=None).from_batch(), 1)[0]
     assert batch["mask_positions"].shape == (4, 3)
     with pytest.raises(ValueError, match=r"masked\.tfrecord must have records without masks"):
-        stream(path)
+        make_stream(path)
     with pytest.raises(ValueError, match="to be packed"):
-        stream(path, masker=None, packed=True)
+        make_stream(path, masker=None, packed=True)
 
 
-FORMS = ["masked", "packed", "with masks", "next tokens", "groups", "packed groups"]
+STREAM_KINDS = ["masked", "packed", "with masks", "next tokens", "groups", "packed groups"]
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_shares_are_the_rows_of_the_whole_batch(files, tmp_path, form):
-    options = {"packed": form.startswith("packed"), "batch_size": 6}
-    if form.endswith("groups"):
-        options["file_groups"] = 2  # The second of three processes has rows of both.
-    if form == "next tokens":
+@pytest.mark.parametrize("kind", STREAM_KINDS)
+def test_process_shards_form_the_whole_batch(files, tmp_path, kind):
+    options = {"packed": kind.startswith("packed"), "batch_size": 6}
+    if kind.endswith("groups"):
+        options["file_groups"] = 2  # The second of three processes has rows of both groups.
+    if kind == "next tokens":
         options["masker"] = NextTokenTargets()
-    if form == "with masks":
+    if kind == "with masks":
         options["masker"] = None
         files = tmp_path / "masked.tfrecord"
-        write(files, range(20), StaticMasker(4, len(TOKENS), 3))
-    one = stream(files, **options)
+        write_rows(files, range(20), StaticMasker(4, len(TOKENS), 3))
+    records = make_stream(files, **options)
     for read in (
-        lambda *shard: take(one.from_batch(2, *shard), 9),
-        lambda *shard: list(one.first_batches(3, *shard)),
+        lambda *shard: take(records.from_batch(2, *shard), 9),
+        lambda *shard: list(records.first_batches(3, *shard)),
     ):
-        shares = [read((number, 3)) for number in range(3)]
+        shards = [read((number, 3)) for number in range(3)]
         joined = [
             {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-            for parts in zip(*shares, strict=True)
+            for parts in zip(*shards, strict=True)
         ]
         assert_same(joined, read())
-    assert one.from_batch(0, (1, 3)).rows_in_batch == 2
+    assert records.from_batch(0, (1, 3)).rows_in_batch == 2
     for shard in ((0, 4), (3, 3)):
         with pytest.raises(ValueError, match="batch_size must be a multiple"):
-            one.from_batch(0, shard)
+            records.from_batch(0, shard)
 
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("unit", ["token", "word", "ngram"])
-def test_shards_match_whole_batch(files, unit, packed):
+def test_completed_shards_form_the_whole_batch(files, unit, packed):
     options = {"mask_selection_rate": 0.4, "mask_token_rate": 0.3, "random_token_rate": 0.6}
-    one = stream(files, masker=masker(unit=unit, **options), packed=packed, batch_size=6)
+    records = make_stream(
+        files, masker=make_masker(unit=unit, **options), packed=packed, batch_size=6
+    )
     for read in (
-        lambda *shard, **options: take(one.from_batch(2, *shard, **options), 9),
-        lambda *shard, **options: list(one.first_batches(3, *shard, **options)),
+        lambda *shard, **options: take(records.from_batch(2, *shard, **options), 9),
+        lambda *shard, **options: list(records.first_batches(3, *shard, **options)),
     ):
-        shares = [read((number, 3), return_shards=True) for number in range(3)]
+        shards = [read((number, 3), return_shards=True) for number in range(3)]
         whole = []
-        for parts in zip(*shares, strict=True):
-            # Each is completed by the number of selected tokens alone.
-            before = np.cumsum([0, *(part.num_selected for part in parts)])
-            parts = [part.complete(n) for part, n in zip(parts, before[:-1], strict=True)]
+        for parts in zip(*shards, strict=True):
+            # The number of selected tokens before a shard is enough to complete it.
+            num_selected_before = np.cumsum([0, *(part.num_selected for part in parts)])
+            parts = [
+                part.complete(n) for part, n in zip(parts, num_selected_before[:-1], strict=True)
+            ]
             whole.append({name: np.concatenate([p[name] for p in parts]) for name in parts[0]})
         assert_same(whole, read())
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_groups_of_files_fill_equal_shares_of_each_batch(files, packed):
-    one = stream(files, file_groups=3, batch_size=6, packed=packed)
+def test_file_groups_have_equal_shares_of_batches(files, packed):
+    records = make_stream(files, file_groups=3, batch_size=6, packed=packed)
     # Each file has 17 or 18 records.
-    assert one.num_rows == 3 * (13 if packed else 17)
-    number_of_file = np.repeat([0, 1, 2], [len(part) for part in np.array_split(range(ROWS), 3)])
+    assert records.num_rows == 3 * (13 if packed else 17)
+    file_numbers = np.repeat([0, 1, 2], [len(part) for part in np.array_split(range(ROWS), 3)])
     epochs = []
-    for batch in take(one.from_batch(), 2 * one.batches_per_epoch):
-        numbers = originals(batch)[:, 1] - 5
-        np.testing.assert_array_equal(number_of_file[numbers], [0, 0, 1, 1, 2, 2])
+    for batch in take(records.from_batch(), 2 * records.batches_per_epoch):
+        numbers = unmasked_ids(batch)[:, 1] - 5
+        np.testing.assert_array_equal(file_numbers[numbers], [0, 0, 1, 1, 2, 2])
         epochs += numbers.tolist()
     first, second = np.split(np.array(epochs), 2)
-    assert len(set(first)) == len(set(second)) == 6 * one.batches_per_epoch
+    assert len(set(first)) == len(set(second)) == 6 * records.batches_per_epoch
     assert first.tolist() != second.tolist()
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_process_reads_the_files_of_its_own_rows_only(files, tmp_path, packed):
+def test_process_reads_only_its_files(files, tmp_path, packed):
     for path in Path(files).parent.iterdir():
         shutil.copy(path, tmp_path)
-    one = stream(str(tmp_path / "*.tfrecord"), file_groups=3, batch_size=6, packed=packed)
+    records = make_stream(str(tmp_path / "*.tfrecord"), file_groups=3, batch_size=6, packed=packed)
     expected = [
-        batch.complete(0) for batch in take(one.from_batch(0, (1, 3), return_shards=True), 20)
+        batch.complete(0) for batch in take(records.from_batch(0, (1, 3), return_shards=True), 20)
     ]
     for other in (0, 2):
         (tmp_path / f"{other}.tfrecord").unlink()
-    batches = take(one.from_batch(0, (1, 3), return_shards=True), 20)
+    batches = take(records.from_batch(0, (1, 3), return_shards=True), 20)
     assert_same([batch.complete(0) for batch in batches], expected)
     with pytest.raises(FileNotFoundError, match=r"0\.tfrecord"):
-        take(one.from_batch(0, (0, 3), return_shards=True), 1)
+        take(records.from_batch(0, (0, 3), return_shards=True), 1)
 
 
 def test_shortened_file_raises(tmp_path):
     for number, rows in enumerate((range(9), range(9))):
-        write(tmp_path / f"{number}.tfrecord", rows)
-    one = stream(str(tmp_path / "*.tfrecord"), file_groups=2)
-    write(tmp_path / "1.tfrecord", range(5))
+        write_rows(tmp_path / f"{number}.tfrecord", rows)
+    records = make_stream(str(tmp_path / "*.tfrecord"), file_groups=2)
+    write_rows(tmp_path / "1.tfrecord", range(5))
     with pytest.raises(ValueError, match=r"fewer rows than before in the files of .*1\.tfrecord"):
-        take(one.from_batch(), 4)
+        take(records.from_batch(), 4)
 
 
-def test_examples_for_both_objectives(files):
-    batches = stream(files).from_batch()
+def test_pretraining_examples(files):
+    batches = make_stream(files).from_batch()
     x, y, weights = take(pretraining_examples(batches, next_sentence=True), 1)[0]
     assert set(x) == {"token_ids", "segment_ids", "padding_mask", "mask_positions"}
     assert set(y) == set(weights) == {"masked_lm_logits", "next_sentence_logits"}
@@ -274,7 +286,7 @@ def test_examples_for_both_objectives(files):
     assert "next_sentence_labels" not in x
 
 
-def test_examples_without_masks_name_the_remedy(files):
+def test_pretraining_examples_without_masks_raise(files):
     batches = pretraining_batches(files, batch_size=4, sequence_length=LENGTH)
     with pytest.raises(ValueError, match=r"must have masks.*masker=MaskedLMMaskGenerator\."):
         pretraining_examples(batches, next_sentence=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records as TensorFlow writes them and reads them."""
+"""Records have the same bytes as those that TensorFlow writes."""
 
 import io
 
@@ -22,7 +22,7 @@ from keras_bert.data.pretraining.tfrecords import (  # noqa: E402
 )
 
 
-def features_of(length):
+def make_features(length):
     rng = np.random.default_rng(length)
     return {
         "input_ids": rng.integers(0, 30522, length).astype("int32"),
@@ -33,7 +33,7 @@ def features_of(length):
     }
 
 
-def serialized_by_tensorflow(features):
+def serialize_with_tensorflow(features):
     example = tf.train.Example()
     for name, values in features.items():
         feature = example.features.feature[name]
@@ -46,7 +46,7 @@ def serialized_by_tensorflow(features):
 LENGTHS = [1, 5, 0, 128, 130, 600, 6000]
 
 
-def serialized(rows):
+def serialize_rows(rows):
     def ragged(name):
         values = [row[name] for row in rows]
         return Ragged(np.concatenate(values), np.array([len(row) for row in values]))
@@ -54,10 +54,10 @@ def serialized(rows):
     return serialize({name: ragged(name) for name in rows[0]})
 
 
-def test_examples_have_the_bytes_that_tensorflow_writes():
-    rows = [features_of(length) for length in [*LENGTHS, *range(100, 400)]]
-    assert serialized(rows) == list(map(serialized_by_tensorflow, rows))
-    assert serialized(rows[:1]) == [serialized_by_tensorflow(rows[0])]
+def test_example_bytes_match_tensorflow():
+    rows = [make_features(length) for length in [*LENGTHS, *range(100, 400)]]
+    assert serialize_rows(rows) == list(map(serialize_with_tensorflow, rows))
+    assert serialize_rows(rows[:1]) == [serialize_with_tensorflow(rows[0])]
 
 
 def test_integer_bytes_match_tensorflow():
@@ -65,31 +65,31 @@ def test_integer_bytes_match_tensorflow():
     bits = rng.integers(0, 64, 2000)
     values = rng.integers(-(2**63), 2**63, 2000) >> bits
     rows = [{"a": part} for part in np.array_split(values, 50)]
-    assert serialized(rows) == list(map(serialized_by_tensorflow, rows))
+    assert serialize_rows(rows) == list(map(serialize_with_tensorflow, rows))
 
 
-def test_values_are_those_that_were_written():
-    contents = serialized([features_of(n) for n in LENGTHS])
+def test_parse_round_trip():
+    contents = serialize_rows([make_features(n) for n in LENGTHS])
     records = [Record(content, "file", i) for i, content in enumerate(contents)]
     kinds = {"input_ids": "int64", "limits": "int64", "masked_lm_weights": "float", "no": "int64"}
     parsed = parse(records, kinds)
     for name in ("input_ids", "limits", "masked_lm_weights"):
-        assert parsed[name].to_list() == [features_of(n)[name].tolist() for n in LENGTHS]
+        assert parsed[name].to_list() == [make_features(n)[name].tolist() for n in LENGTHS]
     assert parsed["no"].to_list() == [[]] * len(LENGTHS)
 
 
-def test_values_that_are_not_packed_are_read():
+def test_unpacked_values_are_parsed():
     content = b"\x0a\x0e\x0a\x0c\x0a\x01a\x12\x07\x1a\x05\x08\x01\x08\x96\x01"
     assert tf.train.Example.FromString(content).features.feature["a"].int64_list.value == [1, 150]
     assert parse([Record(content, "file", 0)], {"a": "int64"})["a"].to_list() == [[1, 150]]
 
 
-# Around the bytes whose checksum is computed at a time, and more than a block of a file
+# Sizes around the chunks in which the checksum is computed, and a size over the read block
 SIZES = (31, 32, 33, 1023, 1024, 1025, 5000, 3 << 20)
 CONTENTS = [b"", b"\xff\xff", *(np.random.default_rng(n).bytes(n) for n in SIZES), b"last"]
 
 
-def test_files_have_the_bytes_that_tensorflow_writes(tmp_path):
+def test_file_bytes_match_tensorflow(tmp_path):
     path = str(tmp_path / "a.tfrecord")
     with tf.io.TFRecordWriter(path) as writer:
         for content in CONTENTS:
@@ -102,7 +102,7 @@ def test_files_have_the_bytes_that_tensorflow_writes(tmp_path):
     assert first_record(path).content == b""
 
 
-def test_any_byte_that_changed_is_noticed(tmp_path):
+def test_changed_or_missing_bytes_raise(tmp_path):
     file = io.BytesIO()
     write_records(file, [b"first", b"second"])
     whole = file.getvalue()
