@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sessions of the test suite.
+"""Nox sessions for tests, documentation and releases.
 
-    nox                            # everything, as CI runs it
-    nox -s quick                   # what most changes break first, in less than two minutes
-    nox -s jax lint                # some of them
-    nox -s jax -- tests/layers -x  # a session, with these arguments of pytest instead of its paths
+    nox                            # everything, as in CI
+    nox -s quick                   # the core tests, in less than two minutes
+    nox -s jax lint                # two sessions
+    nox -s jax -- tests/layers -x  # a session with different pytest arguments
     nox -s installed newcomer readme   # before a release: what users install
     nox -s foreign_files               # before a release: checkpoints of other libraries
 
-Keras chooses its backend when it is imported, so each backend has a session. Sessions run in the
-environment that nox is started in, which `pip install -r requirements-test.txt -e .` fills; only
-`beam`, `installed`, `newcomer` and `readme` make environments, empty ones but for the first.
+Each backend has a session, because Keras chooses its backend when it is imported. Sessions run in
+the current environment. Set it up with `pip install -r requirements-test.txt -e .`. Only `beam`,
+`installed`, `newcomer` and `readme` create virtual environments. The environment for `beam` also
+uses the current environment's packages.
 """
 
 import re
@@ -26,7 +27,7 @@ import nox
 nox.options.default_venv_backend = "none"
 nox.options.sessions = [*("lint", "tensorflow", "docs", "jax", "torch", "with_tensorflow", "beam")]
 
-# What most changes break first
+# The tests that most often find a broken change
 CORE = (
     "tests/build_test.py",
     "tests/config_test.py",
@@ -40,17 +41,17 @@ CORE = (
     "tests/tasks/text_classifier_test.py",
     "tests/text/wordpiece_test.py",
     "tests/vocabularies",
-    "--ignore=tests/optimizers/distribution_test.py",  # starts a process
+    "--ignore=tests/optimizers/distribution_test.py",  # It starts a process.
 )
-# Needs an older protobuf than the libraries in requirements-test.txt
+# Beam requires an older protobuf than the libraries in requirements-test.txt.
 BEAM = "apache-beam==2.77.0"
-# Beam's client of S3, and a server with its protocol, whose framework, Flask, comes with locust
+# Beam's S3 client, and an S3 server for tests. Locust installs the server's framework, Flask.
 S3 = ("boto3==1.43.117", "moto[s3]==5.2.5")
 WITHOUT_TENSORFLOW = {"KERAS_BERT_BLOCK_TENSORFLOW": "1"}
-# Most of the time of a test on JAX, and a part of it on TensorFlow, is spent compiling what it then
-# runs a few times. The first two flags are what JAX sets by its option "if the cost of optimization
-# is greater than that of running a less-optimized program"; XLA's emitters of fused loops take half
-# of the rest (`XLA_FLAGS=--help` describes all). Operations and a training step are tested without.
+# On JAX, and partly on TensorFlow, tests spend most of their time compiling programs that run only
+# a few times. The first two flags are the ones that JAX sets for programs whose optimization costs
+# more than it saves. XLA's emitters of fused loops take half of the remaining time.
+# `XLA_FLAGS=--help` describes the flags. Operations and a training step are tested without them.
 UNOPTIMIZED = {
     "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
     "--xla_cpu_use_fusion_emitters=false",
@@ -58,13 +59,13 @@ UNOPTIMIZED = {
 
 _TUNED = "keras-bert finetune --train_file=rows.csv --preset=preset --epochs=1 --output_dir=tuned"
 _TOKENIZER = "keras-bert tokenizer --input_files=corpus.txt"
-# What each extra is for: commands of bash in a folder with the files of tests/installed. Without an
-# extra, every command of `keras-bert` shows its help.
+# Bash commands that use the libraries of each extra. They run in a copy of tests/installed. Without
+# an extra, all `keras-bert` commands print their help.
 INSTALLED = {
     "": """
         pip check
         names=$(keras-bert | sed -nE 's/^  ([a-z-]+) .*/\\1/p')
-        test -n "$names"  # without any, the loop would pass
+        test -n "$names"  # An empty loop would pass.
         for name in $names; do
             keras-bert $name --help
         done
@@ -104,7 +105,7 @@ INSTALLED = {
         python clients.py http://localhost:8765
         kill -TERM %1 && wait %1
     """,
-    # Nothing listens there, which locust reports.
+    # No server listens on this port, so locust reports an error.
     "load": """
         (keras-bert benchmark --what=serve --subjects=http://localhost:9/v1/models/m || true) |
             grep 'Connection refused'
@@ -146,15 +147,16 @@ INSTALLED = {
 def run_pytest(
     session: nox.Session, *options: str, paths: Sequence[str] = (), **environment: str
 ) -> None:
-    """Runs pytest in two processes, which share the files in the order of conftest.py."""
+    """Runs pytest in two processes, with the files in the order that conftest.py defines."""
     session.run(
         *("python", "-m", "pytest", "-q", "-n2", "--dist=loadfile", "--no-loadscope-reorder"),
         *("--durations=15", *options, *(session.posargs or paths)),
         env={
             "KERAS_BACKEND": "tensorflow",
-            # OpenMP's threads wait by spinning: more than there are processors slow all of them.
+            # OpenMP threads wait by spinning, so more threads than cores slow down all threads.
             "OMP_NUM_THREADS": "1",
-            # Set, as images of containers do, each process of a test compiles all modules anew.
+            # Container images often set this. Each process of a test would then compile all
+            # modules.
             "PYTHONDONTWRITEBYTECODE": "",
             **environment,
         },
@@ -164,7 +166,7 @@ def run_pytest(
 def run_backend(
     session: nox.Session, *options: str, paths: Sequence[str] = (), **environment: str
 ) -> None:
-    """Runs operations and a training step as users do, then all others `UNOPTIMIZED`."""
+    """Tests operations and a training step as users run them, and the rest `UNOPTIMIZED`."""
     step = "tests/compiled_steps_test.py::test_compiled_steps[TextClassifier]"
     run_pytest(session, *options, paths=("tests/ops", step), **environment)
     if not session.posargs:
@@ -173,13 +175,13 @@ def run_backend(
 
 
 def _commands(page: str) -> list[str]:
-    """Returns the blocks of bash on a page."""
+    """Returns a page's bash blocks."""
     return re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Lint and format of all files, and strict type checking of `keras_bert`."""
+    """Lints all files, checks their format, and checks the types in `keras_bert`."""
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
     session.run("mypy")
@@ -187,37 +189,37 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def tensorflow(session: nox.Session) -> None:
-    """Library and programs on the TensorFlow backend, and the examples in docstrings."""
+    """Tests the library and the commands on TensorFlow, including docstring examples."""
     paths = ("keras_bert", "training", "tests", "--ignore=tests/docs")
     run_backend(session, "--doctest-modules", paths=paths)
 
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """The site, strictly: a link to nothing is an error; the guides in small, and the migration."""
-    # With --quiet, no warning would be counted, and --strict would find none.
+    """Builds the site, where broken links are errors, and tests the guides at a reduced size."""
+    # With --quiet, --strict would not find warnings.
     site = ("python", "-m", "mkdocs", "build", "--strict")
     session.run(*site, env={"NO_MKDOCS_2_WARNING": "1"})
-    # Nearly all of the time is that of one file, the guides.
+    # One file, the guides, takes nearly all of the time.
     run_pytest(session, "--dist=worksteal", paths=["tests/docs"])
 
 
 @nox.session
 def jax(session: nox.Session) -> None:
-    """What depends on the backend, on JAX, in processes that cannot import TensorFlow."""
+    """Runs backend-dependent tests on JAX, in processes that cannot import TensorFlow."""
     run_backend(session, KERAS_BACKEND="jax", **WITHOUT_TENSORFLOW)
 
 
 @nox.session
 def torch(session: nox.Session) -> None:
-    """The same on PyTorch, and what needs a backend, but not each."""
+    """Same as `jax`, but on PyTorch, and with the tests that only need a single backend."""
     run_pytest(session, KERAS_BACKEND="torch", **WITHOUT_TENSORFLOW)
 
 
 @nox.session
 @nox.parametrize("backend", ["jax", "torch"])
 def with_tensorflow(session: nox.Session, backend: str) -> None:
-    """What depends on the backend and needs TensorFlow too: exports, and inputs of `tf.data`."""
+    """Runs backend-dependent tests that also need TensorFlow, such as exports and `tf.data`."""
     files = sorted(Path("tests").rglob("*_test.py"))
     paths = [str(file) for file in files if "needs_tensorflow" in file.read_text("utf-8")]
     marked = ("-m", "needs_tensorflow")
@@ -226,10 +228,10 @@ def with_tensorflow(session: nox.Session, backend: str) -> None:
 
 @nox.session(venv_backend="venv")
 def beam(session: nox.Session) -> None:
-    """Pre-training records by Apache Beam, with its versions of libraries before the current ones.
+    """Tests pre-training records on Apache Beam, with the library versions that Beam requires.
 
-    All that Beam does not bring is found in the environment that nox is started in, which would
-    take a minute and gigabytes to install again.
+    Beam's dependencies come first. The remaining libraries are imported from the current
+    environment, because installing them again would take a minute and gigabytes.
     """
     program = "import sysconfig; print(sysconfig.get_path('purelib'))"
     packages = str(session.run("python", "-c", program, silent=True)).strip()
@@ -242,7 +244,7 @@ def beam(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def quick(session: nox.Session) -> None:
-    """The core on TensorFlow, and the linter."""
+    """Runs the core tests on TensorFlow, and the linter."""
     session.run("ruff", "check")
     run_pytest(session, paths=CORE)
 
@@ -250,7 +252,7 @@ def quick(session: nox.Session) -> None:
 @nox.session(venv_backend="venv", default=False)
 @nox.parametrize("extras", [nox.param(name, id=name or "wheel") for name in INSTALLED])
 def installed(session: nox.Session, extras: str) -> None:
-    """The wheel with an extra does, in an empty environment, what the extra is for."""
+    """Installs the wheel with an extra in an empty environment, and uses the extra's libraries."""
     session.install(f".[{extras}]" if extras else ".")
     checkout, folder = Path.cwd(), session.create_tmp()
     shutil.copytree("tests/installed", folder, dirs_exist_ok=True)
@@ -267,9 +269,9 @@ def installed(session: nox.Session, extras: str) -> None:
 @nox.session(venv_backend="venv", default=False)
 @nox.parametrize("backend", ["tensorflow", "jax"])
 def newcomer(session: nox.Session, backend: str) -> None:
-    """The first hour, timed: the commands of docs/start, with the wheel, in an empty environment.
+    """Times the commands in docs/start, with the wheel in an empty environment.
 
-    On JAX, as installed without TensorFlow, where the trained model is served and not an export.
+    The JAX session installs no TensorFlow, so it serves the trained model instead of an export.
     """
     checkout, folder = Path.cwd(), Path(session.create_tmp()).resolve()
     session.run("pip", "wheel", "--quiet", "--no-deps", f"--wheel-dir={folder}", ".")
@@ -312,7 +314,7 @@ def newcomer(session: nox.Session, backend: str) -> None:
 
 @nox.session(default=False)
 def foreign_files(session: nox.Session) -> None:
-    """Each field of the files of other libraries, altered, is read as they read it, or refused."""
+    """Checks that altered files are read as in the library that wrote them, or raise an error."""
     environment = {"KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1"}
     for module in ("checkpoints.altered_configs", "vocabularies.altered_tokenizers"):
         session.run("python", "-m", f"tests.{module}", env=environment)
@@ -320,7 +322,7 @@ def foreign_files(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def readme(session: nox.Session) -> None:
-    """The README's first command, as it is written, in a clone of the last commit."""
+    """Runs the README's first command in a clone of the last commit."""
     text = Path("README.md").read_text(encoding="utf-8")
     command = _commands(text)[0]
     with tempfile.TemporaryDirectory() as folder:

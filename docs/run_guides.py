@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the scripts of guides and extensions, and writes their pages from what they print.
+"""Runs the scripts in docs/guides and docs/extend, and writes pages with their output.
 
-    python docs/run_guides.py                        # all of them
-    python docs/run_guides.py guides/classify        # one
+    python docs/run_guides.py                        # all scripts
+    python docs/run_guides.py guides/classify        # one script
     python docs/run_guides.py --prose                # updates text and keeps the outputs
 
-A script is in jupytext's percent format: a code cell starts with `# %%`, a text cell with
-`# %% [markdown]`. A code cell may have the metadata `small`: code that runs after the cell when a
-test runs the script at a reduced size, for example `small="rows = 50"`. It may call
-`small_encoder()`.
+Scripts are in jupytext's percent format. A code cell starts with `# %%`, a text cell with
+`# %% [markdown]`. If a test runs the script at a reduced size, the code in a cell's metadata
+`small` runs after the cell, for example `small="rows = 50"`. This code may call `small_encoder()`.
 
 Each script runs in a new process and in a temporary directory. Its page has the same name with the
 suffix `.md`. The scripts in `NOTEBOOKS` also get an executed notebook.
@@ -40,13 +39,13 @@ DOCS = Path(__file__).resolve().parent
 FOLDERS = ("guides", "extend")
 NOTEBOOKS = ("guides/classify", "guides/questions", "guides/pretrain")
 _WIDTH = 92
-# The line that names the run of a page; it is not compared with the script
+# The start of a page's last line. This line is not compared with the script.
 _STAMP = "*Written by `python docs/run_guides.py"
 _LICENSE = "# SPDX-License-Identifier"
 
 
 def names() -> list[str]:
-    """The scripts, by their paths in `docs` without suffix."""
+    """Returns the scripts' paths relative to `docs`, without suffix."""
     return [
         path.relative_to(DOCS).with_suffix("").as_posix()
         for folder in FOLDERS
@@ -55,21 +54,21 @@ def names() -> list[str]:
 
 
 def read_cells(name: str) -> list[Any]:
-    """The cells of a script, without the comment on its license."""
+    """Returns a script's cells without the license comment."""
     source = (DOCS / f"{name}.py").read_text(encoding="utf-8")
     cells = jupytext.reads(source, fmt="py:percent").cells
     return [cell for cell in cells if not cell.source.startswith(_LICENSE)]
 
 
 def run_cells(cells: list[Any], *, small: bool = False) -> Iterator[tuple[Any, str]]:
-    """Runs the cells of a script in the current folder.
+    """Runs a script's cells in the current directory.
 
     Args:
         cells: The cells.
-        small: Whether to run the code of the metadata `small` after a cell.
+        small: Whether to run the code in the metadata `small` after each cell.
 
     Yields:
-        Each cell of code with what it printed, the value of its last expression included.
+        Each code cell with its output, including the value of its last expression.
     """
     namespace: dict[str, Any] = {"__name__": "__main__"}
     if small:
@@ -86,7 +85,7 @@ def run_cells(cells: list[Any], *, small: bool = False) -> Iterator[tuple[Any, s
 
 
 def _run(source: str, namespace: dict[str, Any]) -> None:
-    """Runs code as a notebook does: the value of a last expression is printed."""
+    """Runs code as in a notebook, which prints the value of a final expression."""
     tree = ast.parse(source)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, "<guide>", "exec"), namespace)
@@ -100,7 +99,7 @@ def _run(source: str, namespace: dict[str, Any]) -> None:
 
 @functools.cache
 def small_encoder() -> Path:
-    """A preset of one narrow layer with random weights and MiniLM's vocabulary."""
+    """Returns a preset with one narrow layer, random weights and MiniLM's vocabulary."""
     import keras_bert
     from keras_bert import minilm
 
@@ -113,17 +112,17 @@ def small_encoder() -> Path:
 
 
 def _readable(printed: str) -> str:
-    """Removes colors, and of lines that were overwritten all but the last."""
+    """Removes colors and all but the last version of overwritten lines."""
     printed = re.sub(r"\x1b\[[0-9;]*m|\x08", "", printed)
     lines = [line.split("\r")[-1].rstrip() for line in printed.replace("\r\n", "\n").split("\n")]
     return "\n".join(lines).strip("\n")
 
 
 def run_here(name: str, *, small: bool = False) -> dict[int, str]:
-    """Runs a script in this process and a temporary folder.
+    """Runs a script in this process and a temporary directory.
 
     Returns:
-        What each cell printed, by the index of the cell.
+        The output of each cell by cell index.
     """
     cells, outputs = read_cells(name), {}
     before = os.getcwd()
@@ -141,7 +140,7 @@ def run_here(name: str, *, small: bool = False) -> dict[int, str]:
 
 
 def render_page(name: str, outputs: dict[int, str], stamp: str) -> str:
-    """The Markdown of a script with its outputs."""
+    """Returns the script and its outputs as Markdown."""
     parts = []
     for index, cell in enumerate(read_cells(name)):
         if cell.cell_type == "markdown":
@@ -154,7 +153,7 @@ def render_page(name: str, outputs: dict[int, str], stamp: str) -> str:
 
 
 def run_stamp(name: str, seconds: float) -> str:
-    """The last line of a page: the command that wrote it, its time and versions."""
+    """Returns a page's last line with the command that wrote it, its time and versions."""
     versions = " and ".join(
         f"{library} {importlib.metadata.version(library)}" for library in ("keras", "tensorflow")
     )
@@ -164,7 +163,7 @@ def run_stamp(name: str, seconds: float) -> str:
 
 
 def without_outputs(page: str) -> str:
-    """What of a page is in the script: text and code, without outputs and the last line."""
+    """Returns a page's text and code, without outputs and the last line."""
     page = re.sub(r"(```python\n(?:(?!```).*\n)*```)\n\n```text\n(?:(?!```).*\n)*```", r"\1", page)
     return page.split(f"---\n\n{_STAMP}")[0]
 
@@ -173,7 +172,8 @@ def write_page(name: str, *, prose_only: bool) -> None:
     """Runs a script, and writes its page and notebook.
 
     Raises:
-        RuntimeError: If the script fails; or, with `prose_only`, if the page lacks a cell of code.
+        RuntimeError: If the script fails. With `prose_only`, if the page does not contain one of
+            the script's code cells.
     """
     page = DOCS / f"{name}.md"
     if prose_only:
@@ -199,13 +199,13 @@ def _read_outputs(page: Path, name: str) -> tuple[dict[int, str], str]:
     output_by_code = {code.rstrip("\n"): output.rstrip("\n") for code, output in written}
     missing = [cell.source for cell in shown.values() if cell.source not in output_by_code]
     if missing:
-        raise RuntimeError(f"{page} lacks this code, so run the script:\n{missing[0]}")
+        raise RuntimeError(f"{page} does not contain this code. Run the script:\n{missing[0]}")
     outputs = {index: output_by_code[cell.source] for index, cell in shown.items()}
     return outputs, text.strip().splitlines()[-1]
 
 
 def render_notebook(name: str, outputs: dict[int, str]) -> Any:
-    """The executed notebook of a script, in nbformat's form."""
+    """Returns the executed notebook in nbformat's format."""
     notebook = nbformat.v4.new_notebook()
     notebook.metadata["kernelspec"] = {
         "display_name": "Python 3", "language": "python", "name": "python3"
@@ -236,14 +236,14 @@ def _run_in_process(name: str) -> dict[int, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Runs the guides, and writes their pages.")
+    parser = argparse.ArgumentParser(description="Runs the guides and writes their pages.")
     parser.add_argument("names", nargs="*", help="scripts, such as guides/classify; all by default")
     parser.add_argument("--prose", action="store_true", help="keep the outputs of the pages")
-    parser.add_argument("--outputs", help=argparse.SUPPRESS)  # the process of one script
+    parser.add_argument("--outputs", help=argparse.SUPPRESS)  # for the process of one script
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.names) - set(names()))
     if unknown:
-        parser.error(f"there is no script {unknown[0]}; there are {', '.join(names())}")
+        parser.error(f"names must be among {', '.join(names())}. Received: {unknown[0]}")
     if arguments.outputs:
         outputs = run_here(arguments.names[0])
         Path(arguments.outputs).write_text(json.dumps(outputs), encoding="utf-8")

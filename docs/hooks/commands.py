@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference of the command line: one page for each command, made from what `--help` prints."""
+"""Generates the command-line reference, one page per command, from the output of `--help`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _FLAGS_TITLE = "Flags, with their defaults:\n"
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag of a command.
+    """A command-line flag.
 
     Attributes:
-        name: Its name, without dashes.
-        default: Its default, as text; empty for none.
-        description: One line.
-        is_switch: Whether it is boolean, `--name` or `--noname`.
+        name: Name without dashes.
+        default: Default value as text, or empty.
+        description: Description on one line.
+        is_switch: Whether the flag is boolean (`--name` or `--noname`).
     """
 
     name: str
@@ -39,14 +39,14 @@ class Flag:
 
 @dataclass(frozen=True)
 class Command:
-    """A command of `keras-bert`.
+    """A `keras-bert` command.
 
     Attributes:
-        name: Its name, such as `finetune-glue`.
-        description: The docstring of its program.
-        flags: Its flags, in the order of `--help`.
-        by_task: Of `finetune`, the flags that a task has besides or with other defaults, by the
-            names of the tasks.
+        name: Name, such as `finetune-glue`.
+        description: Docstring of the command's module.
+        flags: Flags in the order of `--help`.
+        by_task: For `finetune`, each task's additional flags and flags with different defaults, by
+            task names.
     """
 
     name: str
@@ -56,12 +56,12 @@ class Command:
 
     @property
     def all_flags(self) -> tuple[Flag, ...]:
-        """Its flags, of any task."""
+        """The flags, including the flags for all tasks."""
         return (*self.flags, *(flag for own in self.by_task.values() for flag in own))
 
     @property
     def module(self) -> str:
-        """The module that runs it in a checkout: `training.paper.finetune_glue`."""
+        """The module to run in a checkout, for example `training.paper.finetune_glue`."""
         return child_commands.module_name(self.name)
 
     @property
@@ -75,7 +75,7 @@ def read(name: str) -> Command:
     """Runs a command with `--help` and reads what it prints.
 
     Raises:
-        ValueError: If it fails, or lists no flags.
+        ValueError: If the command fails or does not list flags.
     """
     description, flags = _help(name)
     by_task = {}
@@ -88,7 +88,7 @@ def read(name: str) -> Command:
 
 
 def _help(name: str, *arguments: str) -> tuple[str, tuple[Flag, ...]]:
-    """Returns the description and the flags that a command prints with `--help`."""
+    """Returns the description and flags from a command's `--help`."""
     run = subprocess.run(
         [sys.executable, "-m", "training.command_line", name, *arguments, "--help"],
         cwd=ROOT,
@@ -113,14 +113,14 @@ def _help(name: str, *arguments: str) -> tuple[str, tuple[Flag, ...]]:
 
 @functools.cache
 def read_all() -> tuple[Command, ...]:
-    """Reads every command, in the order in which `keras-bert` lists them."""
+    """Reads all commands, in the order of `keras-bert`."""
     names = [name for group in child_commands.COMMANDS.values() for name in group]
     with ThreadPoolExecutor(2) as pool:
         return tuple(pool.map(read, names))
 
 
 def pages() -> dict[str, str]:
-    """Returns the path and the Markdown of each page."""
+    """Returns the Markdown of each page by its path."""
     commands = {command.name: command for command in read_all()}
     overview = [
         "# Command line",
@@ -180,7 +180,7 @@ def _listed(flags: Iterable[Flag]) -> list[str]:
 
 
 def _fenced_examples(description: str) -> str:
-    """Makes the indented parts of a docstring blocks: of shell code, or of plain text."""
+    """Converts indented blocks in a docstring to fenced blocks of shell code or plain text."""
     blocks = re.split(r"\n\n", description)
     return "\n\n".join(
         f"```{'bash' if 'keras-bert' in block else 'text'}\n"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the diagrams of docs/assets: the packages of the library, and the way from text to answer.
+"""Draws the package diagram and the serving diagram in docs/assets.
 
     python -m docs.hooks.diagrams
 
-The order of the packages is read from the imports in keras_bert/.
+The package order is computed from the imports in keras_bert/.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WIDTH, _GAP = 480, 8
 
 
 def architecture() -> str:
-    """Returns an SVG of the packages. Each imports only from the rows below its own."""
+    """Returns an SVG of the packages. Each package imports only from lower rows."""
     tiers: dict[int, list[str]] = {}
     for name in DESCRIPTIONS:
         tiers.setdefault(_tier(name), []).append(name)
@@ -56,14 +56,14 @@ def architecture() -> str:
 
 
 def _tier(name: str) -> int:
-    """Returns the row of a package: 0 at the top, otherwise one below the lowest importer."""
+    """Returns a package's row, one below its lowest importer. The top row is 0."""
     importers = [other for other in DESCRIPTIONS if name in _imports(other)]
     return 1 + max(map(_tier, importers), default=-1)
 
 
 @functools.cache
 def _imports(name: str) -> set[str]:
-    """Returns the other packages and modules of keras_bert that one of them imports."""
+    """Returns the packages and modules in keras_bert that a package imports."""
     path = ROOT / "keras_bert" / name
     found: set[str] = set()
     for file in path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py")]:
@@ -77,7 +77,7 @@ def _imports(name: str) -> set[str]:
 
 
 def serving() -> str:
-    """Returns an SVG of the way from a text to the answer of a server."""
+    """Returns an SVG that shows how a server computes a prediction from text."""
     middle = _WIDTH / 2
     shapes = [
         _box(90, 0, 300, "Text", "“a bowl of noodle soup”"),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prepares Keras' docstring sections and doctests for Griffe, which reads Google's sections.
+"""Converts Keras' docstring sections and doctests for Griffe.
 
-Griffe knows `Args`, `Returns`, `Raises`, `Yields` and `Attributes`. Keras has more: `Call
-arguments`, `Input shape`, `Output shape`, `Example` and `Reference` become a bold title with their
-content as Markdown, and doctests become fenced blocks.
+Griffe supports Google's sections `Args`, `Returns`, `Raises`, `Yields` and `Attributes`. Keras also
+has `Call arguments`, `Input shape`, `Output shape`, `Example` and `Reference`. They become a bold
+title with their content as Markdown. Doctests become fenced blocks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import griffe
 
 _SECTION = re.compile(r"^([A-Z][\w ]+):\n((?:[ ]{4}.*\n?|\n(?=[ ]{4}))+)", re.M)
-# Keras' sections whose content is a list of names with descriptions, and those of text
+# Keras' sections with a list of names and descriptions, and Keras' sections with text
 _LISTS = ("Call arguments",)
 _TEXTS = ("Input shape", "Output shape", "Reference")
 _ENTRY = re.compile(r"^(\w[\w, `]*): (.*(?:\n[ ]+.*)*)", re.M)
@@ -24,21 +24,21 @@ _EXAMPLE = re.compile(r"^(Examples?):\n", re.M)
 
 
 class KerasSections(griffe.Extension):
-    """Rewrites the docstring of each object of the package when it is loaded."""
+    """Rewrites each object's docstring when Griffe loads it."""
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         if obj.docstring is not None:
-            # What a layer returns when it is called is told in its class's docstring
+            # A layer's class docstring describes what calling the layer returns.
             texts = (*_TEXTS, "Returns") if obj.is_class else _TEXTS
             obj.docstring.value = as_markdown(obj.docstring.value, texts)
 
 
 def as_markdown(docstring: str, texts: tuple[str, ...] = _TEXTS) -> str:
-    """Rewrites Keras' sections and the doctests of a docstring as Markdown.
+    """Rewrites Keras' sections and doctests in a docstring as Markdown.
 
     Args:
         docstring: A docstring without indentation.
-        texts: Titles of sections whose content is text.
+        texts: Titles of sections that contain text.
     """
 
     def section(found: re.Match[str]) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MkDocs' hook: adds the pages that are generated from the source, and expands folders in `nav`."""
+"""MkDocs hook that adds generated pages and expands directories in `nav`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-# Characters from which on a cell of a table is prose
+# Table cells with more characters are styled as prose.
 _PROSE = 40
 sys.path.insert(0, str(ROOT))
 
@@ -23,7 +23,7 @@ from docs.hooks import commands, recipes, reference  # noqa: E402
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the generated pages and expands the folders of the navigation."""
+    """Adds the generated pages and expands directories in the navigation."""
     generated = {
         **reference.pages(),
         **commands.pages(),
@@ -35,7 +35,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, text in generated.items():
         files.append(File.generated(config, path, content=text))
     texts = {file.src_uri: file.content_string for file in files.documentation_pages()}
-    # A page that `nav` names itself is not repeated where its folder is expanded
+    # Do not repeat pages in an expanded directory that `nav` already lists.
     named = set(_paths(config.nav))
     pages = {path: texts[path] for path in [*generated, *written] if path not in named}
     config.nav = expanded(config.nav, pages)
@@ -50,7 +50,7 @@ def _paths(nav: Any) -> Iterator[str]:
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lets long code in tables break within names, and marks cells of prose, for the style."""
+    """Allows line breaks within long code in tables, and marks prose cells for the style sheet."""
 
     def marked(cell: re.Match[str]) -> str:
         is_prose = len(re.sub(r"<[^>]*>", "", cell[1])) > _PROSE
@@ -72,7 +72,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Refuses a page that loads something from the network: the site works without one."""
+    """Raises a `PluginError` if a page loads from the network. The site must work offline."""
     for tag in re.findall(r"<(?:script|img|iframe|source|link)\b[^>]*>", output):
         is_loaded = not tag.startswith("<link") or "stylesheet" in tag or "preconnect" in tag
         if is_loaded and re.search(r"""(?:src|href)=["']?(?:https?:)?//""", tag):
@@ -81,13 +81,13 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 
 def expanded(nav: Any, pages: dict[str, str]) -> Any:
-    """Replaces each folder in a navigation, a path that ends with `/`, by its pages.
+    """Replaces each directory (a path with a final `/`) in a navigation with its pages.
 
     Args:
-        nav: The value of `nav` in mkdocs.yml, or a part of it.
-        pages: The text of each page by its path. In a folder, the index comes first, then the
-            pages to which it links, in that order, then the others in the order given here. A
-            subfolder becomes a section, titled as its index is.
+        nav: Value of `nav` in mkdocs.yml, or a part of it.
+        pages: Text of each page by its path. Each directory lists its index first, then the pages
+            in the order of the index's links, then the remaining pages in the given order. A
+            subdirectory becomes a section with the title of its index.
     """
     if isinstance(nav, list):
         items: list[Any] = []

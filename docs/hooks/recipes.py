@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of recipes, made from their files: command, score, time, hardware and settings."""
+"""Generates the page of recipes with command, score, time, hardware and settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FOLDER = Path(__file__).resolve().parent.parent.parent / "training" / "paper" / 
 
 _COMMAND = re.compile(r"^ {4}(python -m training\.\w+.*(?:\n {8}.*)*)", re.M)
 _FACT = re.compile(r"^(?:(Published )?score|score|time|hardware|recorded)\b.*:", re.I)
-# The sections of the page, by the classes of the settings
+# The page's sections by config class
 _TITLES = {
     "FinetuneConfig": "Classification and regression",
     "FinetuneGlueConfig": "All of GLUE",
@@ -27,16 +27,16 @@ _TITLES = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a recipe's file says.
+    """The content of a recipe file.
 
     Attributes:
-        name: Its name.
-        kind: The class of its settings.
-        title: The first paragraph of its docstring.
-        body: The rest of the docstring, as Markdown.
-        facts: Score, time, hardware and record as the file states them, by title.
-        base: The name of the recipe whose settings it changes; empty for the program's defaults.
-        settings: The settings that the file states, as they are written there.
+        name: Recipe name.
+        kind: Name of the config class.
+        title: First paragraph of the docstring.
+        body: Rest of the docstring as Markdown.
+        facts: Score, time, hardware and record from the docstring, by title.
+        base: Recipe whose settings this recipe changes. Empty if it changes the command's defaults.
+        settings: Settings as written in the file.
     """
 
     name: str
@@ -52,7 +52,7 @@ def read(name: str) -> Recipe:
     """Reads a recipe.
 
     Raises:
-        ValueError: If its docstring has no command.
+        ValueError: If the docstring does not contain a command for the recipe.
     """
     tree = ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8"))
     title, _, rest = (ast.get_docstring(tree) or "").partition("\n\n")
@@ -88,14 +88,14 @@ def read(name: str) -> Recipe:
 
 
 def _settings(tree: ast.Module) -> tuple[str, str, dict[str, str]]:
-    """Returns the class of `CONFIG`, its base, and the arguments that it is made with."""
+    """Returns the class of `CONFIG`, its base recipe, and the arguments of its constructor."""
     (call,) = (
         node.value
         for node in tree.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CONFIG"
     )
     if not isinstance(call, ast.Call):
-        raise ValueError(f"expected CONFIG to be a call, found {ast.unparse(call)}")
+        raise ValueError(f"CONFIG must be a call. Received: {ast.unparse(call)}")
     # `PretrainConfig.from_flags(...)`, or `wikitext2_cpu.CONFIG.replace(...)`
     kind, _, method = ast.unparse(call.func).partition(".")
     base = kind if method == "CONFIG.replace" else ""
@@ -106,13 +106,13 @@ def _settings(tree: ast.Module) -> tuple[str, str, dict[str, str]]:
 def _flag_value(node: ast.expr) -> str:
     try:
         value = ast.literal_eval(node)
-    except ValueError:  # an expression, such as 1 / 3
+    except ValueError:  # It is an expression, such as 1 / 3.
         return ast.unparse(node)
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def page() -> str:
-    """Returns the Markdown of the page."""
+    """Returns the page as Markdown."""
     names = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
     found = [read(name) for name in names]
     lines = [

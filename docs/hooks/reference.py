@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference of the library: a page for each task, and one for each module of public names.
+"""Generates the library reference, with a page per task and a page per public module.
 
-The names are those of `__all__`, read without importing anything, so none can be forgotten: a new
-name appears on the page of its module, and a new module with `__all__` has a page of its own.
+The public names are read from `__all__`, without importing any module. A new name therefore appears
+on its module's page automatically, and a new module with `__all__` gets a page.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = ROOT / "keras_bert"
 TASK, TEXT_TRAINER = "keras_bert.tasks.task.Task", "keras_bert.tasks.text_trainer.TextTrainer"
-# Pages in the order in which users need them: module, file name, title. Other modules follow.
+# Module, file name and title of each page, in the order in the navigation. Other modules follow.
 PAGES = (
     ("keras_bert.models", "encoder", "Encoder"),
     ("keras_bert.text", "text", "Tokenizers and vocabularies"),
@@ -31,19 +31,18 @@ PAGES = (
     ("keras_bert.insight", "insight", "Insight"),
     ("keras_bert.layers", "layers", "Layers"),
 )
-# Tasks in that order; others follow
+# Order of the task pages. Other tasks follow.
 TASKS = (
     *("TextClassifier", "TokenClassifier", "QuestionAnswerer", "MultipleChoice", "TextEmbedder"),
     *("MaskedLM", "Pretrainer", "ReplacedTokenDetector", "Distiller"),
     "Ensemble",
 )
-# Modules whose public names are on the page of another
+# Modules whose public names are on a different module's page
 _SHOWN_WITH = {
     "keras_bert.config": "keras_bert.models",
     "keras_bert.vocabularies": "keras_bert.text",
 }
-# Classes of Keras from which classes of this package inherit: where they are documented, and some
-# of their methods
+# Keras base classes, with a link to their documentation and some of their methods
 _KERAS = {
     "keras.Model": (
         "https://keras.io/api/models/",
@@ -91,11 +90,11 @@ class Name:
     """A public name.
 
     Attributes:
-        path: The shortest path by which users reach it: `keras_bert.TextClassifier`.
-        home: The module that defines it.
-        original: Its name there.
-        summary: The first sentence of its docstring.
-        other_name_of: The name that it is another name of; empty for none.
+        path: Shortest import path, for example `keras_bert.TextClassifier`.
+        home: Module that defines the name.
+        original: Name in that module.
+        summary: First sentence of the docstring.
+        other_name_of: For an alias, the original name. Otherwise empty.
     """
 
     path: str
@@ -106,25 +105,25 @@ class Name:
 
     @property
     def short(self) -> str:
-        """Its last part."""
+        """The part after the last dot."""
         return self.path.rpartition(".")[2]
 
 
 def public_names() -> list[Name]:
-    """Returns every public name of the package once, in the order of the modules' `__all__`."""
+    """Returns the package's public names without duplicates, in the order of `__all__`."""
     found: dict[tuple[str, str], Name] = {}
     for module in ("keras_bert", *_public_modules()):
         tree = _tree(module)
         for name in _exported(tree):
             if module == "keras_bert" and _file(f"{module}.{name}").exists():
-                continue  # a module, whose names follow
+                continue  # It is a module. Its names follow.
             home, original = _definition(module, name)
             found.setdefault((home, name), _described(f"{module}.{name}", home, name, original))
     return list(found.values())
 
 
 def _public_modules() -> list[str]:
-    """The modules whose names are public: those that `keras_bert` exports."""
+    """Returns the modules that `keras_bert` exports."""
     modules = [f"keras_bert.{name}" for name in _exported(_tree("keras_bert"))]
     return [module for module in modules if _file(module).exists()]
 
@@ -140,7 +139,7 @@ def _tree(module: str) -> ast.Module:
 
 
 def _exported(tree: ast.Module) -> list[str]:
-    """Returns `__all__`, or the names that are imported lazily, or the public classes."""
+    """Returns `__all__`, or the lazily imported names, or else the public classes."""
     for node in tree.body:
         if isinstance(node, ast.With) and "lazy_imports" in ast.unparse(node.items[0]):
             imports = [one for one in node.body if isinstance(one, ast.ImportFrom)]
@@ -170,7 +169,7 @@ def _definition(module: str, name: str) -> tuple[str, str]:
 
 @functools.cache
 def _stand_in(module: str, name: str) -> type:
-    """Returns an empty class with the name and the bases of one in the source, for its MRO."""
+    """Returns an empty class with a source class's name and bases, to compute its MRO."""
     node = _class_node(f"{module}.{name}")
     bases = [_base(module, ast.unparse(base)) for base in node.bases] if node else []
     return type(f"{module}.{name}", tuple(bases), {})
@@ -182,7 +181,7 @@ def _base(module: str, name: str) -> type:
 
 
 def _class_node(path: str) -> ast.ClassDef | None:
-    """Returns a class of this package as it is in the source; `None` for another's."""
+    """Returns a class definition from this package's source, or `None` for other packages."""
     module, _, name = path.rpartition(".")
     if module.partition(".")[0] != PACKAGE.name or not _file(module).exists():
         return None
@@ -191,7 +190,7 @@ def _class_node(path: str) -> ast.ClassDef | None:
 
 
 def _methods(path: str) -> dict[str, str]:
-    """Returns the public methods and properties of a class, each with its docstring's beginning."""
+    """Maps a class's public methods and properties to the first sentences of their docstrings."""
     node = _class_node(path)
     return {
         method.name: _first_sentence(method)
@@ -205,9 +204,10 @@ def _first_sentence(node: ast.ClassDef | ast.FunctionDef) -> str:
 
 
 def list_bases(name: Name) -> list[str]:
-    """Returns the classes from which a public class inherits, the nearest first, by their paths.
+    """Returns a public class's bases in the order of its MRO.
 
-    Those of this package are named by the modules that define them, others as the source does.
+    Bases from this package are named after the module that defines them. Other bases are named as
+    in the source.
     """
     path = f"{name.home}.{name.original}"
     if _class_node(path) is None:
@@ -216,19 +216,18 @@ def list_bases(name: Name) -> list[str]:
 
 
 def inherited(name: Name, documented: Mapping[str, str]) -> str:
-    """Returns a table of the methods that a public class inherits; empty if there are none.
+    """Returns a table of a public class's inherited methods, or `""` without inherited methods.
 
     Args:
         name: The class.
-        documented: For each class that has its documentation on some page, the path under which it
-            is there.
+        documented: Maps each class with documentation to its path there.
     """
     known = set(_methods(f"{name.home}.{name.original}"))
     lines = ["| inherited | from | |", "|---|---|---|"]
     for base in list_bases(name):
         short = base.rpartition(".")[2]
         for method, summary in _methods(base).items():
-            # One without a docstring does what that of Keras does
+            # Methods without a docstring behave as in Keras.
             if method not in known and summary:
                 in_base = documented.get(base)
                 link = f"[`{method}`][{in_base}.{method}]" if in_base else f"`{method}`"
@@ -258,7 +257,7 @@ def _described(path: str, home: str, name: str, original: str) -> Name:
 
 
 def pages() -> dict[str, str]:
-    """Returns the path and the Markdown of each page."""
+    """Returns the Markdown of each page by its path."""
     names = public_names()
     tasks = [name for name in names if name.home.startswith("keras_bert.tasks.")]
     tasks.sort(key=lambda name: TASKS.index(name.short) if name.short in TASKS else len(TASKS))
@@ -299,13 +298,13 @@ def pages() -> dict[str, str]:
 
 
 def _add_bases(names: Iterable[Name], documented: dict[str, str]) -> list[str]:
-    """Returns sections for the bases of classes that have methods, but no documentation yet.
+    """Returns sections for undocumented base classes with methods.
 
-    A base that is no public name is on the page of the first class that has it.
+    A base class without a public name is documented on the page of its first subclass.
 
     Args:
-        names: The public classes of a page.
-        documented: As for `inherited`; the bases are added to it.
+        names: The page's public classes.
+        documented: Same as for `inherited`. The bases are added to it.
     """
     sections = []
     for base in dict.fromkeys(base for name in names for base in list_bases(name)):

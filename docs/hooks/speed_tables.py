@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tables of docs/measurements/speed.md, and the chart, from the measurements beside it.
+"""Writes the tables in docs/measurements/speed.md, and the chart, from speed.json.
 
     python -m docs.hooks.speed_tables                        # after speed.json has changed
     python -m docs.hooks.speed_tables --measure=masked_lm    # measures a table again first
 
-To measure needs what the table compares with: `pip install -e ".[torch]" transformers`.
+To measure, install the compared libraries with `pip install -e ".[torch]" transformers`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ CHARTED = ("classifier_24", "masked_lm")
 _LIBRARIES = {"keras_hub": "KerasHub", "matmuls": "only matmuls"}
 _BACKENDS = {"tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch"}
 _TABLE = re.compile(r"(<!-- measured: (\w+) -->\n).*?(<!-- end -->)", re.S)
-# A mid gray, which is legible on light and on dark pages
+# This mid gray is legible on light and dark pages.
 _TEXT, _OURS, _OTHERS = "#768390", "#5c6bc0", "#a3adba"
-# Labels are above the bars, so that they have room in any font, and are legible on a phone.
+# Labels are above the bars, where they fit in any font and are legible on a phone.
 _WIDTH, _BAR_WIDTH, _BAR, _LINE = 380, 310, 12, 18
 
 
@@ -46,11 +46,11 @@ def read() -> dict[str, dict[str, Any]]:
 
 
 def label(subject: str, precision: str = "") -> str:
-    """Returns `keras_hub+sorted:jax:bfloat16@roberta_base` in words.
+    """Returns a label for a subject such as `keras_hub+sorted:jax:bfloat16@roberta_base`.
 
     Args:
-        subject: As in `training.benchmarks.benchmark`.
-        precision: The precision of a subject that does not name one.
+        subject: A subject of `training.benchmarks.benchmark`.
+        precision: Precision if the subject does not include it.
     """
     rest, _, model = subject.partition("@")
     library, backend, *own = rest.split(":")
@@ -63,12 +63,12 @@ def label(subject: str, precision: str = "") -> str:
 
 
 def ratio(row: dict[str, Any], rows: list[dict[str, Any]]) -> float:
-    """Returns the time of a row relative to the first row's."""
+    """Returns a row's time divided by the first row's time."""
     return row.get("ratio") or row["milliseconds"] / rows[0]["milliseconds"]
 
 
 def table(measurement: dict[str, Any]) -> str:
-    """Returns the Markdown of a measurement: its table and conditions."""
+    """Returns a measurement's table and conditions as Markdown."""
     rows = measurement["rows"]
     columns = {"Library": lambda row: label(row["subject"], _precision(measurement))}
     digits = 1 if rows[0]["milliseconds"] < 100 else 0
@@ -92,20 +92,20 @@ def _precision(measurement: dict[str, Any]) -> str:
 
 
 def words(measurement: dict[str, Any]) -> list[str]:
-    """Returns the command that measures."""
+    """Returns the benchmark command."""
     subjects = ",".join(row["subject"] for row in measurement["rows"])
     prefix = [*shlex.split(measurement["prefix"]), "python", "-m", "training.benchmarks.benchmark"]
     return [*prefix, *measurement["flags"], f"--subjects={subjects}"]
 
 
 def page_text(text: str) -> str:
-    """Returns the page with the tables as they should be."""
+    """Returns the page's text with up-to-date tables."""
     measurements = read()
     return _TABLE.sub(lambda found: found[1] + table(measurements[found[2]]) + found[3], text)
 
 
 def chart() -> str:
-    """Returns an SVG of training speed: a bar for each subject, the fastest first."""
+    """Returns an SVG bar chart of training speed, in descending order."""
     shapes = [_text(0, _LINE, "Training examples per second, higher is better")]
     y = _LINE
     for measurement in (read()[name] for name in CHARTED):
@@ -155,10 +155,10 @@ def _text(x: float, y: float, words: str, weight: str = "normal") -> str:
 
 
 def measure(name: str) -> None:
-    """Runs the command of a measurement, and records its results in the JSON file."""
+    """Runs a measurement's command, and stores the results in speed.json."""
     measurements = read()
     if name not in measurements:
-        raise SystemExit(f"--measure={name}: expected one of {', '.join(measurements)}")
+        raise SystemExit(f"--measure must be one of {', '.join(measurements)}. Received: {name}")
     measurement = measurements[name]
     with tempfile.TemporaryDirectory() as folder:
         results_path = Path(folder) / "results.json"
@@ -183,7 +183,7 @@ def measure(name: str) -> None:
 
 
 def _json(value: Any) -> str:
-    """Returns indented JSON whose innermost lists and objects are lines."""
+    """Returns indented JSON with each innermost list or object on one line."""
     indented = json.dumps(value, indent=2)
     innermost = re.compile(r"\{[^{}\[\]]*\}|\[[^{}\[\]]*\]")
     return innermost.sub(lambda found: json.dumps(json.loads(found[0])), indented) + "\n"
