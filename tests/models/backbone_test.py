@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The encoder: inputs, outputs, and no influence of padding."""
+"""Inputs and outputs of the encoder, and their independence of padding."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from tests.models.small_backbone import (
     token_ids,
 )
 
-EVERYTHING = SMALL.replace(output_hidden_states=True, output_attention_scores=True)
+WITH_ALL_OUTPUTS = SMALL.replace(output_hidden_states=True, output_attention_scores=True)
 
 
 @pytest.fixture(scope="module")
@@ -24,22 +24,22 @@ def backbone() -> Backbone:
     return model
 
 
-@pytest.mark.parametrize("by", ["config", "argument"])
-def test_hidden_states_and_scores_on_request(by):
-    if by == "config":
-        model = Backbone(EVERYTHING)
+@pytest.mark.parametrize("option_source", ["config", "argument"])
+def test_hidden_states_and_scores_are_optional(option_source):
+    if option_source == "config":
+        model = Backbone(WITH_ALL_OUTPUTS)
     else:
         model = Backbone(SMALL, output_hidden_states=True, output_attention_scores=True)
     outputs = model(features())
     hidden_states, scores = outputs["hidden_states"], outputs["attention_scores"]
-    assert model.config == EVERYTHING
+    assert model.config == WITH_ALL_OUTPUTS
     assert [tuple(x.shape) for x in hidden_states] == [(3, 7, 16)] * 3
     assert [tuple(x.shape) for x in scores] == [(3, 2, 7, 7)] * 2
     np.testing.assert_array_equal(to_numpy(hidden_states[-1]), to_numpy(outputs["sequence_output"]))
 
 
-def test_an_argument_overrides_the_config():
-    assert "hidden_states" not in Backbone(EVERYTHING, output_hidden_states=False).output
+def test_argument_overrides_config():
+    assert "hidden_states" not in Backbone(WITH_ALL_OUTPUTS, output_hidden_states=False).output
 
 
 def assert_same(outputs, expected, rows=slice(None), atol=1e-5):
@@ -49,7 +49,7 @@ def assert_same(outputs, expected, rows=slice(None), atol=1e-5):
         )
 
 
-def test_token_ids_alone_may_be_an_array_a_list_or_a_tensor(backbone):
+def test_token_ids_accept_array_list_or_tensor(backbone):
     ids = token_ids()
     expected = backbone({"token_ids": ids})
     assert_same(backbone(ids), expected, atol=0)
@@ -58,15 +58,15 @@ def test_token_ids_alone_may_be_an_array_a_list_or_a_tensor(backbone):
     assert_same(backbone({"token_ids": ids.tolist()}), expected, atol=0)
 
 
-def test_padding_does_not_change_real_positions(backbone):
+def test_padding_does_not_change_other_positions(backbone):
     inputs = features()
     expected = backbone(inputs)
     rows = ((0, 0), (0, SMALL.max_sequence_length - 7))
     padded = backbone({name: np.pad(value, rows) for name, value in inputs.items()})
-    real = inputs["padding_mask"]
+    is_token = inputs["padding_mask"]
     np.testing.assert_allclose(
-        to_numpy(padded["sequence_output"])[:, :7][real],
-        to_numpy(expected["sequence_output"])[real],
+        to_numpy(padded["sequence_output"])[:, :7][is_token],
+        to_numpy(expected["sequence_output"])[is_token],
         atol=1e-5,
     )
     np.testing.assert_allclose(
@@ -74,25 +74,25 @@ def test_padding_does_not_change_real_positions(backbone):
     )
 
 
-def test_ids_at_padding_do_not_matter(backbone):
+def test_ids_at_padding_are_ignored(backbone):
     inputs = features()
-    real = inputs["padding_mask"]
-    expected = to_numpy(backbone(inputs)["sequence_output"])[real]
-    other = {**inputs, "token_ids": np.where(real, inputs["token_ids"], 49)}
+    is_token = inputs["padding_mask"]
+    expected = to_numpy(backbone(inputs)["sequence_output"])[is_token]
+    other = {**inputs, "token_ids": np.where(is_token, inputs["token_ids"], 49)}
     np.testing.assert_allclose(
-        to_numpy(backbone(other)["sequence_output"])[real], expected, atol=1e-5
+        to_numpy(backbone(other)["sequence_output"])[is_token], expected, atol=1e-5
     )
 
 
-def test_dropout_is_active_in_training_alone():
+def test_dropout_is_active_only_in_training():
     model = Backbone(SMALL)
     inputs = features()
     first, second = model(inputs, training=True), model(inputs, training=True)
-    at_inference = model(inputs)["sequence_output"]
+    inference_output = model(inputs)["sequence_output"]
     assert abs(to_numpy(first["sequence_output"] - second["sequence_output"])).max() > 1e-2
-    assert abs(to_numpy(first["sequence_output"] - at_inference)).max() > 1e-2
+    assert abs(to_numpy(first["sequence_output"] - inference_output)).max() > 1e-2
     np.testing.assert_array_equal(
-        to_numpy(model(inputs, training=False)["sequence_output"]), to_numpy(at_inference)
+        to_numpy(model(inputs, training=False)["sequence_output"]), to_numpy(inference_output)
     )
 
 
@@ -105,7 +105,7 @@ def test_initial_values():
         elif variable.name == "beta" or variable.name.endswith("bias"):
             assert (values == 0).all(), variable.path
         else:
-            # Truncated at two standard deviations: 0.88 of the full normal's
+            # Truncation at two standard deviations reduces the standard deviation to 88%.
             assert variable.name in (
                 "kernel", "embeddings", "position_embeddings", "segment_embeddings"
             )  # fmt: skip
@@ -114,7 +114,7 @@ def test_initial_values():
             assert abs(values.mean()) < 0.02, variable.path
 
 
-WRONG_INPUTS = [
+INVALID_INPUTS = [
     (
         {"token_ids": np.zeros((1, 13), "int32")},
         r"at most 12 tokens \(max_sequence_length\). Received: 13",
@@ -151,13 +151,13 @@ WRONG_INPUTS = [
 ]
 
 
-@pytest.mark.parametrize(("inputs", "message"), WRONG_INPUTS)
-def test_wrong_inputs_are_named(backbone, inputs, message):
+@pytest.mark.parametrize(("inputs", "message"), INVALID_INPUTS)
+def test_invalid_inputs_raise(backbone, inputs, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         backbone(inputs)
 
 
 @pytest.mark.parametrize("config", ["bert_base_uncased", SMALL.to_dict()])
-def test_a_config_of_another_type_is_refused(config):
+def test_config_of_wrong_type_raises(config):
     with pytest.raises(TypeError, match=r"must be a BertConfig. Received: .*BertConfig.from_name"):
         Backbone(config)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Left-to-right encoders: no token is influenced by a later one, in any implementation."""
+"""In causal encoders, no token depends on a later token, in any implementation."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def causal_backbone(**arguments):
 
 @pytest.mark.parametrize("inputs", INPUTS)
 @pytest.mark.parametrize(("training", "scores"), [(False, False), (True, True)])
-def test_a_changed_token_changes_what_follows_it_alone(inputs, training, scores):
+def test_token_changes_only_later_outputs(inputs, training, scores):
     backbone = causal_backbone(packed=inputs == "packed", output_attention_scores=scores)
     features = {"token_ids": IDS, **INPUTS[inputs]}
     before = to_numpy(backbone(features, training=training)["sequence_output"])
@@ -38,31 +38,31 @@ def test_a_changed_token_changes_what_follows_it_alone(inputs, training, scores)
         difference = abs(to_numpy(after["sequence_output"]) - before).max(-1)
         assert difference[:, :place].max(initial=0) == 0
         assert (difference[:, place] > 0).all()
-        own = PACKED["sequence_ids"][0] == PACKED["sequence_ids"][0, place]
-        later = (np.arange(LENGTH) >= place) & (own if inputs == "packed" else True)
+        is_in_sequence = PACKED["sequence_ids"][0] == PACKED["sequence_ids"][0, place]
+        later = (np.arange(LENGTH) >= place) & (is_in_sequence if inputs == "packed" else True)
         assert (difference[0, later] > 0).all()
         assert (difference[0, ~later] == 0).all()
 
 
-def test_all_paths_compute_the_same():
+def test_attention_paths_match():
     fused = to_numpy(causal_backbone()(features())["sequence_output"])
     trained = to_numpy(causal_backbone()(features(), training=True)["sequence_output"])
     scored = to_numpy(causal_backbone(output_attention_scores=True)(features())["sequence_output"])
-    real = features()["padding_mask"]
-    np.testing.assert_allclose(trained[real], fused[real], atol=1e-5)
-    np.testing.assert_allclose(scored[real], fused[real], atol=1e-5)
+    is_token = features()["padding_mask"]
+    np.testing.assert_allclose(trained[is_token], fused[is_token], atol=1e-5)
+    np.testing.assert_allclose(scored[is_token], fused[is_token], atol=1e-5)
 
 
-def test_the_pooled_output_is_of_the_last_real_token():
+def test_pooled_output_uses_last_token():
     backbone = causal_backbone(packed=True)
 
-    def pooled(features):
+    def pool(features):
         outputs = backbone(features)
         dense = backbone.pooler.dense
         return to_numpy(outputs["pooled_output"]), to_numpy(dense(outputs["sequence_output"]))
 
-    for more, last in [({}, (7, 7)), ({"padding_mask": MASK}, (7, 5)), (PACKED, (7, 5))]:
-        actual, everywhere = pooled({"token_ids": IDS, **more})
+    for extra_inputs, last in [({}, (7, 7)), ({"padding_mask": MASK}, (7, 5)), (PACKED, (7, 5))]:
+        actual, everywhere = pool({"token_ids": IDS, **extra_inputs})
         np.testing.assert_allclose(actual, everywhere[[0, 1], last], atol=1e-6)
-    nothing = pooled({"token_ids": IDS, "padding_mask": np.zeros_like(MASK)})
-    assert np.isfinite(nothing[0]).all()
+    all_padding = pool({"token_ids": IDS, "padding_mask": np.zeros_like(MASK)})
+    assert np.isfinite(all_padding[0]).all()

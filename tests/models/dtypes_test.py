@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The encoder and its heads under Keras' dtype policies."""
+"""The encoder and its heads under Keras's dtype policies."""
 
 import keras
 import numpy as np
@@ -11,8 +11,8 @@ from keras_bert.ops.batch_layout import rope_name
 from keras_bert.tasks import Pretrainer, TextClassifier
 from tests.models.small_backbone import SMALL, features, random_weights, to_numpy
 
-# A policy, its variables' dtype, its outputs' dtype, and how far outputs may be from float32's:
-# LayerNorm makes them about 1, and a rounding to eight or eleven bits comes after every step.
+# A policy, the dtypes of its variables and outputs, and the tolerance compared with float32.
+# LayerNorm makes the outputs about 1, and each step rounds them to 8 or 11 bits.
 POLICIES = [
     ("float32", "float32", "float32", 0.0),
     ("bfloat16", "bfloat16", "bfloat16", 0.08),
@@ -22,7 +22,7 @@ POLICIES = [
 each_policy = pytest.mark.parametrize(("policy", "variables", "outputs", "atol"), POLICIES)
 
 
-def dtype_of(tensor) -> str:
+def tensor_dtype(tensor) -> str:
     return keras.backend.standardize_dtype(tensor.dtype)
 
 
@@ -34,14 +34,14 @@ def reference() -> Pretrainer:
 
 
 @each_policy
-def test_dtypes_and_closeness(reference, policy, variables, outputs, atol):
+def test_policy_dtypes_and_outputs(reference, policy, variables, outputs, atol):
     model = Pretrainer(Backbone(SMALL, dtype=policy))
     model.set_weights(reference.get_weights())
     inputs = features()
     encoded, expected = model.backbone(inputs), reference.backbone(inputs)
-    assert {dtype_of(v) for v in model.backbone.weights} == {variables}
+    assert {tensor_dtype(v) for v in model.backbone.weights} == {variables}
     for name, tensor in encoded.items():
-        assert dtype_of(tensor) == outputs
+        assert tensor_dtype(tensor) == outputs
         difference = abs(to_numpy(tensor) - to_numpy(expected[name]))
         assert difference.max() <= 4 * atol
         assert difference.mean() <= atol / 4
@@ -49,11 +49,11 @@ def test_dtypes_and_closeness(reference, policy, variables, outputs, atol):
     inputs["mask_positions"] = np.array([[0, 3], [1, 2], [0, 0]])
     logits, expected = model(inputs), reference(inputs)
     for name, tensor in logits.items():
-        assert dtype_of(tensor) == "float32"
+        assert tensor_dtype(tensor) == "float32"
         np.testing.assert_allclose(to_numpy(tensor), to_numpy(expected[name]), atol=4 * atol)
 
 
-def test_the_global_policy_is_the_default():
+def test_global_policy_is_the_default():
     keras.config.set_dtype_policy("mixed_bfloat16")
     backbone = Backbone(SMALL)
     assert backbone.dtype_policy.name == "mixed_bfloat16"
@@ -61,11 +61,11 @@ def test_the_global_policy_is_the_default():
     assert Backbone(SMALL, dtype="float32").blocks[0].dtype_policy.name == "float32"
 
 
-def test_the_global_policy_does_not_reach_the_logits():
+def test_logits_ignore_global_policy():
     keras.config.set_dtype_policy("mixed_bfloat16")
     model = Pretrainer(Backbone(SMALL))
     random_weights(model)
-    # To the last bit: not computed in half precision and cast up
+    # With this tolerance, the logits cannot have been computed in half precision.
     head = model.get_layer("next_sentence")
     pooled = to_numpy(model.backbone(features())["pooled_output"])
     kernel, bias = head.get_weights()
@@ -83,7 +83,7 @@ def test_float64_trains():
 
 
 @pytest.mark.on_tensorflow
-def test_blocks_rotate_by_float32_angles():
+def test_rotary_angles_stay_float32():
     config = SMALL.replace(positions="rotary", num_segments=0)
     backbone = Backbone(config, dtype="mixed_bfloat16")
     random_weights(backbone, stddev=1.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Differences of the families in the encoder: blocks, embeddings, positions, pooler."""
+"""Family-specific options of the encoder: embeddings, positions, segments, pooler."""
 
 import numpy as np
 import pytest
@@ -20,45 +20,47 @@ VARIANTS = {
 }
 
 
-def config_of(variant: str) -> BertConfig:
+def make_config(variant: str) -> BertConfig:
     return SMALL.replace(num_layers=4, **VARIANTS[variant])
 
 
-def outputs_of(model, inputs):
+def compute_output(model, inputs):
     return to_numpy(model(inputs)["sequence_output"])
 
 
 @pytest.mark.on_tensorflow
-def test_positions_count_the_tokens_that_are_no_padding():
-    config = config_of("positions behind padding")
+def test_positions_skip_padding():
+    config = make_config("positions behind padding")
     backbone = Backbone(config)
     assert backbone.embeddings.position_embeddings.shape[0] == config.max_sequence_length + 2
     mask = TOKENS != 1
-    right = outputs_of(backbone, {"token_ids": TOKENS, "padding_mask": mask})
+    right = compute_output(backbone, {"token_ids": TOKENS, "padding_mask": mask})
     left_tokens, left_mask = np.roll(TOKENS, 2, axis=1), np.roll(mask, 2, axis=1)
-    left = outputs_of(backbone, {"token_ids": left_tokens, "padding_mask": left_mask})
+    left = compute_output(backbone, {"token_ids": left_tokens, "padding_mask": left_mask})
     np.testing.assert_allclose(left[1, 2:], right[1, :3], atol=1e-5)
 
 
 @pytest.mark.on_tensorflow
-def test_a_row_longer_than_the_positions_is_an_error():
-    backbone = Backbone(config_of("positions behind padding"))
+def test_too_long_row_raises():
+    backbone = Backbone(make_config("positions behind padding"))
     length = backbone.config.max_sequence_length + 1
     with pytest.raises(ValueError, match=f"Received: {length} tokens"):
         backbone({"token_ids": np.full((1, length), 5)})
 
 
 @pytest.mark.on_tensorflow
-def test_without_segments_those_that_are_given_change_nothing():
-    backbone = Backbone(config_of("no segments, no pooler"))
+def test_segment_ids_are_ignored_without_segments():
+    backbone = Backbone(make_config("no segments, no pooler"))
     inputs = {"token_ids": TOKENS, "segment_ids": np.ones_like(TOKENS)}
-    np.testing.assert_array_equal(outputs_of(backbone, inputs), outputs_of(backbone, TOKENS))
+    np.testing.assert_array_equal(
+        compute_output(backbone, inputs), compute_output(backbone, TOKENS)
+    )
     assert set(backbone.output) == {"sequence_output"}
     assert backbone.pooler is None
 
 
 @pytest.mark.on_tensorflow
-def test_encoders_can_have_their_embeddings_in_common():
+def test_encoders_can_share_embeddings():
     wide = Backbone(SMALL.replace(embedding_dim=8))
     narrow = Backbone(
         SMALL.replace(embedding_dim=8, hidden_dim=4, intermediate_dim=8), embeddings_of=wide
@@ -66,6 +68,6 @@ def test_encoders_can_have_their_embeddings_in_common():
     assert narrow.token_embedding is wide.token_embedding
     assert narrow.embeddings is wide.embeddings
     assert narrow.embedding_projection is not wide.embedding_projection
-    assert outputs_of(narrow, TOKENS).shape == (2, 5, 4)
+    assert compute_output(narrow, TOKENS).shape == (2, 5, 4)
     with pytest.raises(ValueError, match=r"same embedding_width. Received: 16 and 8"):
         Backbone(SMALL, embeddings_of=wide)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs of Keras' own loops: arrays, dicts with and without the optional inputs, datasets."""
+"""Inputs of Keras's training loops: arrays, dicts with or without optional inputs, datasets."""
 
 import keras
 import numpy as np
@@ -27,15 +27,15 @@ FORMS = {
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow traces graphs")
-def test_prediction_is_traced_once_for_any_size(caplog):
-    class Traced(Backbone):
+def test_predict_traces_once_for_all_shapes(caplog):
+    class TracedBackbone(Backbone):
         def call(self, inputs, training=None, mask=None):
             traces.append(inputs["token_ids"].shape)
             return super().call(inputs, training=training, mask=mask)
 
-    for _ in range(5):  # TensorFlow's warnings count the traces of all models together
+    for _ in range(5):  # TensorFlow's warnings count the traces of all models.
         traces = []
-        model = Traced(WITHOUT_DROPOUT.replace(num_layers=1))
+        model = TracedBackbone(WITHOUT_DROPOUT.replace(num_layers=1))
         traces.clear()
         for rows, length in ((1, 4), (3, 4), (4, 2)):
             output = model.predict(IDS[:rows, :length], verbose=0)["sequence_output"]
@@ -47,14 +47,14 @@ def test_prediction_is_traced_once_for_any_size(caplog):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow traces graphs")
-def test_a_training_step_is_traced_once():
-    class Traced(Backbone):
+def test_train_step_traces_once():
+    class TracedBackbone(Backbone):
         def call(self, inputs, training=None, mask=None):
             traces.append(inputs["token_ids"].shape)
             return super().call(inputs, training=training, mask=mask)
 
     traces = []
-    model = Traced(WITHOUT_DROPOUT.replace(num_layers=1))
+    model = TracedBackbone(WITHOUT_DROPOUT.replace(num_layers=1))
     model.compile("adam", loss={"pooled_output": "mse"})
     traces.clear()
     model.fit(IDS, {"pooled_output": np.zeros((len(IDS), 16))}, batch_size=2, verbose=0)
@@ -80,12 +80,12 @@ def assert_close(outputs, expected):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_predict(backbone, expected, form):
+def test_predict_accepts_input_forms(backbone, expected, form):
     assert_close(backbone.predict(FORMS[form], batch_size=2, verbose=0), expected)
 
 
 @pytest.mark.parametrize("form", ["ids", "mask"])
-def test_fit_and_evaluate(backbone, expected, form):
+def test_fit_and_evaluate_accept_input_forms(backbone, expected, form):
     loss = np.square(expected["pooled_output"] - 1).mean()
     history = backbone.fit(FORMS[form], TARGETS, batch_size=2, verbose=0)
     np.testing.assert_allclose(history.history["loss"], loss, rtol=1e-5)
@@ -95,7 +95,7 @@ def test_fit_and_evaluate(backbone, expected, form):
 
 @pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("form", ["array", "ids", "mask"])
-def test_datasets(backbone, expected, form):
+def test_keras_methods_accept_datasets(backbone, expected, form):
     tf = pytest.importorskip("tensorflow")
     dataset = tf.data.Dataset.from_tensor_slices((FORMS[form], TARGETS)).batch(2)
     assert_close(backbone.predict(dataset.map(lambda x, y: x), verbose=0), expected)
@@ -105,11 +105,11 @@ def test_datasets(backbone, expected, form):
     np.testing.assert_allclose(history["loss"], loss, rtol=1e-5)
 
 
-def test_too_long_an_input_to_predict():
+def test_predict_too_long_input_raises():
     with pytest.raises(ValueError, match="Received: 13 tokens"):
         Backbone(WITHOUT_DROPOUT).predict(np.zeros((2, 13), "int32"), verbose=0)
 
 
-def test_a_dict_without_token_ids():
+def test_predict_without_token_ids_raises():
     with pytest.raises(ValueError, match="must contain token_ids"):
         Backbone(WITHOUT_DROPOUT).predict({"segment_ids": IDS}, verbose=0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gradient of every variable, through Keras' own training step, against finite differences."""
+"""Gradients of all variables in Keras's training step match finite differences."""
 
 import keras
 import numpy as np
@@ -13,9 +13,9 @@ from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, features, random
 
 POSITIONS = np.array([[0, 6, 3], [1, 2, 0], [1, 0, 0]], "int32")
 INPUTS = {**features(), "mask_positions": POSITIONS}
-# The loss is a fixed random combination of all logits' squares: none is without influence. Of
-# squares, for where gradients do not depend on values TensorFlow's graph optimizer lets the update
-# of a weight overtake the forward pass that reads it.
+# The loss is a random combination of the squares of all logits, so all logits influence it. If
+# gradients did not depend on values, TensorFlow's graph optimizer could update a weight before the
+# forward pass reads it.
 COMBINATION = {
     "masked_lm_logits": np.random.default_rng(1).normal(size=(3, 3, 50)).astype("float32") / 50,
     "next_sentence_logits": np.random.default_rng(2).normal(size=(3, 2)).astype("float32"),
@@ -26,8 +26,8 @@ def combine(coefficients, logits):
     return ops.sum(coefficients * ops.square(logits))
 
 
-def gradients(model: Pretrainer, inputs=INPUTS) -> dict[str, np.ndarray]:
-    """By one step of gradient descent at rate 1."""
+def compute_gradients(model: Pretrainer, inputs=INPUTS) -> dict[str, np.ndarray]:
+    """Computes gradients with a step of gradient descent at learning rate 1."""
     before = numpy_bert.weights_of(model)
     if not model.compiled:
         model.compile(
@@ -58,14 +58,14 @@ def model() -> Pretrainer:
 
 
 @pytest.fixture(scope="module")
-def its_gradients(model) -> dict[str, np.ndarray]:
-    return gradients(model)
+def model_gradients(model) -> dict[str, np.ndarray]:
+    return compute_gradients(model)
 
 
-def test_every_variable_has_its_gradient(model, its_gradients):
+def test_gradients_match_finite_differences(model, model_gradients):
     weights = numpy_bert.weights_of(model)
     random = np.random.default_rng(0)
-    for path, gradient in its_gradients.items():
+    for path, gradient in model_gradients.items():
         direction = random.normal(size=gradient.shape)
         losses = [
             numpy_loss({**weights, path: weights[path] + step * direction})
@@ -81,6 +81,6 @@ def test_every_variable_has_its_gradient(model, its_gradients):
 def test_mixed_precision_gradients_are_nonzero():
     model = Pretrainer(Backbone(SMALL.replace(num_layers=1), dtype="mixed_bfloat16"))
     random_weights(model, stddev=0.1)
-    for path, gradient in gradients(model).items():
+    for path, gradient in compute_gradients(model).items():
         assert np.isfinite(gradient).all(), path
         assert abs(gradient).max() > 1e-6, path

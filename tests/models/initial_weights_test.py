@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The initial weights of ModernBERT against those of the transformers library: their statistics."""
+"""Statistics of ModernBERT's initial weights match the transformers library."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ TASKS = {
     "ForTokenClassification": lambda backbone: TokenClassifier(backbone, 40),
     "ForQuestionAnswering": QuestionAnswerer,
 }
-# Of a normal distribution that is truncated at two standard deviations
+# The standard deviation of a standard normal distribution truncated at two standard deviations
 TRUNCATED = 0.8796
 
 
@@ -36,15 +36,19 @@ TRUNCATED = 0.8796
 def test_modernbert_matches_transformers(ending, tmp_path):
     labels = {} if ending in ("ForMaskedLM", "ForQuestionAnswering") else {"num_labels": 40}
     config = transformers.ModernBertConfig(**SIZES, **labels)
-    getattr(transformers, f"ModernBert{ending}")(config).save_pretrained(tmp_path / "theirs")
-    task = TASKS[ending](Backbone(checkpoints.open_checkpoint(tmp_path / "theirs").config))
-    checkpoints.save_hugging_face(task, tmp_path / "ours")
-    theirs, ours = (load_file(tmp_path / name / "model.safetensors") for name in ("theirs", "ours"))
-    assert set(theirs) - set(ours) <= {"decoder.weight"}
-    for name, values in ours.items():
-        # 5 standard errors of the spread of as many values
+    getattr(transformers, f"ModernBert{ending}")(config).save_pretrained(tmp_path / "reference")
+    task = TASKS[ending](Backbone(checkpoints.open_checkpoint(tmp_path / "reference").config))
+    checkpoints.save_hugging_face(task, tmp_path / "actual")
+    reference, actual = (
+        load_file(tmp_path / name / "model.safetensors") for name in ("reference", "actual")
+    )
+    assert set(reference) - set(actual) <= {"decoder.weight"}
+    for name, values in actual.items():
+        # 5 standard errors of the standard deviation of this number of values
         error = 5 / np.sqrt(2 * values.size)
-        np.testing.assert_allclose(values.std(), theirs[name].std(), rtol=2 * error, err_msg=name)
+        np.testing.assert_allclose(
+            values.std(), reference[name].std(), rtol=2 * error, err_msg=name
+        )
     expected = {
         "model.embeddings.tok_embeddings.weight": 0.03,
         "model.layers.3.attn.Wqkv.weight": 0.03,
@@ -55,20 +59,20 @@ def test_modernbert_matches_transformers(ending, tmp_path):
         "classifier.weight": 96**-0.5,
     }
     for name, deviation in expected.items():
-        if name in ours:
-            values = ours[name]
+        if name in actual:
+            values = actual[name]
             error = 5 / np.sqrt(2 * values.size)
             np.testing.assert_allclose(values.std(), TRUNCATED * deviation, rtol=error)
-            # Keras on PyTorch gives up after four draws; with those of a GPU it does so once.
-            given_up = 1 if dispatch.cuda_capability() else 0
-            outside = np.sum(abs(values) > 2 * deviation * (1 + 1e-6)) - given_up
+            # Keras on PyTorch gives up after sampling four times. On a GPU, this happens once.
+            num_given_up = 1 if dispatch.cuda_capability() else 0
+            outside = np.sum(abs(values) > 2 * deviation * (1 + 1e-6)) - num_given_up
             assert outside / values.size < 1e-4
 
 
-def test_only_a_family_that_says_so_has_scaled_initial_weights():
+def test_only_some_families_scale_initial_weights():
     assert BertConfig.from_name("modernbert_large").output_initializer_range == 0.02 / 56**0.5
     assert BertConfig.from_name("ettin_17m").classifier_initializer_range == 256**-0.5
     bert = BertConfig.from_name("bert_base_uncased")
     assert bert.output_initializer_range == bert.classifier_initializer_range == 0.02
-    # It follows other sizes.
+    # The range depends on the number of layers.
     assert bert.replace(scaled_initializer=True, num_layers=2).output_initializer_range == 0.01

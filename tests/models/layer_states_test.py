@@ -9,15 +9,15 @@ import keras_bert
 from tests.small_tasks import TASKS, make_task
 
 
-def arrays(variables):
+def to_arrays(variables):
     return [keras.ops.convert_to_numpy(variable.value) for variable in variables]
 
 
 @pytest.mark.on_tensorflow
-@pytest.mark.parametrize("kind", [keras_bert.MaskedLM, keras_bert.Distiller])
-def test_shared_weights_are_copied_by_config(kind):
-    """Keras' `clone_model` would part them, and says what to do instead."""
-    task = make_task(kind)
+@pytest.mark.parametrize("task_class", [keras_bert.MaskedLM, keras_bert.Distiller])
+def test_config_copies_shared_weights(task_class):
+    """`clone_model` would separate shared weights, so it raises and suggests the config."""
+    task = make_task(task_class)
     with pytest.raises(NotImplementedError, match="Copy the model with its config"):
         keras.models.clone_model(task)
     copy = type(task).from_config(task.get_config())
@@ -32,17 +32,17 @@ def test_shared_weights_are_copied_by_config(kind):
 @pytest.mark.on_tensorflow
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 @pytest.mark.parametrize(
-    "kind",
+    "task_class",
     [
-        keras_bert.TextClassifier,  # an encoder and a head, as most tasks
+        keras_bert.TextClassifier,  # An encoder and a head, like most tasks
         keras_bert.MaskedLM,
         keras_bert.Pretrainer,
         keras_bert.Distiller,
         keras_bert.ReplacedTokenDetector,
     ],
 )
-def test_a_task_comes_back_as_it_was(kind, tmp_path):
-    task = make_task(kind)
+def test_lora_and_int8_round_trip(task_class, tmp_path):
+    task = make_task(task_class)
     encoder = getattr(task, "student_task", task).backbone
     encoder.enable_lora(2, lora_alpha=3)
     update = encoder.blocks[0].attention.query_key_value.lora_kernel_b
@@ -53,12 +53,12 @@ def test_a_task_comes_back_as_it_was(kind, tmp_path):
     for name in ("weights", "trainable_variables"):
         old, new = getattr(task, name), getattr(loaded, name)
         assert [variable.path for variable in new] == [variable.path for variable in old]
-        for one, other in zip(arrays(old), arrays(new), strict=True):
+        for one, other in zip(to_arrays(old), to_arrays(new), strict=True):
             assert other.dtype == one.dtype
             np.testing.assert_array_equal(other, one)
-    if kind is keras_bert.ReplacedTokenDetector:  # whose outputs are of drawn tokens
+    if task_class is keras_bert.ReplacedTokenDetector:  # Its outputs depend on sampled tokens.
         return
-    features = TASKS.get(kind, TASKS[keras_bert.Distiller])()[0][0]
+    features = TASKS.get(task_class, TASKS[keras_bert.Distiller])()[0][0]
     old, new = (keras.tree.flatten(model(features)) for model in (task, loaded))
     for one, other in zip(old, new, strict=True):
         np.testing.assert_array_equal(
@@ -66,8 +66,8 @@ def test_a_task_comes_back_as_it_was(kind, tmp_path):
         )
 
 
-def flags(model):
-    """Which layers and variables of a model are trainable."""
+def trainable_flags(model):
+    """Returns which layers and variables of a model are trainable."""
     layers = {id(layer): layer for layer in model._flatten_layers() if layer.variables}
     return (
         [(layer.path, layer.trainable) for layer in layers.values()],
@@ -78,19 +78,24 @@ def flags(model):
 
 @pytest.mark.on_tensorflow
 @pytest.mark.parametrize(
-    "kind", [keras_bert.TextClassifier, keras_bert.ReplacedTokenDetector, keras_bert.Distiller]
+    "task_class",
+    [keras_bert.TextClassifier, keras_bert.ReplacedTokenDetector, keras_bert.Distiller],
 )
-def test_trainable_flags_survive(kind, tmp_path):
-    task = make_task(kind)
+def test_trainable_flags_survive(task_class, tmp_path):
+    task = make_task(task_class)
     random = np.random.default_rng(0)
     layers = [layer for layer in task._flatten_layers() if layer.variables]
     variables = [variable for layer in layers for variable in layer._trainable_variables]
     for number in range(2):
         for part in random.permutation(np.array([*layers, *variables], object))[: len(layers)]:
             part.trainable = bool(random.integers(2))
-        assert flags(type(task).from_config(task.get_config())) == flags(task), number
-    if kind is not keras_bert.Distiller:
-        assert flags(keras_bert.insight.prune_heads(task, {0: [1]})) == flags(task)
+        assert trainable_flags(type(task).from_config(task.get_config())) == trainable_flags(
+            task
+        ), number
+    if task_class is not keras_bert.Distiller:
+        assert trainable_flags(keras_bert.insight.prune_heads(task, {0: [1]})) == trainable_flags(
+            task
+        )
     task.trainable = True
     task.backbone.trainable = False
     task.backbone.blocks[-1].trainable = True
@@ -98,7 +103,7 @@ def test_trainable_flags_survive(kind, tmp_path):
     task.optimizer.build(task.trainable_variables)
     task.save(tmp_path / "task.keras")
     loaded = keras_bert.load_model(tmp_path / "task.keras")
-    assert flags(loaded) == flags(task)
+    assert trainable_flags(loaded) == trainable_flags(task)
     paths = [[v.path for v in x.optimizer.variables] for x in (task, loaded)]
     assert paths[0] == paths[1]
 
@@ -114,7 +119,7 @@ def test_optimizer_survives_later_freezing(steps, tmp_path):
     task.save(tmp_path / "task.keras")
     loaded = keras_bert.load_model(tmp_path / "task.keras")
     assert not loaded.trainable_variables
-    for one, other in zip(*(arrays(x.optimizer.variables) for x in (task, loaded)), strict=True):
+    for one, other in zip(*(to_arrays(x.optimizer.variables) for x in (task, loaded)), strict=True):
         np.testing.assert_array_equal(other, one)
 
 
@@ -128,11 +133,11 @@ def test_optimizer_round_trip_after_quantize(tmp_path):
     for number in range(2):
         task.save(tmp_path / f"{number}.keras")
         loaded = keras_bert.load_model(tmp_path / f"{number}.keras")
-        old, new = (arrays(model.optimizer.variables) for model in (task, loaded))
+        old, new = (to_arrays(model.optimizer.variables) for model in (task, loaded))
         for one, other in zip(old, new, strict=True):
             np.testing.assert_array_equal(other, one)
         task = loaded
-    # On JAX, Keras' optimizers need the variables that they were built for, saved or not.
+    # On JAX, Keras's optimizers need the variables that they were built for, saved or not.
     if keras.backend.backend() != "jax":
         task.train_on_batch(features, targets)
         assert int(task.optimizer.iterations) == 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models and optimizers that are divided between devices train as on one.
+"""Models and optimizers sharded over devices train like on one device.
 
 The number of devices is fixed when a process starts, so the models are trained in a separate
 process with four virtual CPUs.
@@ -19,7 +19,7 @@ from tests.source_imports import ROOT
 
 pytestmark = [
     pytest.mark.skipif(
-        keras.backend.backend() != "jax", reason="Keras divides variables on JAX alone"
+        keras.backend.backend() != "jax", reason="Keras shards variables only on JAX"
     ),
     pytest.mark.slow,
 ]
@@ -116,47 +116,47 @@ print(json.dumps(answers))
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    finished = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path_factory.mktemp("preset"))],
         cwd=ROOT,
-        # XLA has a thread for each processor, and each device waits for the others in one.
+        # XLA has a thread per processor. Each device occupies one while it waits for the others.
         env=os.environ | {"JAX_NUM_CPU_DEVICES": "4", "NPROC": "8"},
         capture_output=True,
         text=True,
     )
-    assert finished.returncode == 0, finished.stderr[-4000:]
-    return json.loads(finished.stdout.splitlines()[-1])
+    assert process.returncode == 0, process.stderr[-4000:]
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 PROJECTIONS = {"Pretrainer": "query_key_value", "TextClassifier": "grouped_query_key_value"}
 
 
 @pytest.mark.parametrize("task", PROJECTIONS)
-def test_a_divided_model_trains_as_one(answers, task):
-    one, divided = answers[task]["one"], answers[task]["model"]
-    assert divided["loss"][-1] < divided["loss"][0]
-    assert divided["loss"] == pytest.approx(one["loss"], rel=1e-6)
+def test_sharded_model_trains_like_one_device(answers, task):
+    one, sharded = answers[task]["one"], answers[task]["model"]
+    assert sharded["loss"][-1] < sharded["loss"][0]
+    assert sharded["loss"] == pytest.approx(one["loss"], rel=1e-6)
     assert set(one["shares"].values()) == {1}
     projection = PROJECTIONS[task]
     for path in (f"layer_0/attention/{projection}/kernel", "token_embedding/embeddings"):
-        assert divided["shares"][path] == 0.5
-    kernels = {path: share for path, share in divided["shares"].items() if path.endswith("kernel")}
+        assert sharded["shares"][path] == 0.5
+    kernels = {path: share for path, share in sharded["shares"].items() if path.endswith("kernel")}
     whole = {path for path, share in kernels.items() if share == 1}
     assert whole <= {"classifier/dense/kernel", "next_sentence/dense/kernel"}
-    # Of the Pretrainer, the optimizer's state is divided over the other axis too.
+    # The Pretrainer's optimizer state is also sharded over the other axis.
     share = 0.25 if task == "Pretrainer" else 0.5
     for slot in ("momentum", "velocity"):
-        assert divided["shares"][f"adamw/layer_0_attention_{projection}_kernel_{slot}"] == share
+        assert sharded["shares"][f"adamw/layer_0_attention_{projection}_kernel_{slot}"] == share
 
 
-def test_a_preset_is_read_into_parts(answers):
+def test_preset_is_loaded_into_shards(answers):
     assert set(answers["preset"]["differences"]) == {0.0}
     shares = answers["preset"]["shares"]
     assert shares["layer_0/feed_forward/output_projection/kernel"] == 0.5
     assert shares["layer_0/feed_forward_norm/gamma"] == 1
 
 
-def test_a_mesh_without_the_axis_is_refused():
+def test_mesh_without_model_axis_raises():
     mesh = keras.distribution.DeviceMesh((1,), ("batch",), devices=["cpu:0"])
     message = r"model_parallel_dim_name is 'model'; .*, one of 'batch'"
     with pytest.raises(ValueError, match=message):

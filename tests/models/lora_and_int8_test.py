@@ -18,7 +18,7 @@ def sequence_output(model) -> np.ndarray:
     return to_numpy(model(features())["sequence_output"])
 
 
-def backbone_with_lora(rank: int = 2, **arguments) -> Backbone:
+def make_lora_backbone(rank: int = 2, **arguments) -> Backbone:
     backbone = Backbone(WITHOUT_DROPOUT)
     random_weights(backbone)
     backbone.enable_lora(rank, **arguments)
@@ -31,14 +31,14 @@ def train(model: keras.Model, optimizer=None, steps: int = 3) -> list[float]:
     return [model.train_on_batch(features(), targets) for _ in range(steps)]
 
 
-def test_lora_trains_two_small_matrices_a_block():
-    backbone = backbone_with_lora(rank=2)
+def test_lora_trains_two_matrices_per_block():
+    backbone = make_lora_backbone(rank=2)
     assert [v.path for v in backbone.trainable_variables] == [
         f"layer_{block}/attention/query_key_value/lora_kernel_{side}"
         for block in range(2)
         for side in "ab"
     ]
-    # A is (hidden, rank), B is (rank, 3 * hidden)
+    # A is (hidden, rank), B is (rank, 3 * hidden).
     assert sum(v.numpy().size for v in backbone.trainable_variables) == 2 * (2 * 16 + 2 * 48)
 
 
@@ -51,8 +51,8 @@ def test_lora_starts_from_the_same_outputs():
     np.testing.assert_allclose(sequence_output(backbone), before, atol=1e-6)
 
 
-def test_lora_changes_the_updates_and_nothing_else():
-    backbone = backbone_with_lora()
+def test_lora_training_changes_only_lora_weights():
+    backbone = make_lora_backbone()
     before = {v.path: v.numpy().copy() for v in backbone.weights}
     losses = train(backbone)
     assert losses[-1] < losses[0]
@@ -61,8 +61,8 @@ def test_lora_changes_the_updates_and_nothing_else():
 
 
 @pytest.mark.on_tensorflow
-def test_a_head_trains_beside_lora():
-    backbone = backbone_with_lora()
+def test_head_trains_with_lora():
+    backbone = make_lora_backbone()
     inputs = token_inputs()
     logits = ClassificationHead(2, name="classifier")(backbone(inputs)["pooled_output"])
     model = keras.Model(inputs, logits)
@@ -75,7 +75,7 @@ def test_a_head_trains_beside_lora():
 def test_lora_alpha_scales_the_update():
     outputs = {}
     for alpha in (None, 2, 4):
-        backbone = backbone_with_lora(rank=2, lora_alpha=alpha)
+        backbone = make_lora_backbone(rank=2, lora_alpha=alpha)
         for variable in backbone.trainable_variables:
             variable.assign(np.full(variable.shape, 0.05))
         outputs[alpha] = sequence_output(backbone)
@@ -84,23 +84,23 @@ def test_lora_alpha_scales_the_update():
 
 
 @pytest.mark.on_tensorflow
-def test_an_ordinary_encoder_loads_lora_s_weights_merged(tmp_path):
-    backbone = backbone_with_lora()
+def test_plain_encoder_loads_merged_lora_weights(tmp_path):
+    backbone = make_lora_backbone()
     train(backbone)
     backbone.save_weights(tmp_path / "encoder.weights.h5")
-    ordinary = Backbone(WITHOUT_DROPOUT)
-    ordinary.load_weights(tmp_path / "encoder.weights.h5")
-    np.testing.assert_allclose(sequence_output(ordinary), sequence_output(backbone), atol=1e-5)
+    plain = Backbone(WITHOUT_DROPOUT)
+    plain.load_weights(tmp_path / "encoder.weights.h5")
+    np.testing.assert_allclose(sequence_output(plain), sequence_output(backbone), atol=1e-5)
 
 
 @pytest.mark.on_tensorflow
 def test_lora_learns_after_loading_plain_weights(tmp_path):
     plain = Backbone(WITHOUT_DROPOUT)
     plain.save_weights(tmp_path / "encoder.weights.h5")
-    backbone = backbone_with_lora()
+    backbone = make_lora_backbone()
     backbone.load_weights(tmp_path / "encoder.weights.h5")
     np.testing.assert_allclose(sequence_output(backbone), sequence_output(plain), atol=1e-6)
-    # A product has gradients where one of its matrices is not 0.
+    # The product of A and B has gradients because A is not 0.
     assert [v.numpy().any() for v in backbone.trainable_variables] == [True, False] * 2
 
 
@@ -114,16 +114,16 @@ def quantized() -> tuple[Backbone, np.ndarray]:
     return backbone, before
 
 
-def test_int8_holds_every_product_in_bytes(quantized):
+def test_int8_quantizes_all_kernels(quantized):
     backbone, before = quantized
-    # Four in a block, and the pooler's
+    # Four kernels per block, and the pooler's kernel
     kernels = [v for v in backbone.weights if v.name == "kernel"]
     assert len(kernels) == 2 * 4 + 1
     assert {v.dtype for v in kernels} == {"int8"}
     assert abs(sequence_output(backbone) - before).max() < 0.1
 
 
-def static_backbone(config=SMALL) -> tuple[Backbone, np.ndarray]:
+def make_static_int8_backbone(config=SMALL) -> tuple[Backbone, np.ndarray]:
     backbone = Backbone(config)
     random_weights(backbone, stddev=0.1)
     before = sequence_output(backbone)
@@ -131,25 +131,25 @@ def static_backbone(config=SMALL) -> tuple[Backbone, np.ndarray]:
     return backbone, before
 
 
-def test_static_int8_is_near_and_is_loaded(tmp_path):
-    backbone, before = static_backbone()
+def test_static_int8_is_close_and_can_be_loaded(tmp_path):
+    backbone, before = make_static_int8_backbone()
     layer = backbone.blocks[0].feed_forward.intermediate
     assert abs(keras.ops.convert_to_numpy(layer.int8_kernel.kernel)).max() == LARGEST_IN_KERNEL
     after = sequence_output(backbone)
     assert 0 < abs(after - before).max() < 0.1
     backbone.save(tmp_path / "int8.keras")
-    again = keras.saving.load_model(tmp_path / "int8.keras")
-    np.testing.assert_array_equal(sequence_output(again), after)
+    loaded = keras.saving.load_model(tmp_path / "int8.keras")
+    np.testing.assert_array_equal(sequence_output(loaded), after)
     with pytest.raises(ValueError, match="Enable LoRA before quantization"):
-        again.enable_lora(2)
+        loaded.enable_lora(2)
     with pytest.raises(ValueError, match="Train before quantization"):
-        again(features(), training=True)
+        loaded(features(), training=True)
     with pytest.raises(ValueError, match="which is quantized"):
-        again.quantize("int8", calibration=features())
+        loaded.quantize("int8", calibration=features())
 
 
 @pytest.mark.on_tensorflow
-def test_calibration_of_a_distributed_model():
+def test_calibration_inside_strategy_scope_raises():
     import tensorflow as tf
 
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
@@ -162,11 +162,11 @@ def test_calibration_of_a_distributed_model():
 
 
 @pytest.mark.on_tensorflow
-def test_calibration_is_refused_where_it_does_not_apply():
+def test_unsupported_calibration_raises():
     with pytest.raises(ValueError, match="calibration requires mode='int8'"):
         Backbone(SMALL).quantize("int4", calibration=features())
     gated = dataclasses.replace(SMALL, feed_forward="gated")
     with pytest.raises(ValueError, match="a GatedFeedForward"):
-        static_backbone(gated)
+        make_static_int8_backbone(gated)
     with pytest.raises(ValueError, match="has a LoRA update"):
-        backbone_with_lora().quantize("int8", calibration=features())
+        make_lora_backbone().quantize("int8", calibration=features())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT in plain NumPy and float64, from the paper and the released weights' names.
+"""BERT in plain NumPy and float64, based on the BERT paper and the released weights.
 
-Weights are a dict from the variables' paths to arrays.
+Weights are a dict from variable paths to arrays.
 """
 
 import math
@@ -56,8 +56,8 @@ def norm(x, weights: Weights, path: str, config: BertConfig):
     return layer_norm(x, gamma, beta, config.layer_norm_epsilon)
 
 
-def rotated(x, positions, base: float):
-    """One head `(batch, length, dim)`, whose pairs `(i, i + dim / 2)` are complex numbers."""
+def rotate(x, positions, base: float):
+    """Rotates one head `(batch, length, dim)`. The pairs `(i, i + dim / 2)` are complex numbers."""
     half = x.shape[-1] // 2
     angles = positions[..., None] * base ** (-np.arange(half) / half)
     turned = (x[..., :half] + 1j * x[..., half:]) * np.exp(1j * angles)
@@ -67,7 +67,7 @@ def rotated(x, positions, base: float):
 def attention(
     x, weights: Weights, path: str, config: BertConfig, mask=None, layer: int = 0, positions=None
 ):
-    """Each head by itself; returns the output and the probabilities `(batch, heads, from, to)`.
+    """Returns the output and the probabilities `(batch, heads, from, to)`, head by head.
 
     `mask` is `(batch, to)` or `(batch, from, to)`.
     """
@@ -77,20 +77,20 @@ def attention(
     projected = projected + weights.get(f"{path}/{group}query_key_value/bias", 0)
     query, key, value = np.split(projected, [heads * dim, (heads + shared) * dim], axis=-1)
     places = np.arange(x.shape[1])
-    near = np.ones((x.shape[1], x.shape[1]), bool)
+    is_in_window = np.ones((x.shape[1], x.shape[1]), bool)
     if config.attention_windows[layer] is not None:
-        near = abs(places[:, None] - places) <= config.attention_windows[layer]
+        is_in_window = abs(places[:, None] - places) <= config.attention_windows[layer]
     positions = np.broadcast_to(places, x.shape[:2]) if positions is None else positions
     contexts, scores = [], []
     for head in range(heads):
         q = query[..., head * dim : (head + 1) * dim]
-        other = head * shared // heads * dim
-        k, v = key[..., other : other + dim], value[..., other : other + dim]
+        kv_start = head * shared // heads * dim
+        k, v = key[..., kv_start : kv_start + dim], value[..., kv_start : kv_start + dim]
         if config.rotary_bases:
             base = config.rotary_bases[layer]
-            q, k = rotated(q, positions, base), rotated(k, positions, base)
+            q, k = rotate(q, positions, base), rotate(k, positions, base)
         logits = q @ k.swapaxes(1, 2) / math.sqrt(dim)
-        logits = np.where(near, logits, -1e9)
+        logits = np.where(is_in_window, logits, -1e9)
         if mask is not None:
             logits = np.where(mask if mask.ndim == 3 else mask[:, None, :], logits, -1e9)
         scores.append(softmax(logits))
@@ -113,15 +113,15 @@ def feed_forward(x, weights: Weights, path: str, config: BertConfig):
 def block(
     x, weights: Weights, path: str, config: BertConfig, mask=None, layer: int = 0, positions=None
 ):
-    """Each sublayer's output is added to its input, with a norm after the sum or before it."""
+    """Adds each sublayer's output to its input, with a norm before it or after the sum."""
 
-    def normalized(values, name, placement: str):
-        path_of_norm = f"{path}/{name}_norm"
-        is_here = config.norm_placement == placement and f"{path_of_norm}/gamma" in weights
-        return norm(values, weights, path_of_norm, config) if is_here else values
+    def normalize(values, name, placement: str):
+        norm_path = f"{path}/{name}_norm"
+        has_norm = config.norm_placement == placement and f"{norm_path}/gamma" in weights
+        return norm(values, weights, norm_path, config) if has_norm else values
 
     attended, scores = attention(
-        normalized(x, "attention", "pre"),
+        normalize(x, "attention", "pre"),
         weights,
         f"{path}/attention",
         config,
@@ -129,11 +129,11 @@ def block(
         layer,
         positions,
     )
-    x = normalized(x + attended, "attention", "post")
+    x = normalize(x + attended, "attention", "post")
     outer = feed_forward(
-        normalized(x, "feed_forward", "pre"), weights, f"{path}/feed_forward", config
+        normalize(x, "feed_forward", "pre"), weights, f"{path}/feed_forward", config
     )
-    return normalized(x + outer, "feed_forward", "post"), scores
+    return normalize(x + outer, "feed_forward", "post"), scores
 
 
 def embeddings(weights: Weights, config: BertConfig, token_ids, segment_ids):
@@ -146,7 +146,7 @@ def embeddings(weights: Weights, config: BertConfig, token_ids, segment_ids):
 
 
 def encoder(weights: Weights, config: BertConfig, inputs: dict) -> dict:
-    """All that a backbone can return."""
+    """Returns all outputs that a backbone can have."""
     first = embeddings(weights, config, inputs["token_ids"], inputs["segment_ids"])
     hidden_states, attention_scores = [first], []
     for index in range(config.num_layers):
@@ -168,7 +168,9 @@ def encoder(weights: Weights, config: BertConfig, inputs: dict) -> dict:
 
 
 def masked_lm_logits(weights: Weights, config: BertConfig, sequence_output, mask_positions):
-    hidden = np.stack([row[at] for row, at in zip(sequence_output, mask_positions, strict=True)])
+    hidden = np.stack(
+        [row[index] for row, index in zip(sequence_output, mask_positions, strict=True)]
+    )
     path = "masked_lm_transform"
     hidden = hidden @ weights[f"{path}/dense/kernel"] + weights[f"{path}/dense/bias"]
     hidden = ACTIVATIONS[config.activation](hidden)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers from logits, against a reference implementation of the released code's search."""
+"""Answer spans match a plain implementation of the search in the original BERT code."""
 
 import math
 from typing import NamedTuple
@@ -30,8 +30,8 @@ class Pair(NamedTuple):
         return self.start_logit + self.end_logit
 
 
-def plain_answers(rows, contexts, start_logits, end_logits, n_best, max_length, with_null):
-    """For each question the distinct answers, a window, a first and a last token at a time."""
+def reference_answers(rows, contexts, start_logits, end_logits, n_best, max_length, with_null):
+    """Searches each window in plain loops. Returns the distinct answers to each question."""
     answers = []
     for question, context in enumerate(contexts):
         pairs, nulls = [], []
@@ -72,7 +72,7 @@ def random_questions(count=40, seed=0):
 def random_logits(rows, seed=1, scale=3.0):
     generator = np.random.default_rng(seed)
     shape = (2, len(rows.token_ids))
-    # Few distinct values, so that many are equal
+    # Few distinct values make ties likely.
     return (generator.integers(-4, 5, shape) * scale / 4).astype("float32")
 
 
@@ -85,9 +85,7 @@ def questions():
 
 @pytest.mark.parametrize("with_null", [False, True])
 @pytest.mark.parametrize(("n_best", "max_length"), [(20, 30), (3, 4), (1, 1)])
-def test_answers_are_those_of_the_released_code(
-    questions, n_best, max_length, with_null, monkeypatch
-):
+def test_n_best_matches_original_bert(questions, n_best, max_length, with_null, monkeypatch):
     rows, contexts = questions
     logits = random_logits(rows)
     monkeypatch.setattr(answer_spans, "CHUNK", 7)
@@ -95,16 +93,16 @@ def test_answers_are_those_of_the_released_code(
         rows, *logits, n_best=n_best, max_answer_length=max_length
     )
     received = spans.n_best(contexts, n_best, with_null)
-    expected = plain_answers(rows, contexts, *logits, n_best, max_length, with_null)
-    for mine, theirs in zip(received, expected, strict=True):
-        assert [answer["text"] for answer in mine] == [pair.text for pair in theirs]
-        total = sum(math.exp(pair.score) for pair in theirs)
-        for answer, pair in zip(mine, theirs, strict=True):
+    expected = reference_answers(rows, contexts, *logits, n_best, max_length, with_null)
+    for answers, pairs in zip(received, expected, strict=True):
+        assert [answer["text"] for answer in answers] == [pair.text for pair in pairs]
+        total = sum(math.exp(pair.score) for pair in pairs)
+        for answer, pair in zip(answers, pairs, strict=True):
             assert (answer["start_logit"], answer["end_logit"]) == pair[1:]
             assert answer["probability"] == pytest.approx(math.exp(pair.score) / total)
 
 
-def test_the_best_texts_and_the_odds_of_no_answer(questions):
+def test_best_texts_and_null_odds_match_n_best(questions):
     rows, contexts = questions
     logits = random_logits(rows, seed=2)
     spans = answer_spans.find_answer_spans(rows, *logits)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fit` and `evaluate` report losses and metrics over all rows and tokens, not over batches."""
+"""`fit` and `evaluate` average losses and metrics over all rows and tokens, not over batches."""
 
 import keras
 import numpy as np
@@ -8,13 +8,11 @@ import pytest
 from keras_bert import MultipleChoice, Pretrainer, TextClassifier, TextEmbedder, TokenClassifier
 from tests.small_tasks import CONFIG, TASKS, make_task
 
-# Few shapes, because JAX compiles each
+# Few shapes, because JAX compiles a function for each
 LENGTHS = (8, 3) * 4
 
 
 class Batches(keras.utils.PyDataset):
-    """Given batches."""
-
     def __init__(self, batches):
         super().__init__()
         self.batches = batches
@@ -26,16 +24,16 @@ class Batches(keras.utils.PyDataset):
         return self.batches[index]
 
 
-def rows_of(task):
-    """Single rows of ids for a task, of several lengths and weights, none of them padded."""
+def make_rows(task):
+    """Returns unpadded single rows of ids for a task, with different lengths and weights."""
     random = np.random.default_rng(1)
     rows = []
     for number, length in enumerate(LENGTHS):
         features, targets, weights = TASKS[task]()[1]
-        # For a masked LM the number of slots; for a tagger a label for each token
+        # The width is the number of masked positions or, for a tagger, of tokens.
         width = 1 + number % 2 if "mask_positions" in features else length
 
-        def cut(value, width=width, number=number):
+        def truncate(value, width=width, number=number):
             return np.array(value[:1, :width] if np.ndim(value) > 1 else value[:1])
 
         row = {
@@ -44,64 +42,70 @@ def rows_of(task):
         }
         if "mask_positions" in features:
             row["mask_positions"] = np.arange(width)[None] % length
-        targets = keras.tree.map_structure(cut, targets)
+        targets = keras.tree.map_structure(truncate, targets)
         weights = keras.tree.map_structure(
-            lambda x, cut=cut, n=number: np.ones_like(cut(x)) * (1.0 + n % 3), weights
+            lambda x, truncate=truncate, n=number: np.ones_like(truncate(x)) * (1.0 + n % 3),
+            weights,
         )
         rows.append((row, targets, weights))
     return rows
 
 
-def batched(rows, size):
-    """Batches of so many rows, padded to the longest with weights of 0."""
-    return Batches([_joined(rows[start : start + size]) for start in range(0, len(rows), size)])
+def make_batches(rows, size):
+    """Returns batches of `size` rows, padded to the longest row with weights of 0."""
+    return Batches(
+        [_pad_and_join(rows[start : start + size]) for start in range(0, len(rows), size)]
+    )
 
 
-def _joined(rows):
+def _pad_and_join(rows):
     if len(rows) == 1:
         return rows[0]
 
-    def joined(*parts):
+    def concatenate(*parts):
         widest = max(part.shape[-1] for part in parts)
         missing = [[(0, 0)] * (part.ndim - 1) + [(0, widest - part.shape[-1])] for part in parts]
         padded = zip(parts, missing, strict=True)
         return np.concatenate([np.pad(p, m) if p.ndim > 1 else p for p, m in padded])
 
-    return tuple(keras.tree.map_structure(joined, *part) for part in zip(*rows, strict=True))
+    return tuple(keras.tree.map_structure(concatenate, *part) for part in zip(*rows, strict=True))
 
 
-# The loss of pairs depends on the batch, and choices have one length in a row.
-FIXED = [task for task in TASKS if task not in (TextEmbedder, MultipleChoice)]
-# A loss of rows, a loss of tokens, and two losses with different divisors
-ON_EACH = TextClassifier, TokenClassifier, Pretrainer
+# An embedder's loss depends on the batch, and the choices of a row have the same length.
+COMPARED_TASKS = [task for task in TASKS if task not in (TextEmbedder, MultipleChoice)]
+# A loss per row, a loss per token, and two losses with different divisors
+ON_EACH_BACKEND = TextClassifier, TokenClassifier, Pretrainer
 
 
 @pytest.mark.parametrize(
     "task",
-    [pytest.param(task, marks=() if task in ON_EACH else pytest.mark.on_torch) for task in FIXED],
+    [
+        pytest.param(task, marks=() if task in ON_EACH_BACKEND else pytest.mark.on_torch)
+        for task in COMPARED_TASKS
+    ],
 )
-def test_evaluate_gives_one_result_whatever_the_batches(task):
+def test_evaluate_does_not_depend_on_batches(task):
     model = make_task(task)
     model.compile()
-    rows = rows_of(task)
-    expected = model.evaluate(batched(rows, 1), verbose=0, return_dict=True)
+    rows = make_rows(task)
+    expected = model.evaluate(make_batches(rows, 1), verbose=0, return_dict=True)
     for size in (3, len(rows)):
-        result = model.evaluate(batched(rows, size), verbose=0, return_dict=True)
+        result = model.evaluate(make_batches(rows, size), verbose=0, return_dict=True)
         assert result == pytest.approx(expected, rel=1e-5, abs=1e-6), size
     shuffled = [rows[index] for index in (1, 4, 2, 0, 7, 3, 5, 6)]
-    result = model.evaluate(batched(shuffled, 3), verbose=0, return_dict=True)
+    result = model.evaluate(make_batches(shuffled, 3), verbose=0, return_dict=True)
     assert result == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
-def test_the_loss_and_accuracy_are_those_of_numpy_over_tokens():
+def test_token_loss_and_accuracy_match_numpy():
     def is_right(y, logits):
         return y == keras.ops.cast(keras.ops.argmax(logits, axis=-1), y.dtype)
 
     model = make_task(TokenClassifier)
     wrapper = keras.metrics.MeanMetricWrapper(is_right, name="wrapped")
     model.compile(metrics=["accuracy", is_right, wrapper])
-    rows = rows_of(TokenClassifier)
-    result = model.evaluate(batched(rows, 3), verbose=0, return_dict=True)
+    rows = make_rows(TokenClassifier)
+    result = model.evaluate(make_batches(rows, 3), verbose=0, return_dict=True)
     losses, right, weights = [], [], []
     for features, targets, weight in rows:
         logits = model.predict(features, verbose=0)[0].astype("float64")
@@ -116,11 +120,11 @@ def test_the_loss_and_accuracy_are_those_of_numpy_over_tokens():
     assert result == pytest.approx(expected, rel=1e-5)
     model.compile(metrics=[lambda y, logits: keras.ops.mean(is_right(y, logits), axis=1)])
     with pytest.raises(ValueError, match="must have a value for each row or token"):
-        model.evaluate(batched(rows, 3), verbose=0)
+        model.evaluate(make_batches(rows, 3), verbose=0)
 
 
 @pytest.mark.on_tensorflow
-def test_validation_on_ids_leaves_out_padding_and_ignored_labels():
+def test_validation_skips_padding_and_ignored_labels():
     model = make_task(TokenClassifier)
     model.compile("sgd")
     random = np.random.default_rng(0)
@@ -135,8 +139,8 @@ def test_validation_on_ids_leaves_out_padding_and_ignored_labels():
     assert validation == pytest.approx(result, rel=1e-5)
 
 
-def test_the_loss_is_scaled_where_the_encoder_computes_in_float16(tmp_path):
-    """The task itself is float32: its head and its losses."""
+def test_float16_encoder_gets_loss_scaling(tmp_path):
+    """The head and the losses are float32. Only the encoder computes in float16."""
     from keras_bert import Backbone, load_model
 
     model = TextClassifier(Backbone(CONFIG, dtype="mixed_float16"), num_classes=2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text that comes batched, or as a `tf.data.Dataset`: the same results as those of lists."""
+"""Batched text and `tf.data.Dataset` give the same results as lists."""
 
 import itertools
 import threading
@@ -21,8 +21,8 @@ NAMES = ("no", "yes")
 BATCHES = [slice(0, 2), slice(2, 4), slice(4, 6), slice(6, 7)]
 
 
-def rows(x, some):
-    return {name: x[name][some] for name in x} if isinstance(x, dict) else x[some]
+def select_rows(x, batch):
+    return {name: x[name][batch] for name in x} if isinstance(x, dict) else x[batch]
 
 
 class Sequence(keras.utils.PyDataset):
@@ -38,8 +38,8 @@ class Sequence(keras.utils.PyDataset):
         return self.count
 
     def __getitem__(self, index):
-        some = BATCHES[index % len(BATCHES)]
-        return tuple(rows(column, some) for column in self.columns)
+        batch = BATCHES[index % len(BATCHES)]
+        return tuple(select_rows(column, batch) for column in self.columns)
 
 
 def generator(*columns):
@@ -47,7 +47,7 @@ def generator(*columns):
     return (sequence[index] for index in range(len(BATCHES)))
 
 
-def endless(*columns):
+def endless_generator(*columns):
     sequence = Sequence(*columns)
     return (sequence[index] for index in itertools.count())
 
@@ -75,7 +75,7 @@ def data_loader(*columns, unknown_size=False):
     return data.DataLoader(Stream() if unknown_size else Rows(), batch_size=2)
 
 
-def loader_once(*columns):
+def single_pass_loader(*columns):
     data = pytest.importorskip("torch.utils.data")
 
     class Stream(data.IterableDataset):
@@ -87,13 +87,13 @@ def loader_once(*columns):
     return data.DataLoader(Stream(), batch_size=2)
 
 
-def unknown_loader(*columns):
+def unsized_loader(*columns):
     return data_loader(*columns, unknown_size=True)
 
 
 @pytest.fixture(scope="module")
 def classifier():
-    """A classifier without dropout, whose classes have names."""
+    """A classifier with class names and without dropout."""
     task = make_text_task("TextClassifier", 2)
     config = task.config.replace(dropout=0.0, attention_dropout=0.0, initializer_range=0.5)
     task = keras_bert.TextClassifier(
@@ -109,8 +109,8 @@ def weights(classifier):
 
 
 @pytest.fixture
-def trained(classifier, weights):
-    """A function that trains the same model anew, and returns the loss of each epoch."""
+def train(classifier, weights):
+    """Returns a function that trains from the same weights and returns each epoch's loss."""
 
     def fit(*data, **options):
         classifier.set_weights(weights)
@@ -119,18 +119,18 @@ def trained(classifier, weights):
     return fit
 
 
-def check_threads():
-    """Checks that the threads that make batches end."""
+def check_threads_stop():
+    """Checks that the threads that make batches stop."""
     for thread in threading.enumerate():
         if thread.name == "batches":
             thread.join(2)
             assert not thread.is_alive()
 
 
-FORMS = [Sequence, generator, data_loader, unknown_loader]
+FORMS = [Sequence, generator, data_loader, unsized_loader]
 
 
-def test_batches_of_each_of_several_processes_have_the_maximum_length(classifier):
+def test_sharded_batches_have_the_maximum_length(classifier):
     preprocessor = classifier.preprocessor
     options = BatchOptions(2, compiles=True, shard=(0, 2))
     batches = PrebatchedText(open_batched_text(generator(TEXTS)), preprocessor, options, None)
@@ -138,8 +138,8 @@ def test_batches_of_each_of_several_processes_have_the_maximum_length(classifier
     assert lengths == {preprocessor.sequence_length}
 
 
-def test_no_rows_of_an_iterator_are_lost(classifier):
-    loader = loader_once(TEXTS, LABELS)
+def test_iterator_rows_are_not_lost(classifier):
+    loader = single_pass_loader(TEXTS, LABELS)
     batches = PrebatchedText(
         open_batched_text(loader), classifier.preprocessor, BatchOptions(2), None
     )
@@ -149,12 +149,12 @@ def test_no_rows_of_an_iterator_are_lost(classifier):
 
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 @pytest.mark.parametrize("form", FORMS)
-def test_batches_are_trained_on_evaluated_and_predicted_as_they_are(form, trained, classifier):
+def test_batched_text_matches_lists(form, train, classifier):
     x = PAIRS if form in (Sequence, data_loader) else TEXTS
     in_order = {"batch_size": 2, "bucketing_window": 1, "shuffle": False}
-    expected = trained(x, LABELS, sample_weight=np.array(WEIGHTS), **in_order)
+    expected = train(x, LABELS, sample_weight=np.array(WEIGHTS), **in_order)
     data = (x, LABELS, np.array(WEIGHTS, "float32"))
-    assert trained(form(*data), shuffle=False) == pytest.approx(expected, rel=1e-5)
+    assert train(form(*data), shuffle=False) == pytest.approx(expected, rel=1e-5)
     expected = classifier.evaluate(x, LABELS, verbose=0)
     validation = form(x, [NAMES[label] for label in LABELS])
     assert classifier.evaluate(validation, verbose=0) == pytest.approx(expected, rel=1e-5)
@@ -164,12 +164,12 @@ def test_batches_are_trained_on_evaluated_and_predicted_as_they_are(form, traine
         np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("form", [lambda *x: Sequence(*x, num_batches=None), endless])
-def test_steps_limit_endless_input(form, trained, classifier):
+@pytest.mark.parametrize("form", [lambda *x: Sequence(*x, num_batches=None), endless_generator])
+def test_steps_limit_endless_input(form, train, classifier):
     first_six = slice(0, 6)
     in_order = {"batch_size": 2, "bucketing_window": 1, "shuffle": False}
-    expected = trained(TEXTS[first_six], LABELS[first_six], **in_order)
-    history = trained(form(TEXTS, LABELS), steps_per_epoch=3, epochs=2, shuffle=False)
+    expected = train(TEXTS[first_six], LABELS[first_six], **in_order)
+    history = train(form(TEXTS, LABELS), steps_per_epoch=3, epochs=2, shuffle=False)
     assert history[0] == pytest.approx(expected[0], rel=1e-5)
     logits = classifier.predict(form(TEXTS), steps=3, verbose=0)
     expected = classifier.predict(TEXTS[first_six], verbose=0)
@@ -178,19 +178,19 @@ def test_steps_limit_endless_input(form, trained, classifier):
 
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 @pytest.mark.parametrize(
-    ("form", "validation"), [(Sequence, Sequence), (unknown_loader, loader_once)]
+    ("form", "validation"), [(Sequence, Sequence), (unsized_loader, single_pass_loader)]
 )
-def test_several_epochs_and_validation(form, validation, trained):
+def test_batched_epochs_and_validation_match_lists(form, validation, train):
     in_order = {"batch_size": 2, "bucketing_window": 1, "shuffle": False, "epochs": 2}
-    expected = trained(TEXTS, LABELS, **in_order)
+    expected = train(TEXTS, LABELS, **in_order)
     data = {"validation_data": validation(TEXTS, LABELS), "epochs": 2, "shuffle": False}
-    assert trained(form(TEXTS, LABELS), **data) == pytest.approx(expected, rel=1e-5)
-    check_threads()
+    assert train(form(TEXTS, LABELS), **data) == pytest.approx(expected, rel=1e-5)
+    check_threads_stop()
 
 
-def test_batches_of_a_sequence_are_shuffled_anew_in_each_epoch(classifier, monkeypatch):
+def test_sequence_batches_are_reshuffled_each_epoch(classifier, monkeypatch):
     seen = []
-    monkeypatch.setattr(Sequence, "__getitem__", _noting(seen, Sequence.__getitem__))
+    monkeypatch.setattr(Sequence, "__getitem__", _record_index(seen, Sequence.__getitem__))
     keras.utils.set_random_seed(3)
     classifier.fit(Sequence(TEXTS, LABELS), epochs=3, verbose=0)
     orders = [tuple(seen[start : start + 4]) for start in range(len(seen) - 12, len(seen), 4)]
@@ -198,17 +198,17 @@ def test_batches_of_a_sequence_are_shuffled_anew_in_each_epoch(classifier, monke
     assert len(set(orders)) > 1
 
 
-def _noting(seen, function):
-    def noted(self, index):
+def _record_index(seen, function):
+    def recorded(self, index):
         seen.append(index)
         return function(self, index)
 
-    return noted
+    return recorded
 
 
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 @pytest.mark.backend_independent
-def test_batches_that_are_malformed_are_named(classifier):
+def test_invalid_batch_error_includes_its_index(classifier):
     cases = [
         (
             (["a", "b", "a", None], LABELS),
@@ -253,7 +253,7 @@ def test_batches_that_are_malformed_are_named(classifier):
         make_text_task("TokenClassifier", 2).predict(Sequence(TEXTS), verbose=0)
 
 
-def test_evaluation_by_its_own_data_is_rejected(classifier):
+def test_evaluation_inside_its_own_data_raises(classifier):
     class Evaluating(Sequence):
         def __getitem__(self, index):
             if index:
@@ -267,7 +267,7 @@ def test_evaluation_by_its_own_data_is_rejected(classifier):
         classifier.fit(TEXTS, LABELS, validation_data=data, verbose=0)
 
 
-# === Datasets of TensorFlow ===
+# === tf.data datasets ===
 
 
 def single(tf, *columns):
@@ -292,14 +292,14 @@ DATASETS = [single, batched, unknown_size, batched_unknown_size]
 @pytest.mark.needs_tensorflow
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 @pytest.mark.parametrize("form", DATASETS)
-def test_a_dataset_gives_the_results_of_lists(form, trained, classifier):
+def test_dataset_matches_lists(form, train, classifier):
     tf = pytest.importorskip("tensorflow")
     options = {"batch_size": 2, "bucketing_window": 1, "shuffle": False, "epochs": 2}
     names, weights = [NAMES[label] for label in LABELS], np.array(WEIGHTS, "float32")
-    expected = trained(PAIRS, LABELS, sample_weight=weights, **options)
+    expected = train(PAIRS, LABELS, sample_weight=weights, **options)
     dataset = form(tf, PAIRS, names, weights)
     held_out = {"validation_data": form(tf, PAIRS, names)}
-    assert trained(dataset, **options, **held_out) == pytest.approx(expected, rel=1e-5)
+    assert train(dataset, **options, **held_out) == pytest.approx(expected, rel=1e-5)
     expected = classifier.evaluate(PAIRS, LABELS, verbose=0, batch_size=2)
     labeled = form(tf, PAIRS, names)
     assert classifier.evaluate(labeled, verbose=0, batch_size=2) == pytest.approx(
@@ -310,24 +310,24 @@ def test_a_dataset_gives_the_results_of_lists(form, trained, classifier):
         logits, classifier.predict(PAIRS, verbose=0, batch_size=2), rtol=1e-4, atol=1e-5
     )
     one_epoch = {**options, "epochs": 1, "initial_batch": 2}
-    expected = trained(TEXTS, LABELS, **one_epoch)
-    assert trained(form(tf, TEXTS, LABELS), **one_epoch) == pytest.approx(expected, rel=1e-5)
-    check_threads()
+    expected = train(TEXTS, LABELS, **one_epoch)
+    assert train(form(tf, TEXTS, LABELS), **one_epoch) == pytest.approx(expected, rel=1e-5)
+    check_threads_stop()
     with pytest.raises(
         ValueError, match=r"label in row [13] must be one of no, yes. Received: 'maybe'"
     ):
-        trained(form(tf, PAIRS, [*names[:3], "maybe", *names[4:]]), **options)
+        train(form(tf, PAIRS, [*names[:3], "maybe", *names[4:]]), **options)
 
 
 @pytest.mark.needs_tensorflow
 @pytest.mark.parametrize(("form", "shuffle"), [(batched, False), (single, True)])
-def test_an_infinite_dataset_needs_steps(form, shuffle, trained, monkeypatch):
+def test_infinite_dataset_trains_for_given_steps(form, shuffle, train, monkeypatch):
     tf = pytest.importorskip("tensorflow")
     monkeypatch.setattr("keras_bert.data.tfdata.text_datasets.SHUFFLE_BATCHES", 8)
     options = {"batch_size": 2, "bucketing_window": 1, "shuffle": False}
     dataset = form(tf, TEXTS[:6], LABELS[:6]).repeat()
-    losses = trained(dataset, steps_per_epoch=3, epochs=2, **{**options, "shuffle": shuffle})
+    losses = train(dataset, steps_per_epoch=3, epochs=2, **{**options, "shuffle": shuffle})
     assert len(losses) == 2
     if not shuffle:
-        expected = trained(TEXTS[:6], LABELS[:6], epochs=2, **options)
+        expected = train(TEXTS[:6], LABELS[:6], epochs=2, **options)
         assert losses == pytest.approx(expected, rel=1e-5)

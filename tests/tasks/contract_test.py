@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every task does with text, on every family: the cases of `tests/task_cases.py`.
+"""Every task on every family: the cases in `tests/task_cases.py`.
 
-A cell trains one small model by the public API, with the family's own kind of tokenizer, and asks
-for its answers and scores in all ways there are: `fit` for two epochs with rows held out, the
-task's verb, rows of its fields, `evaluate` in batches of two sizes, a dataset, a saved file and a
-preset. What an export answers is in `tests/export/served_model_test.py`.
+Each case trains one small model through the public API, with the family's tokenizer. Predictions
+and scores must agree everywhere: `fit` for two epochs with a validation split, the prediction
+method, `predict_rows`, `evaluate` with two batch sizes, a dataset, a saved file and a preset.
+Exports are tested in `tests/export/served_model_test.py`.
 
 BERT has all tasks, on TensorFlow. A family is a set of values, so each other family has two tasks,
-each on another backend.
-`KERAS_BERT_RELEASE=1` runs all tasks of all families on each backend.
+each on a different backend. `KERAS_BERT_RELEASE=1` runs all tasks of all families on each backend.
 """
 
 import dataclasses
@@ -40,28 +39,28 @@ BACKENDS = ["tensorflow", "jax", "torch"]
 BACKEND = keras.backend.backend()
 
 
-def cells():
-    """The tasks and families that this backend runs."""
-    tasks, (bert, *others) = list(CASES), FAMILIES
+def list_cases():
+    """Lists the tasks and families to run on this backend."""
+    tasks, (bert, *other_families) = list(CASES), FAMILIES
     if os.environ.get("KERAS_BERT_RELEASE") == "1":
         return [(name, family) for family in FAMILIES for name in tasks]
-    # Several labels differ from one in the loss, which no family changes.
+    # Multi-label classification differs only in the loss, which no family changes.
     sampled = [name for name in tasks if name != "labels"]
-    pairs = [(family, place) for family in others for place in range(2)]
+    pairs = [(family, place) for family in other_families for place in range(2)]
     sample = [
         (sampled[5 * number % len(sampled)], family)
         for number, (family, place) in enumerate(pairs)
-        if BACKENDS[(others.index(family) + place) % len(BACKENDS)] == BACKEND
+        if BACKENDS[(other_families.index(family) + place) % len(BACKENDS)] == BACKEND
     ]
     return [(name, bert) for name in tasks if BACKEND == "tensorflow"] + sample
 
 
-@pytest.mark.parametrize(("name", "family"), cells())
-def test_a_task_learns_and_answers_alike_however_it_is_asked(name, family, tmp_path):
+@pytest.mark.parametrize(("name", "family"), list_cases())
+def test_task_learns_and_predicts_consistently(name, family, tmp_path):
     case, (task, history) = task_case(name, family), trained(name, family)
     answers, scores = check_answers(task, case, tmp_path)
     validation = {name: history[f"val_{name}"][-1] for name in scores}
-    # The scores of labels are NaN without them.
+    # Label scores are NaN without labels.
     assert validation == pytest.approx(scores, rel=1e-5, abs=1e-5, nan_ok=True)
     assert len(history["loss"]) == 2
     check_directions(task, history)
@@ -72,7 +71,7 @@ def test_a_task_learns_and_answers_alike_however_it_is_asked(name, family, tmp_p
 
 
 def check_directions(task, history):
-    """Callbacks with `mode="auto"` find which way each log improves."""
+    """Checks that callbacks with `mode="auto"` infer the direction of each log."""
     for name in history:
         monitor = keras.callbacks.EarlyStopping(name)
         monitor.set_model(task)
@@ -82,28 +81,28 @@ def check_directions(task, history):
         assert rises != falls
 
 
-def check_answers(task, case, folder, tolerance=1e-5):
-    """A task is right, and the same from its files; returns its answers and scores."""
+def check_answers(task, case, directory, tolerance=1e-5):
+    """Checks the accuracy and the saved files. Returns the predictions and the scores."""
     answers = case.answers(task)
     assert case.accuracy(answers) >= 0.95
-    scores = check_saved(task, case, folder, tolerance)
-    task.save_to_preset(folder / "preset")
-    loaded = (case.from_preset or type(task)).from_preset(folder / "preset")
+    scores = check_saved(task, case, directory, tolerance)
+    task.save_to_preset(directory / "preset")
+    loaded = (case.from_preset or type(task)).from_preset(directory / "preset")
     student = getattr(task, "student_task", task)
     assert loaded.preprocessor.get_config() == student.preprocessor.get_config()
     check_alike(case.answers(loaded), answers, tolerance)
     return answers, scores
 
 
-def check_saved(task, case, folder, tolerance=1e-5):
+def check_saved(task, case, directory, tolerance=1e-5):
     scores = evaluate(task, case, BATCH)
-    task.save(folder / "task.keras")
-    loaded = keras_bert.load_model(folder / "task.keras")
+    task.save(directory / "task.keras")
+    loaded = keras_bert.load_model(directory / "task.keras")
     assert loaded.get_config() == task.get_config()
     assert int(loaded.optimizer.iterations) == int(task.optimizer.iterations)
     check_same_values(loaded.weights, task.weights)
     check_same_values(loaded.optimizer.variables, task.optimizer.variables)
-    # The other rows of a batch are an embedder's negatives.
+    # An embedder uses the other rows in a batch as negatives.
     size = BATCH if isinstance(task, keras_bert.TextEmbedder) else NUM_ROWS
     loaded_scores = evaluate(loaded, case, size)
     assert loaded_scores == pytest.approx(scores, rel=tolerance, abs=tolerance, nan_ok=True)
@@ -120,10 +119,10 @@ def evaluate(task, case, batch_size):
 
 
 def check_alike(received, expected, tolerance=1e-5):
-    """Checks that nested answers have the same strings, and about the same numbers."""
+    """Checks that nested predictions have equal strings and close numbers."""
 
     def check(one, other):
-        if isinstance(one, str):  # an export has strings for classes without names
+        if isinstance(one, str):  # An export has strings for classes without names.
             assert one == str(other)
         else:
             np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
@@ -142,11 +141,11 @@ def check_dataset(task, case, scores):
 @pytest.mark.parametrize(
     "dtype", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.on_tensorflow)]
 )
-def test_a_task_learns_in_mixed_precision(dtype, tmp_path):
+def test_task_learns_in_mixed_precision(dtype, tmp_path):
     case = task_case("tagging")
     task = make_task(case, dtype=dtype)
     train(task, case)
-    # The preset is read in float32.
+    # The preset is loaded in float32.
     check_answers(task, case, tmp_path, tolerance=0.03)
 
 
@@ -163,7 +162,7 @@ LARGE = {"mixed_float16": 0.005, "mixed_bfloat16": 0.02}
     ],
 )
 def test_large_weights_do_not_overflow(name, dtype):
-    """The products of queries and keys, before they are scaled, would in float16."""
+    """In float16, the products of queries and keys would overflow before they are scaled."""
     case, tasks, losses = task_case(name), [], []
     for policy in ("float32", dtype):
         keras.utils.set_random_seed(0)
@@ -175,14 +174,14 @@ def test_large_weights_do_not_overflow(name, dtype):
             weight.assign(weight * (250 if "query_key_value" in weight.path else 20))
     mixed.set_weights(exact.get_weights())
     for task in tasks:
-        keras.utils.set_random_seed(1)  # by which masks are drawn
+        keras.utils.set_random_seed(1)  # The seed determines the masks.
         losses.append(evaluate(task, case, NUM_ROWS)["loss"])
     assert losses[1] == pytest.approx(losses[0], rel=LARGE[dtype], abs=0.002)
 
 
 @pytest.mark.on_tensorflow
-def test_a_low_rank_update_learns_and_is_loaded(tmp_path):
-    # It changes little: the embeddings stay as they were drawn.
+def test_lora_learns_and_can_be_loaded(tmp_path):
+    # LoRA changes little, because the embeddings keep their initial values.
     case = dataclasses.replace(task_case("tagging"), rounds=MANY_ROUNDS)
     task = make_task(case)
     task.backbone.enable_lora(4)
@@ -192,14 +191,14 @@ def test_a_low_rank_update_learns_and_is_loaded(tmp_path):
 
 @pytest.mark.on_tensorflow
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
-def test_a_quantized_task_is_right_and_is_loaded(tmp_path):
+def test_int8_task_is_accurate_and_can_be_loaded(tmp_path):
     case = task_case("tagging")
     task = make_task(case)
     train(task, case)
     task.quantize("int8")
     assert case.accuracy(case.answers(task)) >= 0.95
     check_saved(task, case, tmp_path)
-    # A preset holds floating-point weights.
+    # Presets store floating-point weights.
     with pytest.raises(
         keras_bert.checkpoints.CheckpointError, match="Save the model before quantizing"
     ):
@@ -208,7 +207,7 @@ def test_a_quantized_task_is_right_and_is_loaded(tmp_path):
 
 @pytest.mark.backend_independent
 @pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("distilled")])
-def test_rows_have_the_fields_of_the_task(name):
+def test_predict_rows_requires_task_fields(name):
     case = task_case(name)
     task = make_task(case)
     if not case.rows:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distillation against its NumPy implementation, and the initialization of students."""
+"""Distillation losses match NumPy, and students are initialized from their teachers."""
 
 import keras
 import numpy as np
@@ -12,35 +12,35 @@ from tests.models.small_backbone import SMALL, features, random_weights, to_nump
 POSITIONS = np.array([[2, 4, 6], [1, 3, 0], [1, 0, 0]], "int32")
 WEIGHTS = np.array([[1, 1, 1], [1, 1, 0], [2, 0, 0]], "float32")
 IDS = np.random.default_rng(1).integers(1, 50, POSITIONS.shape).astype("int32")
-# A high rate, to detect dropout in the teacher
+# A high rate makes dropout in the teacher detectable.
 TEACHER = SMALL.replace(num_layers=2, dropout=0.5, attention_dropout=0.5)
 DEEP = TEACHER.replace(num_layers=4)
 STUDENT = SMALL.replace(num_layers=1, dropout=0.0, attention_dropout=0.0)
 
 
-def inputs() -> dict[str, np.ndarray]:
+def make_inputs() -> dict[str, np.ndarray]:
     return {**features(), "mask_positions": POSITIONS}
 
 
-def made(task, seed=0):
+def randomize(task, seed=0):
     random_weights(task, seed=seed)
     return task
 
 
-def masked_pair(student=STUDENT):
-    return made(MaskedLM(Backbone(student)), 1), made(MaskedLM(Backbone(TEACHER)))
+def make_masked_pair(student=STUDENT):
+    return randomize(MaskedLM(Backbone(student)), 1), randomize(MaskedLM(Backbone(TEACHER)))
 
 
-def classifier_pair(num_classes=3):
-    student = made(TextClassifier(Backbone(STUDENT), num_classes, dropout=0.0), 1)
-    teacher = made(TextClassifier(Backbone(TEACHER), num_classes))
+def make_classifier_pair(num_classes=3):
+    student = randomize(TextClassifier(Backbone(STUDENT), num_classes, dropout=0.0), 1)
+    teacher = randomize(TextClassifier(Backbone(TEACHER), num_classes))
     for head in (student.head, teacher.head):
-        # A divergence between close distributions would consist of rounding errors
+        # The divergence between close distributions would be mostly rounding error.
         head.dense.kernel.assign(5 * head.dense.kernel)
     return student, teacher
 
 
-def outputs_of(model, x, training=False):
+def compute_outputs(model, x, training=False):
     return {
         name: to_numpy(value).astype("float64")
         for name, value in model(x, training=training).items()
@@ -68,11 +68,11 @@ def cosine(x, y):
 @pytest.mark.parametrize(
     ("tokens", "width"), [("masked", 8), pytest.param("all", 16, marks=pytest.mark.on_torch)]
 )
-def test_the_triple_loss_is_that_of_numpy(tokens, width):
-    student, teacher = masked_pair(STUDENT.replace(hidden_dim=width))
+def test_triple_loss_matches_numpy(tokens, width):
+    student, teacher = make_masked_pair(STUDENT.replace(hidden_dim=width))
     model = Distiller(student, teacher, divergence_tokens=tokens)
-    x = inputs()
-    outputs = outputs_of(model, x)
+    x = make_inputs()
+    outputs = compute_outputs(model, x)
     token_weights = x["padding_mask"] * WEIGHTS.max(axis=1)[:, None]
     logits = outputs["student_logits"]
     assert logits.shape == ((3, 7, 50) if tokens == "all" else (3, 3, 50))
@@ -98,21 +98,24 @@ def test_the_triple_loss_is_that_of_numpy(tokens, width):
     for name, value in expected.items():
         np.testing.assert_allclose(received[name], value, rtol=1e-5, err_msg=name)
     for task, name in ((student, "student_logits"), (teacher, "teacher_logits")):
-        alone = to_numpy(task({name: x[name] for name in task.input}))
+        separate_logits = to_numpy(task({name: x[name] for name in task.input}))
         if tokens == "masked":
-            np.testing.assert_allclose(outputs[name], alone, atol=1e-4)
+            np.testing.assert_allclose(outputs[name], separate_logits, atol=1e-4)
 
 
 @pytest.mark.on_tensorflow
-def test_the_teacher_stays_as_it_is():
-    student, teacher = masked_pair()
+def test_teacher_does_not_change():
+    student, teacher = make_masked_pair()
     model = Distiller(student, teacher)
-    x = inputs()
+    x = make_inputs()
     expected = to_numpy(teacher(x))
-    np.testing.assert_allclose(outputs_of(model, x, True)["teacher_logits"], expected, atol=1e-4)
+    np.testing.assert_allclose(
+        compute_outputs(model, x, True)["teacher_logits"], expected, atol=1e-4
+    )
     learning = {id(variable) for variable in model.trainable_variables}
     assert learning == {id(variable) for variable in student.trainable_variables}
-    assert all(weight.trainable for weight in teacher.weights)  # to train it elsewhere
+    # The teacher can still be trained elsewhere.
+    assert all(weight.trainable for weight in teacher.weights)
     before = [weight.numpy().copy() for weight in teacher.weights]
     start = [weight.numpy().copy() for weight in student.trainable_weights]
     model.compile(keras.optimizers.SGD(0.1))
@@ -124,38 +127,38 @@ def test_the_teacher_stays_as_it_is():
 
 
 @pytest.fixture(scope="module")
-def classifiers():
-    """A student and a teacher of three classes, and their outputs."""
-    model = Distiller(*classifier_pair(), temperature=3.0, label_weight=0.25)
+def distiller_and_outputs():
+    """A compiled distiller with three classes, and its outputs."""
+    model = Distiller(*make_classifier_pair(), temperature=3.0, label_weight=0.25)
     model.compile()
-    assert model.optimizer.learning_rate == np.float32(1.5e-4)  # for the student's size
-    return model, outputs_of(model, features())
+    assert model.optimizer.learning_rate == np.float32(1.5e-4)  # The default for the student's size
+    return model, compute_outputs(model, features())
 
 
 @pytest.mark.parametrize(
     "labels", [None, np.array([2, 0, 1]), np.array([2, -1, 0]), np.array([-1, -1, -1])]
 )
-def test_the_loss_of_classifiers_is_that_of_numpy(classifiers, labels):
-    model, outputs = classifiers
+def test_classifier_loss_matches_numpy(distiller_and_outputs, labels):
+    model, outputs = distiller_and_outputs
     x, weights = features(), np.array([1.0, 2.0, 0.5], "float32")
-    far = divergence(outputs["teacher_logits"], outputs["student_logits"], 3.0)
-    expected = 0.5 * np.average(far, weights=weights)
+    divergences = divergence(outputs["teacher_logits"], outputs["student_logits"], 3.0)
+    expected = 0.5 * np.average(divergences, weights=weights)
     if labels is not None and (labels >= 0).any():
         known = weights * (labels >= 0)
         wrong = entropy(outputs["student_logits"], np.maximum(labels, 0))
         expected += 0.25 * np.average(wrong, weights=known)
-    if labels is None:  # Keras takes no weights without labels from arrays
-        expected = 0.5 * far.mean()
+    if labels is None:  # With arrays, Keras does not accept weights without labels.
+        expected = 0.5 * divergences.mean()
         received = model.evaluate(x, return_dict=True, verbose=0)
     else:
         received = model.evaluate(x, labels, sample_weight=weights, return_dict=True, verbose=0)
     np.testing.assert_allclose(received["loss"], expected, rtol=1e-5)
 
 
-def test_the_loss_of_regressions_is_that_of_numpy():
-    model = Distiller(*classifier_pair(num_classes=1))
+def test_regression_loss_matches_numpy():
+    model = Distiller(*make_classifier_pair(num_classes=1))
     x, labels = features(), np.array([0.5, np.nan, 2.0], "float32")
-    outputs = {name: value[:, 0] for name, value in outputs_of(model, x).items()}
+    outputs = {name: value[:, 0] for name, value in compute_outputs(model, x).items()}
     expected = 0.5 * np.square(outputs["student_logits"] - outputs["teacher_logits"]).mean()
     expected += 0.5 * np.square(outputs["student_logits"] - labels)[[0, 2]].mean()
     model.compile()
@@ -165,8 +168,8 @@ def test_the_loss_of_regressions_is_that_of_numpy():
 
 
 @pytest.mark.on_tensorflow
-def test_a_student_begins_with_the_teachers_layers():
-    teacher = made(MaskedLM(Backbone(DEEP)))
+def test_student_starts_with_teacher_layers():
+    teacher = randomize(MaskedLM(Backbone(DEEP)))
     teacher.trainable = False
     student = Distiller.student_from_teacher(
         teacher, layers=(0, 3), num_segments=0, pooler=False, dropout=0.1
@@ -187,10 +190,10 @@ def test_a_student_begins_with_the_teachers_layers():
 
 
 @pytest.mark.on_tensorflow
-def test_unlike_students_and_teachers_are_refused():
-    student, teacher = masked_pair()
+def test_mismatched_student_and_teacher_raise():
+    student, teacher = make_masked_pair()
     with pytest.raises(TypeError, match="Received: MaskedLM and TextClassifier"):
-        Distiller(student, classifier_pair()[1])
+        Distiller(student, make_classifier_pair()[1])
     with pytest.raises(ValueError, match="must have different encoders"):
         Distiller(student, student)
     with pytest.raises(ValueError, match=r"same vocabulary_size. Received: 60 and 50"):
@@ -200,9 +203,9 @@ def test_unlike_students_and_teachers_are_refused():
         Distiller(narrow, teacher, project_hidden=False)
     Distiller(narrow, teacher, project_hidden=False, cosine_weight=0)
     with pytest.raises(ValueError, match="cosine_weight must be 0 for classifiers"):
-        Distiller(*classifier_pair(), cosine_weight=1.0)
+        Distiller(*make_classifier_pair(), cosine_weight=1.0)
     with pytest.raises(ValueError, match=r"same num_classes. Received: 3 and 2"):
-        Distiller(classifier_pair()[0], classifier_pair(2)[1])
+        Distiller(make_classifier_pair()[0], make_classifier_pair(2)[1])
     with pytest.raises(ValueError, match=r"divergence_tokens must .*'some'"):
         Distiller(student, teacher, divergence_tokens="some")
     with pytest.raises(ValueError, match=r"temperature must .*0"):
@@ -210,6 +213,6 @@ def test_unlike_students_and_teachers_are_refused():
     with pytest.raises(ValueError, match="Exactly one of num_layers and layers"):
         Distiller.student_from_teacher(teacher)
     with pytest.raises(ValueError, match=r"below the teacher.s num_layers, 4. Received: \(0, 4\)"):
-        Distiller.student_from_teacher(made(MaskedLM(Backbone(DEEP))), layers=(0, 4))
+        Distiller.student_from_teacher(randomize(MaskedLM(Backbone(DEEP))), layers=(0, 4))
     with pytest.raises(ValueError, match="must have the same shape in teacher and student"):
         Distiller.student_from_teacher(teacher, num_layers=2, hidden_dim=8)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distillation on text; the contract checks that students learn."""
+"""Distillation on text. `contract_test.py` checks that students learn."""
 
 import keras
 import numpy as np
@@ -23,20 +23,21 @@ CONFIG = small_tasks.CONFIG.replace(
 TEXTS = ["the cat sat on the mat.", "é cat sat."] * 48
 
 
-def preprocessor() -> TextClassifierPreprocessor:
+def make_preprocessor() -> TextClassifierPreprocessor:
     return TextClassifierPreprocessor(make_tokenizer(*TOKENS), sequence_length=12)
 
 
 @pytest.mark.parametrize("form", ["list", "batched dataset"])
-def test_a_classifier_needs_no_labels(form):
+def test_classifier_distills_without_labels(form):
     keras.utils.set_random_seed(0)
-    teacher = TextClassifier(Backbone(CONFIG), 2, preprocessor(), class_names=["a", "b"])
+    teacher = TextClassifier(Backbone(CONFIG), 2, make_preprocessor(), class_names=["a", "b"])
     random_weights(teacher)
     student = Distiller.student_from_teacher(teacher, num_layers=1, dropout=0.0)
     model = Distiller(student, teacher)
     model.compile("sgd")
     x = TEXTS if form == "list" else tf.data.Dataset.from_tensor_slices(TEXTS).batch(32)
-    validation_data = x if form == "batched dataset" else TEXTS[:2]  # two texts, and not x and y
+    # A list of two texts is not (x, y).
+    validation_data = x if form == "batched dataset" else TEXTS[:2]
     history = model.fit(x, validation_data=validation_data, verbose=0).history
     assert history["divergence"][0] > 0
     assert history["val_divergence"][0] > 0
@@ -49,13 +50,13 @@ def test_a_classifier_needs_no_labels(form):
         assert labeled["label_loss"][0] > 0
 
 
-def test_a_teacher_reads_the_tokens_of_its_student():
-    """A vocabulary of the same size in another order was accepted, and trained on."""
-    teacher = TextClassifier(Backbone(CONFIG), 2, preprocessor())
+def test_mismatched_vocabulary_or_length_raises():
+    """Regression: a vocabulary of the same size in a different order was accepted."""
+    teacher = TextClassifier(Backbone(CONFIG), 2, make_preprocessor())
     reordered = TextClassifierPreprocessor(make_tokenizer(*TOKENS[:5], *TOKENS[:4:-1]), 12)
     student = TextClassifier(Backbone(CONFIG), 2, reordered)
     with pytest.raises(ValueError, match=r"the same tokenizer \(vocabulary\). Received: one of 12"):
         Distiller(student, teacher)
     short = TextClassifier(Backbone(CONFIG.replace(max_sequence_length=11)), 2)
     with pytest.raises(ValueError, match="Received: 12 tokens and 11 positions"):
-        Distiller(TextClassifier(Backbone(CONFIG), 2, preprocessor()), short)
+        Distiller(TextClassifier(Backbone(CONFIG), 2, make_preprocessor()), short)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An ensemble answers as the mean of its members' outputs, which NumPy computes here."""
+"""An ensemble's outputs are the mean of its members' outputs."""
 
 import re
 
@@ -17,26 +17,26 @@ from tests.small_tasks import make_task as small_task
 from tests.task_cases import make_task, task_case
 from tests.tasks.contract_test import check_alike
 
-# Each on one of the backends, as in tests/tasks/contract_test.py
+# Each backend runs a third of the tasks, as in tests/tasks/contract_test.py.
 NAMES = ["classes", "regression", "tagging", "choices", "questions", "pairs", "labels"]
-HERE = NAMES[["tensorflow", "jax", "torch"].index(keras.backend.backend()) :: 3]
+NAMES_ON_BACKEND = NAMES[["tensorflow", "jax", "torch"].index(keras.backend.backend()) :: 3]
 
 
-def members_of(name):
-    """Untrained models of one task, with one tokenizer and different encoders."""
+def make_members(name):
+    """Returns untrained models of one task with the same tokenizer and different encoders."""
     keras.utils.set_random_seed(0)
     case = task_case(name)
     members = [make_task(case, family) for family in ("bert", "electra")]
     for seed, member in enumerate(members):
-        # New heads are small, so that all answers would be alike.
+        # New heads are small, so all predictions would be almost the same.
         kernel = member.head.dense.kernel
         kernel.assign(np.random.default_rng(seed).normal(0, 1, kernel.shape))
     return case, members
 
 
-@pytest.mark.parametrize("name", HERE)
-def test_outputs_are_means_and_stay_so_in_a_file(name, tmp_path):
-    case, members = members_of(name)
+@pytest.mark.parametrize("name", NAMES_ON_BACKEND)
+def test_outputs_are_means_before_and_after_saving(name, tmp_path):
+    case, members = make_members(name)
     ensemble = keras_bert.Ensemble(members)
     assert (ensemble.predict_method, ensemble.fields) == (
         members[0].predict_method,
@@ -65,7 +65,7 @@ def test_outputs_are_means_and_stay_so_in_a_file(name, tmp_path):
     check_alike(case.answers(loaded), case.answers(ensemble))
 
 
-def test_evaluate_scores_the_mean():
+def test_evaluate_scores_mean_outputs():
     members = [make_text_task("TextClassifier", 2) for _ in range(2)]
     texts, labels = ["a", "b b", "a b"], np.array([0, 1, 1])
     mean = np.mean([softmax(task.predict(texts, verbose=0)) for task in members], axis=0)
@@ -80,7 +80,7 @@ def test_evaluate_scores_the_mean():
 
 
 @pytest.mark.on_tensorflow
-def test_classes_are_matched_by_name():
+def test_members_are_matched_by_class_name():
     first, second = (make_text_task("TextClassifier", 2) for _ in range(2))
     first.class_names, second.class_names = ("no", "yes"), ("yes", "no")
     one, other = (softmax(task.predict(["a b"], verbose=0))[0] for task in (first, second))
@@ -91,11 +91,11 @@ def test_classes_are_matched_by_name():
 
 
 @pytest.mark.backend_independent
-def test_members_that_differ_are_refused_by_what_differs():
+def test_different_members_raise():
     classifier = make_text_task("TextClassifier", 2)
     named = make_text_task("TextClassifier", 2)
     named.class_names = ("no", "yes")
-    others = {
+    members_by_message = {
         "num_classes. Received: 2 in members[0], and 3 in members[1]": make_text_task(
             "TextClassifier", 3
         ),
@@ -110,7 +110,7 @@ def test_members_that_differ_are_refused_by_what_differs():
             keras_bert.TextClassifier
         ),
     }
-    for message, other in others.items():
+    for message, other in members_by_message.items():
         with pytest.raises(ValueError, match=re.escape(message)):
             keras_bert.Ensemble([classifier, other])
     with pytest.raises(ValueError, match="members must have at least one model"):
@@ -140,7 +140,7 @@ def test_unsupported_task_raises(name):
 
 
 @pytest.mark.backend_independent
-def test_the_null_threshold_is_the_mean_of_those_of_the_members(tmp_path):
+def test_null_threshold_is_mean_of_members(tmp_path):
     members = [make_text_task("QuestionAnswerer") for _ in range(2)]
     members[0].null_threshold = 1.0
     with pytest.raises(
@@ -153,13 +153,13 @@ def test_the_null_threshold_is_the_mean_of_those_of_the_members(tmp_path):
     members[1].null_threshold = -4.0
     ensemble = keras_bert.Ensemble(members)
     assert ensemble.null_threshold == -1.5
-    ensemble.null_threshold = 2.0  # as for a single answerer
+    ensemble.null_threshold = 2.0  # It can be set, as for a single model.
     ensemble.save(tmp_path / "ensemble.keras")
     assert keras_bert.load_model(tmp_path / "ensemble.keras").null_threshold == 2.0
 
 
 @pytest.mark.backend_independent
-def test_an_ensemble_refuses_training_and_unlike_members(tmp_path):
+def test_unsupported_ensemble_methods_raise(tmp_path):
     ensemble = keras_bert.Ensemble([make_text_task("TextClassifier", 2)] * 2)
     with pytest.raises(ValueError, match=r"Ensembles cannot be trained. Train the members"):
         ensemble.fit(["a"], [0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Few-shot training of a classifier: the pairs, the logistic regression, and the whole."""
+"""Few-shot training of a classifier: pairs, logistic regression and the trained classifier."""
 
 import random
 
@@ -27,8 +27,8 @@ FILL = ["a", "the", "very", "dark", "pale", "sky", "sea", "leaf"]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *COLORS, *FILL]
 
 
-def rows_of(seed, count=8):
-    """Texts of four words, of which one is a color."""
+def make_rows(seed, count=8):
+    """Generates texts of four words, one of which is a color."""
     draw = random.Random(seed)
     texts, labels = [], []
     for number in range(count * len(NAMES)):
@@ -56,29 +56,29 @@ def accuracy(classifier, texts, labels):
 @pytest.fixture(scope="module")
 def classifier():
     classifier = make_classifier(top_layers=[SentencePooling(normalize=False)])
-    classifier.fit_few_shot(*rows_of("train"), epochs=4, learning_rate=1e-2, verbose=0)
+    classifier.fit_few_shot(*make_rows("train"), epochs=4, learning_rate=1e-2, verbose=0)
     return classifier
 
 
-def test_few_shot_learns_from_eight_rows(classifier):
-    texts, labels = rows_of("test", 40)
+def test_few_shot_learns_from_eight_texts_per_class(classifier):
+    texts, labels = make_rows("test", 40)
     assert accuracy(classifier, texts, labels) > 0.9
-    head_alone = make_classifier(top_layers=[SentencePooling(normalize=False)])
-    head_alone.fit_few_shot(*rows_of("train"), epochs=0)
-    assert accuracy(head_alone, texts, labels) < 0.8
+    head_only = make_classifier(top_layers=[SentencePooling(normalize=False)])
+    head_only.fit_few_shot(*make_rows("train"), epochs=0)
+    assert accuracy(head_only, texts, labels) < 0.8
 
 
 def test_few_shot_classifier_can_be_saved(classifier, tmp_path):
     pytest.importorskip("tensorflow")
-    texts, _ = rows_of("test")
+    texts, _ = make_rows("test")
     expected = classifier.predict(texts, verbose=0)
     classifier.save(tmp_path / "classifier.keras")
     classifier.save_to_preset(tmp_path / "preset")
-    for same in (
+    for loaded in (
         keras_bert.load_model(tmp_path / "classifier.keras"),
         TextClassifier.from_preset(tmp_path / "preset"),
     ):
-        np.testing.assert_allclose(same.predict(texts, verbose=0), expected, atol=1e-5)
+        np.testing.assert_allclose(loaded.predict(texts, verbose=0), expected, atol=1e-5)
     import tensorflow as tf
 
     classifier.export(tmp_path / "export" / "1", warm_up=False)
@@ -87,14 +87,14 @@ def test_few_shot_classifier_can_be_saved(classifier, tmp_path):
     assert [answer.decode() for answer in answers] == [
         answer["label"] for answer in classifier.classify(texts)
     ]
-    # No class of transformers pools before the classifier without a dense layer between
+    # No transformers class pools tokens and then classifies without a dense layer in between.
     with pytest.raises(keras_bert.checkpoints.CheckpointError, match="sentence_pooling"):
         classifier.save_hugging_face(tmp_path / "hugging_face")
 
 
 @pytest.mark.parametrize("rows_at_once", [5, 16, 256])
 def test_pairs_match_setfit(rows_at_once, monkeypatch):
-    """All pairs with repetition, `num_classes * n (n + 1) / 2` positive; the fewer are repeated."""
+    """There are 72 positive and 64 negative pairs. Some negative pairs are repeated to reach 72."""
     texts, labels = [f"{number}" for number in range(16)], np.arange(16) % 2
     monkeypatch.setattr(few_shot, "_ROWS_AT_ONCE", rows_at_once)
     training = FewShotTraining(make_classifier(class_names=["a", "b"]), texts, labels)
@@ -105,12 +105,12 @@ def test_pairs_match_setfit(rows_at_once, monkeypatch):
     assert set(pairs) == expected
     assert sum(scores) == 72 == len({pair for pair in pairs if pair[2]})
     (first, second), scores = training.pairs(max_pairs=20)
-    drawn = {(int(a), int(b), float(s)) for a, b, s in zip(first, second, scores, strict=True)}
-    assert drawn < expected
-    assert (len(drawn), len(first), sum(scores)) == (20, 20, 10)
+    sampled = {(int(a), int(b), float(s)) for a, b, s in zip(first, second, scores, strict=True)}
+    assert sampled < expected
+    assert (len(sampled), len(first), sum(scores)) == (20, 20, 10)
 
 
-def test_rows_with_a_label_in_common_are_positive():
+def test_texts_sharing_a_label_are_positive_pairs():
     labels = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 0], [0, 0, 0]], "float32")
     training = FewShotTraining(make_classifier(multi_label=True), list("abcd"), labels)
     (first, second), scores = training.pairs()
@@ -120,28 +120,30 @@ def test_rows_with_a_label_in_common_are_positive():
 
 
 @pytest.mark.parametrize(("num_classes", "scale"), [(2, 1), (4, 1), (4, 30)])
-def test_the_head_is_that_of_scikit_learn(num_classes, scale):
+def test_logistic_regression_matches_scikit_learn(num_classes, scale):
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(40, 30))
     vectors *= scale / np.linalg.norm(vectors, axis=1, keepdims=True)
     labels = rng.integers(num_classes, size=40)
-    theirs = LogisticRegression(tol=1e-8, max_iter=10_000).fit(vectors, labels)
-    ours = logistic_regression(vectors, np.eye(num_classes)[labels])
-    logits = vectors @ ours[:-1] + ours[-1]
+    expected = LogisticRegression(tol=1e-8, max_iter=10_000).fit(vectors, labels)
+    weights = logistic_regression(vectors, np.eye(num_classes)[labels])
+    logits = vectors @ weights[:-1] + weights[-1]
     probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    np.testing.assert_allclose(probabilities, theirs.predict_proba(vectors), atol=1e-4)
+    np.testing.assert_allclose(probabilities, expected.predict_proba(vectors), atol=1e-4)
 
 
-def test_labels_have_a_regression_each():
-    texts, _ = rows_of("train")
+def test_multi_label_head_matches_one_vs_rest():
+    texts, _ = make_rows("train")
     labels = np.random.default_rng(0).integers(2, size=(len(texts), 3)).astype("float32")
     classifier = make_classifier(multi_label=True)
     training = FewShotTraining(classifier, texts, labels)
     training.fit_head()
     vectors = training.embedder.embed(texts)
-    theirs = OneVsRestClassifier(LogisticRegression(tol=1e-8)).fit(vectors, labels)
+    expected = OneVsRestClassifier(LogisticRegression(tol=1e-8)).fit(vectors, labels)
     logits = classifier.predict(texts, verbose=0)
-    np.testing.assert_allclose(1 / (1 + np.exp(-logits)), theirs.predict_proba(vectors), atol=1e-4)
+    np.testing.assert_allclose(
+        1 / (1 + np.exp(-logits)), expected.predict_proba(vectors), atol=1e-4
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,6 +156,6 @@ def test_labels_have_a_regression_each():
         ({}, ["a", "sea"], None, "label"),
     ],
 )
-def test_other_rows_and_models_are_refused(arguments, x, y, message):
+def test_unsupported_data_or_model_raises(arguments, x, y, message):
     with pytest.raises(ValueError, match=message):
         make_classifier(**arguments).fit_few_shot(x, y)

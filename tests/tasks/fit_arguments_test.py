@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of Keras' `fit`, `evaluate` and `predict` do with text what they do with features.
+"""Arguments of Keras's `fit` and `evaluate` do the same with text as with features.
 
-Or they are rejected with a message that names the argument. Long rows come first, so that rows that
-are sorted by length are not in their order.
+Arguments that text does not support raise an error with their name. Long rows come first, so that
+sorting by length changes the order of the rows.
 """
 
 import functools
@@ -18,8 +18,8 @@ from tests.small_tasks import CONFIG, LETTERS, make_text_task
 
 pytestmark = pytest.mark.on_tensorflow
 
-# The number of words of each row, and the number of rows in a batch
-WORDS, SIZE = [9, 8, 7, 6, 4, 3, 2], 2
+# The number of words in each row, and the batch size
+WORDS, BATCH_SIZE = [9, 8, 7, 6, 4, 3, 2], 2
 TEXTS = [" ".join("ab"[row % 2] * count) for row, count in enumerate(WORDS)]
 LABELS = [0, 0, 1, 0, 1, 1, 1]
 WEIGHTS = np.linspace(0.5, 2, len(WORDS), dtype="float32")
@@ -27,11 +27,11 @@ WEIGHTS = np.linspace(0.5, 2, len(WORDS), dtype="float32")
 
 def question(text):
     answers = [{"text": text[-1], "answer_start": len(text) - 1}]
-    # All rows have 9 to 16 tokens, since padding counts in the loss of training.
+    # Each row has 9 to 16 tokens, because padding counts in the training loss.
     return {"question": "b b b b", "context": text, "answers": answers}
 
 
-# The arguments of a task's class, and its rows with their labels and weights
+# Arguments of the task's class, and (x, y, sample_weight)
 TASKS = {
     "TextClassifier": ((2,), (TEXTS, LABELS, WEIGHTS)),
     "TokenClassifier": (
@@ -48,8 +48,8 @@ TASKS = {
 
 
 @functools.cache
-def task_with_features(name):
-    """A task without dropout, and its rows as arrays in the same order, with labels and weights."""
+def make_task_and_features(name):
+    """Returns a task without dropout, its text and features in the same order, and its weights."""
     arguments, (x, y, weights) = TASKS[name]
     options = {"doc_stride": 8, "max_query_length": 4} if name == "QuestionAnswerer" else {}
     config = CONFIG.replace(
@@ -77,40 +77,40 @@ class Recorder(keras.callbacks.Callback):
         self.batches["test"] += 1
 
 
-def given(data, arguments, is_text):
-    """Arguments of `fit` and `evaluate` for text or features; marks in them are parts of data."""
+def make_arguments(data, arguments, is_text):
+    """Returns arguments of `fit` or `evaluate` for text or features."""
     x, y, weights = data
     labeled = {"x": x, "y": y}
     if not is_text and isinstance(weights, np.ndarray):
-        # Other tokens than the first of a word have no label.
+        # Only the first token of each word has a label.
         labeled["sample_weight"] = (weights > 0).astype("float32")
     validation = x if is_text and y is None else tuple(labeled.values())
     parts = {"sample_weight": weights, "validation_data": validation}
     arguments = {name: parts.get(name, value) for name, value in arguments.items()}
-    return {**labeled, "batch_size": SIZE, **arguments}
+    return {**labeled, "batch_size": BATCH_SIZE, **arguments}
 
 
-HERE = "filled in by `given`"
+FROM_DATA = "filled in by `make_arguments`"
 FIT = {
     "epochs": {"epochs": 2},
     "steps_per_epoch": {"steps_per_epoch": 2},
     "initial_epoch": {"epochs": 2, "initial_epoch": 1},
-    "validation_data": {"validation_data": HERE},
+    "validation_data": {"validation_data": FROM_DATA},
     "validation_split": {"validation_split": 0.4},
-    "validation_steps": {"validation_data": HERE, "validation_steps": 2},
-    "validation_batch_size": {"validation_data": HERE, "validation_batch_size": 4},
+    "validation_steps": {"validation_data": FROM_DATA, "validation_steps": 2},
+    "validation_batch_size": {"validation_data": FROM_DATA, "validation_batch_size": 4},
     "validation_freq": {"epochs": 2, "validation_split": 0.4, "validation_freq": 2},
-    "sample_weight": {"sample_weight": HERE},
+    "sample_weight": {"sample_weight": FROM_DATA},
     "class_weight": {"class_weight": {1: 3.0}},
 }
 EVALUATE = {
     "steps": {"steps": 2},
     "batch_size": {"batch_size": 3},
-    "sample_weight": {"sample_weight": HERE},
+    "sample_weight": {"sample_weight": FROM_DATA},
 }
 
 
-def table(arguments):
+def make_cases(arguments):
     return [
         pytest.param(
             task,
@@ -125,7 +125,7 @@ def table(arguments):
     ]
 
 
-# `TASKS` of which text has no such argument, and the tests of which say so
+# Arguments that these tasks do not support for text. Other tests check their errors.
 UNSUPPORTED = {
     ("QuestionAnswerer", "sample_weight"),
     ("QuestionAnswerer", "class_weight"),
@@ -133,16 +133,16 @@ UNSUPPORTED = {
 }
 
 
-@pytest.mark.parametrize(("name", "argument"), table(FIT))
+@pytest.mark.parametrize(("name", "argument"), make_cases(FIT))
 def test_fit_arguments_match_features(name, argument):
-    task, *both, weights = task_with_features(name)
+    task, *both, weights = make_task_and_features(name)
     results = []
     for data in both:
         is_text, recorder = data is both[0], Recorder()
         task.set_weights(weights)
         in_order = {"bucketing_window": 1} if is_text and argument != "steps_per_epoch" else {}
         history = task.fit(
-            **given(data, FIT[argument], is_text),
+            **make_arguments(data, FIT[argument], is_text),
             **in_order,
             shuffle=False,
             verbose=0,
@@ -155,21 +155,21 @@ def test_fit_arguments_match_features(name, argument):
         assert received[key] == pytest.approx(values, rel=1e-4), key
 
 
-@pytest.mark.parametrize(("name", "argument"), table(EVALUATE))
+@pytest.mark.parametrize(("name", "argument"), make_cases(EVALUATE))
 def test_evaluate_arguments_match_features(name, argument):
-    task, *both, _ = task_with_features(name)
+    task, *both, _ = make_task_and_features(name)
     results = []
     for data in both:
         recorder = Recorder()
-        arguments = given(data, EVALUATE[argument], data is both[0])
+        arguments = make_arguments(data, EVALUATE[argument], data is both[0])
         arguments |= {"return_dict": True, "verbose": 0, "callbacks": [recorder]}
         results.append({**task.evaluate(**arguments), **recorder.batches})
     assert results[0] == pytest.approx(results[1], rel=1e-4)
 
 
-def test_positional_arguments_have_the_order_of_keras():
+def test_positional_arguments_match_keras():
     for method in ("fit", "evaluate", "predict"):
-        own, keras_arguments = (
+        task_arguments, keras_arguments = (
             [
                 parameter.name
                 for parameter in inspect.signature(getattr(cls, method)).parameters.values()
@@ -177,12 +177,12 @@ def test_positional_arguments_have_the_order_of_keras():
             ]
             for cls in (keras_bert.TextClassifier, keras.Model)
         )
-        assert own == keras_arguments[: len(own)]
+        assert task_arguments == keras_arguments[: len(task_arguments)]
 
 
-def test_shuffle_batch_stays_within_batches(monkeypatch):
-    """As Keras shuffles arrays; it was passed on as True."""
-    task, _, (x, y, _), _ = task_with_features("TextClassifier")
+def test_shuffle_value_is_passed_to_keras(monkeypatch):
+    """Regression: `"batch"` was passed on as True."""
+    task, _, (x, y, _), _ = make_task_and_features("TextClassifier")
     seen = []
     monkeypatch.setattr(keras.Model, "fit", lambda *_, shuffle, **__: seen.append(shuffle))
     for shuffle in (True, False, "batch"):
@@ -190,21 +190,21 @@ def test_shuffle_batch_stays_within_batches(monkeypatch):
     assert seen == [True, False, "batch"]
 
 
-def test_accumulation_keeps_the_size_of_validation_batches(monkeypatch):
-    task, _, (x, y, _), _ = task_with_features("TextClassifier")
+def test_accumulation_keeps_validation_batch_size(monkeypatch):
+    task, _, (x, y, _), _ = make_task_and_features("TextClassifier")
     monkeypatch.setattr(task.optimizer, "gradient_accumulation_steps", 2)
     seen = []
     monkeypatch.setattr(keras.Model, "fit", lambda *_, **data: seen.append(data))
     for data in ({"validation_data": (x, y)}, {"validation_split": 0.4}):
-        task.fit(x, y, SIZE, **data)
-        assert seen[-1]["validation_batch_size"] == SIZE
+        task.fit(x, y, BATCH_SIZE, **data)
+        assert seen[-1]["validation_batch_size"] == BATCH_SIZE
         assert seen[-1]["validation_data"][1] is not None
 
 
 @pytest.mark.needs_tensorflow
-def test_validation_data_in_any_form(monkeypatch):
+def test_validation_data_accepts_any_form(monkeypatch):
     tf = pytest.importorskip("tensorflow")
-    task, (x, y, weights), features, _ = task_with_features("TextClassifier")
+    task, (x, y, weights), features, _ = make_task_and_features("TextClassifier")
     seen = []
     monkeypatch.setattr(keras.Model, "fit", lambda *_, **data: seen.append(data["validation_data"]))
     forms = [
@@ -229,33 +229,33 @@ def test_validation_data_in_any_form(monkeypatch):
             np.testing.assert_allclose(np.sort(received), WEIGHTS)
 
 
-# === Questions about `fit` ===
+# === Number of steps ===
 
 
 @pytest.mark.parametrize("accumulated", [None, 3])
-@pytest.mark.parametrize("share", [0.0, 0.4])
+@pytest.mark.parametrize("validation_split", [0.0, 0.4])
 @pytest.mark.parametrize("name", [*TASKS, "TextEmbedder", "MaskedLM"])
-def test_num_steps_counts_what_fit_does(name, share, accumulated, monkeypatch):
+def test_num_steps_matches_fit(name, validation_split, accumulated, monkeypatch):
     if name in TASKS:
-        task, (x, y, weights), *_ = task_with_features(name)
+        task, (x, y, weights), *_ = make_task_and_features(name)
     else:
         task, y, weights = make_text_task(name), None, None
         x = [(text, "b") for text in TEXTS] if name == "TextEmbedder" else TEXTS
     if name == "QuestionAnswerer":
-        x = [*x, question("a b" * 40)] * 2  # in several windows
+        x = [*x, question("a b" * 40)] * 2  # The last question needs multiple windows.
     monkeypatch.setattr(task, "negative_fraction", 0.0)
     task.compile(AdamW(0.1, gradient_accumulation_steps=accumulated))
     seen = []
     monkeypatch.setattr(keras.Model, "fit", lambda *_, **data: seen.append(data))
-    task.fit(x, y, SIZE, validation_split=share, sample_weight=weights)
+    task.fit(x, y, BATCH_SIZE, validation_split=validation_split, sample_weight=weights)
     batches, validation = (seen[0][name] for name in ("x", "validation_data"))
     num_batches = batches.num_batches if accumulated else len(batches)
     updates = -(-num_batches // (accumulated or 1))
-    assert task.num_steps(x, SIZE, epochs=3, validation_split=share) == 3 * updates
-    if share and name == "QuestionAnswerer":  # It is validated on all windows, and not a share.
-        held_out = task.evaluation_batches(x[-len(x) * 4 // 10 :], batch_size=SIZE)
+    assert task.num_steps(x, BATCH_SIZE, epochs=3, validation_split=validation_split) == 3 * updates
+    if validation_split and name == "QuestionAnswerer":  # Validation includes all windows.
+        held_out = task.evaluation_batches(x[-len(x) * 4 // 10 :], batch_size=BATCH_SIZE)
         assert len(validation[0]) == len(held_out)
-    if share == 0 and not accumulated:
+    if validation_split == 0 and not accumulated:
         masks = [np.asarray(features["padding_mask"]) for features, *_ in batches]
         lengths = np.concatenate([mask.sum(axis=-1).ravel() for mask in masks])
-        assert sorted(task.sequence_lengths(x, SIZE)) == sorted(lengths[lengths > 0])
+        assert sorted(task.sequence_lengths(x, BATCH_SIZE)) == sorted(lengths[lengths > 0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tuning on text and predictions on two hosts are those on one."""
+"""Fine-tuning and prediction on two hosts match one host."""
 
 import json
 
@@ -27,9 +27,9 @@ import keras
 address, count, number = (flag.partition("=")[2] for flag in sys.argv[1:])
 keras.distribution.initialize(address, int(count), int(number))
 keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))
-from tests.tasks.hosts_test import predicted, trained
+from tests.tasks.hosts_test import compute_predictions, train_tasks
 
-answers = {"predicted": predicted(), **trained(), "refused": []}
+answers = {"predicted": compute_predictions(), **train_tasks(), "refused": []}
 model = answers.pop("model")
 features = model.preprocessor(["a film"])
 texts = ["a film"] * (4 + 2 * int(number))
@@ -45,8 +45,8 @@ print(json.dumps(answers))
 """
 
 
-def make(task, preprocessor, *arguments, **options):
-    """A task with random weights, far enough from 0 that its answers differ."""
+def make_task(task, preprocessor, *arguments, **options):
+    """Returns a task with large random weights, so that its predictions differ."""
     keras.utils.set_random_seed(0)
     config = CONFIG.replace(
         vocabulary_size=len(WORDS), max_sequence_length=32, dropout=0.1, initializer_range=0.3
@@ -60,40 +60,41 @@ def random_texts(count):
     return [" ".join(random.choice(WORDS[5:], size)) for size in random.integers(1, 30, count)]
 
 
-def trained():
-    """A classifier that has read texts of many lengths, with dropout, and its losses.
+def train_tasks():
+    """Trains a classifier on texts of many lengths, with dropout, and a multiple-choice model.
 
-    Besides, the losses of a task whose rows have different numbers of choices.
+    Returns the classifier, the losses of both models and the classifier's scores. The rows of the
+    multiple-choice model have different numbers of choices.
     """
-    texts = random_texts(90)  # not a multiple of the batch size
+    texts = random_texts(90)  # Not a multiple of the batch size
     labels = np.array(["good" in text for text in texts], "int32")
-    model = make(keras_bert.TextClassifier, data.TextClassifierPreprocessor, 2)
+    model = make_task(keras_bert.TextClassifier, data.TextClassifierPreprocessor, 2)
     model.compile(keras.optimizers.SGD(0.1))
     history = model.fit(texts, labels, batch_size=8, epochs=2, verbose=0).history
     scores = model.evaluate(texts, labels, batch_size=8, verbose=0)
-    choice = make(keras_bert.MultipleChoice, data.MultipleChoicePreprocessor)
+    choice = make_task(keras_bert.MultipleChoice, data.MultipleChoicePreprocessor)
     choice.compile(keras.optimizers.SGD(0.1, gradient_accumulation_steps=2))
     rows = [(text, ["good", "bad film", "dull"][: 1 + len(text) % 3]) for text in texts[:24]]
-    data_of_choices = {"y": np.zeros(24, "int32"), "sample_weight": np.linspace(0, 1, 24)}
-    choice_history = choice.fit(rows, **data_of_choices, batch_size=4, epochs=2, verbose=0).history
+    choice_data = {"y": np.zeros(24, "int32"), "sample_weight": np.linspace(0, 1, 24)}
+    choice_history = choice.fit(rows, **choice_data, batch_size=4, epochs=2, verbose=0).history
     losses = history["loss"] + choice_history["loss"]
     return {"model": model, "losses": losses, "scores": scores}
 
 
-def predicted():
-    """The outputs of each form of rows, for numbers of rows that two hosts cannot halve."""
+def compute_predictions():
+    """Computes the outputs for each form of input. Two hosts cannot halve the number of rows."""
     texts = random_texts(13)
     words = [text.split() for text in texts]
-    classifier = make(keras_bert.TextClassifier, data.TextClassifierPreprocessor, 2)
-    tagger = make(keras_bert.TokenClassifier, data.TokenClassifierPreprocessor, 3)
-    answerer = make(
+    classifier = make_task(keras_bert.TextClassifier, data.TextClassifierPreprocessor, 2)
+    tagger = make_task(keras_bert.TokenClassifier, data.TokenClassifierPreprocessor, 3)
+    answerer = make_task(
         keras_bert.QuestionAnswerer,
         data.QuestionAnswererPreprocessor,
         doc_stride=4,
         max_query_length=4,
     )
-    choice = make(keras_bert.MultipleChoice, data.MultipleChoicePreprocessor)
-    masked_lm = make(keras_bert.MaskedLM, data.TextClassifierPreprocessor)
+    choice = make_task(keras_bert.MultipleChoice, data.MultipleChoicePreprocessor)
+    masked_lm = make_task(keras_bert.MaskedLM, data.TextClassifierPreprocessor)
     features = classifier.preprocessor(texts)
     batches = (texts[start : start + 5] for start in (0, 5, 10))
     answers = {
@@ -112,9 +113,9 @@ def predicted():
     return [np.asarray(leaf, float).tolist() for leaf in keras.tree.flatten(answers)]
 
 
-def test_two_hosts_train_on_text_evaluate_and_predict_as_one(tmp_path):
+def test_two_hosts_match_one_host(tmp_path):
     two = HostProcesses(("-c", PROGRAM), 2, tmp_path)
-    one, predictions = trained(), predicted()
+    one, predictions = train_tasks(), compute_predictions()
     assert two.wait() == [0, 0], "\n".join(two.printed())
     for printed in two.printed():
         results = json.loads(printed.splitlines()[-1])

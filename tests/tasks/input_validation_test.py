@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that are neither text nor features: every verb of every task names the row and its type."""
+"""Invalid rows raise an error with the row and its type in every method of every task."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def tasks():
     return {type(task).__name__: task for task in made}
 
 
-VERBS = [
+PREDICT_METHODS = [
     ("TextClassifier", "classify"),
     ("TokenClassifier", "tag"),
     ("MultipleChoice", "choose"),
@@ -54,8 +54,8 @@ VERBS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "predict_method"), VERBS)
-def test_a_verb_names_the_row(tasks, name, predict_method):
+@pytest.mark.parametrize(("name", "predict_method"), PREDICT_METHODS)
+def test_predict_method_error_includes_row(tasks, name, predict_method):
     predict_method = getattr(tasks[name], predict_method)
     with pytest.raises(
         ValueError, match=r"Row 0 .*Received: None of type|None of type NoneType .row 0"
@@ -70,8 +70,10 @@ def test_a_verb_names_the_row(tasks, name, predict_method):
 
 
 @pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
-@pytest.mark.parametrize("name", [*(name for name, _ in VERBS), "QuestionAnswerer", "Pretrainer"])
-def test_keras_methods_name_the_row(tasks, name, method):
+@pytest.mark.parametrize(
+    "name", [*(name for name, _ in PREDICT_METHODS), "QuestionAnswerer", "Pretrainer"]
+)
+def test_keras_method_error_includes_row(tasks, name, method):
     if method != "predict":
         tasks[name].compile()
     with pytest.raises(
@@ -82,7 +84,7 @@ def test_keras_methods_name_the_row(tasks, name, method):
         getattr(tasks[name], method)([[1, 2], {}])
 
 
-def test_columns_with_other_names(tasks):
+def test_unknown_columns_raise(tasks):
     tf = pytest.importorskip("tensorflow")
     pandas = pytest.importorskip("pandas")
     columns = {"premise": ["a", "b"], "hypothesis": ["b", "a"], "label": [0, 1]}
@@ -102,8 +104,10 @@ def test_columns_with_other_names(tasks):
         classifier.fit(named)
 
 
-@pytest.mark.parametrize(("name", "predict_method"), [*VERBS, ("QuestionAnswerer", "answer")])
-def test_a_task_is_called_on_features(tasks, name, predict_method):
+@pytest.mark.parametrize(
+    ("name", "predict_method"), [*PREDICT_METHODS, ("QuestionAnswerer", "answer")]
+)
+def test_calling_a_task_on_text_raises(tasks, name, predict_method):
     message = f"A {name} is called on features; text is for its methods, such as `{predict_method}`"
     for x in ("a film", ["a", "b"], [("a", ["b"])], {"text": ["a"]}, [{"question": "a"}]):
         with pytest.raises(ValueError, match=message):
@@ -111,12 +115,15 @@ def test_a_task_is_called_on_features(tasks, name, predict_method):
 
 
 IDS = np.array([[2, 5, 3], [2, 6, 3]])
-SLOTS = {"token_ids": IDS, "mask_positions": np.ones((2, 1), "int32")}
-SLOT_IDS = {"masked_lm_logits": np.array([[5], [6]]), "next_sentence_logits": np.array([0, 1])}
+MASKED_FEATURES = {"token_ids": IDS, "mask_positions": np.ones((2, 1), "int32")}
+MASKED_TARGETS = {
+    "masked_lm_logits": np.array([[5], [6]]),
+    "next_sentence_logits": np.array([0, 1]),
+}
 
 
 @pytest.mark.parametrize("weight", [float("nan"), -1.0])
-def test_weights_are_finite_and_not_negative(tasks, weight):
+def test_invalid_sample_weight_raises(tasks, weight):
     weights = np.array([1.0, weight])
     output_weights = {
         "masked_lm_logits": weights[:, np.newaxis],
@@ -128,7 +135,7 @@ def test_weights_are_finite_and_not_negative(tasks, weight):
         ("TokenClassifier", [["a"], ["b"]], [[0], [1]], [[1], [weight]]),
         ("MultipleChoice", [("a", ["a", "b"]), ("b", ["a", "b"])], [0, 1], weights),
         ("TextEmbedder", [("a", "b"), ("c", "d")], None, weights),
-        ("Pretrainer", SLOTS, SLOT_IDS, output_weights),
+        ("Pretrainer", MASKED_FEATURES, MASKED_TARGETS, output_weights),
     ):
         tasks[name].compile("sgd")
         for method in (tasks[name].fit, tasks[name].evaluate):
@@ -138,7 +145,7 @@ def test_weights_are_finite_and_not_negative(tasks, weight):
                 method(x, y, sample_weight=sample_weight, verbose=0)
 
 
-def test_weights_of_datasets_and_generators(tasks):
+def test_invalid_dataset_or_generator_weight_raises(tasks):
     weight = -1.0
     tf = pytest.importorskip("tensorflow")
     classifier, rows = tasks["TextClassifier"], (["a", "b"], [0, 1], [1.0, weight])
@@ -158,7 +165,7 @@ def test_weights_of_datasets_and_generators(tasks):
         classifier.fit(batches, verbose=0)
 
 
-def test_validation_data_without_labels(tasks):
+def test_masked_lm_validation_needs_no_labels(tasks):
     masked_lm = tasks["MaskedLM"]
     masked_lm.compile("sgd")
     texts = ["a b c d e f", "f e d c b a"]
@@ -170,7 +177,7 @@ def test_validation_data_without_labels(tasks):
 
 
 @pytest.mark.parametrize("x", [[1], [[1, 2], [3, 4]], [float("nan")]])
-def test_lists_of_numbers_are_refused(tasks, x):
+def test_list_of_numbers_raises(tasks, x):
     with pytest.raises(
         ValueError, match=r"x must be a string, a list of .* Received: a list of numbers"
     ):
@@ -179,8 +186,8 @@ def test_lists_of_numbers_are_refused(tasks, x):
 
 @pytest.mark.on_each_backend
 @pytest.mark.parametrize("method", ["fit", "evaluate"])
-def test_labels_are_needed(tasks, method):
-    """JAX trained on none."""
+def test_missing_labels_or_zero_batch_size_raise(tasks, method):
+    """Regression: JAX trained without labels."""
     task = tasks["TextClassifier"]
     task.compile()
     with pytest.raises(
@@ -192,7 +199,7 @@ def test_labels_are_needed(tasks, method):
 
 
 @pytest.mark.parametrize("missing", [None, float("nan")])
-def test_a_missing_label_is_no_name(missing, tasks):
+def test_missing_label_raises(missing, tasks):
     tasks["TextClassifier"].compile()
     with pytest.raises(ValueError, match="The label in row 1 is missing"):
         tasks["TextClassifier"].fit(["a", "b"], ["nan", missing], verbose=0)
@@ -207,13 +214,13 @@ def test_a_missing_label_is_no_name(missing, tasks):
         ("QuestionAnswerer", {"question": "a b", "context": "a b"}),
     ],
 )
-def test_a_string_is_no_column(tasks, name, x):
-    """Each character was a row."""
+def test_string_as_column_raises(tasks, name, x):
+    """Regression: each character was read as a row."""
     with pytest.raises(ValueError, match=r"A column must be a list of texts. Received: 'a b'"):
         tasks[name].predict(x, verbose=0)
 
 
-def test_no_rows_are_no_training_data(tasks):
+def test_empty_training_data_raises(tasks):
     for name, *data in (
         ("TextClassifier", [], []),
         ("TokenClassifier", [], []),
@@ -235,18 +242,18 @@ def test_no_rows_are_no_training_data(tasks):
             tasks[name].fit(["", " "], verbose=0)
 
 
-@pytest.mark.parametrize("share", [0.3, 1.0, 1.5, -0.5])
-def test_a_validation_split_leaves_rows_on_both_sides(tasks, share):
+@pytest.mark.parametrize("validation_split", [0.3, 1.0, 1.5, -0.5])
+def test_invalid_validation_split_raises(tasks, validation_split):
     tasks["TextClassifier"].compile("sgd")
-    with pytest.raises(ValueError, match=f"validation_split must .*Received: {share}"):
-        tasks["TextClassifier"].fit(["a"], [0], validation_split=share, verbose=0)
+    with pytest.raises(ValueError, match=f"validation_split must .*Received: {validation_split}"):
+        tasks["TextClassifier"].fit(["a"], [0], validation_split=validation_split, verbose=0)
     tasks["TokenClassifier"].compile("sgd")
     with pytest.raises(ValueError, match="validation_split must"):
-        tasks["TokenClassifier"].fit([["a"]], [[0]], validation_split=share, verbose=0)
+        tasks["TokenClassifier"].fit([["a"]], [[0]], validation_split=validation_split, verbose=0)
 
 
-def test_validation_data_is_used_instead_of_a_validation_split(tasks):
-    """The held out rows were validated on, and not trained on."""
+def test_validation_data_overrides_validation_split(tasks):
+    """Regression: the rows of the split were used for validation and not for training."""
     task = tasks["TextClassifier"]
     task.compile("sgd")
     seen = []
@@ -281,11 +288,11 @@ def test_validation_split_ignores_class_weight(tasks):
         expected = task.evaluate(x[4:], y[4:], verbose=0)
         measured = [history["val_loss"][0], history["val_accuracy"][0]]
         np.testing.assert_allclose(measured, expected, rtol=1e-5)
-        # Of fresh weights, all losses are close to that of equal probabilities.
+        # With new weights, all losses are close to the loss of uniform probabilities.
         assert history["loss"][0] != expected[0]
 
 
-def test_labels_and_weights_in_other_forms(tasks):
+def test_labels_and_weights_accept_other_forms(tasks):
     tf = pytest.importorskip("tensorflow")
     classifier = tasks["TextClassifier"]
     classifier.compile("sgd")
@@ -309,7 +316,7 @@ def test_labels_and_weights_in_other_forms(tasks):
     assert tagger.evaluate(words, ragged[0], sample_weight=ragged[1], verbose=0) == expected
 
 
-def test_arguments_that_predict_does_not_take_with_text(tasks):
+def test_unsupported_arguments_with_text_raise(tasks):
     with pytest.raises(ValueError, match="shuffle"):
         tasks["TextClassifier"].fit(["a"], [0], shuffle="batch", verbose=0)
     with pytest.raises(ValueError, match="With text, `predict` does not support steps"):
@@ -326,6 +333,6 @@ def test_arguments_that_predict_does_not_take_with_text(tasks):
         ({"text": ["b"], "answer_start": []}, "1 texts and 0 values of answer_start"),
     ],
 )
-def test_malformed_answers(tasks, answers, message):
+def test_invalid_answers_raise(tasks, answers, message):
     with pytest.raises(ValueError, match=message):
         tasks["QuestionAnswerer"].fit([{"question": "a", "context": "b", "answers": answers}])

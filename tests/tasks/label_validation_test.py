@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Invalid labels: an error that names the row, before a backend has them."""
+"""Invalid labels raise an error with the row before they reach the backend."""
 
 import keras
 import numpy as np
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.on_tensorflow
 IDS = np.ones((4, 3), "int32")
 
 
-def compiled(task, **arguments):
+def make_compiled(task, **arguments):
     model = task(Backbone(CONFIG), **arguments)
     model.compile("sgd")
     return model
@@ -35,8 +35,8 @@ def compiled(task, **arguments):
         ([1, 2, 0, np.nan], r"row 3 must be an id"),
     ],
 )
-def test_class_ids_are_checked(labels, message):
-    classifier = compiled(TextClassifier, num_classes=5)
+def test_invalid_class_ids_raise(labels, message):
+    classifier = make_compiled(TextClassifier, num_classes=5)
     for method in (classifier.fit, classifier.evaluate):
         with pytest.raises(ValueError, match=message):
             method(IDS, np.array(labels), verbose=0)
@@ -62,32 +62,32 @@ def test_class_ids_are_checked(labels, message):
         (keras.losses.BinaryCrossentropy(from_logits=True), "any number of labels"),
     ],
 )
-def test_losses_that_logits_are_not_for(loss, message):
+def test_unsuitable_loss_raises(loss, message):
     with pytest.raises(ValueError, match=message):
-        compiled(TextClassifier, num_classes=5).compile("sgd", loss=loss)
+        make_compiled(TextClassifier, num_classes=5).compile("sgd", loss=loss)
     if "probabilities" in message:
         losses = {"start_logits": loss, "end_logits": "mse"}
         with pytest.raises(ValueError, match=f"loss of a QuestionAnswerer must .*{message}"):
-            compiled(QuestionAnswerer).compile("sgd", loss=losses)
+            make_compiled(QuestionAnswerer).compile("sgd", loss=losses)
 
 
 @pytest.mark.parametrize("kind", ["Binary", "SparseCategorical"])
-def test_a_regression_has_no_loss_of_classes(kind):
-    """`classify`, presets and exports would take its logits for scores."""
+def test_classification_loss_for_regression_raises(kind):
+    """With such a loss, `classify`, presets and exports would treat logits as scores."""
     loss = getattr(keras.losses, f"{kind}Crossentropy")(from_logits=True)
     with pytest.raises(ValueError, match=f"Received: {kind}Crossentropy, which is for classes"):
-        compiled(TextClassifier, num_classes=1).compile("sgd", loss=loss)
+        make_compiled(TextClassifier, num_classes=1).compile("sgd", loss=loss)
 
 
-def test_positions_of_answers_are_checked():
-    answerer = compiled(QuestionAnswerer)
+def test_invalid_answer_position_raises():
+    answerer = make_compiled(QuestionAnswerer)
     targets = {"start_logits": np.array([0, 1, 2, 3]), "end_logits": np.zeros(4, int)}
     with pytest.raises(ValueError, match="start_logits in row 3 must be an id from 0 to 2"):
         answerer.fit(IDS, targets, verbose=0)
 
 
-def test_masked_tokens_are_checked_unless_they_weigh_nothing():
-    masked_lm = compiled(MaskedLM)
+def test_invalid_masked_token_id_raises():
+    masked_lm = make_compiled(MaskedLM)
     x = {"token_ids": IDS, "mask_positions": np.ones((4, 2), "int32")}
     y = np.full((4, 2), 7)
     y[2, 1] = 50
@@ -95,7 +95,7 @@ def test_masked_tokens_are_checked_unless_they_weigh_nothing():
         masked_lm.fit(x, y, sample_weight=np.ones((4, 2)), verbose=0)
 
 
-def test_a_distiller_takes_rows_without_a_label():
+def test_distiller_accepts_unlabeled_rows():
     student, teacher = make_task(TextClassifier), make_task(TextClassifier)
     distiller = Distiller(student, teacher)
     distiller.compile("sgd")
@@ -104,13 +104,13 @@ def test_a_distiller_takes_rows_without_a_label():
         distiller.fit(IDS, np.array([2, -1, 1, -1]), verbose=0)
 
 
-def test_two_classes_of_one_name_are_refused():
+def test_duplicate_class_names_raise():
     with pytest.raises(ValueError, match=r"unique. Received 'a' twice"):
         TextClassifier(Backbone(CONFIG), class_names=["a", "b", "a"])
 
 
-def test_the_weight_of_a_row_is_that_of_each_of_its_targets():
-    """The loss was a multiple: weights were summed before they were repeated."""
+def test_row_weight_applies_to_each_target():
+    """Regression: the loss was a multiple, because weights were summed before repeating."""
     x = {"token_ids": IDS, "mask_positions": np.array([[1, 2]] * 4)}
     y, weights = np.array([[5, 6]] * 4), np.array([1.0, 2.0, 0.0, 4.0], "float32")
     for task, data in ((MaskedLM, (x, y)), (TokenClassifier, (IDS, IDS % 2))):
@@ -131,7 +131,7 @@ def test_the_weight_of_a_row_is_that_of_each_of_its_targets():
 
 
 class Batches(keras.utils.PyDataset):
-    """The same features and labels as one batch."""
+    """Yields its parts as a single batch."""
 
     def __init__(self, *parts) -> None:
         super().__init__()
@@ -144,13 +144,13 @@ class Batches(keras.utils.PyDataset):
         return self.parts
 
 
-def own_loss(y, y_pred):
-    """1 for each label that counts, if negative ones are replaced."""
+def custom_loss(y, y_pred):
+    """Returns 1 for each label, and NaN for negative labels."""
     return keras.ops.where(y < 0, float("nan"), 1.0)
 
 
-def test_batches_of_a_tagger_are_like_its_arrays():
-    """In batches, negative labels were an error or silently counted, and so was padding."""
+def test_tagger_batches_match_arrays():
+    """Regression: in batches, negative labels and padding were counted or raised an error."""
     tagger = make_task(TokenClassifier)
     tagger.compile("sgd")
     ids = np.array([[2, 5, 6, 3], [2, 5, 3, 0]])
@@ -160,7 +160,7 @@ def test_batches_of_a_tagger_are_like_its_arrays():
     padded = {name: np.pad(values, ((0, 0), (0, 3))) for name, values in x.items()}
     batches = Batches(padded, np.pad(labels, ((0, 0), (0, 3))), np.array([1.0, 2.0]))
     np.testing.assert_allclose(tagger.evaluate(batches, verbose=0), expected, rtol=1e-6)
-    tagger.compile("sgd", loss=own_loss)
+    tagger.compile("sgd", loss=custom_loss)
     np.testing.assert_allclose(tagger.evaluate(x, labels, verbose=0)[0], 1)
     tagger.compile("sgd")
     counted = np.array([[0, 1, 1, 0], [0, 2, 2, 0]])
@@ -168,7 +168,7 @@ def test_batches_of_a_tagger_are_like_its_arrays():
     np.testing.assert_allclose(expected, right, rtol=1e-6)
 
 
-def test_class_weights_of_a_tagger_weigh_the_loss_of_its_tokens():
+def test_tagger_class_weight_scales_token_losses():
     config = CONFIG.replace(dropout=0.0, attention_dropout=0.0, initializer_range=0.5)
     tagger = TokenClassifier(Backbone(config), num_classes=2)
     tagger.compile(keras.optimizers.SGD(0.0))
@@ -184,7 +184,7 @@ def test_class_weights_of_a_tagger_weigh_the_loss_of_its_tokens():
         assert actual == pytest.approx((weighted, accuracy), rel=1e-6)
 
 
-def test_a_tagger_takes_one_hot_labels():
+def test_tagger_accepts_one_hot_labels():
     tagger = make_task(TokenClassifier)
     x = {"token_ids": IDS, "padding_mask": np.arange(3) < np.array([[3], [2], [3], [1]])}
     losses = []
@@ -197,7 +197,7 @@ def test_a_tagger_takes_one_hot_labels():
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
 
 
-def test_distiller_class_weight_names():
+def test_distiller_class_weight_accepts_names():
     names = ["bad", "good"]
     parts = [TextClassifier(Backbone(CONFIG), class_names=names) for _ in range(2)]
     distiller = Distiller(*parts)
@@ -220,13 +220,13 @@ def test_distiller_class_weight_names():
         ([["a"]], r"each of the 2 texts. Received the shape \(1, 2\)"),
     ],
 )
-def test_several_labels_of_a_row_are_checked(labels, message):
-    task = several_labels()
+def test_invalid_multi_label_targets_raise(labels, message):
+    task = make_multi_label_task()
     with pytest.raises(ValueError, match=message):
         task.fit(["a", "b b"], labels, verbose=0)
 
 
-def several_labels():
+def make_multi_label_task():
     other = make_text_task("TextEmbedder")
     names = ["a", "b"]
     task = TextClassifier(
@@ -237,29 +237,29 @@ def several_labels():
 
 
 def test_multi_label_rejects_class_weight():
-    task = several_labels()
+    task = make_multi_label_task()
     loss = keras.losses.CategoricalCrossentropy(from_logits=True)
     with pytest.raises(ValueError, match="for one class for each text"):
         task.compile(loss=loss)
-    # Keras would take the weight of the first label of a row.
+    # Keras would use the weight of the first label in each row.
     for x in (["a", "b"], IDS[:2]):
         with pytest.raises(
             ValueError, match="class_weight must be None if labels are not class IDs"
         ):
             task.fit(x, np.eye(2), class_weight={0: 1.0, 1: 2.0}, verbose=0)
     with pytest.raises(ValueError, match="multi_label=True"):
-        Distiller(task, several_labels())
+        Distiller(task, make_multi_label_task())
 
 
 def focal_loss(y, y_pred):
-    """A loss of ids whose name does not tell."""
+    """A loss for class IDs whose name does not show it."""
     y = keras.ops.cast(y, "int32")
     return keras.ops.sparse_categorical_crossentropy(y, y_pred, from_logits=True)
 
 
-def test_the_form_of_labels_is_their_shape():
-    """It was taken from the name of the loss: soft labels were an error, ids were not checked."""
-    classifier = compiled(TextClassifier, num_classes=2)
+def test_label_format_is_inferred_from_shape():
+    """Regression: the loss name decided. Soft labels raised an error, and IDs were not checked."""
+    classifier = make_compiled(TextClassifier, num_classes=2)
     classifier.compile("sgd", "mse")
     classifier.fit(IDS, np.full((4, 2), 0.5), class_weight={1: 2.0}, verbose=0)
     assert "accuracy" in classifier.evaluate(IDS, np.eye(2)[[0, 1, 1, 0]], return_dict=True)
@@ -272,7 +272,7 @@ def test_the_form_of_labels_is_their_shape():
     classifier.compile("sgd", loss)
     received = classifier.evaluate(IDS, np.array([0, -1, -1, 0]), verbose=0)
     assert received == pytest.approx(classifier.evaluate(IDS[:2], np.zeros(2), verbose=0), rel=1e-5)
-    answerer = compiled(QuestionAnswerer)
+    answerer = make_compiled(QuestionAnswerer)
     answerer.compile("sgd", {"start_logits": loss, "end_logits": loss})
     targets = {name: y.argmax(axis=1) for name, y in answerer.predict(IDS, verbose=0).items()}
     for target in targets.values():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The window in which `fit` of each task sorts rows by length."""
+"""`bucketing_window`: the window in which each task's `fit` sorts rows by length."""
 
 import keras
 import numpy as np
@@ -11,7 +11,7 @@ from tests.small_tasks import make_text_task
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
-# Six texts of so many words, two in each batch
+# The number of words in each of six texts. A batch has two texts.
 WORDS = [1, 9, 2, 8, 3, 7]
 TEXTS = [" ".join("a" * count) for count in WORDS]
 LABELS = [0, 1] * 3
@@ -47,19 +47,19 @@ TASKS = {
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_window_of_one_batch_trains_on_rows_as_they_come(name, monkeypatch):
+def test_window_of_one_batch_keeps_the_order(name, monkeypatch):
     task, rows = TASKS[name]()
     task.compile()
     seen = []
     monkeypatch.setattr(keras.Model, "fit", lambda self, x, *_, **__: seen.append(x))
     for window in (1, None):
         task.fit(*rows, batch_size=2, shuffle=False, bucketing_window=window)
-    as_they_come, sorted_by_length = ([longest(batch) for batch in x] for x in seen)
-    assert np.diff(as_they_come, axis=1).tolist() == [[8], [6], [4]]
-    assert np.diff(np.ravel(sorted_by_length)).tolist() == [1, 1, 4, 1, 1]
+    unsorted_lengths, sorted_lengths = ([max_lengths(batch) for batch in x] for x in seen)
+    assert np.diff(unsorted_lengths, axis=1).tolist() == [[8], [6], [4]]
+    assert np.diff(np.ravel(sorted_lengths)).tolist() == [1, 1, 4, 1, 1]
 
 
-def test_batches_of_small_data_are_of_other_rows_in_each_epoch(monkeypatch):
+def test_small_data_batches_change_each_epoch(monkeypatch):
     seen = []
 
     def fit(self, x, *_, callbacks, epochs=1, **__):
@@ -79,14 +79,14 @@ def test_batches_of_small_data_are_of_other_rows_in_each_epoch(monkeypatch):
     assert not seen[0] & seen[1]
 
 
-def test_a_window_of_no_batch_is_refused():
+def test_zero_window_raises():
     task, rows = TASKS["TextClassifier"]()
     with pytest.raises(ValueError, match=r"bucketing_window must .*0"):
         task.fit(*rows, bucketing_window=0)
 
 
-def longest(batch) -> list[int]:
-    """The tokens of the longest sequence of each of a batch's two rows."""
+def max_lengths(batch) -> list[int]:
+    """Returns the length of the longest sequence in each of the batch's two rows."""
     features = batch[0] if isinstance(batch, tuple) else batch
     lengths = np.asarray(features["padding_mask"]).sum(axis=-1)
     return lengths.reshape(2, -1).max(axis=1).tolist()

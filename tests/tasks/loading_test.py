@@ -18,18 +18,18 @@ from tests.models.small_backbone import SMALL, features
 pytestmark = pytest.mark.filterwarnings("ignore:.*legacy")
 
 
-def zipped(path, **files):
+def write_archive(path, **files):
     with zipfile.ZipFile(path, "w") as archive:
         for name, text in files.items():
             archive.writestr(f"{name}.json", text)
 
 
-def cut_off(path):
+def write_truncated(path):
     keras_bert.Backbone(SMALL).save(path)
     path.write_bytes(path.read_bytes()[:-3000])
 
 
-def damaged(path):
+def write_corrupt(path):
     keras_bert.Backbone(SMALL).save(path)
     content = bytearray(path.read_bytes())
     middle = len(content) // 2
@@ -37,7 +37,7 @@ def damaged(path):
     path.write_bytes(content)
 
 
-def foreign(path):
+def write_foreign(path):
     keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]).save(path)
 
 
@@ -49,23 +49,23 @@ def foreign(path):
             lambda path: path.write_bytes(b"\x89HDF\r\n\x1a\n..."),
             "Received: 11 bytes, an HDF5 file",
         ),
-        (cut_off, "Received: .* a truncated archive"),
-        (damaged, "is a corrupt `.keras` archive: Bad CRC-32"),
-        (lambda path: zipped(path, other="{}"), r"without config\.json, with other\.json"),
-        (lambda path: zipped(path, config="[" * 10**5), r"its config\.json is not JSON"),
-        (lambda path: zipped(path, config="[]"), "of the class None"),
+        (write_truncated, "Received: .* a truncated archive"),
+        (write_corrupt, "is a corrupt `.keras` archive: Bad CRC-32"),
+        (lambda path: write_archive(path, other="{}"), r"without config\.json, with other\.json"),
+        (lambda path: write_archive(path, config="[" * 10**5), r"its config\.json is not JSON"),
+        (lambda path: write_archive(path, config="[]"), "of the class None"),
         (
-            foreign,
+            write_foreign,
             "must contain a task or a Backbone .*Received: a model of the class 'Sequential'",
         ),
         (
-            lambda path: zipped(path, config='{"registered_name": "keras_bert>Backbone"}'),
+            lambda path: write_archive(path, config='{"registered_name": "keras_bert>Backbone"}'),
             r"must contain weights in model\.weights\.h5 or",
         ),
         (lambda path: path.mkdir(), "a directory without config.json"),
     ],
 )
-def test_files_of_other_models_are_an_error_that_names_them(write, message, tmp_path):
+def test_unloadable_file_error_includes_path(write, message, tmp_path):
     path = tmp_path / "model.keras"
     write(path)
     with pytest.raises(ValueError, match=rf"model\.keras.*{message}"):
@@ -98,8 +98,8 @@ def saved_classifier(tmp_path_factory):
     return path
 
 
-def edited(source, target, *keys, value):
-    """Writes a copy of an archive with another value in its config.json; `...` removes one."""
+def write_edited(source, target, *keys, value):
+    """Writes a copy of an archive with a new value in config.json. `...` removes the value."""
     with zipfile.ZipFile(source) as archive:
         contents = {name: archive.read(name) for name in archive.namelist()}
     config = json.loads(contents["config.json"])
@@ -175,7 +175,7 @@ HUB_TOKENIZER = {
 )
 def test_invalid_config_error_includes_file(keys, value, message, saved_classifier, tmp_path):
     path = tmp_path / "model.keras"
-    edited(saved_classifier, path, *keys, value=value)
+    write_edited(saved_classifier, path, *keys, value=value)
     with pytest.raises(ValueError, match=message) as raised:
         keras_bert.load_model(path)
     assert str(raised.value).startswith(str(path))
@@ -184,11 +184,11 @@ def test_invalid_config_error_includes_file(keys, value, message, saved_classifi
 
 
 @pytest.mark.on_tensorflow
-def test_a_config_does_not_make_it_open_files(saved_classifier, tmp_path):
-    """Neither for loading, nor for text, nor to write what was read to another place."""
+def test_vocabulary_path_in_config_is_not_opened(saved_classifier, tmp_path):
+    """Otherwise an error message or a saved copy could contain the file's content."""
     secret, path = tmp_path / "vocab.txt", tmp_path / "model.keras"
     secret.write_text("\n".join([*VOCABULARY, "secret"]))
-    edited(saved_classifier, path, *TOKENIZER, "vocabulary", value=os.fspath(secret))
+    write_edited(saved_classifier, path, *TOKENIZER, "vocabulary", value=os.fspath(secret))
     with pytest.raises(ValueError, match="must be a list of strings") as raised:
         keras_bert.load_model(path)
     assert "'secret'" not in str(raised.value)
@@ -197,19 +197,19 @@ def test_a_config_does_not_make_it_open_files(saved_classifier, tmp_path):
 @pytest.mark.on_tensorflow
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("part", ["backbone", "optimizer"])
-def test_weights_that_are_not_finite_are_refused_by_name(part, value, tmp_path):
+def test_non_finite_weight_error_includes_name(part, value, tmp_path):
     backbone = keras_bert.Backbone(SMALL)
     backbone.compile(keras_bert.optimizers.AdamW(1e-3))
     backbone.optimizer.build(backbone.trainable_variables)
     variables = {"backbone": backbone.weights, "optimizer": backbone.optimizer.variables}[part]
-    spoiled = next(variable for variable in variables if len(variable.shape) == 2)
-    array = keras.ops.convert_to_numpy(spoiled).copy()
+    variable = next(variable for variable in variables if len(variable.shape) == 2)
+    array = keras.ops.convert_to_numpy(variable).copy()
     array[1, 2:4] = value
-    spoiled.assign(array)
+    variable.assign(array)
     path = tmp_path / "model.keras"
     backbone.save(path)
     expected = (
-        rf"model\.keras: weight '{spoiled.path}' must .* 2 values .* first .*{value} at \[1, 2"
+        rf"model\.keras: weight '{variable.path}' must .* 2 values .* first .*{value} at \[1, 2"
     )
     with pytest.raises(ValueError, match=expected):
         keras_bert.load_model(path)
@@ -218,7 +218,7 @@ def test_weights_that_are_not_finite_are_refused_by_name(part, value, tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_archives_that_grow_are_refused_before_they_are_read(tmp_path, monkeypatch):
+def test_oversized_archive_raises_before_reading(tmp_path, monkeypatch):
     path = tmp_path / "model.keras"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("config.json", "{}")
@@ -228,16 +228,16 @@ def test_archives_that_grow_are_refused_before_they_are_read(tmp_path, monkeypat
     ):
         keras_bert.load_model(path)
     monkeypatch.setattr(files, "MAX_BYTES", 1000)
-    zipped(path, config=" " * 1001)
+    write_archive(path, config=" " * 1001)
     expected = r"model\.keras: its config\.json must have at most 1,000 bytes"
     with pytest.raises(ValueError, match=expected):
         keras_bert.load_model(path)
-    folder = tmp_path / "folder.keras"
-    folder.mkdir()
+    directory = tmp_path / "directory.keras"
+    directory.mkdir()
     for name in ("config", "metadata"):
-        (folder / f"{name}.json").write_text(" " * 1001)
+        (directory / f"{name}.json").write_text(" " * 1001)
     with pytest.raises(ValueError, match=r"config\.json: the file must have at most 1,000 bytes"):
-        keras_bert.load_model(folder)
+        keras_bert.load_model(directory)
 
 
 PROGRAM = """
@@ -249,17 +249,17 @@ print(type(model).__name__)
 
 
 @pytest.mark.backend_independent
-def test_a_fresh_process_needs_to_know_no_class(tmp_path):
+def test_new_process_loads_without_custom_objects(tmp_path):
     task = keras_bert.TokenClassifier(keras_bert.Backbone(SMALL), num_classes=3)
     path = tmp_path / "model.keras"
     task.save(path)
-    finished = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PROGRAM, os.fspath(path)],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert finished.stdout.split() == ["TokenClassifier"], finished.stderr
+    assert process.stdout.split() == ["TokenClassifier"], process.stderr
     loaded = keras_bert.load_model(path, compile=False)
     for one, other in zip(
         loaded.predict(features(), verbose=0), task.predict(features(), verbose=0), strict=True

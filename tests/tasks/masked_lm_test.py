@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filling masks, and saving and loading a masked LM."""
+"""`MaskedLM.fill` predicts masked tokens."""
 
 import keras
 import numpy as np
@@ -13,7 +13,7 @@ from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", ".", "é"]
-# The vocabulary is padded to a round number, as some checkpoints' are.
+# Some checkpoints pad the vocabulary to a round number.
 SMALL = small_config(
     vocabulary_size=len(TOKENS) + 4, num_layers=1, max_sequence_length=16, initializer_range=0.5
 )
@@ -26,7 +26,7 @@ def masked_lm():
     return MaskedLM(Backbone(SMALL), preprocessor)
 
 
-def test_fills_one_mask(masked_lm):
+def test_fill_single_mask_matches_logits(masked_lm):
     answers = masked_lm.fill("The [MASK] sat.", top_k=3)
     features = {
         "token_ids": np.array([[2, 5, 4, 7, 10, 3]], "int32"),
@@ -40,7 +40,7 @@ def test_fills_one_mask(masked_lm):
     assert answers[0]["text"] == f"The {TOKENS[best[0]]} sat."
 
 
-def test_fills_several_masks_and_texts(masked_lm):
+def test_fill_multiple_masks_and_texts(masked_lm):
     one, two = masked_lm.fill(["The [MASK].", "É [MASK] sat [MASK]."], top_k=2)
     assert [len(one), one[0]["text"]] == [2, f"The {one[0]['token']}."]
     first, second = two
@@ -66,13 +66,17 @@ def test_batched_fill_matches_single_texts(monkeypatch):
         return predict(features)
 
     monkeypatch.setattr(model, "predict_on_batch", predict_and_count)
-    alone = [model.fill(text) for text in texts]
-    # Lengths of 8, 16, 24, 32 and 40, with 1, 2 or 4 slots
+    single_answers = [model.fill(text) for text in texts]
+    # Lengths of 8, 16, 24, 32 and 40, with 1, 2 or 4 masked positions
     assert len(shapes) <= 15
-    for together, single in zip(answers, alone, strict=True):
+    for together, single in zip(answers, single_answers, strict=True):
         actual, expected = (
-            [answer for mask in ([it] if isinstance(it[0], dict) else it) for answer in mask]
-            for it in (together, single)
+            [
+                answer
+                for mask in ([text_answers] if isinstance(text_answers[0], dict) else text_answers)
+                for answer in mask
+            ]
+            for text_answers in (together, single)
         )
         assert [answer["text"] for answer in actual] == [answer["text"] for answer in expected]
         np.testing.assert_allclose(
@@ -101,7 +105,7 @@ def test_batched_fill_matches_single_texts(monkeypatch):
         ("[MASK]", 0, r"top_k must be an integer in \[1, 12\]"),
     ],
 )
-def test_texts_that_cannot_be_filled_are_refused(masked_lm, text, top_k, message):
+def test_unfillable_text_raises(masked_lm, text, top_k, message):
     with pytest.raises(ValueError, match=message):
         masked_lm.fill(text, top_k=top_k)
 
@@ -114,12 +118,12 @@ def test_texts_that_cannot_be_filled_are_refused(masked_lm, text, top_k, message
         ([], "targets is empty"),
     ],
 )
-def test_targets_must_be_tokens(masked_lm, targets, message):
+def test_unknown_targets_raise(masked_lm, targets, message):
     with pytest.raises(ValueError, match=message):
         masked_lm.fill("a [MASK]", targets=targets)
 
 
-def test_fill_cuts_at_the_tokenizers_side(masked_lm):
+def test_fill_truncates_at_tokenizer_side(masked_lm):
     tokenizer = make_tokenizer(*TOKENS, truncation_side="left")
     model = MaskedLM(masked_lm.backbone, TextClassifierPreprocessor(tokenizer, 8))
     text = "the cat sat on the mat . the [MASK] sat"

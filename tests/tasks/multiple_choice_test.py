@@ -40,23 +40,23 @@ ROWS = [
 ]
 
 
-def logits_of(task, texts, choices):
+def compute_logits(task, texts, choices):
     features = task.preprocessor(texts, choices)
     return keras.ops.convert_to_numpy(task(features))
 
 
 @pytest.mark.on_each_backend
-def test_each_choice_is_scored_as_if_it_were_alone(task):
+def test_choices_are_scored_independently(task):
     logits = task.predict(ROWS, verbose=0)
     assert logits.shape == (3, 3)
     assert logits.dtype == np.float32
     for row, (text, choices) in enumerate(ROWS):
         assert (logits[row, len(choices) :] == -1e9).all()
-        alone = logits_of(task, [text], [choices[-1:]])
-        np.testing.assert_allclose(logits[row, len(choices) - 1], alone[0, 0], atol=1e-5)
+        single_logits = compute_logits(task, [text], [choices[-1:]])
+        np.testing.assert_allclose(logits[row, len(choices) - 1], single_logits[0, 0], atol=1e-5)
 
 
-def test_every_form_of_text_and_of_ids_gives_the_same(task):
+def test_all_input_forms_match(task):
     expected = task.predict(ROWS, verbose=0)
     texts, choices = zip(*ROWS, strict=True)
     features = task.preprocessor(list(texts), choices)
@@ -68,11 +68,11 @@ def test_every_form_of_text_and_of_ids_gives_the_same(task):
         assert choice_columns(form) == choice_columns(ROWS)
     one_row = {name: value[1:2, :1, :5] for name, value in features.items()}
     del one_row["padding_mask"]
-    alone = keras.ops.convert_to_numpy(task(one_row))
-    np.testing.assert_allclose(alone, expected[1:2, :1], atol=1e-5)
+    single_logits = keras.ops.convert_to_numpy(task(one_row))
+    np.testing.assert_allclose(single_logits, expected[1:2, :1], atol=1e-5)
 
 
-def test_choices_are_ranked(task):
+def test_choose_ranks_choices(task):
     answers = task.choose(ROWS)
     probabilities = np.exp(task.predict(ROWS, verbose=0))
     for (_, choices), answer, row in zip(ROWS, answers, probabilities, strict=True):
@@ -102,6 +102,6 @@ def test_choices_are_ranked(task):
         (np.array([[[99]]]), [0], "token_ids must be .* Received: 99"),
     ],
 )
-def test_misuse_is_explained(task, x, y, message):
+def test_invalid_input_raises(task, x, y, message):
     with pytest.raises(ValueError, match=message):
         task.evaluate(x, y)

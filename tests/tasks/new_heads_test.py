@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bias of a new head: the constant outputs with the lowest loss for the labels of `fit`."""
+"""A new head's bias starts at the constant outputs with the lowest loss on the labels."""
 
 import keras
 import numpy as np
@@ -24,8 +24,8 @@ def log_frequencies(counts):
     return logs - logs.mean()
 
 
-def start(task, labels, weights=None, **options):
-    """Returns the bias after a `fit` that trains nothing."""
+def fit_bias(task, labels, weights=None, **options):
+    """Returns the bias after `fit` with a learning rate of 0."""
     task.compile(keras.optimizers.SGD(0.0))
     task.fit(IDS, labels, sample_weight=weights, verbose=0, **options)
     return keras.ops.convert_to_numpy(task.head.dense.bias)
@@ -44,11 +44,11 @@ def start(task, labels, weights=None, **options):
 def test_new_head_starts_at_label_frequencies(labels, weights, expected):
     options = {"num_classes": len(expected), "multi_label": labels is RARE}
     task = TextClassifier(Backbone(CONFIG), **options)
-    np.testing.assert_allclose(start(task, labels, weights), expected, rtol=1e-5)
+    np.testing.assert_allclose(fit_bias(task, labels, weights), expected, rtol=1e-5)
 
 
 @pytest.mark.on_tensorflow
-def test_tags_start_a_head_as_words_and_ids():
+def test_tags_set_bias_from_words_and_ids():
     tagger = make_text_task("TokenClassifier", 3)
     tagger.compile(keras.optimizers.SGD(0.0))
     tagger.fit([["a", "b"], ["a", "b", "b"]], [[0, 0], [1, -1, 0]], verbose=0)
@@ -65,20 +65,20 @@ def test_tags_start_a_head_as_words_and_ids():
 @pytest.mark.on_tensorflow
 def test_trained_head_keeps_its_bias(tmp_path):
     task = TextClassifier(Backbone(CONFIG), num_classes=3, multi_label=True)
-    bias = start(task, RARE)
+    bias = fit_bias(task, RARE)
     task.save(tmp_path / "model.keras")
     for model in (task, load_model(tmp_path / "model.keras")):
-        np.testing.assert_array_equal(start(model, 1 - RARE), bias)
+        np.testing.assert_array_equal(fit_bias(model, 1 - RARE), bias)
 
 
-def batches(texts, labels):
+def yield_batches(texts, labels):
     yield texts[:6], labels[:6]
     yield texts[6:], labels[6:]
 
 
 @pytest.mark.on_tensorflow
 @pytest.mark.parametrize("kind", ["texts", "dataset", "generator"])
-def test_texts_start_a_head_in_any_form(kind):
+def test_texts_set_bias_in_any_form(kind):
     import tensorflow as tf
 
     plain = make_text_task("TextClassifier", 3)
@@ -88,7 +88,7 @@ def test_texts_start_a_head_in_any_form(kind):
     if kind == "dataset":
         x, y = tf.data.Dataset.from_tensor_slices((texts, RARE)), None
     elif kind == "generator":
-        x, y, positive, negative = batches(texts, RARE), None, [0, 6, 0], [6, 0, 6]
+        x, y, positive, negative = yield_batches(texts, RARE), None, [0, 6, 0], [6, 0, 6]
     task.compile(keras.optimizers.SGD(0.0))
     task.fit(x, y, batch_size=4, steps_per_epoch=2, verbose=0)
     bias = keras.ops.convert_to_numpy(task.head.dense.bias)
@@ -99,4 +99,4 @@ def test_texts_start_a_head_in_any_form(kind):
 def test_frozen_head_keeps_its_bias():
     task = TextClassifier(Backbone(CONFIG), num_classes=3, multi_label=True)
     task.head.trainable = False
-    np.testing.assert_array_equal(start(task, RARE), np.zeros(3))
+    np.testing.assert_array_equal(fit_bias(task, RARE), np.zeros(3))

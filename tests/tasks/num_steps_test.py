@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The number of updates of `fit`, which a learning rate schedule needs."""
+"""`num_steps`: the number of optimizer steps in `fit`, which schedules need."""
 
 import keras
 import numpy as np
@@ -7,7 +7,7 @@ import pytest
 
 import keras_bert
 from keras_bert.optimizers import AdamW
-from tests.small_tasks import TASKS as TASKS_OF_IDS
+from tests.small_tasks import TASKS as TASKS_WITH_IDS
 from tests.small_tasks import make_task, make_text_task
 from tests.tasks.length_window_test import LABELS, TASKS, TEXTS, question
 
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.on_tensorflow
 
 
 @pytest.fixture
-def batches_of_fit(monkeypatch):
-    """The data that Keras' `fit` received, in a list with one entry for each call."""
+def fit_batches(monkeypatch):
+    """Records the data that Keras's `fit` receives, with one entry per call."""
     seen = []
     monkeypatch.setattr(keras.Model, "fit", lambda self, x, *_, **__: seen.append(x))
     return seen
@@ -30,14 +30,14 @@ def batches_of_fit(monkeypatch):
         ("TokenClassifier", ([[["a"] * 70], [["b"], ["a"]]], [[[0] * 70], [[1], [0]]])),
     ],
 )
-def test_steps_count_the_windows_of_long_rows(name, rows, batches_of_fit):
+def test_num_steps_counts_windows_of_long_rows(name, rows, fit_batches):
     task, _ = TASKS[name]()
     task.compile()
     task.fit(*rows, batch_size=1)
-    assert task.num_steps(rows[0], batch_size=1) == len(batches_of_fit[0]) > 2
+    assert task.num_steps(rows[0], batch_size=1) == len(fit_batches[0]) > 2
 
 
-def test_steps_of_datasets_of_text():
+def test_num_steps_of_text_dataset():
     tf = pytest.importorskip("tensorflow")
     task = make_text_task("TextClassifier", 2)
     rows = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS))
@@ -45,7 +45,7 @@ def test_steps_of_datasets_of_text():
     assert task.num_steps(rows.filter(lambda text, label: label == 1), batch_size=2, epochs=2) == 4
     assert task.num_steps(rows.map(lambda text, label: text).filter(lambda text: True)) == 1
     assert task.num_steps(rows.batch(4).filter(lambda text, label: True), batch_size=1) == 2
-    # Labels are not read, which have no names here.
+    # Labels are not read: here the task has no class names.
     named = rows.map(lambda text, label: (text, "x"))
     lengths = sorted(task.sequence_lengths(TEXTS))
     assert sorted(task.sequence_lengths(named)) == lengths
@@ -56,24 +56,24 @@ def test_steps_of_datasets_of_text():
         task.num_steps(rows, validation_split=0.5)
 
 
-def test_steps_of_features():
+def test_num_steps_of_features():
     tf = pytest.importorskip("tensorflow")
     task = make_task(keras_bert.TextClassifier)
     ids = np.ones((10, 4), "int32")
     assert task.num_steps(ids, batch_size=4) == 3
     assert task.num_steps({"token_ids": ids}, batch_size=4, validation_split=0.5) == 2
-    assert task.num_steps(TASKS_OF_IDS[keras_bert.TextClassifier](), epochs=2) == 8
+    assert task.num_steps(TASKS_WITH_IDS[keras_bert.TextClassifier](), epochs=2) == 8
     assert task.num_steps(tf.data.Dataset.from_tensor_slices(ids).batch(5)) == 2
     with pytest.raises(ValueError, match="x, a generator, cannot be counted"):
         task.num_steps(batch for batch in [ids])
 
 
-# Keras warns of each epoch of a dataset of unknown size.
+# Keras warns in each epoch of a dataset of unknown size.
 @pytest.mark.needs_tensorflow
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 @pytest.mark.on_each_backend
 def test_unknown_size_steps_match_batches():
-    """On TensorFlow, Keras begins a further step in each epoch, which the optimizer counts."""
+    """On TensorFlow, Keras starts one extra step in each epoch, which the optimizer counts."""
     tf = pytest.importorskip("tensorflow")
     rows = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).filter(lambda text, label: True)
     task = make_text_task("TextClassifier", 2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses count neither the rows nor the tokens that only fill up a batch."""
+"""Losses ignore the rows and tokens that only pad a batch."""
 
 import functools
 
@@ -15,7 +15,7 @@ from keras_bert.tasks.objective import new_objective
 from tests.small_tasks import TASKS, make_task, make_text_task
 
 GENERATOR = np.random.default_rng(0)
-WEIGHTS = np.array([2.0, 0.0, 0.5], "float32")  # Rows of weight 0 count, as in Keras.
+WEIGHTS = np.array([2.0, 0.0, 0.5], "float32")  # Rows with weight 0 count, as in Keras.
 REDUCTIONS = ("sum_over_batch_size", "mean", "mean_with_sample_weight", "sum", "none")
 
 
@@ -34,19 +34,19 @@ def class_loss(reduction, **options):
     )
 
 
-LOSSES_OF_CLASSES = [
+CLASS_LOSSES = [
     *map(class_loss, REDUCTIONS),
     class_loss("mean", ignore_class=1),
     class_loss("mean_with_sample_weight", ignore_class=1),
 ]
-LOSSES_OF_NUMBERS = [
+REGRESSION_LOSSES = [
     *("mse", keras.losses.mean_absolute_error, absolute, functools.partial(absolute, factor=2.0)),
     *(Squared(reduction=reduction) for reduction in REDUCTIONS),
 ]
 
 
 def value(loss, x, *parts):
-    """The loss of a batch, and the loss that is reported after it."""
+    """Returns the loss of a batch, and the loss reported after it."""
     objective = new_objective(loss, None, {"": ElementMean("loss")})
     parts = [None if part is None else keras.ops.convert_to_tensor(part) for part in parts]
     computed = objective.loss(x, *parts, training=True), objective.logs()["loss"]
@@ -54,7 +54,7 @@ def value(loss, x, *parts):
 
 
 def keras_value(loss, y, y_pred, weights):
-    """Keras' loss of rows without filler."""
+    """Returns the loss that Keras computes for rows without padding rows."""
     loss = keras.losses.get(loss)
     if not isinstance(loss, keras.losses.Loss):
         function = loss
@@ -68,10 +68,10 @@ def keras_value(loss, y, y_pred, weights):
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
-def test_losses_do_not_count_filler_rows(weights):
-    cases = [(loss, np.array([0, 1, 2]), (3, 3)) for loss in LOSSES_OF_CLASSES]
-    cases += [(loss, np.ones((3, 1), "float32"), (3, 1)) for loss in LOSSES_OF_NUMBERS]
-    cases += [(loss, np.ones((3, 2), "float32"), (3, 2)) for loss in LOSSES_OF_NUMBERS[2:4]]
+def test_losses_ignore_padding_rows(weights):
+    cases = [(loss, np.array([0, 1, 2]), (3, 3)) for loss in CLASS_LOSSES]
+    cases += [(loss, np.ones((3, 1), "float32"), (3, 1)) for loss in REGRESSION_LOSSES]
+    cases += [(loss, np.ones((3, 2), "float32"), (3, 2)) for loss in REGRESSION_LOSSES[2:4]]
     more = np.array([0, 1, 2, 0, 1])
     real = np.array([1, 1, 1, 0, 0], "float32")
     for loss, y, shape in cases:
@@ -80,27 +80,27 @@ def test_losses_do_not_count_filler_rows(weights):
         if y.shape == (3, 2) and weights is not None:
             repeated = weights[:, None]
         expected = keras_value(loss, y, y_pred, repeated)
-        filled = real if weights is None else weights[more] * real
-        filler = {REAL_ROWS: keras.ops.convert_to_tensor(real)}
+        padded_weights = real if weights is None else weights[more] * real
+        padding_features = {REAL_ROWS: keras.ops.convert_to_tensor(real)}
         for received in (
             value(loss, {}, y, y_pred, weights),
-            value(loss, filler, y[more], y_pred[more], filled),
+            value(loss, padding_features, y[more], y_pred[more], padded_weights),
         ):
             np.testing.assert_allclose(received, [expected] * 2, rtol=1e-5, err_msg=str(loss))
 
 
-def test_losses_do_not_count_padding_tokens():
+def test_losses_ignore_padding_tokens():
     y, mask = np.array([[0, 2, 1], [1, 2, 0]]), np.array([[1, 1, 0], [1, 0, 0]], "float32")
     y_pred = GENERATOR.normal(size=(2, 3, 3)).astype("float32")
-    for loss in LOSSES_OF_CLASSES:
+    for loss in CLASS_LOSSES:
         is_target = mask > 0
         expected = keras_value(loss, y[is_target], y_pred[is_target], mask[is_target])
         received = value(loss, {}, y, y_pred, mask)
         np.testing.assert_allclose(received, [expected] * 2, rtol=1e-5)
 
 
-def test_ids_are_not_rounded():
-    """In bfloat16, 257 is 256."""
+def test_class_ids_are_not_rounded():
+    """In bfloat16, 257 would become 256."""
     classes = keras.losses.SparseCategoricalCrossentropy(from_logits=True, dtype="bfloat16")
     logits = 20 * np.eye(300, dtype="float32")[256:258]
     assert value(classes, {}, np.array([256, 257]), logits, None)[0] < 0.1
@@ -111,7 +111,7 @@ def test_ids_are_not_rounded():
 
 
 @pytest.mark.on_tensorflow
-def test_a_loss_of_the_whole_batch_needs_full_batches():
+def test_batch_mean_loss_needs_full_batches():
     def mean(y_true, y_pred):
         return keras.ops.mean(keras.ops.square(y_true - y_pred))
 
@@ -123,7 +123,7 @@ def test_a_loss_of_the_whole_batch_needs_full_batches():
         value(mean, {REAL_ROWS: np.ones(3)}, y, y_pred, np.ones(3))
 
 
-def without_dropout(name, *arguments):
+def make_task_without_dropout(name, *arguments):
     task = make_text_task(name, *arguments)
     config = task.config.replace(dropout=0.0, attention_dropout=0.0, initializer_range=0.3)
     return getattr(keras_bert, name)(
@@ -131,9 +131,9 @@ def without_dropout(name, *arguments):
     )
 
 
-def test_updates_do_not_depend_on_filler_rows():
-    """On JAX, one row in a batch of 32 had a thirty-second of its gradient."""
-    task = without_dropout("TextClassifier", 1)
+def test_updates_ignore_padding_rows():
+    """Regression: on JAX, the gradient of one row in a batch of 32 was divided by 32."""
+    task = make_task_without_dropout("TextClassifier", 1)
     before, results = task.get_weights(), []
     for size in (2, 32):
         task.set_weights(before)
@@ -143,8 +143,8 @@ def test_updates_do_not_depend_on_filler_rows():
     np.testing.assert_allclose(*results, rtol=1e-5)
 
 
-def test_the_loss_of_tokens_does_not_depend_on_batches():
-    task = without_dropout("TokenClassifier", 2)
+def test_token_loss_does_not_depend_on_batches():
+    task = make_task_without_dropout("TokenClassifier", 2)
     task.compile(loss=class_loss("sum_over_batch_size"))
     rows = [["a"], ["b"] * 9], [[1], [0, 1, 1, 0, 1, 1, 0, 0, 0]]
     losses = [task.evaluate(*rows, batch_size=size, verbose=0)[0] for size in (1, 2)]
@@ -156,12 +156,12 @@ def constant(value, _):
 
 
 @pytest.mark.parametrize(
-    "kind",
+    "task_class",
     [TextClassifier, pytest.param(Distiller, marks=pytest.mark.on_torch), ReplacedTokenDetector],
 )
-def test_losses_of_layers_count_in_every_task(kind):
-    """Also in micro-batches, where an activity regularizer was an error on JAX and PyTorch."""
-    task, (x, y, weights) = make_task(kind), TASKS[kind]()[0]
+def test_layer_losses_count_in_every_task(task_class):
+    """Regression: an activity regularizer in micro-batches failed on JAX and PyTorch."""
+    task, (x, y, weights) = make_task(task_class), TASKS[task_class]()[0]
     losses = []
     for factor in (0.0, 1.0):
         task.backbone.blocks[0].activity_regularizer = functools.partial(constant, 0.0)
@@ -169,8 +169,8 @@ def test_losses_of_layers_count_in_every_task(kind):
         task.compile(keras.optimizers.SGD(0.0, gradient_accumulation_steps=2))
         losses.append(task.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True))
     difference = 5.0
-    # The tokens that a detector samples differ each time.
-    tolerance = 2.0 if kind is ReplacedTokenDetector else 1e-4
+    # A detector samples different tokens each time.
+    tolerance = 2.0 if task_class is ReplacedTokenDetector else 1e-4
     assert losses[1]["loss"] - losses[0]["loss"] == pytest.approx(difference, abs=tolerance)
     history = task.fit(x, y, sample_weight=weights, batch_size=2, verbose=0).history
     assert history["loss"][0] > difference

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pandas data frames and series as inputs, data frames as outputs."""
+"""Pandas objects as inputs, and data frames as outputs."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def classifier():
     return task
 
 
-def test_a_column_of_labels_is_used_without_y(classifier):
+def test_label_column_replaces_y(classifier):
     expected = classifier.evaluate(FRAME, FRAME["label"], verbose=0)
     assert classifier.evaluate(FRAME, verbose=0) == expected
     columns = {name: list(FRAME[name]) for name in FRAME}
@@ -48,7 +48,7 @@ def test_a_column_of_labels_is_used_without_y(classifier):
         classifier.fit(wrong, verbose=0)
 
 
-def test_answers_have_the_index_of_what_was_asked(classifier):
+def test_predictions_keep_the_input_index(classifier):
     pairs = list(zip(FRAME["text"], FRAME["text_pair"], strict=True))
     for asked, rows in {
         "frame": (FRAME, pairs),
@@ -62,7 +62,7 @@ def test_answers_have_the_index_of_what_was_asked(classifier):
         assert list(ranked) == classifier.classify(rows, top_k=2)
 
 
-def test_questions_in_a_series():
+def test_series_of_questions_keeps_the_index():
     tokenizer = make_tokenizer(*TOKENS)
     task = QuestionAnswerer(Backbone(CONFIG), QuestionAnswererPreprocessor(tokenizer, 16, 4, 4))
     answers = task.answer(FRAME["text"], FRAME["text_pair"])

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`top_k` of classifiers, and `targets` of masked LMs, are those of transformers' pipelines."""
+"""Predictions match the `transformers` pipelines."""
 
 import numpy as np
 import pytest
 
-# Logits are compared with those of transformers on each backend by other tests.
+# Other tests compare logits with transformers on each backend.
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 pytest.importorskip("tensorflow")
@@ -29,8 +29,8 @@ FAMILIES = {
 NAMES = ["zero", "one", "two", "three"]
 
 
-def saved(task_class, kind, folder, **arguments):
-    """A small random task in transformers' layout."""
+def save_random_task(task_class, kind, directory, **arguments):
+    """Saves a small random task in the Hugging Face format, and returns it."""
     tokenizer = small_tokenizers.make(kind)
     config = small_config(
         vocabulary_size=tokenizer.vocabulary_size,
@@ -41,14 +41,14 @@ def saved(task_class, kind, folder, **arguments):
     preprocessor = TextClassifierPreprocessor(tokenizer, sequence_length=40)
     task = task_class(keras_bert.Backbone(config), preprocessor=preprocessor, **arguments)
     randomize(task)
-    checkpoints.save_hugging_face(task, folder)
+    checkpoints.save_hugging_face(task, directory)
     return task
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_top_k_of_a_classifier(kind, tmp_path):
+def test_top_k_matches_pipeline(kind, tmp_path):
     texts = ["the test fails", "a case of 1990 tests, skipped"]
-    classifier = saved(keras_bert.TextClassifier, kind, tmp_path, class_names=NAMES)
+    classifier = save_random_task(keras_bert.TextClassifier, kind, tmp_path, class_names=NAMES)
     pipeline = transformers.pipeline("text-classification", model=str(tmp_path))
     check_same([classifier.classify(texts)], [pipeline(texts)])
     for top_k in (1, 3, 10):
@@ -61,11 +61,11 @@ def test_top_k_of_a_classifier(kind, tmp_path):
 @pytest.mark.parametrize(
     "names", [["contradiction", "neutral", "entailment"], ["Entailment", "not_entailment"]]
 )
-def test_zero_shot_classification(names, tmp_path):
-    """By the class of entailment, wherever it is; the last text is cut, and no label is."""
+def test_zero_shot_classification_matches_pipeline(names, tmp_path):
+    """The entailment class can have any index. The last text is truncated, but no label is."""
     texts = ["the test fails", "a case of 1990 tests, skipped", "the test is in the case " * 9]
     labels = {"tests": "a test", "methods": "a method of a class", "cases": "a case"}
-    nli = saved(keras_bert.TextClassifier, "wordpiece", tmp_path, class_names=names)
+    nli = save_random_task(keras_bert.TextClassifier, "wordpiece", tmp_path, class_names=names)
     pipeline = transformers.pipeline("zero-shot-classification", model=str(tmp_path))
     nli.preprocessor.truncated_rows.is_reported = True
     for multi_label, part, template in (
@@ -94,13 +94,13 @@ def test_zero_shot_classification(names, tmp_path):
     by_id = nli.classify_zero_shot(texts[0], labels, entailment=1)
     assert by_id != nli.classify_zero_shot(texts[:1], labels)[0]
     with pytest.raises(ValueError, match="entailment=None and the classes zero, one"):
-        saved(
+        save_random_task(
             keras_bert.TextClassifier, "wordpiece", tmp_path / "other", class_names=NAMES
         ).classify_zero_shot(texts, labels)
 
 
-def test_zero_shot_by_vectors_is_by_cosine_similarity(tmp_path):
-    embedder = saved(keras_bert.TextEmbedder, "wordpiece", tmp_path, normalize=False)
+def test_embedder_zero_shot_uses_cosine_similarity(tmp_path):
+    embedder = save_random_task(keras_bert.TextEmbedder, "wordpiece", tmp_path, normalize=False)
     labels = {"tests": "a test fails", "cases": "the case is skipped"}
     texts = ["the test fails", "a case of 1990 tests, skipped"]
     vectors, targets = embedder.embed(texts), embedder.embed(list(labels.values()))
@@ -115,15 +115,17 @@ def test_zero_shot_by_vectors_is_by_cosine_similarity(tmp_path):
 
 
 def check_same(answers, expected):
-    for mine, theirs in zip(answers, expected, strict=True):
-        assert [answer["label"] for answer in mine] == [answer["label"] for answer in theirs]
-        scores = [answer["score"] for answer in theirs]
-        assert [answer["score"] for answer in mine] == pytest.approx(scores, abs=1e-5)
+    for ranked, expected_ranked in zip(answers, expected, strict=True):
+        assert [answer["label"] for answer in ranked] == [
+            answer["label"] for answer in expected_ranked
+        ]
+        scores = [answer["score"] for answer in expected_ranked]
+        assert [answer["score"] for answer in ranked] == pytest.approx(scores, abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_targets_of_a_masked_lm(kind, tmp_path):
-    masked_lm = saved(keras_bert.MaskedLM, kind, tmp_path)
+def test_fill_targets_match_pipeline(kind, tmp_path):
+    masked_lm = save_random_task(keras_bert.MaskedLM, kind, tmp_path)
     pipeline = transformers.pipeline("fill-mask", model=str(tmp_path))
     tokenizer = masked_lm.preprocessor.tokenizer
     space = "Ġ" if kind == "byte_pair" else ""
@@ -132,12 +134,12 @@ def test_targets_of_a_masked_lm(kind, tmp_path):
     for words, top_k in ((targets, 5), (targets, 2), (targets[0], 5)):
         answers = masked_lm.fill(text, top_k=top_k, targets=words)
         expected = pipeline(text, top_k=top_k, targets=words)
-        for mine, theirs in zip(answers, expected, strict=True):
-            ids = [tokenizer.token_to_id(answer["token"]) for answer in mine]
-            assert ids == [answer["token"] for answer in theirs]
-            scores = [answer["score"] for answer in theirs]
-            assert [answer["score"] for answer in mine] == pytest.approx(scores, rel=1e-4)
-    # The scores are those among all tokens.
+        for ranked, expected_ranked in zip(answers, expected, strict=True):
+            ids = [tokenizer.token_to_id(answer["token"]) for answer in ranked]
+            assert ids == [answer["token"] for answer in expected_ranked]
+            scores = [answer["score"] for answer in expected_ranked]
+            assert [answer["score"] for answer in ranked] == pytest.approx(scores, rel=1e-4)
+    # Scores are relative to all tokens.
     everything = masked_lm.fill(text, top_k=tokenizer.vocabulary_size)[0]
     (one,) = masked_lm.fill(text, targets="s")[0]
     assert one == pytest.approx(next(answer for answer in everything if answer["token"] == "s"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A preprocessor must fit its encoder; the outputs of a head keep their names."""
+"""Preprocessors must fit their encoders, and outputs keep their class names."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ ROBERTA = {"position_offset": 2, "pad_token_id": 1}
         (byte_pair(BYTE_PAIRS), {"pad_token_id": 3}),
     ],
 )
-def test_preprocessors_that_fit_are_taken(preprocessor, changes):
+def test_fitting_preprocessor_is_accepted(preprocessor, changes):
     check_preprocessor(preprocessor, config(**changes))
 
 
@@ -60,14 +60,14 @@ def test_preprocessors_that_fit_are_taken(preprocessor, changes):
         (byte_pair(BYTE_PAIRS[2:]), ROBERTA, r"It is 1. Received: None"),
     ],
 )
-def test_preprocessors_that_do_not_fit_are_refused(preprocessor, changes, message):
+def test_mismatched_preprocessor_raises(preprocessor, changes, message):
     with pytest.raises(ValueError, match=message):
         check_preprocessor(preprocessor, config(**changes))
 
 
 @pytest.fixture(params=[keras_bert.TextClassifier, keras_bert.TokenClassifier])
-def trained(request, tmp_path):
-    """A classifier's class and its preset, and logits of its classes "a", "b" and "c"."""
+def saved_preset(request, tmp_path):
+    """Returns a task class, its preset with classes "a", "b" and "c", and its logits."""
     task = request.param(keras_bert.Backbone(config(num_segments=1)), 3)
     random = np.random.default_rng(0)
     for weight in task.head.weights:
@@ -82,28 +82,28 @@ def trained(request, tmp_path):
     return request.param, tmp_path, task.predict(IDS, verbose=0)
 
 
-def test_reordered_class_names_reorder_outputs(trained):
-    task, folder, logits = trained
-    again = task.from_preset(folder, class_names=["c", "a", "b"])
-    assert again.class_names == ("c", "a", "b")
+def test_reordered_class_names_reorder_outputs(saved_preset):
+    task, directory, logits = saved_preset
+    loaded = task.from_preset(directory, class_names=["c", "a", "b"])
+    assert loaded.class_names == ("c", "a", "b")
     np.testing.assert_allclose(
-        again.predict(IDS, verbose=0), logits[..., [2, 0, 1]], rtol=1e-6, atol=1e-6
+        loaded.predict(IDS, verbose=0), logits[..., [2, 0, 1]], rtol=1e-6, atol=1e-6
     )
 
 
-def test_other_class_names_rename_the_outputs_with_a_warning(trained):
-    task, folder, logits = trained
+def test_other_class_names_rename_outputs_with_warning(saved_preset):
+    task, directory, logits = saved_preset
     with pytest.warns(CheckpointWarning, match="classes a, b, c. .* in this order, to c, a, x"):
-        again = task.from_preset(folder, class_names=["c", "a", "x"])
-    np.testing.assert_array_equal(again.predict(IDS, verbose=0), logits)
+        loaded = task.from_preset(directory, class_names=["c", "a", "x"])
+    np.testing.assert_array_equal(loaded.predict(IDS, verbose=0), logits)
 
 
-def test_outputs_without_names_take_the_given_ones(trained):
-    task, folder, logits = trained
-    edit_json(folder / "config.json", class_names=None)
-    again = task.from_preset(folder, class_names=["c", "b", "a"])
-    assert again.class_names == ("c", "b", "a")
-    np.testing.assert_array_equal(again.predict(IDS, verbose=0), logits)
+def test_unnamed_outputs_get_given_names(saved_preset):
+    task, directory, logits = saved_preset
+    edit_json(directory / "config.json", class_names=None)
+    loaded = task.from_preset(directory, class_names=["c", "b", "a"])
+    assert loaded.class_names == ("c", "b", "a")
+    np.testing.assert_array_equal(loaded.predict(IDS, verbose=0), logits)
 
 
 @pytest.mark.parametrize(
@@ -118,13 +118,13 @@ def test_outputs_without_names_take_the_given_ones(trained):
         ("task.json", {"sequence_length": 10**9}, "sequence_length .* Received: 1000000000"),
     ],
 )
-def test_invalid_preset_option_includes_path(file, changes, message, trained):
-    task, folder, _ = trained
-    (folder / "task.json").write_text('{"sequence_length": 8}')
-    edit_json(folder / file, **changes)
+def test_invalid_preset_option_includes_path(file, changes, message, saved_preset):
+    task, directory, _ = saved_preset
+    (directory / "task.json").write_text('{"sequence_length": 8}')
+    edit_json(directory / file, **changes)
     with pytest.raises(CheckpointError, match=message) as raised:
-        task.from_preset(folder)
-    assert str(raised.value).startswith(str(folder))
+        task.from_preset(directory)
+    assert str(raised.value).startswith(str(directory))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_invalid_preset_option_includes_path(file, changes, message, trained):
     ],
 )
 @pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
-def test_encoder_options_in_from_preset(name, tmp_path):
+def test_from_preset_sets_encoder_options(name, tmp_path):
     task = getattr(keras_bert, name)
     encoder = keras_bert.Backbone(
         config(
@@ -151,7 +151,7 @@ def test_encoder_options_in_from_preset(name, tmp_path):
     save_preset(encoder, tmp_path, tokenizer={"vocabulary": VOCABULARY})
     options = {"num_classes": 2} if name in ("TextClassifier", "TokenClassifier") else {}
     options |= {"max_query_length": 3} if name == "QuestionAnswerer" else {}
-    made = task.from_preset(
+    task = task.from_preset(
         tmp_path,
         sequence_length=7,
         encoder_dropout=0.25,
@@ -159,11 +159,11 @@ def test_encoder_options_in_from_preset(name, tmp_path):
         dtype="mixed_bfloat16",
         **options,
     )
-    assert (made.config.dropout, made.config.attention_dropout) == (0.25, 0.25)
-    assert made.backbone.dtype_policy.name == "mixed_bfloat16"
-    assert made.backbone.rematerialize
-    assert getattr(made, "generator", made.backbone).rematerialize
-    assert made.preprocessor.sequence_length == 7
+    assert (task.config.dropout, task.config.attention_dropout) == (0.25, 0.25)
+    assert task.backbone.dtype_policy.name == "mixed_bfloat16"
+    assert task.backbone.rematerialize
+    assert getattr(task, "generator", task.backbone).rematerialize
+    assert task.preprocessor.sequence_length == 7
     with pytest.raises(
         ValueError, match=f"options of {name}.from_preset must be .*dtype.*Received: wings"
     ):
@@ -177,7 +177,7 @@ def test_encoder_options_in_from_preset(name, tmp_path):
         ("TokenClassifier", (2,), {"overlap": 20}),
     ],
 )
-def test_saved_lengths_fit_shorter_rows(name, arguments, options, tmp_path):
+def test_saved_lengths_shrink_with_sequence_length(name, arguments, options, tmp_path):
     make_text_task(name, *arguments, **options).save_to_preset(tmp_path)
     task_class = getattr(keras_bert, name)
     (option,) = options

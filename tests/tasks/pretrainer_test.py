@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Masked LM and next sentence logits, and the shared embedding table."""
+"""`Pretrainer`: the shared embedding table, and training on records."""
 
 import keras
 import numpy as np
@@ -20,11 +20,11 @@ from tests.models.small_backbone import WITHOUT_DROPOUT, features, random_weight
 POSITIONS = np.array([[0, 6, 3], [1, 2, 0], [1, 0, 0]], "int32")
 
 
-def inputs() -> dict[str, np.ndarray]:
+def make_inputs() -> dict[str, np.ndarray]:
     return {**features(), "mask_positions": POSITIONS}
 
 
-def model_with_random_weights(config=WITHOUT_DROPOUT, **arguments) -> Pretrainer:
+def make_model(config=WITHOUT_DROPOUT, **arguments) -> Pretrainer:
     model = Pretrainer(Backbone(config), **arguments)
     random_weights(model)
     return model
@@ -32,13 +32,13 @@ def model_with_random_weights(config=WITHOUT_DROPOUT, **arguments) -> Pretrainer
 
 @pytest.fixture(scope="module")
 def model() -> Pretrainer:
-    return model_with_random_weights()
+    return make_model()
 
 
-def test_the_gradient_reaches_the_table_from_both_sides():
-    used = set(inputs()["token_ids"][inputs()["padding_mask"]])
-    predicted, *others = sorted(set(range(1, 50)) - used)
-    model = model_with_random_weights()
+def test_embedding_table_has_input_and_output_gradients():
+    input_ids = set(make_inputs()["token_ids"][make_inputs()["padding_mask"]])
+    predicted, *unused_ids = sorted(set(range(1, 50)) - input_ids)
+    model = make_model()
     table = model.backbone.token_embedding_table
     before = table.numpy().copy()
     losses = {
@@ -46,15 +46,15 @@ def test_the_gradient_reaches_the_table_from_both_sides():
         "next_sentence_logits": lambda _, logits: 0.0 * ops.sum(ops.square(logits)),
     }
     model.compile(keras.optimizers.SGD(1.0), loss=losses, metrics=[])
-    model.train_on_batch(inputs(), {name: np.zeros((3, 1)) for name in losses})
+    model.train_on_batch(make_inputs(), {name: np.zeros((3, 1)) for name in losses})
     update = abs(table.numpy() - before).max(axis=-1)
-    assert update[predicted] > 1e-4  # as an output
-    assert all(update[row] > 1e-6 for row in used)  # as inputs
-    assert (update[others] == 0).all()
+    assert update[predicted] > 1e-4  # The target token
+    assert all(update[row] > 1e-6 for row in input_ids)  # Input tokens
+    assert (update[unused_ids] == 0).all()
 
 
 @pytest.mark.on_tensorflow
-def test_fit_follows_the_message_about_text(tmp_path):
+def test_text_raises_but_pretraining_batches_train(tmp_path):
     words = [f"w{number}" for number in range(40)]
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
     documents = [[np.arange(5 + n, 9 + n) for n in range(k, k + 6)] for k in range(0, 30, 5)]
@@ -63,7 +63,7 @@ def test_fit_follows_the_message_about_text(tmp_path):
     rng = np.random.default_rng(0)
     write_records(tmp_path / "a.tfrecord", (encode(row, rng) for row in instances))
 
-    model = model_with_random_weights()
+    model = make_model()
     model.compile("sgd")
     with pytest.raises(ValueError, match=r"keras_bert\.data\.pretraining_batches\(files, "):
         model.fit(["a text"])

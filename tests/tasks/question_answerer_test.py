@@ -19,7 +19,7 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "wo", "gold", "##en", "?", *WORDS]
 
 
 def make_answerer(**arguments):
-    # So high an initializer_range that a few steps are enough
+    # With such a high initializer_range, a few steps are enough.
     config = small_tasks.CONFIG.replace(
         vocabulary_size=len(TOKENS), max_sequence_length=24, initializer_range=0.3
     )
@@ -28,8 +28,8 @@ def make_answerer(**arguments):
     return QuestionAnswerer(Backbone(config), preprocessor, **arguments)
 
 
-def questions(count=40, seed=0):
-    """Passages of up to three windows in which "golden" is the answer, where it is."""
+def make_questions(count=40, seed=0):
+    """Generates contexts of up to three windows. In most of them, the answer is "golden"."""
     generator = np.random.default_rng(seed)
     rows = []
     for number in range(count):
@@ -45,24 +45,24 @@ def questions(count=40, seed=0):
 
 
 @pytest.fixture(scope="module")
-def trained():
+def trained_answerer():
     keras.utils.set_random_seed(1)
     answerer = make_answerer(null_threshold=0.0)
     answerer.compile(AdamW(2e-2))
     pooler = [np.array(weight) for weight in answerer.backbone.pooler.get_weights()]
     # One epoch of repeated rows, because each epoch sets up a pipeline.
-    rows = questions(48) * 12 + questions(60)[48:]
-    share = 12 / len(rows)
-    history = answerer.fit(rows, batch_size=16, validation_split=share, verbose=0)
-    # Nothing depends on it, and weight decay must not change it.
+    rows = make_questions(48) * 12 + make_questions(60)[48:]
+    validation_split = 12 / len(rows)
+    history = answerer.fit(rows, batch_size=16, validation_split=validation_split, verbose=0)
+    # No output depends on the pooler, and weight decay must not change it.
     for weight, value in zip(answerer.backbone.pooler.get_weights(), pooler, strict=True):
         np.testing.assert_array_equal(weight, value)
     return answerer, history.history
 
 
-def test_answers_are_slices_of_the_passage(trained):
-    answerer, _ = trained
-    rows = questions(40, seed=7)
+def test_answers_are_slices_of_the_context(trained_answerer):
+    answerer, _ = trained_answerer
+    rows = make_questions(40, seed=7)
     answers = answerer.answer(
         [row["question"] for row in rows], [row["context"] for row in rows], batch_size=8
     )
@@ -75,8 +75,8 @@ def test_answers_are_slices_of_the_passage(trained):
     assert right >= 36
 
 
-def test_without_a_threshold_there_always_is_an_answer(trained):
-    answerer, _ = trained
+def test_no_threshold_always_answers(trained_answerer):
+    answerer, _ = trained_answerer
     context = "der Hund läuft und dann"
     assert answerer.answer("wo ?", context)["answer"] == ""
     answerer.null_threshold = None
@@ -86,9 +86,9 @@ def test_without_a_threshold_there_always_is_an_answer(trained):
         answerer.null_threshold = 0.0
 
 
-def test_windows_and_their_features_give_the_same_logits(trained):
-    answerer, _ = trained
-    row = questions(2, seed=4)[1]
+def test_question_logits_match_window_features(trained_answerer):
+    answerer, _ = trained_answerer
+    row = make_questions(2, seed=4)[1]
     windows = answerer.preprocessor([row["question"]], [row["context"]])
     features = answerer.preprocessor.pad(windows)
     lengths = windows.features["token_ids"].lengths
@@ -99,37 +99,37 @@ def test_windows_and_their_features_give_the_same_logits(trained):
             np.testing.assert_allclose(rows[index], expected[name][index, :length], atol=1e-5)
 
 
-def test_a_preset_brings_head_windows_and_threshold_back(trained, tmp_path):
-    answerer, _ = trained
+def test_preset_round_trip(trained_answerer, tmp_path):
+    answerer, _ = trained_answerer
     answerer.save_to_preset(tmp_path / "preset")
-    same = QuestionAnswerer.from_preset(tmp_path / "preset")
-    assert same.preprocessor.get_config() == answerer.preprocessor.get_config()
-    assert same.null_threshold == 0.0
+    loaded = QuestionAnswerer.from_preset(tmp_path / "preset")
+    assert loaded.preprocessor.get_config() == answerer.preprocessor.get_config()
+    assert loaded.null_threshold == 0.0
     text = ("wo ?", "der Hund läuft golden und dann")
-    assert same.answer(*text) == pytest.approx(answerer.answer(*text))
+    assert loaded.answer(*text) == pytest.approx(answerer.answer(*text))
     other = QuestionAnswerer.from_preset(tmp_path / "preset", sequence_length=20, doc_stride=2)
     assert other.preprocessor.sequence_length == 20
     assert other.preprocessor.doc_stride == 2
     assert other.preprocessor.max_query_length == 4
 
 
-def test_an_answer_without_a_token_is_named_in_training(trained):
+def test_training_warns_about_answer_without_tokens(trained_answerer):
     answers = [{"text": "\u200b", "answer_start": 4}]
-    rows = [*questions(3), {"question": "wo ?", "context": "der \u200b", "answers": answers}]
-    read = trained[0].adapters[0].read(rows)
-    options = trained[0]._options(4)
-    read.batches(trained[0].preprocessor, options)
+    rows = [*make_questions(3), {"question": "wo ?", "context": "der \u200b", "answers": answers}]
+    read = trained_answerer[0].adapters[0].read(rows)
+    options = trained_answerer[0]._options(4)
+    read.batches(trained_answerer[0].preprocessor, options)
     with pytest.warns(UserWarning, match="1 of 4 questions, starting with '3'"):
-        read.batches(trained[0].preprocessor, dataclasses.replace(options, training=True))
+        read.batches(trained_answerer[0].preprocessor, dataclasses.replace(options, training=True))
 
 
-def test_questions_that_are_cut_are_counted(trained):
-    trained[0].preprocessor.truncated_rows.reset()
+def test_truncated_questions_are_counted(trained_answerer):
+    trained_answerer[0].preprocessor.truncated_rows.reset()
     with pytest.warns(UserWarning, match=r"1 of 2 rows is truncated: .* than max_query_length=4"):
-        trained[0].answer(["wo " * 4, "wo " * 5], "der Hund", verbose=0)
+        trained_answerer[0].answer(["wo " * 4, "wo " * 5], "der Hund", verbose=0)
 
 
-def one(**changes):
+def make_question(**changes):
     return [{"question": "wo ?", "context": "der Hund", "answers": [], **changes}]
 
 
@@ -141,15 +141,18 @@ def one(**changes):
             lambda q: q.predict("wo ?"),
             "must be a list of dicts .*Received: str of text in an unsup",
         ),
-        (lambda q: q.fit(one(), [1]), "questions contain their answers"),
-        (lambda q: q.fit(one(answers=None)), "Question '0' must have a list of answers"),
+        (lambda q: q.fit(make_question(), [1]), "questions contain their answers"),
+        (lambda q: q.fit(make_question(answers=None)), "Question '0' must have a list of answers"),
         (
-            lambda q: q.fit(one(context=7)),
+            lambda q: q.fit(make_question(context=7)),
             "Question 0: context must be a string",
         ),
-        (lambda q: q.fit(one(answers=["Hund"])), "each answer must have \"text\" .*'Hund'"),
         (
-            lambda q: q.fit(one(answers=[{"text": "Hund", "answer_start": 3}])),
+            lambda q: q.fit(make_question(answers=["Hund"])),
+            "each answer must have \"text\" .*'Hund'",
+        ),
+        (
+            lambda q: q.fit(make_question(answers=[{"text": "Hund", "answer_start": 3}])),
             "Question 0: .* must contain 'Hund' at answer_start 3. Received: ' Hun'",
         ),
         (lambda q: q.fit({"question": ["?"], "context": []}), "the same length"),
@@ -157,6 +160,6 @@ def one(**changes):
         (lambda q: q.fit(np.array([[99]]), {}), "token_ids must be .* Received: 99"),
     ],
 )
-def test_misuse_is_explained(trained, call, message):
+def test_invalid_input_raises(trained_answerer, call, message):
     with pytest.raises(ValueError, match=message):
-        call(trained[0])
+        call(trained_answerer[0])

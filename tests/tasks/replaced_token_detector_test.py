@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ELECTRA's objective against its NumPy implementation, and saving."""
+"""ELECTRA's objective matches NumPy, and detectors are saved and loaded."""
 
 import keras
 import numpy as np
@@ -20,11 +20,11 @@ WEIGHTS = np.array([[1, 1, 1], [1, 1, 0], [2, 0, 0], [0, 0, 0]], "float32")
 IDS = np.random.default_rng(1).integers(1, 50, POSITIONS.shape).astype("int32")
 
 
-def inputs() -> dict[str, np.ndarray]:
+def make_inputs() -> dict[str, np.ndarray]:
     return {**features(batch=4), "mask_positions": POSITIONS}
 
 
-def detector(config=CONFIG, **arguments) -> ReplacedTokenDetector:
+def make_detector(config=CONFIG, **arguments) -> ReplacedTokenDetector:
     keras.utils.set_random_seed(0)
     model = ReplacedTokenDetector(
         Backbone(config), **{"generator_size": 0.5, "seed": 3, **arguments}
@@ -33,7 +33,7 @@ def detector(config=CONFIG, **arguments) -> ReplacedTokenDetector:
     return model
 
 
-def outputs_of(model, x):
+def compute_outputs(model, x):
     return {name: to_numpy(value) for name, value in model(x).items()}
 
 
@@ -42,8 +42,8 @@ def log_softmax(logits):
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
-def losses_in_numpy(outputs, x):
-    """The generator's loss, the discriminator's, and what its tokens and answers are."""
+def numpy_losses(outputs, x):
+    """Returns the losses of generator and discriminator, the replaced tokens and the weights."""
     chosen = np.take_along_axis(
         log_softmax(outputs["masked_lm_logits"].astype("float64")), IDS[..., None], axis=-1
     )[..., 0]
@@ -59,16 +59,16 @@ def losses_in_numpy(outputs, x):
 
 
 def test_losses_and_metrics_match_numpy():
-    model, x = detector(), inputs()
+    model, x = make_detector(), make_inputs()
     # A sampled token that equals the original counts as original.
-    right = outputs_of(model, x)["sampled_ids"]
+    right = compute_outputs(model, x)["sampled_ids"]
     IDS[0, :2] = right[0, :2]
-    masked, detection, replaced, weights = losses_in_numpy(outputs_of(model, x), x)
+    masked, detection, replaced, weights = numpy_losses(compute_outputs(model, x), x)
     assert not replaced[0, [2, 4]].any()
     assert replaced.any()
     model.compile()
     received = model.evaluate(x, IDS, sample_weight=WEIGHTS, return_dict=True, verbose=0)
-    predicted = outputs_of(model, x)["replaced_token_logits"] > 0
+    predicted = compute_outputs(model, x)["replaced_token_logits"] > 0
     expected = {
         "loss": masked + 50 * detection,
         "masked_lm_loss": masked,
@@ -82,9 +82,9 @@ def test_losses_and_metrics_match_numpy():
     assert set(received) == {*expected, "generator_accuracy"}
 
 
-def test_the_discriminator_reads_the_samples():
-    model, x = detector(), inputs()
-    outputs = outputs_of(model, x)
+def test_discriminator_encodes_sampled_tokens():
+    model, x = make_detector(), make_inputs()
+    outputs = compute_outputs(model, x)
     rows = x["token_ids"].copy()
     for row, slot in zip(*np.nonzero(POSITIONS), strict=True):
         rows[row, POSITIONS[row, slot]] = outputs["sampled_ids"][row, slot]
@@ -95,40 +95,40 @@ def test_the_discriminator_reads_the_samples():
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_samples_are_distributed_as_the_softmax(training):
-    draws, logits = 40_000, np.array([2.0, 1.0, 0.0, -1.0, 0.5, -3.0], "float32")
+def test_samples_follow_softmax(training):
+    num_samples, logits = 40_000, np.array([2.0, 1.0, 0.0, -1.0, 0.5, -3.0], "float32")
     layer = TokenSampler(seed=0)
-    rows = np.random.default_rng(0).integers(0, 30_000, (draws // 4, 9), "int32")
-    slots = np.tile(np.array([1, 4, 5, 8], "int32"), (len(rows), 1))
+    rows = np.random.default_rng(0).integers(0, 30_000, (num_samples // 4, 9), "int32")
+    positions = np.tile(np.array([1, 4, 5, 8], "int32"), (len(rows), 1))
     first = to_numpy(
-        layer(np.tile(logits, (draws // 4, 4, 1)), rows, slots, training=training)
+        layer(np.tile(logits, (num_samples // 4, 4, 1)), rows, positions, training=training)
     ).astype(int)
     counts = np.bincount(first.ravel(), minlength=6)
-    expected = draws * np.exp(log_softmax(logits))
-    # With 5 degrees of freedom, chance goes beyond this once in 10,000 times
+    expected = num_samples * np.exp(log_softmax(logits))
+    # With 5 degrees of freedom, the statistic exceeds this value once in 10,000 times.
     assert (np.square(counts - expected) / expected).sum() < 25.74
 
 
-def test_training_draws_anew_and_evaluation_again():
+def test_samples_change_only_in_training():
     random = np.random.default_rng(0)
     rows = random.integers(1, 50, (4, 9), "int32")
-    slots = np.tile(np.array([1, 3, 4, 6, 7], "int32"), (4, 1))
-    inputs = np.zeros((4, 5, 50), "float32"), rows, slots
+    positions = np.tile(np.array([1, 3, 4, 6, 7], "int32"), (4, 1))
+    inputs = np.zeros((4, 5, 50), "float32"), rows, positions
     layer, twin = TokenSampler(seed=1), TokenSampler(seed=1)
     samples = [to_numpy(layer(*inputs, training=True)) for _ in range(2)]
     assert (samples[0] != samples[1]).any()
     np.testing.assert_array_equal(to_numpy(twin(*inputs, training=True)), samples[0])
     evaluated = to_numpy(layer(*inputs))
     np.testing.assert_array_equal(evaluated, to_numpy(twin(*inputs)))
-    # A row alone, and with padding and unused slots
+    # A single row, with padding and an unused masked position
     logits = np.zeros((1, 6, 50), "float32")
-    longer = np.pad(rows[2:3], ((0, 0), (0, 3))), np.pad(slots[2:3], ((0, 0), (0, 1)))
+    longer = np.pad(rows[2:3], ((0, 0), (0, 3))), np.pad(positions[2:3], ((0, 0), (0, 1)))
     np.testing.assert_array_equal(to_numpy(layer(logits, *longer))[:, :5], evaluated[2:3])
 
 
-def changes_by_a_step(discriminator_weight):
-    """What a step of gradient descent does to the three parts of the model."""
-    model = detector(discriminator_weight=discriminator_weight)
+def compute_step_changes(discriminator_weight):
+    """Returns how a step of gradient descent changes the three parts of the model."""
+    model = make_detector(discriminator_weight=discriminator_weight)
     model.compile(keras.optimizers.SGD(0.1))
     shared = [model.discriminator.token_embedding, model.discriminator.embeddings]
     heads = [model.get_layer(name) for name in ("masked_lm_transform", "masked_lm_bias")]
@@ -143,7 +143,7 @@ def changes_by_a_step(discriminator_weight):
     }
     assert sum(map(len, variables.values())) == len(model.trainable_variables)
     before = {owner: [v.numpy().copy() for v in parts] for owner, parts in variables.items()}
-    model.fit(inputs(), IDS, sample_weight=WEIGHTS, batch_size=4, verbose=0)
+    model.fit(make_inputs(), IDS, sample_weight=WEIGHTS, batch_size=4, verbose=0)
     return {
         owner: [v.numpy() - old for v, old in zip(parts, before[owner], strict=True)]
         for owner, parts in variables.items()
@@ -151,7 +151,7 @@ def changes_by_a_step(discriminator_weight):
 
 
 def test_discriminator_loss_skips_generator():
-    alone, both = changes_by_a_step(0.0), changes_by_a_step(50.0)
+    alone, both = compute_step_changes(0.0), compute_step_changes(50.0)
     for one, other in zip(alone["generator"], both["generator"], strict=True):
         np.testing.assert_allclose(other, one, atol=1e-6)
         assert (one != 0).any()
@@ -165,29 +165,29 @@ def test_disentangled_embeddings_are_added(tmp_path):
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     tokens += [f"word{number}" for number in range(CONFIG.vocabulary_size - len(tokens))]
     text = TextClassifierPreprocessor(make_tokenizer(*tokens), sequence_length=12)
-    model = detector(embedding_sharing="disentangled", preprocessor=text)
+    model = make_detector(embedding_sharing="disentangled", preprocessor=text)
     own, base = model.discriminator.token_embedding, model.generator.token_embedding
     difference = own.trainable_variables[0]
-    assert abs(difference.numpy()).max() > 0  # of random weights
-    start, start_of_base = to_numpy(own.embeddings), to_numpy(base.embeddings)
-    alone = detector(embedding_sharing="disentangled", discriminator_weight=0.0)
+    assert abs(difference.numpy()).max() > 0  # The weights are random.
+    start, base_start = to_numpy(own.embeddings), to_numpy(base.embeddings)
+    alone = make_detector(embedding_sharing="disentangled", discriminator_weight=0.0)
     for task in (model, alone):
         task.compile(keras.optimizers.SGD(0.1))
-        task.fit(inputs(), IDS, sample_weight=WEIGHTS, batch_size=4, verbose=0)
-    # DeBERTaV3, section 3.3: the loss of the discriminator does not reach the generator's table,
+        task.fit(make_inputs(), IDS, sample_weight=WEIGHTS, batch_size=4, verbose=0)
+    # DeBERTaV3, section 3.3: the discriminator's loss does not change the generator's table.
     np.testing.assert_allclose(
         to_numpy(base.embeddings), to_numpy(alone.generator.token_embedding_table), atol=1e-7
     )
-    # which moves both tables; and what the discriminator learns is in its own one.
-    moved = to_numpy(base.embeddings) - start_of_base
+    # The generator's table moves both tables. The discriminator's updates stay in its own table.
+    moved = to_numpy(base.embeddings) - base_start
     assert abs(moved).max() > 1e-5
     np.testing.assert_allclose(
         to_numpy(alone.backbone.token_embedding_table), start + moved, atol=1e-6
     )
     assert abs(to_numpy(own.embeddings) - start - moved).max() > 1e-5
 
-    # A checkpoint and a file have the sum, and the detector of either goes on as this one.
-    expected = outputs_of(model, inputs())
+    # Presets and files store the sum, and detectors loaded from either give the same outputs.
+    expected = compute_outputs(model, make_inputs())
     model.save_to_preset(tmp_path / "preset")
     model.save(tmp_path / "model.keras")
     for loaded in (
@@ -199,7 +199,7 @@ def test_disentangled_embeddings_are_added(tmp_path):
             difference.numpy(),
             atol=1e-6,
         )
-        for name, output in outputs_of(loaded, inputs()).items():
+        for name, output in compute_outputs(loaded, make_inputs()).items():
             np.testing.assert_allclose(output, expected[name], atol=1e-5)
     alone = MaskedLM(model.discriminator)
     alone.save(tmp_path / "alone.keras")
@@ -216,25 +216,25 @@ def test_disentangled_embeddings_are_added(tmp_path):
         ("electra_large_discriminator", 0.25, "electra_large_generator"),
     ],
 )
-def test_released_generators(name, size, generator):
+def test_generator_size_matches_released_models(name, size, generator):
     config = generator_config(BertConfig.from_name(name), size)
     assert config == BertConfig.from_name(generator)
 
 
-def test_generators_that_cannot_be_trained_are_refused():
+def test_unsupported_generator_or_method_raises():
     with pytest.raises(ValueError, match="causal=False"):
         ReplacedTokenDetector(Backbone(CONFIG.replace(causal=True)))
     with pytest.raises(ValueError, match=r"generator_size must .*1\.5"):
-        detector(generator_size=1.5)
+        make_detector(generator_size=1.5)
     with pytest.raises(
         ConfigError, match=r"number of heads. Received: 0\.2, which gives hidden_dim 3 and"
     ):
-        detector(CONFIG.replace(num_heads=8), generator_size=0.2)
+        make_detector(CONFIG.replace(num_heads=8), generator_size=0.2)
     with pytest.raises(ValueError, match="same vocabulary_size"):
-        detector(generator=CONFIG.replace(vocabulary_size=51, embedding_dim=16))
+        make_detector(generator=CONFIG.replace(vocabulary_size=51, embedding_dim=16))
     with pytest.raises(ValueError, match="embedding_sharing must be one of all, disentangled"):
-        detector(embedding_sharing="none")
+        make_detector(embedding_sharing="none")
     with pytest.raises(ValueError, match=r"has its own losses and metrics. Received: loss"):
-        detector().compile(loss="mse")
+        make_detector().compile(loss="mse")
     with pytest.raises(ValueError, match="For text, use `detect`"):
-        detector().predict(["a text"])
+        make_detector().predict(["a text"])

@@ -29,7 +29,7 @@ CONFIG = BertConfig.from_name("electra_small_discriminator").replace(
 TEXTS = ["the cat sat on the mat.", "é cat sat."] * 32
 
 
-def detector(**arguments) -> ReplacedTokenDetector:
+def make_detector(**arguments) -> ReplacedTokenDetector:
     keras.utils.set_random_seed(0)
     preprocessor = TextClassifierPreprocessor(make_tokenizer(*TOKENS), sequence_length=12)
     return ReplacedTokenDetector(
@@ -37,14 +37,14 @@ def detector(**arguments) -> ReplacedTokenDetector:
     )
 
 
-def same_weights(one, other) -> None:
+def check_same_weights(one, other) -> None:
     for weight, expected in zip(one.weights, other.weights, strict=True):
         np.testing.assert_array_equal(to_numpy(weight), to_numpy(expected))
 
 
 @pytest.mark.on_each_backend
-def test_answers_with_the_characters_of_each_token():
-    model = detector()
+def test_detect_returns_token_spans_and_scores():
+    model = make_detector()
     texts = ["The  cat É.", "mat"]
     first, second = model.detect(texts, threshold=0, batch_size=2)
     assert [(t["token"], texts[0][t["start"] : t["end"]]) for t in first] == [
@@ -55,41 +55,41 @@ def test_answers_with_the_characters_of_each_token():
     logits = to_numpy(model.head(model.discriminator(ids)["sequence_output"]))[0, 1:-1]
     np.testing.assert_allclose([t["score"] for t in first], 1 / (1 + np.exp(-logits)), rtol=1e-4)
     scores = sorted(t["score"] for t in first)
-    between = (scores[1] + scores[2]) / 2  # a score itself depends in its last digit on the batch
+    between = (scores[1] + scores[2]) / 2  # A score's last digit depends on the batch.
     assert len(model.detect(texts[0], threshold=between)) == 2
     assert len(model.detect("the " * 20, threshold=0)) == 10
 
 
-def test_detect_cuts_at_the_tokenizers_side():
+def test_detect_truncates_at_tokenizer_side():
     text, tokenizer = (
         "the cat sat on the mat . the cat",
         make_tokenizer(*TOKENS, truncation_side="left"),
     )
     preprocessor = TextClassifierPreprocessor(tokenizer, 8)
-    task = ReplacedTokenDetector(detector().backbone, preprocessor, generator_size=0.5)
+    task = ReplacedTokenDetector(make_detector().backbone, preprocessor, generator_size=0.5)
     tokens = task.detect(text, threshold=0)
     assert [text[token["start"] : token["end"]] for token in tokens] == text.split()[-6:]
 
 
-def test_presets_keep_both(tmp_path):
-    model = detector(discriminator_weight=20.0)
+def test_preset_stores_generator_and_discriminator(tmp_path):
+    model = make_detector(discriminator_weight=20.0)
     model.save_to_preset(tmp_path / "preset")
     loaded = ReplacedTokenDetector.from_preset(tmp_path / "preset")
     assert loaded.discriminator_weight == 20.0
     assert loaded.generator.config == model.generator.config
     assert loaded.detect(TEXTS[0], threshold=0) == model.detect(TEXTS[0], threshold=0)
-    same_weights(loaded, model)
-    with pytest.warns(CheckpointWarning):  # of the heads
+    check_same_weights(loaded, model)
+    with pytest.warns(CheckpointWarning):  # About the heads
         classifier = TextClassifier.from_preset(tmp_path / "preset", num_classes=2)
-    same_weights(classifier.backbone, model.discriminator)
+    check_same_weights(classifier.backbone, model.discriminator)
     generator = MaskedLM.from_preset(tmp_path / "preset" / "generator")
-    same_weights(generator.backbone, model.generator)
+    check_same_weights(generator.backbone, model.generator)
     loaded = ReplacedTokenDetector.from_preset(tmp_path / "preset", encoder_dropout=0.3)
     assert (loaded.config.dropout, loaded.generator.config.dropout) == (0.3, 0.3)
 
 
-def test_hugging_face_folders(tmp_path):
-    model = detector()
+def test_hugging_face_generator_and_discriminator(tmp_path):
+    model = make_detector()
     save_hugging_face(
         model.discriminator,
         tmp_path / "discriminator",
@@ -105,7 +105,7 @@ def test_hugging_face_folders(tmp_path):
     loaded = ReplacedTokenDetector.from_preset(
         tmp_path / "discriminator", generator_preset=tmp_path / "generator"
     )
-    same_weights(loaded, model)
+    check_same_weights(loaded, model)
     with pytest.warns(CheckpointWarning, match="has no generator. It is initialized randomly"):
         fresh = ReplacedTokenDetector.from_preset(tmp_path / "discriminator", generator_size=0.5)
-    same_weights(fresh.discriminator, model.discriminator)
+    check_same_weights(fresh.discriminator, model.discriminator)

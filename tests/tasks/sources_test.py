@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A source of text is read once: `fit` trains on all of its batches, whatever reads them."""
+"""Text sources are read once, and `fit` trains on all of their batches."""
 
 import functools
 import itertools
@@ -25,8 +25,8 @@ LABELS = [0, 1, 1, 0]
 BATCH = (TEXTS[:2], LABELS[:2])
 
 
-class Steps(keras.callbacks.Callback):
-    """Counts the batches of a training."""
+class BatchCounter(keras.callbacks.Callback):
+    """Counts the training batches."""
 
     count = 0
 
@@ -34,13 +34,13 @@ class Steps(keras.callbacks.Callback):
         self.count += 1
 
 
-def num_trained(task, *data, **options):
-    steps = Steps()
+def count_trained_batches(task, *data, **options):
+    steps = BatchCounter()
     task.fit(*data, verbose=0, callbacks=[steps], **options)
     return steps.count
 
 
-def classifier(micro_batches_per_update=None):
+def make_classifier(micro_batches_per_update=None):
     task = make_text_task("TextClassifier", 2)
     task.compile(
         keras_bert.optimizers.AdamW(1e-3, gradient_accumulation_steps=micro_batches_per_update)
@@ -50,15 +50,15 @@ def classifier(micro_batches_per_update=None):
 
 @pytest.fixture(scope="module")
 def task():
-    return classifier()
+    return make_classifier()
 
 
 def generator(count):
     return (BATCH for _ in range(count))
 
 
-def rows_once(count):
-    """The rows of so many batches, which can be read once."""
+def read_once_rows(count):
+    """Returns an iterator over the rows of `count` batches."""
     return iter([*zip(TEXTS * count, LABELS * count, strict=True)][: 2 * count])
 
 
@@ -66,7 +66,7 @@ def stream(count):
     data = pytest.importorskip("torch.utils.data")
 
     class Rows(data.IterableDataset):
-        rows = rows_once(count)
+        rows = read_once_rows(count)
 
         def __iter__(self):
             return self.rows
@@ -76,62 +76,62 @@ def stream(count):
 
 def dataset(count):
     tf = pytest.importorskip("tensorflow")
-    rows = rows_once(count)
+    rows = read_once_rows(count)
     signature = tf.TensorSpec((), tf.string), tf.TensorSpec((), tf.int32)
     return tf.data.Dataset.from_generator(lambda: rows, output_signature=signature)
 
 
-def batched(count):
+def batched_dataset(count):
     return dataset(count).batch(2)
 
 
 @pytest.mark.needs_tensorflow
-def test_each_batch_is_trained_on_once(task):
+def test_fit_trains_on_each_batch_once(task):
     for micro_batches_per_update, source in (
-        *((None, source) for source in (generator, stream, dataset, batched)),
+        *((None, source) for source in (generator, stream, dataset, batched_dataset)),
         *((4, source) for source in (generator, stream)),
     ):
-        model = classifier(micro_batches_per_update) if micro_batches_per_update else task
-        assert num_trained(model, source(10), batch_size=2) == 10, source
+        model = make_classifier(micro_batches_per_update) if micro_batches_per_update else task
+        assert count_trained_batches(model, source(10), batch_size=2) == 10, source
         with pytest.raises(ValueError, match="can only be read once"):
-            num_trained(model, source(3), batch_size=2, epochs=2)
+            count_trained_batches(model, source(3), batch_size=2, epochs=2)
         if source is generator or source is stream:
-            assert num_trained(model, source(11), initial_batch=6) == 5, source
+            assert count_trained_batches(model, source(11), initial_batch=6) == 5, source
             with pytest.raises(ValueError, match="Received: 3, with fewer batches"):
-                num_trained(model, source(3), initial_batch=3)
+                count_trained_batches(model, source(3), initial_batch=3)
         if source is generator:
             batches = generator(11)
-            assert num_trained(model, batches, steps_per_epoch=3, epochs=2) == 6
-            assert num_trained(model, batches) == 5
+            assert count_trained_batches(model, batches, steps_per_epoch=3, epochs=2) == 6
+            assert count_trained_batches(model, batches) == 5
     features = ((dict(task.preprocessor(TEXTS)), np.array(LABELS)) for _ in range(11))
-    assert num_trained(model, features) == 11
+    assert count_trained_batches(model, features) == 11
 
 
 @pytest.mark.needs_tensorflow
 def test_predict_accepts_read_once_sources(task):
     expected = task.predict(TEXTS * 5, verbose=0)[:10]
-    for source in (generator, stream, dataset, batched):
+    for source in (generator, stream, dataset, batched_dataset):
         logits = task.predict(source(5), verbose=0)
         assert logits.shape == (10, 2), source
         if source is not generator:
             np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
-def test_initial_batch_leaves_a_batch(task):
+def test_initial_batch_beyond_the_data_raises(task):
     with pytest.raises(ValueError, match="Received: 2, with 1 epochs of 2 batches"):
         task.fit(TEXTS, LABELS, batch_size=2, initial_batch=2)
 
 
 @pytest.mark.on_tensorflow
-def test_initial_batch_with_a_loss_of_keras():
-    """The batches before it are not needed for the divisors of its update."""
-    model = classifier(micro_batches_per_update=4)
+def test_initial_batch_with_keras_loss():
+    """The skipped batches are not needed for loss divisors."""
+    model = make_classifier(micro_batches_per_update=4)
     model.compile(model.optimizer, loss_weights=[1.0])
     assert not model._has_loss_divisors()
-    assert num_trained(model, TEXTS * 4, LABELS * 4, batch_size=2, initial_batch=6) == 2
+    assert count_trained_batches(model, TEXTS * 4, LABELS * 4, batch_size=2, initial_batch=6) == 2
 
 
-def test_a_validation_generator_is_the_same_each_epoch():
+def test_validation_generator_repeats_each_epoch():
     task = make_text_task("TextClassifier", 2)
     task.compile(keras.optimizers.SGD(0.0))
     for steps in (2, None):
@@ -142,8 +142,8 @@ def test_a_validation_generator_is_the_same_each_epoch():
         assert losses == pytest.approx([expected] * 2, rel=1e-5)
 
 
-class Calling(keras.utils.PyDataset):
-    """Batches that call the model, such as for hard negatives."""
+class ModelCallingDataset(keras.utils.PyDataset):
+    """Batches that call the model, for example to find hard negatives."""
 
     def __init__(self, task):
         super().__init__()
@@ -166,18 +166,18 @@ class Calling(keras.utils.PyDataset):
         self.epochs.append("end")
 
 
-def test_a_py_dataset_may_call_the_model(task):
-    data = Calling(task)
+def test_py_dataset_can_call_the_model(task):
+    data = ModelCallingDataset(task)
     expected = task.evaluate(*BATCH, verbose=0)
     assert task.evaluate(data, verbose=0) == pytest.approx(expected, rel=1e-5)
-    assert num_trained(task, data) == 2
+    assert count_trained_batches(task, data) == 2
     data.call = lambda: task.evaluate(*BATCH, verbose=0)
-    assert num_trained(task, data, epochs=2) == 4
+    assert count_trained_batches(task, data, epochs=2) == 4
     assert task.predict(data, verbose=0).shape == (4, 2)
     assert data.epochs == ["begin", "end"] * 5
 
 
-def test_weights_are_not_taken_for_labels(task):
+def test_weights_are_not_used_as_labels(task):
     loss = functools.partial(keras.losses.sparse_categorical_crossentropy, from_logits=True)
     weights = np.ones(2, "float32")
     other = make_text_task("TextClassifier", 2)
@@ -190,7 +190,7 @@ def test_weights_are_not_taken_for_labels(task):
         with pytest.raises(ValueError, match="y must have labels"):
             other.fit(**data)
     column = ((*BATCH, weights[:, None]) for _ in range(2))
-    assert num_trained(task, column) == 2
+    assert count_trained_batches(task, column) == 2
 
 
 @pytest.mark.needs_tensorflow
@@ -233,12 +233,12 @@ def test_micro_batches_are_grouped_by_update():
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_micro_batches_have_losses_of_layers():
-    """Activity regularizers, whose losses exist from the first step on"""
+def test_micro_batches_include_layer_losses():
+    """The loss of an activity regularizer exists from the first step."""
     task = make_text_task("TextClassifier", 2)
     top_layers = [keras.layers.Dense(4, activity_regularizer="l2"), SentencePooling()]
     model = TextClassifier(
         task.backbone, preprocessor=task.preprocessor, num_classes=2, top_layers=top_layers
     )
     model.compile(keras_bert.optimizers.AdamW(1e-3, gradient_accumulation_steps=2))
-    assert num_trained(model, generator(5)) == 5
+    assert count_trained_batches(model, generator(5)) == 5

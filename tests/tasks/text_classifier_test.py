@@ -17,7 +17,7 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a", "very"
 
 
 def make_classifier(**arguments):
-    # So high an initializer_range that a few steps are enough
+    # With such a high initializer_range, a few steps are enough.
     config = small_tasks.CONFIG.replace(
         vocabulary_size=len(TOKENS), max_sequence_length=32, initializer_range=0.3
     )
@@ -33,8 +33,8 @@ def classifier():
     return classifier
 
 
-def reviews(count=70):
-    """Texts of many lengths whose label one word decides."""
+def make_reviews(count=70):
+    """Generates texts of many lengths. One word determines the label."""
     labels = np.arange(count) % 2
     texts = [
         "a " * (index % 11) + ("good" if label else "bad") + " film" * (index % 5)
@@ -43,18 +43,18 @@ def reviews(count=70):
     return texts, labels
 
 
-def test_the_encoder_of_a_preset_may_drop_more(classifier, tmp_path):
+def test_from_preset_sets_encoder_dropout(classifier, tmp_path):
     classifier.save_to_preset(tmp_path / "preset")
-    same = TextClassifier.from_preset(tmp_path / "preset", encoder_dropout=0.3)
-    assert (same.config.dropout, same.config.attention_dropout) == (0.3, 0.3)
-    assert same.head.dropout == classifier.head.dropout
-    texts, _ = reviews(5)
+    loaded = TextClassifier.from_preset(tmp_path / "preset", encoder_dropout=0.3)
+    assert (loaded.config.dropout, loaded.config.attention_dropout) == (0.3, 0.3)
+    assert loaded.head.dropout == classifier.head.dropout
+    texts, _ = make_reviews(5)
     np.testing.assert_allclose(
-        same.predict(texts, verbose=0), classifier.predict(texts, verbose=0), atol=1e-6
+        loaded.predict(texts, verbose=0), classifier.predict(texts, verbose=0), atol=1e-6
     )
 
 
-def test_another_number_of_classes_warns_and_starts_a_fresh_head(classifier, tmp_path):
+def test_new_num_classes_warns_and_replaces_head(classifier, tmp_path):
     classifier.save_to_preset(tmp_path / "preset")
     with pytest.warns(UserWarning, match="for 2 classes instead of 3"):
         other = TextClassifier.from_preset(tmp_path / "preset", num_classes=3)
@@ -79,7 +79,7 @@ def test_another_number_of_classes_warns_and_starts_a_fresh_head(classifier, tmp
         ),
     ],
 )
-def test_misuse_is_explained(classifier, call, message):
+def test_invalid_input_raises(classifier, call, message):
     with pytest.raises(ValueError, match=message):
         call(classifier)
 
@@ -92,28 +92,28 @@ def test_misuse_is_explained(classifier, call, message):
         ({"num_classes": 3}, "num_classes must be the number of class_names, 2. Received: 3"),
     ],
 )
-def test_wrong_classes_are_refused(arguments, message):
+def test_invalid_classes_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         make_classifier(**arguments)
 
 
 @pytest.fixture(scope="module")
 def labeler():
-    """A classifier of several labels with tuned thresholds, and its texts and labels."""
+    """A multi-label classifier with tuned thresholds, its texts and its labels."""
     keras.utils.set_random_seed(1)
     labeler = make_classifier(class_names=["bad", "film", "good"], multi_label=True)
     labeler.compile(AdamW(1e-2))
-    texts = reviews()[0]
+    texts = make_reviews()[0]
     labels = [[name for name in labeler.class_names if name in text] for text in texts]
     labeler.fit(texts, labels, batch_size=16, verbose=0)
     labeler.tune_thresholds(texts[::2], labels[::2])
     return labeler, texts, labels
 
 
-def test_labels_that_reach_their_thresholds(labeler):
+def test_multi_label_thresholds_and_scores(labeler):
     labeler, texts, labels = labeler
     probabilities = 1 / (1 + np.exp(-labeler.predict(texts, verbose=0).astype("float64")))
-    # No other threshold has a higher F1 on the rows by which they were tuned.
+    # No other threshold has a higher F1 on the rows used for tuning.
     truth = np.array([[name in row for name in labeler.class_names] for row in labels])
     for index, threshold in enumerate(labeler.thresholds):
         column, scores = truth[::2, index], probabilities[::2, index]
@@ -127,13 +127,13 @@ def test_labels_that_reach_their_thresholds(labeler):
         label["label"] for label in answers[0]
     ]
     assert [len(answer) for answer in labeler.classify(texts[:2], top_k=5)] == [3, 3]
-    # Labels as rows of 0 and 1, and as the column of a table, are the same.
+    # Labels as rows of 0 and 1 and as a table column are equivalent.
     scores = labeler.evaluate(texts, labels, verbose=0)
     assert labeler.evaluate({"text": texts, "label": truth.tolist()}, verbose=0) == scores
     loss = -np.mean(np.log(np.where(truth, probabilities, 1 - probabilities)))
     assert scores[0] == pytest.approx(loss, rel=1e-5)
     assert scores[1:] == pytest.approx(
-        [sklearn_f1(truth, probabilities >= 0.5, average=of) for of in ("micro", "macro")]
+        [sklearn_f1(truth, probabilities >= 0.5, average=average) for average in ("micro", "macro")]
     )
 
 
@@ -143,7 +143,7 @@ def sklearn_f1(truth, predicted, **options):
     return f1_score(truth, predicted, zero_division=0, **options)
 
 
-def test_thresholds_are_saved_with_their_labels(labeler, tmp_path):
+def test_thresholds_are_saved_with_labels(labeler, tmp_path):
     labeler, texts, _ = labeler
     labeler.save(tmp_path / "labeler.keras")
     labeler.save_to_preset(tmp_path / "preset")

@@ -39,17 +39,17 @@ def make_embedder(sequence_length=16, pooler_activation="tanh", **arguments):
     return embedder
 
 
-def vectors_of(embedder, texts=TEXTS):
-    """The same as `embed`, without a pipeline."""
+def embed_without_pipeline(embedder, texts=TEXTS):
+    """Computes the loaded embeddings as `embed`, without a data pipeline."""
     features = embedder.preprocessor(texts)
     return keras.ops.convert_to_numpy(embedder(features))
 
 
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_vectors_are_of_the_real_tokens(pooling, normalize):
+def test_pooling_ignores_padding(pooling, normalize):
     embedder = make_embedder(pooling=pooling, normalize=normalize)
-    vectors = vectors_of(embedder)
+    vectors = embed_without_pipeline(embedder)
     assert vectors.dtype == np.float32
     for text, vector in zip(TEXTS, vectors, strict=True):
         ids = embedder.preprocessor(text)["token_ids"][None]
@@ -62,9 +62,11 @@ def test_vectors_are_of_the_real_tokens(pooling, normalize):
         )
 
 
-def test_embed_takes_text_in_order():
+def test_embed_keeps_the_order():
     embedder = make_embedder()
-    np.testing.assert_allclose(embedder.embed(TEXTS, batch_size=2), vectors_of(embedder), atol=1e-5)
+    np.testing.assert_allclose(
+        embedder.embed(TEXTS, batch_size=2), embed_without_pipeline(embedder), atol=1e-5
+    )
     assert embedder.embed("a").shape == (16,)
     with pytest.raises(ValueError, match="Received: pairs"):
         embedder.embed([("a", "b")])
@@ -78,14 +80,14 @@ def test_embed_takes_text_in_order():
         ([("a", "b")], [1], "without labels"),
     ],
 )
-def test_labels_that_it_does_not_learn_from_are_explained(x, y, message):
+def test_invalid_training_data_raises(x, y, message):
     with pytest.raises(ValueError, match=message):
         make_embedder().fit(x, y)
 
 
 @pytest.mark.on_each_backend
 def test_equal_texts_are_not_negatives():
-    """The same pairs given twice cost ln 2 more."""
+    """Otherwise, repeating all pairs would increase the loss by ln 2."""
     embedder = make_embedder()
     embedder.compile()
     pairs = [("a red b", "red"), ("green", "b b green"), ("a red", "red")]
@@ -93,7 +95,7 @@ def test_equal_texts_are_not_negatives():
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
     vectors = [embedder.embed(list(column)) for column in zip(*pairs, strict=True)]
     scores = 20 * vectors[0] @ vectors[1].T
-    scores[[0, 2, 1], [2, 0, 2]] = -np.inf  # the same text, and one that the row has already
+    scores[[0, 2, 1], [2, 0, 2]] = -np.inf  # The loaded text, and a text that is already in the row
     expected = np.mean(np.log(np.exp(scores).sum(1)) - np.diag(scores))
     assert losses[2] == pytest.approx(expected, rel=1e-4)
 
@@ -106,7 +108,7 @@ def test_equal_texts_are_in_different_batches():
     assert [len(set(texts.tolist())) for _, texts, _ in batches] == [8, 8]
 
 
-def test_scored_pairs_train():
+def test_training_on_scored_pairs():
     embedder = make_embedder()
     embedder.compile("sgd", CosineSimilarityLoss())
     pairs = [("a red b", "green"), ("green", "a"), ("green", "green"), ("a", "a red b")]
@@ -116,7 +118,7 @@ def test_scored_pairs_train():
     assert embedder.evaluate(pairs, scores, verbose=0) == pytest.approx(expected, rel=1e-4)
     features, targets, _ = next(iter(embedder.evaluation_batches(pairs, scores)))
     if keras.backend.backend() != "jax":
-        # Three texts, and the second of the pair of one text
+        # The three different texts, and a second copy of the text that is paired with itself
         assert len(np.unique(features["rows_of_pairs"])) == 4
     assert sorted(targets) == sorted(np.repeat(scores, 2))
     for _ in range(3):
@@ -127,7 +129,7 @@ def test_scored_pairs_train():
         embedder.fit(pairs)
 
 
-def write_modules(folder, *types, **paths):
+def write_modules(directory, *types, **paths):
     modules = [
         {
             "path": paths.get(name, f"{index}_{name}" if index else ""),
@@ -135,38 +137,42 @@ def write_modules(folder, *types, **paths):
         }
         for index, name in enumerate(types)
     ]
-    (folder / "modules.json").write_text(json.dumps(modules))
+    (directory / "modules.json").write_text(json.dumps(modules))
 
 
-def sentence_transformers_folder(embedder, folder, **modes):
-    checkpoints.save_hugging_face(embedder.backbone, folder, tokenizer={"vocabulary": TOKENS})
-    (folder / "1_Pooling").mkdir()
+def write_sentence_transformers(embedder, directory, **modes):
+    checkpoints.save_hugging_face(embedder.backbone, directory, tokenizer={"vocabulary": TOKENS})
+    (directory / "1_Pooling").mkdir()
     modes = {"pooling_mode_mean_tokens": False, **modes}
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(modes))
-    write_modules(folder, "Transformer", "Pooling")
-    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 8}')
+    (directory / "1_Pooling" / "config.json").write_text(json.dumps(modes))
+    write_modules(directory, "Transformer", "Pooling")
+    (directory / "sentence_bert_config.json").write_text('{"max_seq_length": 8}')
 
 
-def test_a_folder_of_sentence_transformers_says_how(tmp_path):
+def test_sentence_transformers_settings_are_read(tmp_path):
     embedder = make_embedder(pooling="cls", normalize=False)
-    sentence_transformers_folder(embedder, tmp_path, pooling_mode_cls_token=True)
-    same = TextEmbedder.from_preset(tmp_path)
-    assert (same.pooling, same.normalize) == ("cls", False)
-    assert same.preprocessor.sequence_length == 8
-    np.testing.assert_allclose(vectors_of(same), vectors_of(embedder), atol=1e-6)
+    write_sentence_transformers(embedder, tmp_path, pooling_mode_cls_token=True)
+    loaded = TextEmbedder.from_preset(tmp_path)
+    assert (loaded.pooling, loaded.normalize) == ("cls", False)
+    assert loaded.preprocessor.sequence_length == 8
+    np.testing.assert_allclose(
+        embed_without_pipeline(loaded), embed_without_pipeline(embedder), atol=1e-6
+    )
     other = TextEmbedder.from_preset(tmp_path, pooling="mean", normalize=True, sequence_length=9)
     assert (other.pooling, other.normalize) == ("mean", True)
     assert other.preprocessor.sequence_length == 9
 
 
 @pytest.mark.parametrize(("pooling", "normalize"), [("mean", True), ("cls", False)])
-def test_a_folder_that_it_writes_gives_the_same_vectors(pooling, normalize, tmp_path):
+def test_hugging_face_round_trip(pooling, normalize, tmp_path):
     embedder = make_embedder(pooling=pooling, normalize=normalize, sequence_length=12)
     embedder.save_hugging_face(tmp_path)
-    same = TextEmbedder.from_preset(tmp_path)
-    assert (same.pooling, same.normalize) == (pooling, normalize)
-    assert same.preprocessor.sequence_length == 12
-    np.testing.assert_allclose(vectors_of(same), vectors_of(embedder), atol=1e-6)
+    loaded = TextEmbedder.from_preset(tmp_path)
+    assert (loaded.pooling, loaded.normalize) == (pooling, normalize)
+    assert loaded.preprocessor.sequence_length == 12
+    np.testing.assert_allclose(
+        embed_without_pipeline(loaded), embed_without_pipeline(embedder), atol=1e-6
+    )
     checkpoints.save_hugging_face(embedder.backbone, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "README.md",
@@ -175,8 +181,8 @@ def test_a_folder_that_it_writes_gives_the_same_vectors(pooling, normalize, tmp_
     ]
 
 
-def test_a_folder_of_version_6_is_read(tmp_path):
-    sentence_transformers_folder(make_embedder(), tmp_path)
+def test_sentence_transformers_6_directory_is_read(tmp_path):
+    write_sentence_transformers(make_embedder(), tmp_path)
     (tmp_path / "sentence_bert_config.json").write_text(
         '{"transformer_task": "feature-extraction"}'
     )
@@ -191,8 +197,8 @@ def test_a_folder_of_version_6_is_read(tmp_path):
     assert TextEmbedder.from_preset(tmp_path).preprocessor.sequence_length == 16
 
 
-def test_a_module_that_is_not_ours_is_named(tmp_path):
-    sentence_transformers_folder(make_embedder(), tmp_path, pooling_mode_cls_token=True)
+def test_unsupported_module_raises(tmp_path):
+    write_sentence_transformers(make_embedder(), tmp_path, pooling_mode_cls_token=True)
     write_modules(tmp_path, "Transformer", "Pooling", "Dense", "Normalize")
     with pytest.raises(CheckpointError, match="Received: Transformer, Pooling, Dense, Normalize"):
         TextEmbedder.from_preset(tmp_path)
@@ -206,7 +212,7 @@ def test_a_module_that_is_not_ours_is_named(tmp_path):
 
 
 def test_modules_are_read_from_their_paths(tmp_path):
-    sentence_transformers_folder(make_embedder(), tmp_path, pooling_mode_mean_tokens=True)
+    write_sentence_transformers(make_embedder(), tmp_path, pooling_mode_mean_tokens=True)
     (tmp_path / "sentence_bert_config.json").unlink()
     (tmp_path / "sentence_xlm-roberta_config.json").write_text('{"max_seq_length": 7}')
     fields = json.dumps({"pooling_mode": "cls"})
@@ -224,9 +230,9 @@ def test_modules_are_read_from_their_paths(tmp_path):
 
 
 def test_do_lower_case_mismatch_raises(tmp_path):
-    sentence_transformers_folder(make_embedder(), tmp_path, pooling_mode_cls_token=True)
+    write_sentence_transformers(make_embedder(), tmp_path, pooling_mode_cls_token=True)
     edit_json(tmp_path / "sentence_bert_config.json", do_lower_case=True)
-    TextEmbedder.from_preset(tmp_path)  # its tokenizer lowercases
+    TextEmbedder.from_preset(tmp_path)  # The tokenizer lowercases.
     edit_json(tmp_path / "tokenizer_config.json", do_lower_case=False)
     with pytest.raises(
         CheckpointError, match=r"sentence_bert_config\.json: do_lower_case must be false"
@@ -235,7 +241,7 @@ def test_do_lower_case_mismatch_raises(tmp_path):
 
 
 def test_default_prompt_warns(tmp_path):
-    sentence_transformers_folder(make_embedder(), tmp_path, pooling_mode_cls_token=True)
+    write_sentence_transformers(make_embedder(), tmp_path, pooling_mode_cls_token=True)
     path = tmp_path / "config_sentence_transformers.json"
     fields = {"prompts": {"query": "query: ", "document": ""}, "default_prompt_name": "document"}
     path.write_text(json.dumps(fields))
@@ -258,24 +264,24 @@ def test_default_prompt_warns(tmp_path):
 
 
 @pytest.mark.on_each_backend
-def test_vectors_of_minilm_equal_those_of_transformers():
+def test_minilm_embeddings_match_transformers():
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     from keras_bert import minilm
 
     try:
-        folder = minilm.directory()
+        directory = minilm.directory()
     except FileNotFoundError as error:
         pytest.skip(str(error))
     texts = ["A man is eating.", "Sie isst.", "naïve café? No: 3 cafés " * 3]
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.AutoModel.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    model = transformers.AutoModel.from_pretrained(directory).eval()
     batch = tokenizer(texts, padding=True, return_tensors="pt")
     with torch.no_grad():
         tokens = model(**batch).last_hidden_state
     mask = batch["attention_mask"][:, :, None].float()
     expected = torch.nn.functional.normalize((tokens * mask).sum(1) / mask.sum(1), dim=1)
-    embedder = TextEmbedder.from_preset(folder)
+    embedder = TextEmbedder.from_preset(directory)
     assert (embedder.pooling, embedder.normalize) == ("mean", True)
     assert embedder.preprocessor.sequence_length == 256
-    np.testing.assert_allclose(vectors_of(embedder, texts), expected.numpy(), atol=1e-5)
+    np.testing.assert_allclose(embed_without_pipeline(embedder, texts), expected.numpy(), atol=1e-5)

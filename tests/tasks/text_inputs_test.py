@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options beside rows of text: iterators, class weights, batch sizes."""
+"""Options for text input: iterators, class weights, batch sizes."""
 
 import itertools
 
@@ -16,8 +16,8 @@ from tests.small_tasks import CONFIG, LETTERS, TASKS, make_task, make_text_task 
 TEXTS = ["a", "b a", "a a b", "b", "a b"]
 
 
-def constant(task, **options):
-    """A task with unlike losses of rows, which `fit` does not change: it can be called again."""
+def make_constant_task(task, **options):
+    """Returns a task with different losses per row, whose weights `fit` does not change."""
     config = CONFIG.replace(
         max_sequence_length=32, dropout=0.0, attention_dropout=0.0, initializer_range=0.5
     )
@@ -30,10 +30,10 @@ def constant(task, **options):
 
 @pytest.fixture(scope="module")
 def classifier():
-    return constant("TextClassifier", class_names=["a", "b"])
+    return make_constant_task("TextClassifier", class_names=["a", "b"])
 
 
-def test_an_iterator_loses_no_text():
+def test_iterator_of_texts_is_read_completely():
     classifier, embedder = make_text_task("TextClassifier", 2), make_text_task("TextEmbedder")
     assert classifier.classify(iter(TEXTS)) == classifier.classify(TEXTS)
     assert embedder.embed(text for text in TEXTS).shape == (5, 8)
@@ -42,20 +42,20 @@ def test_an_iterator_loses_no_text():
 
 
 @pytest.mark.on_each_backend
-def test_a_generator_of_features_is_read_by_keras_alone():
+def test_endless_feature_generator_with_steps():
     tagger = make_task(TokenClassifier)
     tagger.compile("sgd")
     batches = TASKS[TokenClassifier]()
-    endless = (batches[0] for _ in itertools.count())
-    history = tagger.fit(endless, steps_per_epoch=2, verbose=0)
+    endless_batches = (batches[0] for _ in itertools.count())
+    history = tagger.fit(endless_batches, steps_per_epoch=2, verbose=0)
     assert np.isfinite(history.history["loss"]).all()
-    endless = ((batches[0][0],) for _ in itertools.count())
-    assert tagger.predict(endless, steps=3, verbose=0).shape[0] == 12
+    endless_batches = ((batches[0][0],) for _ in itertools.count())
+    assert tagger.predict(endless_batches, steps=3, verbose=0).shape[0] == 12
 
 
 @pytest.mark.needs_tensorflow
 @pytest.mark.on_each_backend
-def test_class_weights_weigh_the_loss_and_not_the_metrics(classifier):
+def test_class_weight_scales_loss_not_metrics(classifier):
     tf = pytest.importorskip("tensorflow")
     labels = np.array([0, 1, 1, 0, 1])
     plain, accuracy = classifier.evaluate(TEXTS, labels, verbose=0)
@@ -63,7 +63,7 @@ def test_class_weights_weigh_the_loss_and_not_the_metrics(classifier):
     weighted, _ = classifier.evaluate(TEXTS, labels, sample_weight=weights, verbose=0)
     assert weighted != pytest.approx(plain, rel=1e-3)
 
-    def trained(*data, **options):
+    def train(*data, **options):
         history = classifier.fit(*data, verbose=0, **options).history
         return history["loss"][0], history["accuracy"][0]
 
@@ -71,12 +71,12 @@ def test_class_weights_weigh_the_loss_and_not_the_metrics(classifier):
     features = {name: np.asarray(x) for name, x in classifier.preprocessor(TEXTS).items()}
     expected = pytest.approx((weighted, accuracy), rel=1e-5)
     for data in ((TEXTS, labels), (dataset,), (features, labels)):
-        assert trained(*data, class_weight={1: 9.0}) == expected
-    # They are those of one `fit`.
-    assert trained(TEXTS, labels) == pytest.approx((plain, accuracy), rel=1e-5)
+        assert train(*data, class_weight={1: 9.0}) == expected
+    # Class weights apply only to one call of `fit`.
+    assert train(TEXTS, labels) == pytest.approx((plain, accuracy), rel=1e-5)
 
 
-def test_class_weights_may_have_names_and_are_checked(classifier):
+def test_class_weight_names_and_validation(classifier):
     losses = []
     for class_weight in (None, {1: 3.0}, {"b": 3.0}, {np.int64(1): 3, "a": 1}):
         options = {"class_weight": class_weight, "shuffle": False, "verbose": 0}
@@ -95,8 +95,11 @@ def test_class_weights_may_have_names_and_are_checked(classifier):
             classifier.fit(TEXTS, [0, 1, 1, 0, 1], class_weight=class_weight, verbose=0)
 
 
-def test_class_weights_reach_datasets_words_and_choices():
-    tagger, chooser = constant("TokenClassifier", num_classes=2), constant("MultipleChoice")
+def test_class_weight_for_words_and_choices():
+    tagger, chooser = (
+        make_constant_task("TokenClassifier", num_classes=2),
+        make_constant_task("MultipleChoice"),
+    )
     for model, rows, sample_weight in (
         (tagger, ([["a", "b"], ["b"]], [[0, 1], [1]]), [[1, 3], [3]]),
         (chooser, ([("a", ["a", "b"]), ("b", ["a", "b"])], [0, 1]), [1, 3]),
@@ -111,7 +114,7 @@ def test_class_weights_reach_datasets_words_and_choices():
         make_text_task("TextEmbedder").fit([("a", "b")], class_weight={0: 2.0})
 
 
-def test_evaluation_batches_are_what_evaluate_computes():
+def test_evaluation_batches_match_evaluate():
     classifier = make_text_task("TextClassifier", 2)
     classifier.compile()
     labels, weights = [0, 1, 1, 0, 1], [1.0, 2.0, 0.0, 1.0, 1.0]
@@ -129,7 +132,7 @@ def test_evaluation_batches_are_what_evaluate_computes():
         classifier.evaluation_batches(ids)
 
 
-def test_weights_beside_a_dataset_are_refused():
+def test_sample_weight_with_dataset_raises():
     tf = pytest.importorskip("tensorflow")
     classifier = make_text_task("TextClassifier", 2)
     classifier.compile()
@@ -151,7 +154,7 @@ def test_evaluation_masks_ignore_batching(task):
 
 @pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("is_counted", [True, False])
-def test_an_empty_dataset_has_nothing_to_train_on(is_counted):
+def test_empty_dataset_raises(is_counted):
     tf = pytest.importorskip("tensorflow")
     rows = tf.data.Dataset.from_tensor_slices((TEXTS, [0, 1, 1, 0, 1]))
     rows = rows.take(0) if is_counted else rows.filter(lambda text, label: label > 1)

@@ -19,7 +19,7 @@ NAMES = ["O", "B-PER", "B-LOC"]
 
 
 def make_tagger(**arguments):
-    # So high an initializer_range that a few steps are enough
+    # With such a high initializer_range, a few steps are enough.
     config = small_tasks.CONFIG.replace(
         vocabulary_size=len(TOKENS), max_sequence_length=24, initializer_range=0.3
     )
@@ -28,61 +28,61 @@ def make_tagger(**arguments):
     return TokenClassifier(Backbone(config), **arguments)
 
 
-def sentences(count=40):
-    """Words of one piece and two, each of whose label the word decides; some need two windows."""
-    label_of = {"ann": 1, "bos": 1, "in": 0, "romes": 2, "a": 0}
+def make_sentences(count=40):
+    """Generates words of one or two pieces that determine their labels. Some need two windows."""
+    label_ids = {"ann": 1, "bos": 1, "in": 0, "romes": 2, "a": 0}
     generator = np.random.default_rng(0)
     words = [
-        [str(word) for word in generator.choice(list(label_of), 1 + index % 18)]
+        [str(word) for word in generator.choice(list(label_ids), 1 + index % 18)]
         for index in range(count)
     ]
-    return words, [[label_of[word] for word in sentence] for sentence in words]
+    return words, [[label_ids[word] for word in sentence] for sentence in words]
 
 
 @pytest.fixture(scope="module")
-def trained():
+def trained_tagger():
     keras.utils.set_random_seed(1)
     tagger = make_tagger()
     tagger.compile(AdamW(1e-2))
-    words, labels = sentences()
+    words, labels = make_sentences()
     # One epoch of repeated rows, because each epoch sets up a pipeline.
     history = tagger.fit(words * 12, labels * 12, batch_size=8, validation_split=0.1, verbose=0)
     return tagger, history.history
 
 
-def test_word_logits_do_not_depend_on_batch(trained):
-    tagger, _ = trained
-    words, labels = sentences(20)
+def test_word_logits_do_not_depend_on_batch(trained_tagger):
+    tagger, _ = trained_tagger
+    words, labels = make_sentences(20)
     together = tagger.predict(words, batch_size=4, verbose=0)
     assert [part.shape for part in together] == [(len(sentence), 3) for sentence in words]
     assert all(part.dtype == np.float32 for part in together)
     for index in (0, 9, 17):
-        (alone,) = tagger.predict([words[index]], verbose=0)
-        np.testing.assert_allclose(alone, together[index], atol=1e-5)
-        assert alone.argmax(-1).tolist() == labels[index]
+        (single_logits,) = tagger.predict([words[index]], verbose=0)
+        np.testing.assert_allclose(single_logits, together[index], atol=1e-5)
+        assert single_logits.argmax(-1).tolist() == labels[index]
 
 
-def test_tags_have_names_probabilities_and_places(trained):
-    tags = trained[0].tag("Ann  in Romes\u200b.")
-    places = [(tag["word"], tag["start"], tag["end"]) for tag in tags]
-    assert places == [("Ann", 0, 3), ("in", 5, 7), ("Romes\u200b", 8, 14), (".", 14, 15)]
+def test_tag_returns_labels_scores_and_spans(trained_tagger):
+    tags = trained_tagger[0].tag("Ann  in Romes\u200b.")
+    spans = [(tag["word"], tag["start"], tag["end"]) for tag in tags]
+    assert spans == [("Ann", 0, 3), ("in", 5, 7), ("Romes\u200b", 8, 14), (".", 14, 15)]
     assert [tag["label"] for tag in tags[:3]] == ["B-PER", "O", "B-LOC"]
     assert all(1 / 3 < tag["score"] <= 1 for tag in tags)
-    assert trained[0].tag(["Ann  in Romes\u200b.", ""]) == [tags, []]
+    assert trained_tagger[0].tag(["Ann  in Romes\u200b.", ""]) == [tags, []]
     with pytest.raises(ValueError, match=r"Row 1 must .* half of a surrogate pair"):
-        trained[0].tag(["Ann", "in \ud83d"])
+        trained_tagger[0].tag(["Ann", "in \ud83d"])
 
 
 def test_entities_join_words(monkeypatch):
     tagger = make_tagger(class_names=["O", "B-PER", "I-PER"])
 
-    def logits_of(rows, batch_size, verbose):
-        # The label of a word is its number
+    def predict_rows(rows, batch_size, verbose):
+        # The number in each word is its label.
         return rows.nest_like_input(
             [5 * np.eye(3)[[int(word) for word in sentence]] for sentence in rows.sentences]
         )
 
-    monkeypatch.setattr(tagger, "_predict_rows", logits_of)
+    monkeypatch.setattr(tagger, "_predict_rows", predict_rows)
     probability = pytest.approx(np.exp(5) / (np.exp(5) + 2))
 
     def person(text, start, end):
@@ -109,27 +109,27 @@ def test_entities_join_words(monkeypatch):
             make_tagger(num_classes=3, class_names=names).entities("a")
 
 
-def test_documents_are_context(trained):
-    tagger, _ = trained
-    (alone,) = tagger.predict([["in"]], verbose=0)
+def test_document_sentences_are_context(trained_tagger):
+    tagger, _ = trained_tagger
+    (single_logits,) = tagger.predict([["in"]], verbose=0)
     ((_, among),) = tagger.predict([[["ann"], ["in"]]], verbose=0)
-    assert np.abs(alone - among).max() > 1e-4
+    assert np.abs(single_logits - among).max() > 1e-4
     tagger.evaluate([[["ann"], ["in"]], [["a"]]], [[[1], [0]], [[0]]], verbose=0)
 
 
-def test_labels_may_be_names_and_ignored(trained):
-    tagger, _ = trained
+def test_labels_accept_names_and_ignored_ids(trained_tagger):
+    tagger, _ = trained_tagger
     words = [["ann", "in", "romes"]]
-    by_id = tagger.evaluate(words, [[1, 0, 0]], verbose=0)
-    assert tagger.evaluate(words, [["B-PER", "O", "O"]], verbose=0) == pytest.approx(by_id)
-    ignored = tagger.evaluate(words, [[1, 0, -1]], verbose=0)
-    weighed = tagger.evaluate(words, [[1, 0, 2]], sample_weight=[[1, 1, 0]], verbose=0)
-    assert ignored[1] == 1.0
-    assert weighed == pytest.approx(ignored, abs=1e-5)
+    scores_by_id = tagger.evaluate(words, [[1, 0, 0]], verbose=0)
+    assert tagger.evaluate(words, [["B-PER", "O", "O"]], verbose=0) == pytest.approx(scores_by_id)
+    ignored_scores = tagger.evaluate(words, [[1, 0, -1]], verbose=0)
+    weighted_scores = tagger.evaluate(words, [[1, 0, 2]], sample_weight=[[1, 1, 0]], verbose=0)
+    assert ignored_scores[1] == 1.0
+    assert weighted_scores == pytest.approx(ignored_scores, abs=1e-5)
 
 
-def test_words_may_come_as_tensors_or_arrays(trained):
-    tagger, _ = trained
+def test_words_accept_tensors_and_arrays(trained_tagger):
+    tagger, _ = trained_tagger
     words = [["ann", "in"], ["romes", "a"]]
     expected = tagger.tag(words)
     for form in (tf.ragged.constant(words), tf.constant(words), np.array(words, object)):
@@ -159,6 +159,6 @@ def test_words_may_come_as_tensors_or_arrays(trained):
         ),
     ],
 )
-def test_misuse_is_explained(trained, call, message):
+def test_invalid_input_raises(trained_tagger, call, message):
     with pytest.raises(ValueError, match=message):
-        call(trained[0])
+        call(trained_tagger[0])

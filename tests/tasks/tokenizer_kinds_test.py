@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks with the tokenizers of RoBERTa and ALBERT: masks in text, offsets, presets."""
+"""Filling masks with the tokenizers of RoBERTa and ALBERT."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ import keras_bert
 from tests.checkpoints.small_models import small_config
 from tests.text import small_tokenizers
 
-# Only the text differs, which does not depend on the backend.
+# Only the text differs, and it does not depend on the backend.
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 TEXTS = ["The test fails.", "it's  the\tcase\n", "Größe «été» 1991, 中国", ""]
@@ -31,7 +31,7 @@ FAMILIES = {
 }
 
 
-def backbone_for(tokenizer):
+def make_backbone(tokenizer):
     config = small_config(
         vocabulary_size=tokenizer.vocabulary_size,
         max_sequence_length=48,
@@ -40,15 +40,15 @@ def backbone_for(tokenizer):
     return keras_bert.Backbone(config)
 
 
-def shaken(task):
-    """The task with weights that make its answers differ."""
+def perturb(task):
+    """Perturbs the weights so that predictions differ."""
     generator = np.random.default_rng(1)
     for weight in task.trainable_weights:
         weight.assign(weight + generator.normal(0, 0.3, weight.shape))
     return task
 
 
-def config_for(tokenizer):
+def preprocessor_config(tokenizer):
     return {"tokenizer": tokenizer.get_config(), "sequence_length": 40}
 
 
@@ -57,21 +57,21 @@ def tokenizer(request):
     return small_tokenizers.make(request.param)
 
 
-def test_masks_are_filled(tokenizer):
-    masked_lm = shaken(
+def test_fill_and_fit_masked_text(tokenizer):
+    masked_lm = perturb(
         keras_bert.MaskedLM(
-            backbone_for(tokenizer),
-            preprocessor=config_for(tokenizer),
+            make_backbone(tokenizer),
+            preprocessor=preprocessor_config(tokenizer),
             masking={"unit": "word"},
         )
     )
     mask = tokenizer.mask_token
     answers = masked_lm.fill(f"the {mask} fails", top_k=tokenizer.vocabulary_size)
     assert sum(answer["score"] for answer in answers) == pytest.approx(1, abs=1e-4)
-    by_token = {answer["token"]: answer["text"] for answer in answers}
+    text_by_token = {answer["token"]: answer["text"] for answer in answers}
     space = {"byte_pair": "Ġ", "sentence_piece": "▁"}[tokenizer.kind]
-    assert by_token[f"{space}test"] == "the test fails"
-    assert by_token["s"] == "thes fails"
+    assert text_by_token[f"{space}test"] == "the test fails"
+    assert text_by_token["s"] == "thes fails"
     first = masked_lm.fill(f"{mask} fails", top_k=tokenizer.vocabulary_size)
     assert {answer["token"]: answer["text"] for answer in first}[f"{space}the"] == "the fails"
     with pytest.raises(ValueError, match=f"has no {mask.replace('[', chr(92) + '[')} to fill"):

@@ -17,7 +17,7 @@ from tests.small_tasks import LETTERS  # noqa: E402
 
 IDS = np.array([[2, 5, 6, 6, 5, 3], [2, 6, 3, 0, 0, 0]])
 FEATURES = {"token_ids": IDS, "padding_mask": IDS != 0}
-# Each task with its arguments, the options of its preprocessor, and targets
+# The arguments of each task, the options of its preprocessor, and its targets
 TASKS = {
     "TextClassifier": ((2,), {}, np.array([1, 0])),
     "QuestionAnswerer": (
@@ -39,7 +39,7 @@ def make_task(name="TextClassifier", top_layers=None, **config):
     return task_class(backbone, *arguments, preprocessor=preprocessor, top_layers=top_layers)
 
 
-def outputs_of(task, features=FEATURES):
+def compute_outputs(task, features=FEATURES):
     return list(map(keras.ops.convert_to_numpy, keras.tree.flatten(task(features))))
 
 
@@ -54,15 +54,15 @@ def classifier():
 
 
 @pytest.mark.on_each_backend
-def test_padding_changes_nothing(task):
-    alone = outputs_of(task, {"token_ids": IDS[1:, :3]})
-    for one, padded in zip(alone, outputs_of(task), strict=True):
+def test_outputs_ignore_padding(task):
+    unpadded_outputs = compute_outputs(task, {"token_ids": IDS[1:, :3]})
+    for one, padded in zip(unpadded_outputs, compute_outputs(task), strict=True):
         np.testing.assert_allclose(one[0], padded[1][:3], atol=1e-5)
 
 
 @pytest.mark.on_each_backend
 @pytest.mark.parametrize("name", TASKS)
-def test_every_weight_of_a_causal_encoder_trains(name):
+def test_all_causal_encoder_weights_train(name):
     layers = bidirectional_lstm(6, 1, return_sequences=name == "QuestionAnswerer")
     model = make_task(name, layers, causal=True)
     before = [keras.ops.convert_to_numpy(variable.value) for variable in model.trainable_variables]
@@ -72,20 +72,20 @@ def test_every_weight_of_a_causal_encoder_trains(name):
         assert abs(keras.ops.convert_to_numpy(variable.value) - value).max() > 0, variable.path
 
 
-def test_files_bring_it_back(task, tmp_path):
+def test_bilstm_round_trip(task, tmp_path):
     task.save(tmp_path / "task.keras")
     task.save_to_preset(tmp_path / "preset")
-    for same in (
+    for loaded in (
         keras.saving.load_model(tmp_path / "task.keras"),
         type(task).from_preset(tmp_path / "preset"),
     ):
-        assert same.head_options == {"bilstm_units": 6, "bilstm_layers": 2}
-        for received, expected in zip(outputs_of(same), outputs_of(task), strict=True):
+        assert loaded.head_options == {"bilstm_units": 6, "bilstm_layers": 2}
+        for received, expected in zip(compute_outputs(loaded), compute_outputs(task), strict=True):
             np.testing.assert_allclose(received, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("numbers", [(), (4, 2), (6, 1)])
-def test_another_bilstm_starts_fresh_and_says_so(classifier, numbers, tmp_path):
+def test_different_bilstm_warns_and_starts_new(classifier, numbers, tmp_path):
     classifier.save_to_preset(tmp_path / "preset")
     top_layers = bidirectional_lstm(*numbers) if numbers else []
     with pytest.warns(
@@ -96,7 +96,7 @@ def test_another_bilstm_starts_fresh_and_says_so(classifier, numbers, tmp_path):
     assert tuple(other.head_options.values()) == numbers
 
 
-def test_it_is_exported(classifier, tmp_path):
+def test_bilstm_export_matches_predict(classifier, tmp_path):
     tf = pytest.importorskip("tensorflow")
     pytest.importorskip("tensorflow_text")
     texts = ["a b", "b", "a a b a"]
@@ -116,16 +116,16 @@ def pooling_layers():
 
 
 @pytest.mark.on_each_backend
-def test_any_layers_may_stand_on_top(classifier, tmp_path):
+def test_custom_top_layers(classifier, tmp_path):
     model = make_task(top_layers=pooling_layers())
     sequence_output, mask = model.backbone(FEATURES)["sequence_output"], FEATURES["padding_mask"]
     reduced = keras.ops.convert_to_numpy(model.top_layers[0](sequence_output))
     means = (reduced * mask[:, :, None]).sum(1) / mask.sum(1, keepdims=True)
     expected = keras.ops.convert_to_numpy(model.head(means))
-    np.testing.assert_allclose(*outputs_of(model), expected, atol=1e-5)
+    np.testing.assert_allclose(*compute_outputs(model), expected, atol=1e-5)
     model.save(tmp_path / "task.keras")
-    same = keras.saving.load_model(tmp_path / "task.keras")
-    np.testing.assert_allclose(*outputs_of(same), expected, atol=1e-5)
+    loaded = keras.saving.load_model(tmp_path / "task.keras")
+    np.testing.assert_allclose(*compute_outputs(loaded), expected, atol=1e-5)
     with pytest.raises(ValueError, match=r"In presets, top_layers must be .*bidirectional_lstm"):
         model.save_to_preset(tmp_path / "preset")
     classifier.save_to_preset(tmp_path / "preset")
@@ -137,7 +137,7 @@ def test_any_layers_may_stand_on_top(classifier, tmp_path):
     ("name", "shape"),
     [("TextClassifier", r"\(batch, features\)"), ("QuestionAnswerer", r"\(batch, length, feat")],
 )
-def test_a_top_of_another_shape_is_refused(name, shape):
+def test_wrong_top_layer_shape_raises(name, shape):
     layers = bidirectional_lstm(6, return_sequences=name == "TextClassifier")
     with pytest.raises(ValueError, match=f"top_layers must return .*{shape}"):
         make_task(name, layers)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training gives the losses of the same loop in transformers, on the same weights and batches."""
+"""Training losses match the same loop in transformers, with equal weights and batches."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*head:keras_bert.checkpoints.CheckpointWarning"),
 ]
 
-ROWS, LENGTH, SLOTS, VOCABULARY = 8, 12, 4, 50
+ROWS, LENGTH, NUM_MASKED, VOCABULARY = 8, 12, 4, 50
 TAGS = ["O", "B-PER", "I-PER", "B-creative-work", "I-creative-work"]
 WEIGHT_DECAY = 0.01
-IGNORED = -100  # by PyTorch's cross-entropy
+IGNORED = -100  # PyTorch's cross-entropy ignores this label.
 Batch = tuple[Any, ...]
 INPUTS = {
     "token_ids": "input_ids",
@@ -45,10 +45,11 @@ class LossCase:
     """A task in both libraries.
 
     Args:
-        task, model: The classes here and in transformers.
-        learnable: Random rows as `train_on_batch` accepts them; the labels depend on the tokens.
-        labels: Arguments of the model in transformers, for a batch.
-        fields: Fields of the config in transformers.
+        task: The task class in keras_bert.
+        model: The model class in transformers.
+        learnable: Returns random rows for `train_on_batch`. The labels depend on the tokens.
+        labels: Returns arguments of the transformers model for a batch.
+        fields: Fields of the transformers config.
     """
 
     task: Any
@@ -58,7 +59,7 @@ class LossCase:
     fields: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def outputs(self, model: Any, features: dict[str, Any], *rest: Any) -> Any:
-        """What the model in transformers returns for a batch."""
+        """Computes the output of the transformers model for a batch."""
         inputs = {INPUTS[name]: value for name, value in features.items() if name in INPUTS}
         arrays = inputs | self.labels(features, *rest)
         return model(**{name: torch.tensor(array).long() for name, array in arrays.items()})
@@ -85,7 +86,7 @@ def tags(generator: np.random.Generator) -> Batch:
 
 
 def spans(generator: np.random.Generator) -> Batch:
-    """Answers begin at one token, and end at another."""
+    """Answers start at token 5 and end at token 6."""
     features = random_features(generator)
     start, end = np.sort(generator.integers(0, 6, (2, ROWS)), axis=0).astype("int32")
     features["token_ids"][np.arange(ROWS), end] = 6
@@ -94,11 +95,11 @@ def spans(generator: np.random.Generator) -> Batch:
 
 
 def masked(generator: np.random.Generator) -> Batch:
-    """Rows with one masked token to `SLOTS`."""
+    """Rows with 1 to `NUM_MASKED` masked tokens."""
     features = random_features(generator)
-    weights = np.arange(SLOTS) < generator.integers(1, SLOTS + 1, (ROWS, 1))
-    positions = np.arange(1, SLOTS + 1, dtype="int32") * weights
-    labels = features["token_ids"][:, 1 : SLOTS + 1] * weights
+    weights = np.arange(NUM_MASKED) < generator.integers(1, NUM_MASKED + 1, (ROWS, 1))
+    positions = np.arange(1, NUM_MASKED + 1, dtype="int32") * weights
+    labels = features["token_ids"][:, 1 : NUM_MASKED + 1] * weights
     return {**features, "mask_positions": positions}, labels, weights.astype("float32")
 
 
@@ -114,7 +115,7 @@ def pretraining(generator: np.random.Generator) -> Batch:
 
 
 def token_labels(features: Any, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The labels of masked tokens, at their places."""
+    """Returns the labels of masked tokens at their positions in the rows."""
     placed = np.full((ROWS, LENGTH), IGNORED)
     row, slot = np.nonzero(weights)
     placed[row, features["mask_positions"][row, slot]] = labels[row, slot]
@@ -164,8 +165,8 @@ CASES = {
 }
 
 
-def save_random_bert(case: LossCase, folder: Path) -> Any:
-    """Saves a small model without dropout in Hugging Face's layout, and returns it."""
+def save_random_bert(case: LossCase, directory: Path) -> Any:
+    """Saves a small model without dropout in the Hugging Face format, and returns it."""
     torch.manual_seed(0)
     config = transformers.BertConfig(
         vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
@@ -176,19 +177,19 @@ def save_random_bert(case: LossCase, folder: Path) -> Any:
     with torch.no_grad():  # With zero biases, a missing bias would not be noticed.
         for parameter in model.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
-    model.save_pretrained(folder)
+    model.save_pretrained(directory)
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(45))]
-    (folder / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    (directory / "vocab.txt").write_text("\n".join(tokens) + "\n")
     return model
 
 
-def train_here(task: Any, batches: list[Batch], peak: float) -> list[dict[str, float]]:
+def train_in_keras_bert(task: Any, batches: list[Batch], peak: float) -> list[dict[str, float]]:
     """Returns the logs of each step."""
     steps = len(batches)
     task.compile(AdamW(peak, steps, steps // 10, weight_decay=WEIGHT_DECAY, global_clipnorm=1.0))
     logs = []
     for batch in batches:
-        # Keras reports running means; each step here is the first of an epoch.
+        # Keras reports running means, so they are reset before each step.
         task.reset_metrics()
         logs.append(task.train_on_batch(*batch, return_dict=True))
     return logs
@@ -197,15 +198,16 @@ def train_here(task: Any, batches: list[Batch], peak: float) -> list[dict[str, f
 def train_in_transformers(
     case: LossCase, model: Any, batches: list[Batch], peak: float
 ) -> np.ndarray:
-    """Returns the loss of each step, with AdamW, linear warm-up and decay, clipped gradients."""
+    """Returns the loss of each step with AdamW, linear warm-up and decay, and clipped gradients."""
     torch.set_num_threads(2)
-    # [PAD] gets no gradient in transformers. In the released code its logits are in the loss.
+    # In transformers, [PAD] gets no gradient. In the original BERT code, the loss includes its
+    # logits.
     model.bert.embeddings.word_embeddings.padding_idx = None
-    decayed, others = [], []
+    decayed, undecayed = [], []
     for name, parameter in model.train().named_parameters():
         excluded = name.endswith("bias") or "LayerNorm" in name
-        (others if excluded else decayed).append(parameter)
-    groups = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
+        (undecayed if excluded else decayed).append(parameter)
+    groups = [{"params": decayed}, {"params": undecayed, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=peak, weight_decay=WEIGHT_DECAY)
     steps, warmup = len(batches), len(batches) // 10
     schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -223,13 +225,16 @@ def train_in_transformers(
     return np.array(losses)
 
 
-# The losses of masked words, of pairs and of two positions; PyTorch has all cases.
-ON_EACH = "pretraining", "spans"
+# These cover the losses of masked tokens, sentence pairs and positions. PyTorch runs all cases.
+CASES_ON_EACH_BACKEND = "pretraining", "spans"
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name in ON_EACH else pytest.mark.on_torch) for name in CASES],
+    [
+        pytest.param(name, marks=() if name in CASES_ON_EACH_BACKEND else pytest.mark.on_torch)
+        for name in CASES
+    ],
 )
 def test_losses_match_transformers(name, tmp_path):
     case = CASES[name]
@@ -239,7 +244,7 @@ def test_losses_match_transformers(name, tmp_path):
     with torch.no_grad():
         outputs = case.outputs(model.eval(), *batches[0])
     expected = train_in_transformers(case, model, batches, peak=2e-3)
-    logs = train_here(case.task.from_preset(tmp_path, dtype="float32"), batches, peak=2e-3)
+    logs = train_in_keras_bert(case.task.from_preset(tmp_path, dtype="float32"), batches, peak=2e-3)
     assert expected[-1] < expected[0] - 0.01
     np.testing.assert_allclose([log["loss"] for log in logs], expected, rtol=1e-4)
     if name in ("masked_lm", "pretraining"):
@@ -253,13 +258,13 @@ def test_losses_match_transformers(name, tmp_path):
         assert logs[0][f"{prefix}accuracy"] == pytest.approx(float(hits.float().mean()), rel=1e-6)
 
 
-def test_padding_in_the_loss_of_spans(tmp_path):
-    """Training considers padding as an answer's start, as transformers does; `evaluate` not."""
+def test_span_loss_with_padding(tmp_path):
+    """Answers can start at padding in training, as in transformers, but not in `evaluate`."""
     case = CASES["spans"]
     model = save_random_bert(case, tmp_path)
     features, targets = case.learnable(np.random.default_rng(0))
     with torch.no_grad():
-        theirs = case.outputs(model.eval(), features, targets)
+        reference = case.outputs(model.eval(), features, targets)
     task = keras_bert.QuestionAnswerer.from_preset(tmp_path, unpadded=False, dtype="float32")
     logits = task.predict(features, verbose=0)
     task.compile("sgd")
@@ -267,42 +272,44 @@ def test_padding_in_the_loss_of_spans(tmp_path):
     padding = torch.tensor(~features["padding_mask"])
     expected = []
     for name, positions in targets.items():
-        np.testing.assert_allclose(logits[name], theirs[name].numpy(), atol=1e-5)
-        own = theirs[name].masked_fill(padding, -1e9)
-        expected.append(torch.nn.functional.cross_entropy(own, torch.tensor(positions).long()))
+        np.testing.assert_allclose(logits[name], reference[name].numpy(), atol=1e-5)
+        masked_logits = reference[name].masked_fill(padding, -1e9)
+        expected.append(
+            torch.nn.functional.cross_entropy(masked_logits, torch.tensor(positions).long())
+        )
         assert received[f"{name}_loss"] == pytest.approx(float(expected[-1]), rel=1e-5)
     assert received["loss"] == pytest.approx(float(sum(expected)) / 2, rel=1e-5)
-    assert received["loss"] < float(theirs.loss) - 0.01
+    assert received["loss"] < float(reference.loss) - 0.01
 
 
-# === Two hundred steps on real data ===
+# === 200 steps on real data ===
 
 
-def mrpc(folder: Path, data: Path) -> tuple[Any, Any]:
+def mrpc(directory: Path, data: Path) -> tuple[Any, Any]:
     from training.readers import glue
 
     rows = glue.read_split(data / "glue", "mrpc", "train")
-    task = keras_bert.TextClassifier.from_preset(folder, 2, sequence_length=128, dtype="float32")
+    task = keras_bert.TextClassifier.from_preset(directory, 2, sequence_length=128, dtype="float32")
     return task, ((rows.texts, rows.text_pairs), rows.labels)
 
 
-def entities(folder: Path, data: Path) -> tuple[Any, Any]:
+def entities(directory: Path, data: Path) -> tuple[Any, Any]:
     from keras_bert.data.conll import read_conll
     from training.readers.tagged_words import label_names
 
     text = read_conll(data / "ner" / "wnut17train.conll")
     task = keras_bert.TokenClassifier.from_preset(
-        folder, class_names=label_names(text), sequence_length=128, dtype="float32"
+        directory, class_names=label_names(text), sequence_length=128, dtype="float32"
     )
     return task, (text.words, text.labels)
 
 
-def questions(folder: Path, data: Path) -> tuple[Any, Any]:
+def questions(directory: Path, data: Path) -> tuple[Any, Any]:
     from keras_bert.data.squad import read_squad
 
     examples = read_squad(data / "squad" / "squadshifts-new_wiki-v1.0.json").examples
     task = keras_bert.QuestionAnswerer.from_preset(
-        folder, sequence_length=128, doc_stride=64, dtype="float32"
+        directory, sequence_length=128, doc_stride=64, dtype="float32"
     )
     return task, (examples[:: len(examples) // 700], None)
 
@@ -312,32 +319,32 @@ def questions(folder: Path, data: Path) -> tuple[Any, Any]:
     ("name", "read", "batch_size"),
     [("classes", mrpc, 16), ("tags", entities, 16), ("spans", questions, 4)],
 )
-def test_losses_of_minilm_match_transformers(name, read, batch_size, tmp_path):
-    case, folder = CASES[name], tmp_path / "minilm"
-    shutil.copytree(minilm.directory(), folder)
-    config = json.loads((folder / "config.json").read_text())
+def test_minilm_losses_match_transformers(name, read, batch_size, tmp_path):
+    case, directory = CASES[name], tmp_path / "minilm"
+    shutil.copytree(minilm.directory(), directory)
+    config = json.loads((directory / "config.json").read_text())
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    (folder / "config.json").write_text(json.dumps(config))
-    task, rows = read(folder, Path(os.environ["KERAS_BERT_DATA"]))
+    (directory / "config.json").write_text(json.dumps(config))
+    task, rows = read(directory, Path(os.environ["KERAS_BERT_DATA"]))
     batches = task._batches(
         task._read(*rows, None, BatchOptions()),
         BatchOptions(batch_size, compiles=True, shuffle_seed=1),
     )
-    # Of spans, only features and positions
+    # For spans, keep only the features and the positions.
     batches = [batch[: 2 if name == "spans" else 3] for batch in itertools.islice(batches, 200)]
     assert len(batches) == 200
     num_labels = 2 if name == "spans" else task.head.dense.units
-    model = case.model.from_pretrained(folder, num_labels=num_labels)
-    # The heads are not in the checkpoint.
-    ours, theirs = task.head.dense, getattr(model, "classifier", None) or model.qa_outputs
-    kernel = np.random.default_rng(7).normal(0, 0.02, ours.kernel.shape).astype("float32")
-    ours.kernel.assign(kernel)
-    ours.bias.assign(np.zeros(ours.bias.shape, "float32"))
+    model = case.model.from_pretrained(directory, num_labels=num_labels)
+    # The checkpoint has no heads.
+    head, reference = task.head.dense, getattr(model, "classifier", None) or model.qa_outputs
+    kernel = np.random.default_rng(7).normal(0, 0.02, head.kernel.shape).astype("float32")
+    head.kernel.assign(kernel)
+    head.bias.assign(np.zeros(head.bias.shape, "float32"))
     with torch.no_grad():
-        theirs.weight.copy_(torch.tensor(kernel.T))
-        theirs.bias.zero_()
+        reference.weight.copy_(torch.tensor(kernel.T))
+        reference.bias.zero_()
     expected = train_in_transformers(case, model, batches, peak=1.5e-4)
-    received = [log["loss"] for log in train_here(task, batches, peak=1.5e-4)]
+    received = [log["loss"] for log in train_in_keras_bert(task, batches, peak=1.5e-4)]
     error = np.abs(received / expected - 1)
     print(
         f"\nlargest relative difference: {error[:20].max():.1e} in the first 20 steps, "
