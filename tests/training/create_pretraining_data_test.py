@@ -17,7 +17,7 @@ from keras_bert.data import pretraining_batches  # noqa: E402
 from tests.training.pretraining.killed_records import (  # noqa: E402
     digests,
     kill_between_files,
-    written_times,
+    write_times,
 )
 from training import create_pretraining_data  # noqa: E402
 from training.create_pretraining_data import CreatePretrainingDataConfig  # noqa: E402
@@ -114,7 +114,7 @@ def test_after_a_kill_it_goes_on_to_the_same_records(config, tmp_path):
     before = kill_between_files(folder, config)
     assert 0 < len(digests(config)) < 30
     create(config)
-    assert written_times(folder).items() >= before.items()
+    assert write_times(folder).items() >= before.items()
     assert not list(folder.glob(".*"))
     whole = elsewhere(config, tmp_path, "whole")
     create(whole)

@@ -15,7 +15,7 @@ from training.benchmarks.workload import Workload, batching_options
 pytestmark = pytest.mark.slow
 
 TINY = benchmark.BenchmarkConfig(
-    # Each runs in its own process, independent of this one's backend; one fails.
+    # Each subject runs in its own process, whatever this process's backend. The last one fails.
     subjects=("keras_bert:torch", "matmuls:torch", "matmuls:torch@bert_none"),
     model="bert_tiny_uncased",
     batch_size=2,
@@ -45,8 +45,8 @@ def test_failed_subject_keeps_other_results(tmp_path):
     assert [row["milliseconds"] for row in written["rows"]] == [row.milliseconds for row in rows]
 
 
-def measure(work, workload, **changes):
-    """A round of a library in this process, which is measured like one of its own."""
+def measure_here(work, workload, **changes):
+    """Measures a round of a library in this process, instead of in a process of its own."""
     run = work(dataclasses.replace(workload, **changes))
     run(workload.warm_up_steps)
     return run(workload.steps)
@@ -56,11 +56,11 @@ def measure(work, workload, **changes):
 @pytest.mark.backend_independent
 @pytest.mark.needs_tensorflow
 @pytest.mark.filterwarnings(r"ignore:Gradients do not exist for variables \['pooled_dense/kernel'")
-def test_keras_hub_trains():
+def test_keras_hub_work_trains():
     from training.benchmarks import keras_subjects
 
     config = dataclasses.replace(TINY, what="pretrain", padding=0.5, precision="mixed_bfloat16")
-    result = measure(keras_subjects.keras_hub_work, config.workload(Load()))
+    result = measure_here(keras_subjects.keras_hub_work, config.workload(Load()))
     assert result.steps == 1
     assert result.seconds > 0
 
@@ -68,7 +68,7 @@ def test_keras_hub_trains():
 @pytest.mark.backend_independent
 @pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("name", ["keras_bert_work", "serve_work"])
-def test_text_requests(tmp_path, name):
+def test_text_requests_are_measured(tmp_path, name):
     from keras_bert.export.server_files import write_batching_parameters
     from training.benchmarks import keras_subjects
 
@@ -85,16 +85,16 @@ def test_text_requests(tmp_path, name):
     )
     write_batching_parameters(tmp_path, 4, splits=False)
     workload = config.workload(Load(clients=2))
-    # The third text is one too few for a request of two.
+    # The third text does not fill a request of two texts, so it is omitted.
     assert workload.requests() == [["a cat", "a mat is not a cat"]]
     assert workload.tokens_per_round == 0
-    result = measure(getattr(keras_subjects, name), workload)
+    result = measure_here(getattr(keras_subjects, name), workload)
     assert result.requests == result.steps == len(result.milliseconds) == 2
     assert min(result.milliseconds) > 0
 
 
 def write_texts(folder):
-    """Writes texts of 3, 8, 3 and 5 tokens, and returns the options to measure them."""
+    """Writes texts of 3, 8, 3 and 5 tokens, and returns the options to benchmark them."""
     texts, vocabulary = folder / "texts.txt", folder / "vocab.txt"
     texts.write_text("cat\na mat is not a cat\nmat\na cat .\n")
     vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ncat\nmat\n")
@@ -102,7 +102,7 @@ def write_texts(folder):
 
 
 @pytest.mark.backend_independent
-def test_batches_of_texts_have_their_ids_and_lengths(tmp_path):
+def test_text_batches_have_ids_and_lengths(tmp_path):
     workload = dataclasses.replace(TINY, **write_texts(tmp_path)).workload(Load())
     first, second = workload.text_batches()
     np.testing.assert_array_equal(
@@ -112,41 +112,41 @@ def test_batches_of_texts_have_their_ids_and_lengths(tmp_path):
     assert second["token_ids"].shape == (2, 5)
     assert workload.tokens_per_round == 3 + 8 + 3 + 5
     assert workload.padding_of_texts() == 1 - 19 / 26
-    by_length = dataclasses.replace(workload, options=("sorted",))
-    assert [batch["token_ids"].shape for batch in by_length.text_batches()] == [(2, 3), (2, 8)]
-    assert by_length.tokens_per_round == 19
-    (longest, _) = by_length.text_batches(padded_length=9)
+    length_sorted = dataclasses.replace(workload, options=("sorted",))
+    assert [batch["token_ids"].shape for batch in length_sorted.text_batches()] == [(2, 3), (2, 8)]
+    assert length_sorted.tokens_per_round == 19
+    (longest, _) = length_sorted.text_batches(padded_length=9)
     assert longest["token_ids"].shape == (2, 9)
-    # One step is of texts at equal distances in the file, the first and the third
-    one = dataclasses.replace(workload, steps=1)
-    assert [batch["token_ids"].shape for batch in one.text_batches()] == [(2, 3)]
+    # With fewer steps, the texts are evenly spaced in the file: here the first and the third.
+    single_step = dataclasses.replace(workload, steps=1)
+    assert [batch["token_ids"].shape for batch in single_step.text_batches()] == [(2, 3)]
 
 
 @pytest.mark.backend_independent
 @pytest.mark.needs_tensorflow
 @pytest.mark.release
 @pytest.mark.parametrize("what", ["forward", "classify"])
-def test_texts_are_computed_by_all_libraries(tmp_path, what):
+def test_all_libraries_compute_texts(tmp_path, what):
     from training.benchmarks import keras_subjects, matmuls, torch_subject
 
     config = dataclasses.replace(TINY, what=what, clock="cpu", **write_texts(tmp_path))
     if what == "classify":
-        config = dataclasses.replace(config, steps=1)  # tracing takes the time
+        config = dataclasses.replace(config, steps=1)  # Tracing takes most of the time.
     workload = config.workload(Load())
     libraries = [
-        measure(keras_subjects.keras_bert_work, workload, options=("unpadded",)),
-        measure(keras_subjects.keras_hub_work, workload, options=("sorted",)),
-        measure(torch_subject.transformers_work, workload, options=("sorted",)),
+        measure_here(keras_subjects.keras_bert_work, workload, options=("unpadded",)),
+        measure_here(keras_subjects.keras_hub_work, workload, options=("sorted",)),
+        measure_here(torch_subject.transformers_work, workload, options=("sorted",)),
     ]
-    # The products are the least of the work
-    least = measure(matmuls.matmuls_work, workload).seconds
-    assert 0 < least < min(result.seconds for result in libraries)
+    # The matmuls are only a part of each library's work.
+    matmul_seconds = measure_here(matmuls.matmuls_work, workload).seconds
+    assert 0 < matmul_seconds < min(result.seconds for result in libraries)
 
 
 @pytest.mark.backend_independent
 @pytest.mark.needs_tensorflow
 @pytest.mark.parametrize(("splits", "sizes"), [(True, None), (False, [1, 2, 4, 6])])
-def test_requests_are_joined_as_an_export_s_file_says(tmp_path, splits, sizes):
+def test_batching_options_are_read_from_export(tmp_path, splits, sizes):
     from keras_bert.export.server_files import write_batching_parameters
 
     write_batching_parameters(tmp_path, 6, splits=splits)
@@ -160,7 +160,7 @@ def test_requests_are_joined_as_an_export_s_file_says(tmp_path, splits, sizes):
     }
     path.write_text("max_batch_size { value: 6 }\n")
     with pytest.raises(
-        ValueError, match=r"must set batch_timeout_micros. Received: .*batching_params\.pbtxt"
+        ValueError, match=r"must set batch_timeout_micros\. Received: .*batching_params\.pbtxt"
     ):
         batching_options(path)
 
@@ -182,7 +182,7 @@ def test_requests_are_joined_as_an_export_s_file_says(tmp_path, splits, sizes):
         ),
     ],
 )
-def test_workloads_that_cannot_be_measured_are_refused(fields, message):
+def test_invalid_workload_raises(fields, message):
     with pytest.raises(ValueError, match=message):
         benchmark.run(dataclasses.replace(TINY, **fields))
 
@@ -198,7 +198,7 @@ def test_workloads_that_cannot_be_measured_are_refused(fields, message):
         ),
     ],
 )
-def test_a_subject_may_have_its_own_precision_model_and_options(name, precision, model, options):
+def test_subject_options_override_the_workload(name, precision, model, options):
     with Library(name, TINY.workload(Load())) as subject:
         workload = subject.workload
         assert (workload.precision, workload.model, workload.options) == (precision, model, options)
@@ -206,21 +206,21 @@ def test_a_subject_may_have_its_own_precision_model_and_options(name, precision,
 
 
 @pytest.mark.backend_independent
-def test_requests_of_a_library_have_their_number_at_a_time():
+def test_library_requests_have_a_closed_load():
     serving = dataclasses.replace(TINY, what="serve").workload(Load(clients=2))
     with Library("serve:tensorflow", serving) as subject:
         assert str(subject.load) == "2 at a time"
 
 
 @pytest.mark.backend_independent
-def test_an_unknown_subject_is_refused_before_anything_runs():
+def test_unknown_subject_raises():
     with pytest.raises(ValueError, match="a library of keras_bert, keras_hub, transformers"):
         benchmark.run(dataclasses.replace(TINY, subjects=("keras:jax",)))
 
 
 @pytest.mark.backend_independent
 @pytest.mark.parametrize("padding", [0.0, 0.25])
-def test_padding_is_about_the_share_asked_for(padding):
+def test_padding_fraction_is_as_requested(padding):
     workload = Workload("forward", "bert_tiny_uncased", "float32", 16, 64, padding, 3, 1.0)
     mask = workload.padding_mask()
     np.testing.assert_allclose(mask.mean(), 1 - padding, atol=0.02)

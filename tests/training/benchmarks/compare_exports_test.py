@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exports of a model side by side."""
+"""Compares the scores and speed of a model's exports."""
 
 import csv
 import json
@@ -28,7 +28,7 @@ def files(tmp_path_factory):
     return folder
 
 
-def test_exports_are_scored_and_timed(files, capsys):
+def test_compare_scores_and_times_exports(files, capsys):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("tf2onnx")
     config = CompareExportsConfig(
@@ -59,8 +59,8 @@ def test_exports_are_scored_and_timed(files, capsys):
 
 
 @pytest.mark.filterwarnings("ignore:(?s).*tf.lite.Interpreter is deprecated")
-def test_questions(tmp_path):
-    """The answers of an export are those of `answer`, and its scores the official ones."""
+def test_compare_question_answering_exports(tmp_path):
+    """Each export gives the same answers as `answer`. The scores are the official SQuAD scores."""
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("tf2onnx")
     pytest.importorskip("openvino")
@@ -110,9 +110,9 @@ def test_questions(tmp_path):
     assert {node.name for node in onnx.get_outputs()} == {"start_logits", "end_logits"}
 
 
-def test_wrong_options_are_refused(files, tmp_path):
+def test_invalid_options_raise(files, tmp_path):
     with pytest.raises(
-        ValueError, match=r"--exports must be among tf_sav.* Received: 'onnx:bfloat16'"
+        ValueError, match=r"--exports must be among tf_saved_model.*\. Received: 'onnx:bfloat16'"
     ):
         CompareExportsConfig(exports=("onnx:bfloat16",))
     model, data = str(files / "model.keras"), str(files / "dev.csv")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load by locust of a server on this machine, whose REST API is that of TensorFlow Serving."""
+"""Benchmarks a local server with TensorFlow Serving's REST API, under load from locust."""
 
 import dataclasses
 import json
@@ -32,7 +32,7 @@ def classifier():
 
 @pytest.fixture(scope="module")
 def server(classifier, tmp_path_factory):
-    """The URL of a model, and the rows that it has answered."""
+    """The URL of a model, and the rows for which it has made predictions."""
     folder = tmp_path_factory.mktemp("exported") / "1"
     classifier.export(folder, warm_up=False)
     answers, answered_rows = answers_of_saved_model(ServedModel(folder)), []
@@ -47,12 +47,12 @@ def server(classifier, tmp_path_factory):
         yield f"http://127.0.0.1:{port}/v1/models/small", answered_rows
 
 
-def config(server, **changes):
+def make_config(server, **changes):
     fast = {"seconds": 1, "rounds": 1, "batch_size": 1, "timeout": 20.0}
     return benchmark.BenchmarkConfig(what="serve", subjects=(server[0],), **{**fast, **changes})
 
 
-def test_closed_and_open_loops_are_measured_and_answers_checked(classifier, server, tmp_path):
+def test_loads_are_measured_and_predictions_checked(classifier, server, tmp_path):
     texts, expected = tmp_path / "texts.txt", tmp_path / "answers.jsonl"
     texts.write_text("\n".join(TEXTS) + "\n")
     answers = classifier.classify(TEXTS)
@@ -60,17 +60,18 @@ def test_closed_and_open_loops_are_measured_and_answers_checked(classifier, serv
     expected.write_text("".join(json.dumps({"id": 7, **answer}) + "\n" for answer in answers))
     server[1].clear()
     rows = benchmark.run(
-        config(server, texts=str(texts), expected=str(expected), clients=("3",), rates=("20",))
+        make_config(server, texts=str(texts), expected=str(expected), clients=("3",), rates=("20",))
     )
     assert [str(row.load) for row in rows] == ["3 at a time", "20 requests/s"]
     for row in rows:
         assert row.unavailable == ""
-        # One text of three has another label; all occur before any repeats
+        # The expected label of one of the three texts is wrong. Each text is sent before any is
+        # sent again.
         assert row.requests // 3 <= row.errors <= (row.requests + 2) // 3, row
         assert row.most_frequent_error == "1 of 1 predictions are not as expected"
         assert 0 < row.p50 <= row.p99
-    assert rows[1].requests <= 45  # Poisson of 20, whatever the server could answer
-    # And the warm-up
+    assert rows[1].requests <= 45  # The requests arrive at random, 20 per second.
+    # The warm-up also sends rows.
     assert len(server[1]) >= sum(row.requests for row in rows)
     assert {row["text"] for row in server[1]} == set(TEXTS)
     assert f"{rows[0].errors} of {rows[0].requests}" in format_table(rows)
@@ -80,9 +81,9 @@ def test_server_benchmark_writes_results(server, tmp_path, capsys):
     texts, results, plot = tmp_path / "rows.jsonl", tmp_path / "load.json", tmp_path / "load.png"
     texts.write_text('{"text": "the cat"}\n{"text": "a mat?"}\n{"text": 1}\n')
     server[1].clear()
-    # Time for three requests on a busy machine too, of which one is in error
+    # Even a busy machine has time for three requests. One of three is invalid.
     files = {"texts": str(texts), "json": str(results), "plot": str(plot)}
-    benchmark.main(config(server, seconds=3, **files))
+    benchmark.main(make_config(server, seconds=3, **files))
     assert {"text": "the cat"} in server[1]
     heading, columns, row, error = capsys.readouterr().out.splitlines()
     assert heading == "serve, batches of 1, rounds: 1 x 3 s"
@@ -96,16 +97,18 @@ def test_server_benchmark_writes_results(server, tmp_path, capsys):
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
-def test_servers_that_cannot_be_measured_are_named(server, tmp_path):
+def test_unavailable_servers_are_reported(server, tmp_path):
     rows = tmp_path / "rows.jsonl"
     rows.write_bytes(b"a\nb\xff\n")
     url = server[0].replace("small", "other")
     (missing, refused) = benchmark.run(
-        dataclasses.replace(config(server), subjects=(url, "http://127.0.0.1:9/v1/models/small"))
+        dataclasses.replace(
+            make_config(server), subjects=(url, "http://127.0.0.1:9/v1/models/small")
+        )
     )
     assert missing.unavailable.startswith("the server did not respond: HTTP 404")
     assert refused.unavailable == "the server did not respond: [Errno 111] Connection refused"
-    unreadable = config(server, texts=str(rows))
+    unreadable = make_config(server, texts=str(rows))
     (row,) = benchmark.run(unreadable)
     assert f"error: {rows}, line 2: 'utf-8' codec can't decode byte 0xff" in row.unavailable
     with pytest.raises(ValueError, match="none of the subjects could be measured"):
@@ -119,13 +122,13 @@ def test_servers_that_cannot_be_measured_are_named(server, tmp_path):
         ({"expected": "answers.jsonl"}, "--expected=answers.jsonl .* --texts, .* is not given"),
     ],
 )
-def test_wrong_options_are_refused(server, fields, message):
+def test_invalid_options_raise(server, fields, message):
     with pytest.raises(ValueError, match=message):
-        benchmark.run(dataclasses.replace(config(server), **fields))
+        benchmark.run(dataclasses.replace(make_config(server), **fields))
 
 
-def test_predictions_are_compared_up_to_the_tolerance():
-    # In a process of its own, which importing locust patches
+def test_predictions_match_within_tolerance():
+    # Importing locust patches Python, so this runs in a separate process.
     script = f"""
 import sys
 sys.path.insert(0, {str(LOCUSTFILE.parent)!r})

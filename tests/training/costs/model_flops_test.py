@@ -15,20 +15,20 @@ from training.costs.model_flops import (
 )
 
 
-def test_parameters_are_counted_without_values(monkeypatch):
+def test_num_parameters_initializes_no_weights(monkeypatch):
     def make_model():
         config = BertConfig.from_name("bert_tiny_uncased")
         return keras_bert.MaskedLM(keras_bert.Backbone(config))
 
     expected = make_model().count_params()
 
-    def refuse(*_, **__):
-        raise AssertionError("a weight is drawn")
+    def raise_error(*_, **__):
+        raise AssertionError("a weight is initialized")
 
-    monkeypatch.setattr(keras.initializers.TruncatedNormal, "__call__", refuse)
+    monkeypatch.setattr(keras.initializers.TruncatedNormal, "__call__", raise_error)
     assert num_parameters(make_model) == expected
     with keras.StatelessScope():
-        pass  # At its end Keras gives values to all variables that wait for theirs
+        pass  # On exit, Keras initializes all variables whose initialization is deferred.
 
 
 def test_bert_base_flops():
@@ -47,9 +47,9 @@ def test_pruned_heads_are_not_counted():
         - training_flops(pruned, 4, 16, 3, False, reads_all=reads_all)
         for reads_all in (True, False)
     ]
-    # Six heads of dimension 8: Q, K, V and the output of every token, and both products of them
-    for tokens, part in zip((16, 3), saved, strict=True):
-        assert part == 3 * 4 * 2 * 48 * (16 * (3 * 64 + 2 * 16) + tokens * 64)
+    # Six heads of dimension 8: Q, K, V and the output of every token, and both matmuls of attention
+    for tokens, saved_flops in zip((16, 3), saved, strict=True):
+        assert saved_flops == 3 * 4 * 2 * 48 * (16 * (3 * 64 + 2 * 16) + tokens * 64)
 
 
 def test_modernbert_flops():
@@ -70,52 +70,52 @@ def test_disentangled_position_flops():
     assert added == 3 * 4 * 16 * (pair_flops + distance_flops)
 
 
-def test_grouped_heads_have_fewer_keys_and_values():
+def test_grouped_query_attention_flops():
     config = BertConfig(num_layers=2, hidden_dim=64, num_heads=8, intermediate_dim=128)
     grouped = config.replace(num_key_value_heads=2)
     saved = training_flops(config, 4, 16, 0, False, reads_all=True)
     saved -= training_flops(grouped, 4, 16, 0, False, reads_all=True)
-    # Keys and values of six heads of dimension 8, in both layers
+    # Both layers save the keys and values of six heads of dimension 8.
     assert saved == 3 * 4 * 16 * 2 * 2 * (2 * 64 * 48)
 
 
 @pytest.mark.parametrize("next_sentence", [False, True])
-def test_behind_the_last_attention_only_what_is_read_is_counted(next_sentence):
+def test_last_layer_counts_only_positions_read(next_sentence):
     config = BertConfig.from_name("bert_base_uncased")
     read = 19 + next_sentence
-    everything = training_flops(config, 8, 128, 19, next_sentence, reads_all=True)
-    saved = everything - training_flops(config, 8, 128, 19, next_sentence)
+    all_flops = training_flops(config, 8, 128, 19, next_sentence, reads_all=True)
+    saved = all_flops - training_flops(config, 8, 128, 19, next_sentence)
     assert saved == 3 * 8 * (128 - read) * 2 * (768 * 768 + 2 * 768 * 3072)
     causal = config.replace(causal=True)
-    assert training_flops(causal, 8, 128, 19, next_sentence) == everything
+    assert training_flops(causal, 8, 128, 19, next_sentence) == all_flops
 
 
-def test_heads_are_counted_by_the_slot_and_by_the_row():
+def test_mlm_and_nsp_head_flops():
     config = BertConfig.from_name("bert_tiny_uncased")
-    plain = training_flops(config, 1, 16, 0, False, reads_all=True)
-    slots = training_flops(config, 1, 16, 3, False, reads_all=True) - plain
-    assert slots == 3 * 3 * 2 * 128 * (128 + 30522)
-    assert training_flops(config, 1, 16, 0, True, reads_all=True) - plain == 3 * 2 * 128 * (128 + 2)
+    base = training_flops(config, 1, 16, 0, False, reads_all=True)
+    mlm_flops = training_flops(config, 1, 16, 3, False, reads_all=True) - base
+    assert mlm_flops == 3 * 3 * 2 * 128 * (128 + 30522)
+    assert training_flops(config, 1, 16, 0, True, reads_all=True) - base == 3 * 2 * 128 * (128 + 2)
 
 
 def test_embedding_projection_flops():
     config = BertConfig(hidden_dim=64, num_heads=1, vocabulary_size=1000, embedding_dim=16)
     wide = config.replace(embedding_dim=None)
-    none = training_flops(config, 1, 8, 0, False, reads_all=True)
-    tokens = none - training_flops(wide, 1, 8, 0, False, reads_all=True)
-    assert tokens == 3 * 8 * 2 * 16 * 64
-    slots = training_flops(config, 1, 8, 5, False, reads_all=True) - none
-    assert slots == 3 * 5 * 2 * 16 * (64 + 1000)
+    base = training_flops(config, 1, 8, 0, False, reads_all=True)
+    projection_flops = base - training_flops(wide, 1, 8, 0, False, reads_all=True)
+    assert projection_flops == 3 * 8 * 2 * 16 * 64
+    mlm_flops = training_flops(config, 1, 8, 5, False, reads_all=True) - base
+    assert mlm_flops == 3 * 5 * 2 * 16 * (64 + 1000)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_peak(monkeypatch, dtype):
+def test_peak_flops_is_plausible(monkeypatch, dtype):
     monkeypatch.setattr("training.costs.model_flops._SIZES_ON_CPU", (32, 64))
     assert 1e6 < peak_flops(dtype) < 1e16
     assert np.isfinite(peak_flops(dtype))
 
 
-def test_precisions_are_compared_once():
+def test_bfloat16_speedup_is_measured_once():
     speedup = bfloat16_speedup()
     assert 0.001 < speedup < 1000
     assert bfloat16_speedup() == speedup
@@ -128,15 +128,15 @@ def test_precisions_are_compared_once():
     [{}, {"feed_forward": "gated", "positions": "rotary", "norm_placement": "pre"}],
     ids=["bert", "modern"],
 )
-def test_a_step_has_the_flops_that_a_profiler_counts(changes, reads_all):
+def test_fine_tuning_flops_match_profiler(changes, reads_all):
     from torch.utils.flop_counter import FlopCounterMode
 
     config = BertConfig(
         vocabulary_size=50, num_layers=2, num_heads=2, hidden_dim=64, intermediate_dim=256
     ).replace(**changes)
     backbone = keras_bert.Backbone(config)
-    make = keras_bert.TokenClassifier if reads_all else keras_bert.TextClassifier
-    task = make(backbone, num_classes=2)
+    task_class = keras_bert.TokenClassifier if reads_all else keras_bert.TextClassifier
+    task = task_class(backbone, num_classes=2)
     length = 24
     task.compile("sgd")
 
@@ -147,7 +147,7 @@ def test_a_step_has_the_flops_that_a_profiler_counts(changes, reads_all):
             task.fit(x, 0 * (ids if reads_all else ids[:, 0]), verbose=0)
         return counter.get_total_flops()
 
-    # Keras computes shapes before the first step, which the profiler counts too.
+    # Before its first step, Keras computes shapes. The profiler counts those FLOPs as well.
     step_flops()
     expected = fine_tuning_flops(config, np.full(4, length), reads_all)
     assert step_flops() == pytest.approx(expected, rel=0.02)

@@ -18,7 +18,7 @@ def test_command_name(monkeypatch):
     assert child_commands.command_name("finetune_glue") == "keras-bert finetune-glue"
 
 
-def test_a_child_is_announced_by_a_command_that_can_be_pasted(tmp_path, caplog):
+def test_logged_child_command_can_be_pasted(tmp_path, caplog):
     caplog.set_level(logging.INFO, "absl")
     folder = tmp_path / "mrpc 1x32x1, 10 steps"
     with pytest.raises(subprocess.CalledProcessError) as error:
@@ -28,8 +28,8 @@ def test_a_child_is_announced_by_a_command_that_can_be_pasted(tmp_path, caplog):
     assert announced.startswith("python -m training.pretrain ")
 
 
-def test_more_seeds_start_the_program_again_in_the_same_folder(tmp_path, monkeypatch):
-    """It trains only those that are missing: `seed_runs_test`."""
+def test_more_seeds_restart_the_command(tmp_path, monkeypatch):
+    """`seed_runs_test` checks that the command trains only the missing seeds."""
     started = []
 
     def run(command):

@@ -47,26 +47,26 @@ class Recipe(CommandConfig):
     speed: Speed = dataclasses.field(default_factory=Speed)
 
 
-def test_the_command_line_overrides_the_defaults():
+def test_command_line_overrides_defaults():
     values = flags.FlagValues()
     define_flags(Recipe, values)
     values(["program", "--name=other", "--sizes=c,d", "--fast"])
     assert configuration(Recipe, values) == Recipe("other", ("c", "d"), Speed(0.5, True))
 
 
-def test_flags_are_flat_words_whatever_their_group():
+def test_nested_options_are_flat_flags():
     recipe = Recipe.from_flags(rate=0.25, name="other")
     assert recipe == Recipe("other", speed=Speed(0.25))
     assert recipe.to_dict() == {"name": "other", "sizes": ("a", "b"), "rate": 0.25, "fast": False}
     assert recipe.replace(fast=True).speed == Speed(0.25, True)
-    with pytest.raises(ValueError, match=r"--rate must .*nan"):
+    with pytest.raises(ValueError, match=r"--rate must be a finite number\. Received: nan"):
         recipe.replace(rate=float("nan"))
     with pytest.raises(TypeError, match="'speedy'"):
         Recipe.from_flags(speedy=True)
 
 
-@pytest.mark.parametrize("stored", [str, inspect.cleandoc])  # by Python up to 3.12, and later
-def test_each_flag_is_explained_by_the_docstring(stored, monkeypatch):
+@pytest.mark.parametrize("stored", [str, inspect.cleandoc])  # Python up to 3.12, and later
+def test_flag_help_is_the_docstring(stored, monkeypatch):
     monkeypatch.setattr(Recipe, "__doc__", stored(Recipe.__doc__))
     values = flags.FlagValues()
     define_flags(Recipe(), values)
@@ -74,32 +74,35 @@ def test_each_flag_is_explained_by_the_docstring(stored, monkeypatch):
     assert values["fast"].help == "Whether to hurry."
 
 
-def test_a_recipe_is_changed_by_the_flags_that_were_given():
-    def of(*arguments):
+def test_flags_override_the_recipe():
+    def make_config(*arguments):
         values = flags.FlagValues()
         define_recipe_flag(values)
         define_flags(FinetuneConfig(), values)
         values(["program", *arguments])
         return configuration(FinetuneConfig, values)
 
-    assert of("--epochs=7") == FinetuneConfig(epochs=7)
-    recipe = of("--recipe=minilm_sst2")
+    assert make_config("--epochs=7") == FinetuneConfig(epochs=7)
+    recipe = make_config("--recipe=minilm_sst2")
     assert recipe.task == "sst2"
-    assert of("--recipe=minilm_sst2", "--epochs=7") == dataclasses.replace(recipe, epochs=7)
+    assert make_config("--recipe=minilm_sst2", "--epochs=7") == dataclasses.replace(
+        recipe, epochs=7
+    )
 
 
 @pytest.mark.needs_tensorflow
-def test_flags_need_to_fit_the_recipe_alone():
+def test_flags_are_checked_with_the_recipe():
     pytest.importorskip("tensorflow")
     from training.pretraining.config import PretrainConfig
 
     values = flags.FlagValues()
     define_recipe_flag(values)
     define_flags(PretrainConfig(), values)
-    # Below the default number of warm-up updates, and above the recipe's
+    # 600 steps are fewer than the default warm-up, but more than the recipe's.
     values(["program", "--recipe=wikitext2_cpu", "--num_steps=600"])
     assert configuration(PretrainConfig, values).optimization.warmup_steps == 500
-    # It replaces the recipe's size of a vocabulary, and cannot have another one.
+    # A vocabulary file replaces the recipe's vocabulary size, and excludes a size on the command
+    # line.
     values(["program", "--recipe=wikitext2_cpu", "--vocabulary=vocab.txt"])
     assert configuration(PretrainConfig, values).text.vocabulary_size == 30522
     values(["program", "--vocabulary=vocab.txt", "--vocabulary_size=9"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints have the energy of the runs before."""
+"""Checkpoints include the energy used before the run was resumed."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from training.engine.dev_evaluation import DevEvaluation
 pytestmark = pytest.mark.backend_independent
 
 
-def test_energy_is_known_only_if_all_of_it_was_metered():
+def test_energy_is_none_unless_always_metered():
     def meter():
         return Energy(2.0, 1.0, True)
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.backend_independent
         ("bert_large_uncased", (2e-5, 2e-5)),
     ],
 )
-def test_rates_of_the_papers_and_of_minilm(name, rates):
+def test_default_learning_rates_and_epochs(name, rates):
     hidden_dim = BertConfig.from_name(name).hidden_dim
     for num_rows in (2_490, 67_349, 392_702):
         rate, epochs = finetuning_config.default_hyperparameters(num_rows, hidden_dim)
@@ -35,7 +35,7 @@ def test_rates_of_the_papers_and_of_minilm(name, rates):
         assert epochs == (4 if num_rows == 2_490 else 3)
 
 
-def test_fewer_rows_are_gone_through_more_often():
+def test_fewer_examples_get_more_epochs():
     epochs = [
         finetuning_config.default_hyperparameters(rows, 384)[1]
         for rows in (1, 100, 800, 8_000, 10**6)
@@ -43,24 +43,24 @@ def test_fewer_rows_are_gone_through_more_often():
     assert epochs == [20, 20, 10, 3, 3]
 
 
-def test_only_what_was_not_given_is_chosen(tmp_path, caplog):
+def test_fill_defaults_keeps_given_values(tmp_path, caplog):
     config = BertConfig(
         vocabulary_size=10, num_layers=1, num_heads=1, hidden_dim=8, intermediate_dim=8
     )
     Backbone(config).save_to_preset(tmp_path)
     completed = finetuning_config.fill_defaults(FinetuneConfig(), 800, str(tmp_path))
     assert (completed.learning_rate, completed.epochs) == (1.5e-4, 10)
-    with_values = FinetuneConfig(learning_rate=2e-5)
-    completed = finetuning_config.fill_defaults(with_values, 800, str(tmp_path))
-    assert completed == with_values.replace(epochs=10)
-    with_values = FinetuneConfig(learning_rate=0.0, epochs=2)
-    assert finetuning_config.fill_defaults(with_values, 800, "nowhere") is with_values
+    config_with_values = FinetuneConfig(learning_rate=2e-5)
+    completed = finetuning_config.fill_defaults(config_with_values, 800, str(tmp_path))
+    assert completed == config_with_values.replace(epochs=10)
+    config_with_values = FinetuneConfig(learning_rate=0.0, epochs=2)
+    assert finetuning_config.fill_defaults(config_with_values, 800, "nowhere") is config_with_values
 
 
 @pytest.mark.parametrize(
     ("name", "folder"), [("a/.train.csv", "train"), ("b.tsv.gz", "b"), ("/", "run")]
 )
-def test_output_dir_has_the_data_s_name(name, folder):
+def test_output_dir_is_named_after_the_data(name, folder):
     field = "data_dir" if name == "/" else "train_file"
     assert FinetuneConfig.from_flags(**{field: name}).output_dir == f"runs/{folder}"
 
@@ -74,25 +74,25 @@ TASKS = [
 
 
 @pytest.mark.parametrize(("hidden_dim", "rate"), [(8, 1.5e-4), (768, 3e-5)])
-@pytest.mark.parametrize(("config_class", "batch_size", "epochs", "task"), TASKS)
-def test_tasks_and_compile_take_the_same_rule(
-    tmp_path, config_class, batch_size, epochs, task, hidden_dim, rate
+@pytest.mark.parametrize(("config_class", "batch_size", "epochs", "make_task"), TASKS)
+def test_fill_defaults_matches_compile(
+    tmp_path, config_class, batch_size, epochs, make_task, hidden_dim, rate
 ):
     config = BertConfig(
         vocabulary_size=10, num_layers=1, num_heads=1, hidden_dim=hidden_dim, intermediate_dim=8
     )
-    model = task(Backbone(config))
+    model = make_task(Backbone(config))
     model.compile()
     assert float(model.optimizer.learning_rate) == pytest.approx(rate)
     model.backbone.save_to_preset(tmp_path)
     completed = finetuning_config.fill_defaults(config_class(), 150, str(tmp_path))
     assert (completed.learning_rate, completed.epochs) == (rate, epochs)
     assert completed.batch_size == batch_size
-    with_values = config_class(learning_rate=2e-5, epochs=3)
-    assert finetuning_config.fill_defaults(with_values, 150, "nowhere") is with_values
+    config_with_values = config_class(learning_rate=2e-5, epochs=3)
+    assert finetuning_config.fill_defaults(config_with_values, 150, "nowhere") is config_with_values
 
 
-def test_other_programs_have_values_of_their_own():
+def test_negative_epochs_and_rate_raise():
     for field, value in (("epochs", -1), ("learning_rate", -1.0)):
-        with pytest.raises(ValueError, match=f"{field} must .*-1"):
+        with pytest.raises(ValueError, match=rf"--{field} must be .*\. Received: -1"):
             TaggingConfig(**{field: value})

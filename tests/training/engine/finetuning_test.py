@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The learning rate schedule is as long as the run."""
+"""The learning-rate schedule ends with the run, and the export directory is checked first."""
 
 from types import SimpleNamespace
 
@@ -13,17 +13,17 @@ from training.engine.finetuning import compile_task
 from training.engine.finetuning_config import FineTuningConfig
 
 
-# That each backend counts updates so is shown by tests/optimizers/fit_updates_test.py.
+# tests/optimizers/fit_updates_test.py counts the steps on each backend.
 @pytest.mark.on_tensorflow
 @pytest.mark.parametrize(
     ("num_rows", "batch_size", "accumulation", "epochs", "updates"),
     [
         (33, 32, 1, 3, 6),
-        (33, 32, 2, 3, 6),  # 3 micro-batches of at most 16 rows, the last of which is an update
+        (33, 32, 2, 3, 6),  # 3 micro-batches of at most 16 examples. The last is a step of its own.
         (10, 8, 4, 4, 8),
     ],
 )
-def test_the_schedule_ends_with_the_run(num_rows, batch_size, accumulation, epochs, updates):
+def test_schedule_ends_with_the_run(num_rows, batch_size, accumulation, epochs, updates):
     config = FineTuningConfig(
         batch_size=batch_size,
         accumulation=accumulation,
@@ -39,7 +39,7 @@ def test_the_schedule_ends_with_the_run(num_rows, batch_size, accumulation, epoc
     assert float(model.optimizer.learning_rate) == pytest.approx(0, abs=1e-9)
 
 
-def test_a_file_in_the_export_is_found_before_training(tmp_path):
+def test_unknown_file_in_export_raises_before_training(tmp_path):
     note = tmp_path / "export" / "1" / "note.txt"
     note.parent.mkdir(parents=True)
     note.touch()

@@ -16,7 +16,7 @@ from training.engine.grid import Cell, run_cells
 pytestmark = pytest.mark.backend_independent
 
 
-def test_runs_that_diverged_are_left_out_of_the_scores(tmp_path, caplog):
+def test_diverged_runs_are_omitted(tmp_path, caplog):
     cells = {name: Cell(tmp_path / name, ["training.finetune"]) for name in "abc"}
     finish(cells["a"], {"runs": [1]})
     finish(cells["b"], {"diverged": ["seed 1 diverged"], "runs": []})
@@ -38,12 +38,12 @@ def test_failure_stops_the_grid():
     assert ran == ["a"]
 
 
-def test_the_time_left_is_shown_after_each_run(capsys):
+def test_time_left_is_shown_after_each_run(capsys):
     run_cells({"a": lambda: time.sleep(1.1), "b": lambda: None, "c": lambda: None})
     assert re.match(r"grid: 1/3 runs, 00:\d\d left\n", capsys.readouterr().err)
 
 
-# A child that needs a while for its checkpoint, and a grid that runs it
+# A child process that is slow to write its checkpoint, and a grid that runs it
 CHILD = """
 import signal, sys, time
 from pathlib import Path

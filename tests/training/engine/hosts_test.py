@@ -11,10 +11,10 @@ from training.engine.options import HostOptions
 
 pytestmark = pytest.mark.slow
 BACKEND = keras.backend.backend()
-ON_JAX = pytest.mark.skipif(BACKEND != "jax", reason="several hosts")
+JAX_ONLY = pytest.mark.skipif(BACKEND != "jax", reason="several hosts")
 
 TIMEOUT = 8
-# What each process does, by the last argument
+# The first argument determines what each process does.
 PROGRAM = """
 import os, random, signal, sys
 from absl import flags
@@ -24,9 +24,10 @@ from training.engine.options import HostOptions
 def main(options):
     with connection.join_processes(options):
         print("only one prints", flush=True)
-        # What others print is discarded.
-        drawn = hosts.gather(random.random())
-        print("drawn", "the same" if drawn[0] == drawn[1] else drawn, file=sys.stderr, flush=True)
+        # The output of the other processes is discarded.
+        numbers = hosts.gather(random.random())
+        are_equal = numbers[0] == numbers[1]
+        print("drawn", "the same" if are_equal else numbers, file=sys.stderr, flush=True)
         print("gathered", hosts.gather(hosts.index()), file=sys.stderr, flush=True)
         if hosts.index() == 1:
             if what == "raise":
@@ -47,7 +48,7 @@ def run(folder, what, environment=None, flags=(), count=2):
     return HostProcesses(command, count, folder, environment)
 
 
-def test_a_process_alone_waits_for_nobody():
+def test_single_process_does_not_wait():
     with connection.join_processes(HostOptions()):
         assert (hosts.index(), hosts.count(), hosts.shard()) == (0, 1, (0, 1))
         assert hosts.is_main_process()
@@ -73,7 +74,7 @@ def test_a_process_alone_waits_for_nobody():
         ),
     ],
 )
-def test_a_place_that_is_none_is_refused(options, message):
+def test_invalid_host_options_raise(options, message):
     with pytest.raises(ValueError, match=message):
         HostOptions(**options)
 
@@ -88,20 +89,20 @@ def test_backend_without_multi_host_raises():
         pass
 
 
-@ON_JAX
-def test_auto_finds_no_cluster_where_there_is_none(tmp_path):
+@JAX_ONLY
+def test_coordinator_auto_without_cluster_fails(tmp_path):
     processes = run(tmp_path, "end", lambda number: {}, flags=("--coordinator=auto",), count=1)
     assert processes.wait() == [1]
     assert "--coordinator=auto finds no cluster in the environment" in processes.printed()[0]
 
 
-@ON_JAX
+@JAX_ONLY
 def test_slurm_error_reaches_all_processes(tmp_path):
     port = str(free_port())
 
     def variables(number):
         return {
-            # Otherwise JAX takes it from the job's number.
+            # By default, JAX derives the port from the job's number.
             "JAX_COORDINATOR_PORT": port,
             "SLURM_JOB_ID": "1",
             "SLURM_STEP_NODELIST": "localhost",
@@ -123,9 +124,9 @@ def test_slurm_error_reaches_all_processes(tmp_path):
     assert "the end" not in first
 
 
-@ON_JAX
-def test_a_process_that_does_not_answer_ends_the_others(tmp_path):
-    """As does one that is killed: `kill_hosts_test`, before a release."""
+@JAX_ONLY
+def test_unresponsive_process_stops_the_others(tmp_path):
+    """Before a release, `kill_hosts_test` checks the same for a killed process."""
     processes = run(tmp_path, "SIGSTOP")
     end = time.monotonic() + SECONDS
     first = processes.processes[0]

@@ -10,7 +10,7 @@ from training.engine import output_folder
 pytestmark = pytest.mark.backend_independent
 
 
-def test_results_are_found_from_any_folder(tmp_path, monkeypatch):
+def test_load_results_from_any_directory(tmp_path, monkeypatch):
     model = tmp_path / "run" / "seed_1" / "model.keras"
     model.parent.mkdir(parents=True)
     (tmp_path / "run" / "results.json").write_text(json.dumps({"pairs": True}))
@@ -18,13 +18,13 @@ def test_results_are_found_from_any_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(model.parent)
     for path in (model, Path("model.keras"), Path("../export/1")):
         assert output_folder.load_results(path) == {"pairs": True}
-    # Beside it, as after a ranking
+    # The results may also be next to the model, for example after ranking.
     assert output_folder.load_results(tmp_path / "run" / "model.keras") == {"pairs": True}
-    # Those of no run
+    # This model does not belong to a run.
     assert output_folder.results_file(tmp_path / "copies" / "model.keras") is None
 
 
-def test_models_of_pairs_need_a_second_column(tmp_path):
+def test_text_pair_models_require_second_column(tmp_path):
     (tmp_path / "results.json").write_text(json.dumps({"pairs": True}))
     models = [tmp_path / "seed_1" / "model.keras", Path("elsewhere.keras")]
     with pytest.raises(
@@ -35,7 +35,7 @@ def test_models_of_pairs_need_a_second_column(tmp_path):
     output_folder.check_pairs(models[1:], "")
 
 
-def test_a_run_is_resumed_without_hidden_files(tmp_path):
+def test_hidden_files_are_not_needed_to_resume(tmp_path):
     settings = {"seed": 1, "epochs": 2}
 
     def start(**settings):
@@ -48,7 +48,7 @@ def test_a_run_is_resumed_without_hidden_files(tmp_path):
     for path in tmp_path.glob(".keras*"):
         path.unlink()
     start(**settings | {"seed": 2})
-    (tmp_path / "predictions.tsv").write_text("of somebody else")
+    (tmp_path / "predictions.tsv").write_text("from elsewhere")
     with pytest.raises(FileExistsError, match=r"Received: .*predictions\.tsv\. Choose"):
         start(**settings)
     (tmp_path / "settings.json").write_text("[")
@@ -56,12 +56,12 @@ def test_a_run_is_resumed_without_hidden_files(tmp_path):
         output_folder.check_same_settings(tmp_path, settings)
 
 
-def test_reports_own_only_their_figures(tmp_path):
+def test_reports_replace_only_their_own_files(tmp_path):
     for name in ("curves.png", "cat.png", "scores.md", "settings.json"):
         (tmp_path / name).touch()
     with output_folder.lock_output_dir(tmp_path, command="report", flag="report_dir"):
         pass
-    (tmp_path / "report.html").touch()  # by somebody else, since the command wrote nothing
+    (tmp_path / "report.html").touch()  # The command did not write this file.
     with (
         pytest.raises(FileExistsError, match=r"Received: .*report\.html"),
         output_folder.lock_output_dir(tmp_path, command="report", flag="report_dir"),

@@ -16,7 +16,7 @@ from training.engine import precision
         (False, 0.6, "float32"),
     ],
 )
-def test_auto_is_the_faster_one(monkeypatch, accelerator, speedup, expected):
+def test_auto_selects_the_faster_precision(monkeypatch, accelerator, speedup, expected):
     precision._fastest.cache_clear()
     monkeypatch.setattr(precision, "has_accelerator", lambda: accelerator)
     monkeypatch.setattr(model_flops, "bfloat16_speedup", lambda: speedup)
@@ -27,7 +27,7 @@ def test_auto_is_the_faster_one(monkeypatch, accelerator, speedup, expected):
     precision._fastest.cache_clear()
 
 
-def test_a_run_goes_on_in_the_precision_in_which_it_began(monkeypatch, tmp_path):
+def test_resumed_run_keeps_its_precision(monkeypatch, tmp_path):
     choices = iter(["mixed_bfloat16", "float32"])
     monkeypatch.setattr(precision, "_fastest", lambda: next(choices))
     folder = tmp_path / "run"

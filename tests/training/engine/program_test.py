@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command-line interface of programs."""
+"""The command-line interface that all commands share."""
 
 import importlib
 import json
@@ -19,17 +19,17 @@ from training.jobs.classification import ClassificationJob, FinetuneConfig
 
 pytestmark = pytest.mark.backend_independent
 
-PROGRAMS = sorted(
+COMMANDS = sorted(
     path.stem
     for path in (ROOT / "training").glob("*.py")
     if "program.run(" in path.read_text(encoding="utf-8")
 )
-# A program that only claims a folder, then blocks in native code that keeps Python from running.
+# A command that locks a directory, then blocks in native code, so that Python cannot run.
 HOLDER = """
 import hashlib, signal, sys
 from training.engine import config_flags, output_folder, program
 
-# Where the tests are a job that a shell runs in the background, they and this ignore it.
+# If a shell runs the tests in the background, this process would otherwise ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def main(arguments):
@@ -62,7 +62,7 @@ def holder(tmp_path):
     process.communicate()
 
 
-def test_an_argument_that_is_no_flag_is_refused_by_name(monkeypatch):
+def test_positional_argument_raises(monkeypatch):
     program.reject_arguments(["finetune.py"])
     values = flags.FlagValues()
     config_flags.define_flags(FinetuneConfig, values)
@@ -72,18 +72,18 @@ def test_an_argument_that_is_no_flag_is_refused_by_name(monkeypatch):
         program.reject_arguments(["finetune.py", "a.tsv", "b.tsv"])
 
 
-def test_errors_of_files_and_options_end_in_a_line():
+def test_user_error_exits_with_one_line():
     with pytest.raises(SystemExit, match=r"^error: no dev\.tsv$"), program.exit_on_user_error():
         raise FileNotFoundError("no dev.tsv")
 
 
-def test_a_program_that_failed_within_is_named():
+def test_failed_child_command_is_reported():
     command = [sys.executable, "-c", "1/0"]
     with pytest.raises(SystemExit, match=r"^error: -c 1/0 failed"), program.exit_on_user_error():
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
 
 
-def test_a_warning_for_the_user_is_one_line():
+def test_user_warning_is_one_line():
     shown = program.plain_warning(
         UserWarning("a.tsv: are 'a' and 'A' one?"), UserWarning, "f.py", 3
     )
@@ -91,7 +91,7 @@ def test_a_warning_for_the_user_is_one_line():
     assert "f.py:3" in program.plain_warning("old", DeprecationWarning, "f.py", 3)
 
 
-def test_an_error_of_the_code_keeps_its_traceback():
+def test_internal_error_keeps_its_traceback():
     with pytest.raises(ZeroDivisionError), program.exit_on_user_error():
         raise ZeroDivisionError
 
@@ -100,9 +100,9 @@ def test_broken_pipe_of_worker_is_raised():
     @program.ignore_broken_pipe()
     @program.exit_on_user_error()
     def fail():
-        raise BrokenPipeError("of a worker")
+        raise BrokenPipeError("from a worker")
 
-    with pytest.raises(BrokenPipeError, match="of a worker"):
+    with pytest.raises(BrokenPipeError, match="from a worker"):
         fail()
 
 
@@ -116,7 +116,7 @@ def test_require_shows_install_command():
         program.require(("os.path", "no_such_library.part"), "distributed")
 
 
-def test_a_library_that_cannot_be_imported_shows_what_it_wrote(tmp_path, monkeypatch, capfd):
+def test_failed_quiet_import_shows_its_output(tmp_path, monkeypatch, capfd):
     (tmp_path / "loud.py").write_text("import os\nos.write(2, b'noise')\n")
     (tmp_path / "broken.py").write_text("import os\nos.write(2, b'why')\nimport no_such_library\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -127,30 +127,31 @@ def test_a_library_that_cannot_be_imported_shows_what_it_wrote(tmp_path, monkeyp
     assert capfd.readouterr().err == "why"
 
 
-def test_two_processes_do_not_write_into_one_folder(holder, tmp_path):
+def test_output_dir_is_locked_by_one_process(holder, tmp_path):
     with pytest.raises(
         output_folder.FolderInUseError, match=rf"{tmp_path} is in use by process {holder.pid} on "
     ):
         output_folder.lock_output_dir(tmp_path).__enter__()
     holder.kill()
     holder.wait()
-    with output_folder.lock_output_dir(tmp_path):  # the lock was released when its process ended
+    # The operating system released the lock of the killed process.
+    with output_folder.lock_output_dir(tmp_path):
         pass
 
 
-def test_ctrl_c_ends_at_once_in_a_line_even_in_native_code(holder):
+def test_ctrl_c_interrupts_native_code(holder):
     time.sleep(0.2)
-    begin = time.monotonic()
+    start_time = time.monotonic()
     holder.send_signal(signal.SIGINT)
     _, errors = holder.communicate(timeout=20)
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - start_time < 10
     assert holder.returncode == 130
     (line,) = errors.strip().splitlines()
     assert line.startswith("interrupted: ")
     assert line.endswith("contains no finished results yet")
 
 
-def test_a_folder_that_cannot_be_written_to_is_named_by_its_flag(tmp_path):
+def test_unwritable_directory_error_has_the_flag(tmp_path):
     (tmp_path / "file").touch()
     folder = tmp_path / "file" / "run"
     with (
@@ -160,7 +161,7 @@ def test_a_folder_that_cannot_be_written_to_is_named_by_its_flag(tmp_path):
         pass
 
 
-def test_an_error_tells_what_a_run_left(tmp_path):
+def test_error_says_the_run_can_be_resumed(tmp_path):
     (tmp_path / "checkpoints" / "step_000000007").mkdir(parents=True)
     with (
         pytest.raises(SystemExit, match=r"^error: broken \(the same command resumes from what "),
@@ -183,7 +184,7 @@ def test_an_error_tells_what_a_run_left(tmp_path):
         ),
     ],
 )
-def test_an_error_of_other_settings_names_them(tmp_path, settings, difference):
+def test_settings_mismatch_error_lists_differences(tmp_path, settings, difference):
     config = FinetuneConfig(train_file="a", output_dir=str(tmp_path))
     with program.locked_by_main_process(config, "finetune"):
         (tmp_path / "checkpoints" / "step_000000007").mkdir(parents=True)
@@ -214,7 +215,7 @@ def test_preset_is_opened_before_data(tmp_path):
         program.fine_tune(config, ClassificationJob)
 
 
-def test_too_little_room_is_found_before_it_is_needed(tmp_path):
+def test_check_room_raises_if_disk_is_too_small(tmp_path):
     output_folder.check_room(tmp_path, 1)
     with pytest.raises(OSError, match=r"not enough disk space .* about 1,152,921,504,"):
         output_folder.check_room(tmp_path, 1 << 60)
@@ -225,23 +226,23 @@ import contextlib, io, json, runpy, sys
 from absl import app, flags, logging
 
 sys.modules.update(dict.fromkeys({missing}))
-of_absl, shown = set(flags.FLAGS), {{}}
-for name in {programs}:
+absl_flags, shown = set(flags.FLAGS), {{}}
+for name in {commands}:
     sys.argv = ["program", "--help"]
     with contextlib.redirect_stdout(io.StringIO()) as out:
         runpy.run_module("training." + name, run_name="__main__", alter_sys=True)
     shown[name] = out.getvalue()
-    for flag in set(flags.FLAGS) - of_absl:
+    for flag in set(flags.FLAGS) - absl_flags:
         delattr(flags.FLAGS, flag)
 print(json.dumps(shown))
 """
 
 
-def test_help_needs_neither_keras_nor_the_libraries_of_extras():
-    """As the site's pages of the command line are made."""
+def test_help_needs_no_optional_libraries():
+    """The documentation site's command pages are generated this way."""
     extras = ("bm25s", "codecarbon", "matplotlib", "onnx", "openvino", "scipy", "sentencex")
     libraries = ["sklearn", "tensorboard", "tensorflow", "tokenizers", "keras"]
-    process = start("-c", HELP.format(missing=[*extras, *libraries], programs=PROGRAMS))
+    process = start("-c", HELP.format(missing=[*extras, *libraries], commands=COMMANDS))
     out, errors = process.communicate()
     assert (process.returncode, errors) == (0, "")
     for name, shown in json.loads(out).items():
@@ -261,20 +262,20 @@ program.run(lambda arguments: print("\ud55c\uad6d\uc5b4 caf\udce9"))
 """
 
 
-def output_of(shell, **environment):
+def run_printer(shell, **environment):
     command = ["sh", "-c", shell, "sh", sys.executable, PRINTER]
     return subprocess.run(
         command, cwd=ROOT, capture_output=True, check=False, env={**os.environ, **environment}
     )
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize(
     "program", ['-c "$2"', '-u -c "$2"', '-c "$2" --help', "-m training.command_line --version"]
 )
-def test_full_or_closed_output_ends_in_a_line(program):
+def test_full_or_closed_output_exits_with_one_line(program):
     for target, reason in ((">/dev/full", "No space left"), (">&-", "standard output is closed")):
-        finished = output_of(f'"$1" {program} {target}')
+        finished = run_printer(f'"$1" {program} {target}')
         (line,) = finished.stderr.decode().splitlines()
         assert line.startswith("error: ")
         assert reason in line
@@ -284,6 +285,6 @@ def test_full_or_closed_output_ends_in_a_line(program):
 @pytest.mark.skipif(os.name == "nt", reason="needs a shell")
 def test_output_is_utf8_in_any_locale():
     for environment in ({}, {"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}):
-        finished = output_of('"$1" -c "$2"', **environment)
+        finished = run_printer('"$1" -c "$2"', **environment)
         assert finished.stdout == "한국어 caf".encode() + b"\xe9\n", finished.stderr
         assert finished.returncode == 0

@@ -25,19 +25,19 @@ def train(progress, steps, epochs=1):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Has bars show each step, however fast they follow one another."""
+    """Makes progress bars show each step, however fast the steps are."""
     impatient_bar = functools.partial(bar, mininterval=0.0, delay=0.0)
     monkeypatch.setattr(progress_module, "bar", impatient_bar)
 
 
 @pytest.mark.usefixtures("impatient")
-def test_without_a_terminal_progress_is_plain_lines(capsys):
+def test_progress_without_terminal_is_plain_lines(capsys):
     train(Progress(), steps=6, epochs=2)
     lines = capsys.readouterr().out.splitlines()
     assert all(line.isprintable() for line in lines)
     assert [line for line in lines if line.startswith("epoch 1/2: 4/12 steps, loss ")]
     assert [line for line in lines if line.startswith("epoch 2/2: 10/12 steps, loss ")]
-    # The first step is traced, and after the last nothing is left
+    # The first step is traced, so its duration is not used. After the last, no time is left.
     shown = [line for line in lines if re.search(r" ([2-9]|10|11)/12 steps, loss ", line)]
     assert shown
     assert all(line.endswith(" left") for line in shown)
@@ -58,7 +58,7 @@ def test_resumed_epoch_counts_all_steps(capsys):
 
 @pytest.mark.backend_independent
 @pytest.mark.usefixtures("impatient")
-def test_a_terminal_has_one_line_that_is_overwritten():
+def test_terminal_progress_overwrites_one_line():
     class Terminal(io.StringIO):
         def isatty(self):
             return True
@@ -71,7 +71,7 @@ def test_a_terminal_has_one_line_that_is_overwritten():
         for batch in range(3):
             progress.on_train_batch_end(batch, {"loss": 0.5})
             time.sleep(0.01)
-        # Three steps are left, and of those that are done the first says nothing
+        # Three steps are left. The first of the finished steps is not used for the estimate.
         assert progress.time_left.seconds() < 0.25
         assert file.getvalue().endswith(" left]")
         shown = progress._bar.format_dict
@@ -85,24 +85,24 @@ def test_a_terminal_has_one_line_that_is_overwritten():
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The time, as a list whose last item is now."""
+    """A list of times. The last item is the current time."""
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[-1])
     return now
 
 
 @pytest.mark.backend_independent
-def test_the_time_left_is_that_of_all_seeds(clock):
+def test_time_left_includes_all_seeds(clock):
     time_left = TimeLeft(6, at_most=True, note="for all 2 seeds")
     assert time_left.text() == ""
-    time_left.reach(0.5)  # the first step, which is traced
+    time_left.reach(0.5)  # The first step is traced.
     clock.append(10.0)
     time_left.reach(1.0)
     assert time_left.seconds() == 100.0
-    # Scoring and saving take time, too
+    # Scoring and saving also take time.
     clock.append(20.0)
     assert time_left.text() == "at most 3 min 20 s left for all 2 seeds"
-    # The seed stopped early, and a part of the next was done before this process
+    # The first seed stopped early. A part of the next was finished before this process started.
     time_left.skip_to(5.0)
     assert time_left.seconds() == 40.0
     clock.append(30.0)
@@ -113,22 +113,22 @@ def test_the_time_left_is_that_of_all_seeds(clock):
 
 
 @pytest.mark.backend_independent
-def test_a_resumed_run_has_the_time_left_of_what_is_left(clock, capsys):
+def test_resumed_run_estimates_remaining_time(clock, capsys):
     time_left = TimeLeft(6)
-    time_left.skip_to(3)  # the second of two seeds
+    time_left.skip_to(3)  # The second of two seeds
     progress = Progress(epochs=3, time_left=time_left, first_batch=lambda: 6)
     progress.set_params({"epochs": 3, "steps": 4})
     progress.on_epoch_begin(1)
     for batch in range(4):
         clock.append(clock[-1] + 1.0)
         progress.on_train_batch_end(batch, {})
-    # An epoch of ten steps, each of a second
+    # An epoch of ten steps remains, at a second per step.
     assert time_left.seconds() == pytest.approx(10.0)
     progress.on_epoch_end(1)
     assert capsys.readouterr().out.endswith(", 10 s left\n")
 
 
-def test_accuracies_and_scores_are_percents(capsys):
+def test_accuracy_is_shown_in_percent(capsys):
     progress = Progress(epochs=1)
     progress.set_params({"epochs": 1, "steps": 1})
     progress.on_epoch_begin(0)

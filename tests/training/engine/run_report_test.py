@@ -35,16 +35,16 @@ def results(tmp_path):
     }
 
 
-def test_the_kept_epoch_stands_beside_the_baselines(results, tmp_path):
+def test_best_epoch_is_compared_with_baselines(results, tmp_path):
     dev_baselines = {"majority": {"accuracy": 50.0}, "bag_of_words": {"accuracy": 73.5}}
     results["baselines"] = {"dev": dev_baselines}
     text = report(results, {"reading": 1.0}, "texts.txt")
     assert "Best model: epoch 2 of 3, selected on dev" in text
     assert "on dev: accuracy 81.00, bag of words 73.50 (+7.50)." in text
-    assert "60.00" not in text  # the last epoch's
+    assert "60.00" not in text  # The accuracy of the last epoch
     lines = text.splitlines()
-    begin = next(n for n, line in enumerate(lines) if line.startswith("dev (validation)  "))
-    assert [line.split() for line in lines[begin : begin + 4]] == [
+    first = next(n for n, line in enumerate(lines) if line.startswith("dev (validation)  "))
+    assert [line.split() for line in lines[first : first + 4]] == [
         ["dev", "(validation)", "accuracy"],
         ["this", "model", "81.00"],
         ["majority", "50.00"],
@@ -63,7 +63,7 @@ def test_the_kept_epoch_stands_beside_the_baselines(results, tmp_path):
     )
 
 
-def test_the_next_command_can_be_pasted(results, tmp_path):
+def test_next_commands_can_be_pasted(results, tmp_path):
     folder = tmp_path / "mrpc 1x32x1, 10 steps"
     (folder / "export" / "1").mkdir(parents=True)
     results["config"]["output_dir"] = str(folder)
@@ -95,7 +95,7 @@ def test_report_shows_the_test_set(results):
     assert "not beat the best baseline on test: accuracy 75.00, bag of words 75.00 (+0.00)" in text
 
 
-def test_several_seeds_have_a_mean_and_an_interval(results):
+def test_multiple_seeds_have_mean_and_interval(results):
     results["runs"] = [{}, {}]
     results["summary"]["dev"]["accuracy"]["interval_95"] = 1.5
     text = report(results)
@@ -104,7 +104,7 @@ def test_several_seeds_have_a_mean_and_an_interval(results):
     assert "Next" not in text
 
 
-def test_times_are_read_by_people():
+def test_duration_format():
     assert [duration(s) for s in (4.21, 42, 200, 7500)] == [
         "4.2 s",
         "42 s",

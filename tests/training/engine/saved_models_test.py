@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several models for `--model` are one ensemble, in each program that takes a model."""
+"""Multiple models for `--model` form an ensemble, in each command with this flag."""
 
 import json
 
@@ -19,7 +19,7 @@ TEXTS = ["a", "b b", "a b"]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """The folder of a run of two seeds."""
+    """The directory of a run with two seeds."""
     folder = tmp_path_factory.mktemp("run")
     for seed in (1, 2):
         task = make_text_task("TextClassifier", 2)
@@ -31,7 +31,7 @@ def run(tmp_path_factory):
     return folder
 
 
-def test_the_files_that_are_named(run, tmp_path):
+def test_model_files_expands_lists_and_patterns(run, tmp_path):
     files = [run / f"seed_{seed}" / "model.keras" for seed in (1, 2)]
     assert model_files(str(files[0])) == files[:1]
     assert model_files(f"{files[0]},{files[1]}") == files
@@ -45,7 +45,7 @@ def test_the_files_that_are_named(run, tmp_path):
         model_files(f"{files[0]},{run}/b.keras")
 
 
-def test_programs_take_several_models(run, tmp_path):
+def test_commands_accept_multiple_models(run, tmp_path):
     model = str(run / "seed_*" / "model.keras")
     ensemble = load_task(model_files(model))
     expected = ensemble.classify(TEXTS)
@@ -56,8 +56,8 @@ def test_programs_take_several_models(run, tmp_path):
     data.write_text("\n".join(["text\tlabel", *rows]) + "\n")
     config = evaluate.EvaluateConfig(data_file=str(data), model=model)
     scores = evaluate.evaluate(config)
-    right = [answer["label"] == label for answer, label in zip(expected, labels, strict=True)]
-    assert scores["ensemble"]["accuracy"] == pytest.approx(100 * np.mean(right))
+    is_correct = [answer["label"] == label for answer, label in zip(expected, labels, strict=True)]
+    assert scores["ensemble"]["accuracy"] == pytest.approx(100 * np.mean(is_correct))
     member_scores = [scores["models"][str(file)]["accuracy"] for file in model_files(model)]
     for file, score in zip(model_files(model), member_scores, strict=True):
         single = evaluate.EvaluateConfig(data_file=str(data), model=str(file))
@@ -73,13 +73,13 @@ def test_programs_take_several_models(run, tmp_path):
         predict.predict(predict.PredictConfig(path, str(data), str(output), overwrite=True))
         answers = [json.loads(line) for line in output.read_text().splitlines()]
         assert [answer["label"] for answer in answers] == [row["label"] for row in expected]
-        received = [answer["score"] for answer in answers]
-        assert received == pytest.approx([row["score"] for row in expected], rel=1e-5)
+        scores_received = [answer["score"] for answer in answers]
+        assert scores_received == pytest.approx([row["score"] for row in expected], rel=1e-5)
     with pytest.raises(ValueError, match=r"must be the \.keras.* is an exported SavedModel"):
         predict.load_model(f"{exported},{exported}")
 
 
-def test_models_that_cannot_be_averaged_are_named(run, tmp_path):
+def test_incompatible_models_raise(run, tmp_path):
     first = run / "seed_1" / "model.keras"
     make_text_task("TextClassifier", 3).save(tmp_path / "other.keras")
     with pytest.raises(ValueError, match=r"members\[1\] has 3, .*members\[1\] .*other\.keras"):

@@ -16,11 +16,11 @@ BATCH_SIZE, BATCHES, EPOCHS = 4, 5, 3
 
 
 class Killed(Exception):
-    """Ends a run, as a signal would that no process can answer."""
+    """Stops a run immediately, like SIGKILL."""
 
 
 class Score(keras.callbacks.Callback):
-    """An evaluation that stops the run after the second epoch, if it is to."""
+    """An evaluation that stops the run after the second epoch if `stops` is set."""
 
     def __init__(self, stops):
         super().__init__()
@@ -45,7 +45,7 @@ def build(seed, optimizer=None):
     )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     if optimizer is None:
-        # An epoch is an update of three batches, and one of the other two.
+        # Each epoch has two steps: one of three batches and one of the remaining two.
         optimizer = AdamW(0.1, num_train_steps=2 * EPOCHS, gradient_accumulation_steps=3)
     model.compile(optimizer, loss, weighted_metrics=["accuracy"])
     return model
@@ -65,7 +65,7 @@ def train(
     optimizer=None,
     end=kill,
 ):
-    """The run in a folder, ended after so many batches, one that is done again counted, or not."""
+    """Starts or resumes the run in a directory. Calls `end` after `killed_at` batches, if given."""
     run = SeedRun(folder, 3, fingerprint, seconds, preset)
     model, score = build(3, optimizer), Score(stops)
     generator = np.random.default_rng(0)
@@ -104,14 +104,14 @@ def assert_same(actual, expected):
         np.testing.assert_array_equal(actual[0][name], tensor, err_msg=name)
 
 
-def test_killed_anywhere_it_ends_as_if_it_had_not_been(tmp_path, capsys):
+def test_killed_run_resumes_to_the_same_result(tmp_path, capsys):
     expected = train(tmp_path / "whole", seconds=1e9)
     assert len(expected[1]) == EPOCHS
-    for killed_at in (3, 5, 4, 5):  # in the middle, and at the end of an epoch
+    for killed_at in (3, 5, 4, 5):  # in the middle and at the end of an epoch
         with pytest.raises(Killed):
             train(tmp_path / "killed", killed_at=killed_at)
     assert_same(train(tmp_path / "killed"), expected)
-    # The last batch of an epoch is followed by the evaluation and not by a checkpoint.
+    # After the last batch of an epoch, the run evaluates instead of writing a checkpoint.
     assert capsys.readouterr().out.splitlines() == [
         "Resuming seed 3 from epoch 1, batch 4",
         "Resuming seed 3 from epoch 2, batch 3",
@@ -120,25 +120,25 @@ def test_killed_anywhere_it_ends_as_if_it_had_not_been(tmp_path, capsys):
     ]
 
 
-@pytest.mark.parametrize("at", [2, 4])
-def test_ctrl_c_writes_a_checkpoint_from_which_the_run_goes_on(tmp_path, capsys, press_ctrl_c, at):
+@pytest.mark.parametrize("batch", [2, 4])
+def test_run_resumes_after_ctrl_c(tmp_path, capsys, press_ctrl_c, batch):
     expected = train(tmp_path / "whole", seconds=1e9)
     with pytest.raises(KeyboardInterrupt):
-        train(tmp_path / "ended", seconds=1e9, killed_at=at, end=press_ctrl_c)
+        train(tmp_path / "ended", seconds=1e9, killed_at=batch, end=press_ctrl_c)
     assert_same(train(tmp_path / "ended", seconds=1e9), expected)
-    # Of the batch in which it came, or that after
+    # The checkpoint follows the interrupted batch or the next batch.
     places = re.findall(r"from epoch (\d), batch (\d)", capsys.readouterr().out)
-    assert places == [{2: ("1", "4"), 4: ("2", "1")}[at]]
+    assert places == [{2: ("1", "4"), 4: ("2", "1")}[batch]]
 
 
-def test_a_run_that_had_stopped_early_does_not_go_on(tmp_path):
+def test_early_stopped_run_does_not_continue(tmp_path):
     expected = train(tmp_path, stops=True)
     assert len(expected[1]) == 2
     assert_same(train(tmp_path, stops=True), expected)
 
 
 def test_divergence_leaves_no_checkpoint(tmp_path):
-    # At the next loss, or before the checkpoint after the first update
+    # Divergence is found at the next loss, or before the checkpoint that follows the first step.
     for seconds, message in (
         (1e9, "loss is nan in epoch 1, batch 2$"),
         (0.0, "after step 1, .* not"),
@@ -148,7 +148,7 @@ def test_divergence_leaves_no_checkpoint(tmp_path):
         assert not list(tmp_path.glob("checkpoints/*"))
 
 
-def test_a_run_of_other_settings_is_not_gone_on_from(tmp_path):
+def test_resume_rejects_different_settings(tmp_path):
     with pytest.raises(Killed):
         train(tmp_path, killed_at=2)
     with pytest.raises(
@@ -157,7 +157,7 @@ def test_a_run_of_other_settings_is_not_gone_on_from(tmp_path):
         train(tmp_path, fingerprint="other")
 
 
-def test_a_finished_seed_is_not_trained_again(tmp_path):
+def test_finished_seed_is_not_trained_again(tmp_path):
     run = SeedRun(tmp_path, 1, "abc", 0.0)
     assert run.load_result() is None
     run.checkpoints.folder.mkdir()
@@ -165,7 +165,7 @@ def test_a_finished_seed_is_not_trained_again(tmp_path):
     run.finish({"seed": 1, "score": 0.1})
     assert not run.checkpoints.folder.exists()
     assert SeedRun(tmp_path, 1, "abc", 0.0).load_result() == {"seed": 1, "score": 0.1}
-    # Another run would replace its model.
+    # A run with different settings would replace the model.
     with pytest.raises(
         ValueError, match=r"finished run with different settings.*another --output_dir"
     ):
@@ -178,19 +178,19 @@ def test_a_finished_seed_is_not_trained_again(tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_the_fingerprint_is_of_settings_and_data():
+def test_fingerprint_depends_on_settings_and_data():
     from training.jobs.classification import FinetuneConfig
 
     config = FinetuneConfig(train_file="a.tsv")
     data = {"train": (["a", "b"], np.array([0, 1]))}
-    same = run_fingerprint(config, data)
-    assert run_fingerprint(FinetuneConfig(train_file="a.tsv", num_seeds=3), data) == same
-    assert run_fingerprint(FinetuneConfig(train_file="a.tsv", epochs=9), data) != same
-    assert run_fingerprint(config, {"train": (["a", "b"], np.array([0, 2]))}) != same
-    assert run_fingerprint(config, {"train": (["a b"], np.array([0, 1]))}) != same
+    fingerprint = run_fingerprint(config, data)
+    assert run_fingerprint(FinetuneConfig(train_file="a.tsv", num_seeds=3), data) == fingerprint
+    assert run_fingerprint(FinetuneConfig(train_file="a.tsv", epochs=9), data) != fingerprint
+    assert run_fingerprint(config, {"train": (["a", "b"], np.array([0, 2]))}) != fingerprint
+    assert run_fingerprint(config, {"train": (["a b"], np.array([0, 1]))}) != fingerprint
 
 
-def test_resume_rejects_another_preset(tmp_path):
+def test_resume_rejects_a_different_preset(tmp_path):
     with pytest.raises(Killed):
         train(tmp_path, killed_at=3, preset="one")
     with pytest.raises(ValueError, match="started from a --preset with different files"):
@@ -199,7 +199,7 @@ def test_resume_rejects_another_preset(tmp_path):
     run = SeedRun(tmp_path, 3, "abc", 0.0, "one")
     run.model_path.touch()
     run.finish({"score": 0.1})
-    for same in ("one", ""):
-        assert SeedRun(tmp_path, 3, "abc", 0.0, same).load_result() == {"score": 0.1}
+    for preset in ("one", ""):
+        assert SeedRun(tmp_path, 3, "abc", 0.0, preset).load_result() == {"score": 0.1}
     with pytest.raises(ValueError, match="started from a --preset with different files"):
         SeedRun(tmp_path, 3, "abc", 0.0, "two").load_result()

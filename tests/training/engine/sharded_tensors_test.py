@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of a model whose optimizer two devices share.
+"""Checkpoints of a model whose optimizer state is sharded across two devices.
 
-The number of devices is fixed when a process starts, so they are written in a separate one, and
-read here, on one device. What several processes write is in `pretrain_on_hosts_test.py`.
+JAX fixes the number of devices when a process starts. A separate process therefore writes the
+checkpoints, and this process reads them on one device. `pretrain_on_hosts_test.py` checks the
+checkpoints that multiple processes write.
 """
 
 import json
@@ -25,7 +26,7 @@ import contextlib, json, pathlib, resource, sys, time
 import keras, numpy as np
 from keras_bert.optimizers import AdamW
 from tests.training.engine.sharded_tensors_test import (
-    build, state, parts_of_moment, save_expected, train
+    build, state, moment_shard_shapes, save_expected, train
 )
 from tests.training.engine.seed_runs_test import Killed, assert_same, train as fine_tune
 from training.engine.run_checkpoints import DiskFullError, NotFiniteError, RunCheckpoints
@@ -33,74 +34,74 @@ from training.engine.run_checkpoints import DiskFullError, NotFiniteError, RunCh
 folder = pathlib.Path(sys.argv[1])
 devices = keras.distribution.list_devices()
 keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
-answer = {"devices": len(devices)}
+report = {"devices": len(devices)}
 model, checkpoints = build(shard=True), RunCheckpoints(folder / "checkpoints", keep=2)
-answer["parts before"] = parts_of_moment(model)
+report["shards before"] = moment_shard_shapes(model)
 for step in (1, 2, 3):
     train(model)
     checkpoints.save(model, state(step))
     if step == 2:
         save_expected(model, folder / "step_2.npz")
 save_expected(model, folder / "step_3.npz")
-train(model)  # while the last one is being written
+train(model)  # while the last checkpoint is being written
 checkpoints.wait()
-answer["names"] = sorted(path.name for path in checkpoints.folder.iterdir())
+report["names"] = sorted(path.name for path in checkpoints.folder.iterdir())
 
 other = build(shard=True, seed=1)
-answer["restored"] = checkpoints.restore(other).step
-answer["parts after"] = parts_of_moment(other)
+report["restored"] = checkpoints.restore(other).step
+report["shards after"] = moment_shard_shapes(other)
 
 model.layers[-1].bias.assign(np.full(1024, np.nan))
 try:
     checkpoints.save(model, state(4))
 except NotFiniteError as error:
-    answer["not finite"] = str(error)
+    report["not finite"] = str(error)
 checkpoints.restore(model)
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-# A limit on file sizes raises the same kind of error as a full disk, in the middle of the writing.
+# A limit on file sizes raises the same error as a full disk, in the middle of a file.
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
 checkpoints.save(model, state(4))
-while len(list(checkpoints.folder.iterdir())) > 2:  # until what could not be written is removed
+while len(list(checkpoints.folder.iterdir())) > 2:  # until the partial checkpoint is removed
     time.sleep(0.05)
-# The next one is tried too, and waited for.
+# The next save also fails, and raises the error.
 try:
     checkpoints.save(model, state(5))
 except DiskFullError as error:
-    answer["full"] = str(error)
-answer["names after errors"] = sorted(path.name for path in checkpoints.folder.iterdir())
+    report["full"] = str(error)
+report["names after errors"] = sorted(path.name for path in checkpoints.folder.iterdir())
 other_folder = RunCheckpoints(folder / "full")
 other_folder.save(model, state(4))
 while list(other_folder.folder.iterdir()):
     time.sleep(0.05)
 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 other_folder.save(model, state(5))
-answer["names with space again"] = [path.name for path in other_folder.folder.iterdir()]
+report["names with space again"] = [path.name for path in other_folder.folder.iterdir()]
 
 try:
     with other_folder:
         other_folder.save(model, state(6))
         raise RuntimeError("another error")
 except RuntimeError:
-    answer["names after another error"] = sorted(
+    report["names after another error"] = sorted(
         path.name for path in other_folder.folder.iterdir()
     )
 
-# Fine-tuning, whose checkpoints in the middle of an epoch have the state of the metrics too
+# A checkpoint in the middle of a fine-tuning epoch also includes the state of the metrics.
 def optimizer():
     return AdamW(0.1, num_train_steps=6, gradient_accumulation_steps=3, shard_state=True)
 
 expected = fine_tune(folder / "fine_tuned", seconds=1e9, optimizer=optimizer())
-answer["fine-tuning"] = []
+report["fine-tuning"] = []
 with contextlib.redirect_stdout(sys.stderr):
     for killed_at in (3, 5):
         with contextlib.suppress(Killed):
             fine_tune(folder / "killed", killed_at=killed_at, optimizer=optimizer())
-        answer["fine-tuning"] += [
+        report["fine-tuning"] += [
             path.parent.name for path in sorted(folder.glob("killed/checkpoints/*/tensors"))
         ]
     assert_same(fine_tune(folder / "killed", optimizer=optimizer()), expected)
 
-# One that a single process has written is read into the parts.
+# A checkpoint that was written without sharding is restored into shards.
 whole = RunCheckpoints(folder / "whole")
 keras.distribution.set_distribution(None)
 single = build(seed=2)
@@ -109,9 +110,9 @@ whole.save(single, state(7))
 save_expected(single, folder / "whole.npz")
 keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
 whole.restore(other)
-answer["parts of whole"] = parts_of_moment(other)
+report["shards of whole"] = moment_shard_shapes(other)
 save_expected(other, folder / "whole_read.npz")
-print(json.dumps(answer))
+print(json.dumps(report))
 """
 
 
@@ -136,7 +137,7 @@ def state(step):
     return RunState(step, "jax", "abc", [], 1.5)
 
 
-def parts_of_moment(model):
+def moment_shard_shapes(model):
     moment = max(model.optimizer.variables, key=lambda variable: np.prod(variable.shape))
     return [part.data.shape for part in moment.value.addressable_shards]
 
@@ -154,7 +155,7 @@ def assert_same(model, path):
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
+def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("divided")
     finished = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(folder)],
@@ -167,48 +168,48 @@ def written(tmp_path_factory):
     return folder, json.loads(finished.stdout.splitlines()[-1])
 
 
-def test_shards_restore_on_one_device(written):
-    folder, answer = written
-    assert answer["devices"] == 2
-    assert answer["names"] == ["step_000000002", "step_000000003"]
+def test_shards_restore_on_one_device(run):
+    folder, report = run
+    assert report["devices"] == 2
+    assert report["names"] == ["step_000000002", "step_000000003"]
     model = build(seed=1)
     assert RunCheckpoints(folder / "checkpoints").restore(model) == state(3)
     assert_same(model, folder / "step_3.npz")
 
 
-def test_each_device_reads_its_part(written):
-    folder, answer = written
-    assert answer["parts before"] == answer["parts after"] == [[4, 1024], [4, 1024]]
-    assert answer["restored"] == 3
-    # From a file of one process too
-    assert answer["parts of whole"] == [[4, 1024], [4, 1024]]
+def test_each_device_restores_its_shard(run):
+    folder, report = run
+    assert report["shards before"] == report["shards after"] == [[4, 1024], [4, 1024]]
+    assert report["restored"] == 3
+    # Also from a checkpoint without shards.
+    assert report["shards of whole"] == [[4, 1024], [4, 1024]]
     expected, actual = (np.load(folder / name) for name in ("whole.npz", "whole_read.npz"))
     for name in expected:
         np.testing.assert_array_equal(actual[name], expected[name], err_msg=name)
 
 
-def test_a_checkpoint_that_cannot_be_written_is_removed(written):
-    _, answer = written
-    assert re.fullmatch(r"after step 4, model\.\d+\.bias is not finite", answer["not finite"])
-    assert "not enough disk space for the checkpoint of step 5" in answer["full"]
-    assert "step_000000003 is kept" in answer["full"]
-    assert answer["names after errors"] == answer["names"]
-    assert answer["names with space again"] == ["step_000000005"]
+def test_failed_checkpoint_is_removed(run):
+    _, report = run
+    assert re.fullmatch(r"after step 4, model\.\d+\.bias is not finite", report["not finite"])
+    assert "not enough disk space for the checkpoint of step 5" in report["full"]
+    assert "step_000000003 is kept" in report["full"]
+    assert report["names after errors"] == report["names"]
+    assert report["names with space again"] == ["step_000000005"]
 
 
-def test_last_checkpoint_survives_error(written):
-    _, answer = written
-    assert answer["names after another error"] == ["step_000000005", "step_000000006"]
+def test_last_checkpoint_survives_error(run):
+    _, report = run
+    assert report["names after another error"] == ["step_000000005", "step_000000006"]
 
 
-def test_fine_tuning_resumes_from_shards(written):
-    _, answer = written
+def test_fine_tuning_resumes_from_shards(run):
+    _, report = run
     steps = [f"step_{step:09}" for step in (2, 3, 6, 7)]
-    assert answer["fine-tuning"] == steps
+    assert report["fine-tuning"] == steps
 
 
-def test_a_file_that_is_gone_or_changed_is_noticed(written):
-    folder, _ = written
+def test_damaged_shards_fall_back_to_previous(run):
+    folder, _ = run
     checkpoints = RunCheckpoints(folder / "checkpoints")
     checkpoint = checkpoints.folder / "step_000000003"
     files = [path for path in checkpoint.rglob("*") if path.is_file()]

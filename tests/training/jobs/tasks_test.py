@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which task a command line means, and the flags that it takes."""
+"""Determines the task of a command line, and the flags that the task accepts."""
 
 import dataclasses
 import importlib
@@ -19,7 +19,7 @@ from training.paper import recipes
 pytestmark = pytest.mark.backend_independent
 
 
-def configured(*arguments):
+def parse_command_line(*arguments):
     values = flags.FlagValues()
     tasks.define_flags(values)
     values(["finetune", *arguments])
@@ -36,55 +36,55 @@ def reviews(tmp_path):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_task_is_named(name):
-    task, config = configured(f"--task={name}", "--epochs=7")
+def test_task_flag_selects_the_task(name):
+    task, config = parse_command_line(f"--task={name}", "--epochs=7")
     assert (task, config.epochs) == (name, 7)
     assert {key: getattr(config, key) for key in TASKS[name].settings} == TASKS[name].settings
 
 
-def test_a_task_is_told_by_the_file_and_said(reviews, capsys):
-    name, config = configured(f"--train_file={reviews}")
+def test_task_is_inferred_from_file_and_logged(reviews, capsys):
+    name, config = parse_command_line(f"--train_file={reviews}")
     assert (name, config.text, config.text_pair) == ("pairs", "premise", "hypothesis")
     assert capsys.readouterr().out == (
         f"task: pairs, because {reviews} has premise and hypothesis (change it with --task)\n"
     )
-    assert configured(f"--train_file={reviews}", "--text=premise")[0] == "classification"
-    assert configured(f"--train_file={reviews}", "--regression")[0] == "regression"
-    name, config = configured(f"--train_file={reviews}", "--text_pair=hypothesis")
+    assert parse_command_line(f"--train_file={reviews}", "--text=premise")[0] == "classification"
+    assert parse_command_line(f"--train_file={reviews}", "--regression")[0] == "regression"
+    name, config = parse_command_line(f"--train_file={reviews}", "--text_pair=hypothesis")
     assert (name, config.text, config.text_pair) == ("pairs", "text", "hypothesis")
-    name, config = configured("--task=regression", "--text_pair=hypothesis")
+    name, config = parse_command_line("--task=regression", "--text_pair=hypothesis")
     assert (config.regression, config.text_pair) == (True, "hypothesis")
 
 
-def test_a_collection_is_told_by_its_folder(tmp_path):
+def test_ranking_is_inferred_from_directory(tmp_path):
     (tmp_path / "cran.all.1400").touch()
-    assert configured(f"--data_dir={tmp_path}")[0] == "ranking"
-    assert configured("--documents=a.tsv")[0] == "ranking"
+    assert parse_command_line(f"--data_dir={tmp_path}")[0] == "ranking"
+    assert parse_command_line("--documents=a.tsv")[0] == "ranking"
     (tmp_path / "cran.all.1400").unlink()
     with pytest.raises(ValueError, match="pass --train_file, --task or --recipe, or put documents"):
-        configured(f"--data_dir={tmp_path}")
+        parse_command_line(f"--data_dir={tmp_path}")
 
 
-def test_a_glue_task_is_read_as_labeled_text():
-    name, config = configured("--task=mrpc", "--data_dir=glue")
+def test_glue_task_is_text_classification():
+    name, config = parse_command_line("--task=mrpc", "--data_dir=glue")
     assert (name, config.task, config.text_pair) == ("classification", "mrpc", "")
-    assert configured("--recipe=minilm_sst2", "--task=mrpc")[1] == dataclasses.replace(
+    assert parse_command_line("--recipe=minilm_sst2", "--task=mrpc")[1] == dataclasses.replace(
         recipes.load("minilm_sst2", FineTuningConfig), task="mrpc"
     )
-    own_file = ("--task=classification", "--train_file=a.csv")
-    assert configured("--recipe=minilm_sst2", *own_file)[1].task == ""
+    file_flags = ("--task=classification", "--train_file=a.csv")
+    assert parse_command_line("--recipe=minilm_sst2", *file_flags)[1].task == ""
 
 
 @pytest.mark.parametrize("name", recipes.names())
-def test_a_recipe_tells_its_task(name):
+def test_recipe_determines_the_task(name):
     recipe = importlib.import_module(f"training.paper.recipes.{name}")
     if f"python -m training.finetune --recipe={name}" in recipe.__doc__:
-        assert configured(f"--recipe={name}")[1] == recipe.CONFIG
+        assert parse_command_line(f"--recipe={name}")[1] == recipe.CONFIG
     else:
         with pytest.raises(
             ValueError, match=rf"--recipe={name} (is for another program|belongs to a different)"
         ):
-            configured(f"--recipe={name}")
+            parse_command_line(f"--recipe={name}")
 
 
 @pytest.mark.parametrize(
@@ -109,12 +109,12 @@ def test_a_recipe_tells_its_task(name):
         (["--train_file=none.csv"], "none.csv does not exist"),
     ],
 )
-def test_flags_that_contradict_the_task_are_named(arguments, message):
+def test_flags_that_contradict_the_task_raise(arguments, message):
     with pytest.raises((ValueError, OSError), match=message):
-        configured(*arguments)
+        parse_command_line(*arguments)
 
 
-def test_a_flag_has_the_same_type_in_every_task():
+def test_flag_has_the_same_type_in_every_task():
     types = {}
     for task in TASKS.values():
         for name, hint in typing.get_type_hints(task.config_class).items():
@@ -122,7 +122,7 @@ def test_a_flag_has_the_same_type_in_every_task():
             assert types.setdefault(name, hint) == hint, name
 
 
-def test_help_is_of_the_task(monkeypatch):
+def test_help_lists_flags_of_the_task(monkeypatch):
     def listed(*arguments):
         monkeypatch.setattr(sys, "argv", ["finetune", *arguments, "--help"])
         monkeypatch.setitem(sys.modules, "__main__", importlib.import_module("training.finetune"))
@@ -151,6 +151,6 @@ def test_help_is_of_the_task(monkeypatch):
         ({"train_file": "reviews.csv", "output_dir": "mine"}, "mine"),
     ],
 )
-def test_output_dir_has_the_name_of_the_data(options, folder):
+def test_output_dir_is_named_after_the_data(options, folder):
     config = TASKS["classification"].config_class()
     assert config.replace(**options).output_dir == folder

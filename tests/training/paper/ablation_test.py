@@ -8,7 +8,7 @@ import sys
 import pytest
 from absl import flags
 
-pytest.importorskip("tensorflow")  # the questions are read by keras_bert.data
+pytest.importorskip("tensorflow")  # keras_bert.data needs it to read the questions.
 pytestmark = pytest.mark.backend_independent
 
 from tests.training.engine.finished_cells import finish  # noqa: E402
@@ -27,7 +27,7 @@ from training.paper.ablation import (  # noqa: E402
 
 
 def finish_all(config, pretrained):
-    """Writes the results of all runs of an ablation."""
+    """Writes the results of all runs in an ablation study."""
     for cell, results in zip(pretraining_cells(config).values(), pretrained, strict=True):
         finish(cell, results)
     for (_, task), cell in finetuning_cells(config).items():
@@ -35,14 +35,14 @@ def finish_all(config, pretrained):
         finish(cell, {"summary": {"dev": {metric: {"seeds": [70.0, 72.0]}}}})
 
 
-def test_an_encoder_that_is_in_two_rows_is_trained_once():
+def test_shared_encoder_is_pretrained_once():
     names = [row.name for row in rows(AblationConfig())]
     assert names == ["BERT", "No NSP", "LTR & No NSP", "LTR + BiLSTM", "random weights"]
     assert list(pretraining_cells(AblationConfig())) == ["bert", "no_nsp", "ltr"]
     assert "--causal" in pretraining_cells(AblationConfig())["ltr"].command
 
 
-def test_finished_runs_become_a_table_and_are_not_repeated(tmp_path):
+def test_finished_runs_are_tabulated_not_repeated(tmp_path):
     config = AblationConfig(output_dir=str(tmp_path), num_seeds=2, squad_dir="squad")
     finish_all(config, [{}] * 3)
     records = ablation(config)
@@ -62,7 +62,7 @@ def test_finished_runs_become_a_table_and_are_not_repeated(tmp_path):
         ablation(config)
 
 
-def test_sizes_that_diverged_are_in_the_table(tmp_path):
+def test_diverged_sizes_are_in_the_table(tmp_path):
     sizes = ("2x64x1", "3x768x12", "2x128x2")
     config = AblationConfig("size", output_dir=str(tmp_path), sizes=sizes, num_steps=100)
     last = {"last": {"val_perplexity": 12.34}}
@@ -77,15 +77,15 @@ def test_sizes_that_diverged_are_in_the_table(tmp_path):
     assert lines[4] == "| 2x128x2 | same tokens |  |  | diverged | diverged | diverged |"
 
 
-def test_same_operations_are_other_numbers_of_steps():
+def test_match_flops_changes_the_number_of_steps():
     sizes = ("2x64x1", "4x128x2")
     size_rows = rows(AblationConfig("size", sizes=sizes, num_steps=1000, match_flops=True))
-    tokens, operations = size_rows[:2], size_rows[2:]
-    assert [row.num_steps for row in tokens] == [1000, 1000]
-    assert operations[0].run == tokens[0].run
-    budget = [row.num_steps * row.size.step_flops() for row in operations]
+    equal_tokens, equal_flops = size_rows[:2], size_rows[2:]
+    assert [row.num_steps for row in equal_tokens] == [1000, 1000]
+    assert equal_flops[0].run == equal_tokens[0].run
+    budget = [row.num_steps * row.size.step_flops() for row in equal_flops]
     assert budget[1] == pytest.approx(budget[0], rel=0.01)
-    assert operations[1].num_steps < 1000
+    assert equal_flops[1].num_steps < 1000
 
 
 @pytest.mark.parametrize(
@@ -96,13 +96,13 @@ def test_same_operations_are_other_numbers_of_steps():
         ({"study": "size", "pretraining_learning_rate": 5e-4}, 5e-4),
     ],
 )
-def test_all_encoders_have_one_learning_rate(options, rate):
+def test_all_encoders_share_one_learning_rate(options, rate):
     cells = pretraining_cells(AblationConfig(**options)).values()
     assert all(f"--learning_rate={rate}" in cell.command for cell in cells)
 
 
-def test_the_papers_sizes_are_those_of_its_models():
-    """Without embeddings, BERT-base has 85.1 million parameters, BERT-large 302.3."""
+def test_paper_sizes_match_bert_base_and_large():
+    """Without embeddings, BERT-base has 85.1 million parameters and BERT-large 302.3 million."""
     for size, weights in ((Size(12, 768, 12), 85.1e6), (Size(24, 1024, 16), 302.3e6)):
         config = size.config()
         hidden, inside = config.hidden_dim, config.intermediate_dim
@@ -111,7 +111,7 @@ def test_the_papers_sizes_are_those_of_its_models():
         assert size in PAPER
 
 
-def test_flags_are_those_of_the_program():
+def test_finetuning_commands_have_valid_flags():
     for cell in finetuning_cells(AblationConfig(squad_dir="squad")).values():
         values = flags.FlagValues()
         define_flags(values)
@@ -128,12 +128,12 @@ def test_flags_are_those_of_the_program():
         ((), "must be distinct sizes"),
     ],
 )
-def test_malformed_sizes(sizes, message):
+def test_invalid_sizes_raise(sizes, message):
     with pytest.raises(ValueError, match=message):
         AblationConfig(study="size", sizes=sizes)
 
 
-def test_missing_data_is_told_before_anything_is_made(tmp_path):
+def test_missing_data_raises_before_output_is_written(tmp_path):
     command = [sys.executable, "-m", "training.paper.ablation", f"--data_dir={tmp_path / 'text'}"]
     command.append(f"--output_dir={tmp_path / 'runs'}")
     done = subprocess.run(command, capture_output=True, text=True)

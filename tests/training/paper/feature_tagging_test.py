@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The feature-based program at miniature size, and its cache of features."""
+"""Feature-based tagging at a small scale, and its feature cache."""
 
 import json
 
@@ -43,15 +43,17 @@ def preset(tmp_path_factory):
 
 @pytest.mark.filterwarnings("ignore:.*not used:keras_bert.checkpoints.CheckpointWarning")
 @pytest.mark.parametrize("row", ["embeddings", "weighted_last_4"])
-def test_features_are_the_hidden_states_of_first_pieces(preset, tmp_path, row):
-    features_of = WordFeatures(preset, row, ROWS[row][0], tmp_path, sequence_length=8, batch_size=2)
-    features = features_of(WORDS)
+def test_features_are_hidden_states_of_first_subwords(preset, tmp_path, row):
+    word_features = WordFeatures(
+        preset, row, ROWS[row][0], tmp_path, sequence_length=8, batch_size=2
+    )
+    features = word_features(WORDS)
     assert isinstance(features, np.memmap)
     assert features.shape == (14, {"embeddings": 1}.get(row, 4), 8)
     backbone = Backbone.from_preset(preset)
     backbone = Backbone(backbone.config, output_hidden_states=True)
     backbone.set_weights(Backbone.from_preset(preset).get_weights())
-    states = backbone(features_of.preprocessor([["Anne"]]))["hidden_states"][ROWS[row][0]]
+    states = backbone(word_features.preprocessor([["Anne"]]))["hidden_states"][ROWS[row][0]]
     expected = [keras.ops.convert_to_numpy(state)[0, 1] for state in states]
     np.testing.assert_allclose(features[4], expected, atol=1e-5)
 
@@ -59,9 +61,9 @@ def test_features_are_the_hidden_states_of_first_pieces(preset, tmp_path, row):
 def test_features_are_computed_once(preset, tmp_path, monkeypatch):
     first = WordFeatures(preset, "last", ROWS["last"][0], tmp_path, sequence_length=8)(WORDS)
     (file,) = tmp_path.iterdir()
-    again = WordFeatures(preset, "last", ROWS["last"][0], tmp_path, sequence_length=8)
-    monkeypatch.setattr(again, "_write", None)
-    np.testing.assert_array_equal(again(WORDS), first)
+    cached = WordFeatures(preset, "last", ROWS["last"][0], tmp_path, sequence_length=8)
+    monkeypatch.setattr(cached, "_write", None)
+    np.testing.assert_array_equal(cached(WORDS), first)
     for row, length in (("last", 16), ("second_to_last", 8)):
         WordFeatures(preset, row, ROWS[row][0], tmp_path, sequence_length=length)(WORDS)
     assert len(list(tmp_path.iterdir())) == 3
@@ -69,7 +71,7 @@ def test_features_are_computed_once(preset, tmp_path, monkeypatch):
 
 
 @pytest.mark.backend_independent
-def test_every_sentence_is_in_one_batch():
+def test_batches_contain_each_sentence_once():
     lengths = [3, 0, 17, 5, 5, 1, 9]
     features = np.arange(sum(lengths), dtype="float32")[:, None, None]
     labels = np.arange(sum(lengths), dtype="int32")
@@ -85,13 +87,13 @@ def test_every_sentence_is_in_one_batch():
             values = inputs["features"][..., 0, 0]
             np.testing.assert_array_equal(weights, mask & (values != 0))
             np.testing.assert_array_equal(targets, values)
-        rest = list(batches.epoch(epoch, start_batch=1))
-        for actual, expected in zip(rest, map(batches.batch, rows[1:]), strict=True):
+        resumed = list(batches.epoch(epoch, start_batch=1))
+        for actual, expected in zip(resumed, map(batches.batch, rows[1:]), strict=True):
             keras.tree.map_structure(np.testing.assert_array_equal, actual, expected)
 
 
-def test_batches_of_every_length_train_whichever_come_first():
-    # Two lengths, and two batches of one of them in a row with every seed
+def test_training_accepts_batch_lengths_in_any_order():
+    # Each seed yields two batches of the same length in a row.
     lengths = [5] * 8 + [20] * 8
     features = np.ones((sum(lengths), 1, 4), "float32")
     labels = np.arange(sum(lengths), dtype="int32") % 2
@@ -104,7 +106,7 @@ def test_batches_of_every_length_train_whichever_come_first():
         model.fit(BatchFeeder(batches).to_keras_data(), shuffle=False, verbose=0)
 
 
-def test_a_recipe_runs_two_steps(preset, tmp_path):
+def test_feature_tagging_recipe_runs(preset, tmp_path):
     path = tmp_path / "train.conll"
     path.write_text("-DOCSTART- O\n\nAnne I-PER\nsings O\n\nin O\nRome I-LOC\n\n" * 4)
     config = recipes.load("conll_features", FeatureTaggingConfig).replace(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GLUE over a grid, at miniature size, with a network of random weights."""
+"""Fine-tunes on GLUE over a grid at a small scale, starting from random weights."""
 
 import json
 from pathlib import Path
@@ -25,8 +25,15 @@ from training.paper.glue_grid import (  # noqa: E402
 )
 from training.readers.glue import find_task  # noqa: E402
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+CHARACTERS = "abcdefghijklmnopqrstuvwxyz"
+TOKENS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    *CHARACTERS,
+    *(f"##{character}" for character in CHARACTERS),
+]
 
 
 @pytest.fixture
@@ -37,7 +44,7 @@ def preset(tmp_path):
     return str(tmp_path / "preset")
 
 
-def rows(header, line, count=8):
+def make_table(header, line, count=8):
     return "\n".join([header, *(line.format(n, n % 2) for n in range(count))]) + "\n"
 
 
@@ -45,12 +52,12 @@ def write_rte(folder):
     (folder / "RTE").mkdir(parents=True)
     header, line = "index\tsentence1\tsentence2\tlabel", "{0}\ta cat\ta dog\t"
     for split in ("train", "dev"):
-        text = rows(header, line + "{1}").replace("\t0\n", "\tentailment\n")
+        text = make_table(header, line + "{1}").replace("\t0\n", "\tentailment\n")
         (folder / "RTE" / f"{split}.tsv").write_text(text.replace("\t1\n", "\tnot_entailment\n"))
-    (folder / "RTE" / "test.tsv").write_text(rows(header[:-6], line[:-1], 5))
+    (folder / "RTE" / "test.tsv").write_text(make_table(header[:-6], line[:-1], 5))
 
 
-def test_a_grid_a_table_and_a_submission(tmp_path, preset, caplog):
+def test_finetune_glue_writes_table_and_submission(tmp_path, preset, caplog):
     write_rte(tmp_path / "glue")
     config = FinetuneGlueConfig(
         data_dir=str(tmp_path / "glue"),
@@ -61,12 +68,12 @@ def test_a_grid_a_table_and_a_submission(tmp_path, preset, caplog):
         sequence_length=16,
         output_dir=str(tmp_path / "runs"),
     )
-    # One of the three is run; the model of identical rows is right in half of them.
+    # One of the three runs is trained. All its texts are the same, so the accuracy is 50%.
     grid_cells = cells(config, find_task("rte"))
     finish(grid_cells["1e30", "32"], {"runs": [], "diverged": ["seed 1 diverged"]})
-    worse = {"dev": {"accuracy": {"seeds": [0.0]}}}
+    worse_summary = {"dev": {"accuracy": {"seeds": [0.0]}}}
     runs = [{"best": {"dev": {"accuracy": 0.0}}, "model_path": "none.keras"}]
-    finish(grid_cells["1e-4", "32"], {"summary": worse, "runs": runs})
+    finish(grid_cells["1e-4", "32"], {"summary": worse_summary, "runs": runs})
     with caplog.at_level("ERROR", logger="absl"):
         results = finetune_glue(config)
     assert "rte_1e30_32: seed 1 diverged. It is omitted from the table" in caplog.text
@@ -76,12 +83,12 @@ def test_a_grid_a_table_and_a_submission(tmp_path, preset, caplog):
     assert [line.split("\t")[0] for line in submission[1:]] == ["0", "1", "2", "3", "4"]
     assert {line.split("\t")[1] for line in submission[1:]} <= {"entailment", "not_entailment"}
     assert (tmp_path / "runs" / "glue.png").stat().st_size > 1000
-    done = (tmp_path / "runs" / "rte_1e-3_32" / "results.json").stat().st_mtime_ns
+    finish_time = (tmp_path / "runs" / "rte_1e-3_32" / "results.json").stat().st_mtime_ns
     assert finetune_glue(config) == results
-    assert (tmp_path / "runs" / "rte_1e-3_32" / "results.json").stat().st_mtime_ns == done
+    assert (tmp_path / "runs" / "rte_1e-3_32" / "results.json").stat().st_mtime_ns == finish_time
     files = {path.name for path in (tmp_path / "runs").iterdir()}
-    others = {name for name in files if not is_own(name, "finetune_glue")}
-    assert others == {"rte_1e-3_32", "rte_1e-4_32", "rte_1e30_32"}
+    cell_names = {name for name in files if not is_own(name, "finetune_glue")}
+    assert cell_names == {"rte_1e-3_32", "rte_1e-4_32", "rte_1e30_32"}
     saved = json.loads((tmp_path / "runs" / "glue.json").read_text())
     assert saved["rte"]["best_setting"] == ["1e-3", "32"]
     assert saved["rte"]["seeds"] == {"dev": {"accuracy": [50.0]}}
@@ -94,7 +101,7 @@ def test_a_grid_a_table_and_a_submission(tmp_path, preset, caplog):
         finetune_glue(config)
 
 
-def test_table():
+def test_format_table_averages_tasks():
     seeds = {"dev": {"f1": [80.0, 82.0], "accuracy": [70.0, 70.0]}}
     result = TaskResult(("f1", "accuracy"), seeds, ("5e-5", "32"), 76.0, "model.keras")
     lines = format_table({"mrpc": result}).splitlines()
@@ -102,7 +109,7 @@ def test_table():
     assert lines[-1] == "| average of 1 |  | 75.5 |  |  |  |"
 
 
-def test_the_table_has_a_row_for_each_development_set_of_mnli():
+def test_table_has_a_row_for_each_mnli_dev_set():
     seeds = {"dev_matched": {"accuracy": [84.0]}, "dev_mismatched": {"accuracy": [80.0]}}
     result = TaskResult(("accuracy",), seeds, ("5e-5", "32"), 84.0, "model.keras")
     assert format_table({"mnli": result}).splitlines()[2:] == [
@@ -112,17 +119,17 @@ def test_the_table_has_a_row_for_each_development_set_of_mnli():
     ]
 
 
-def test_a_folder_without_tasks(tmp_path):
+def test_directory_without_tasks_raises(tmp_path):
     with pytest.raises(ValueError, match="must contain at least one of CoLA"):
         finetune_glue(FinetuneGlueConfig(data_dir=str(tmp_path), output_dir=str(tmp_path)))
 
 
-def test_all_is_another_program():
+def test_find_task_rejects_all():
     with pytest.raises(ValueError, match="the program finetune_glue"):
         find_task("all")
 
 
-def test_a_task_may_have_epochs_of_its_own():
+def test_epochs_of_overrides_a_task():
     config = FinetuneGlueConfig(epochs=3, epochs_of=("rte=10",))
     assert (config.task_epochs("rte"), config.task_epochs("mrpc")) == (10, 3)
     with pytest.raises(

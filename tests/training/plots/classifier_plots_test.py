@@ -8,12 +8,12 @@ from training.plots.style import save
 pytestmark = pytest.mark.backend_independent
 
 
-def test_names_of_classes_are_shown_as_they_are(tmp_path):
-    """Two dollar signs enclose a formula for matplotlib, which refuses this one."""
+def test_class_names_are_not_parsed_as_math(tmp_path):
+    """Matplotlib parses text between two dollar signs as math, and fails to parse this text."""
     save(confusion_figure([0, 1], [1, 1], ["$_$", "a_b"]), tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size > 1000
 
 
-def test_bins_of_few_rows_have_no_point():
+def test_calibration_omits_small_bins():
     figure = calibration_figure([True] * 7, [0.95] * 6 + [0.25])
     assert figure.axes[0].lines[1].get_xdata() == pytest.approx([0.95])

@@ -9,7 +9,7 @@ from training.plots import page
 pytestmark = pytest.mark.backend_independent
 
 
-def test_text_is_escaped_and_numbers_are_formatted():
+def test_table_escapes_text_and_formats_numbers():
     table = page.table(
         ["text", "rows", "score"],
         [["<b>&", 12345, 0.5], [page.Html("<mark>x</mark>"), None, None]],
@@ -21,18 +21,18 @@ def test_text_is_escaped_and_numbers_are_formatted():
     assert "a &lt;caption&gt;" in table
 
 
-def test_a_page_needs_no_other_file(tmp_path):
+def test_page_is_self_contained(tmp_path):
     figure_module = pytest.importorskip("matplotlib.figure")
     plot = figure_module.Figure()
     plot.add_subplot().plot([1, 2])
 
-    def content_of(path):
+    def write_content(path):
         line = page.figure(plot, 'a "line"')
         sections = [page.section("One & two", page.text("a < b"), line)]
         return page.write_page(path, "Title", sections).read_text(encoding="utf-8")
 
-    content = content_of(tmp_path / "page.html")
-    assert content_of(tmp_path / "again.html") == content
+    content = write_content(tmp_path / "page.html")
+    assert write_content(tmp_path / "again.html") == content
     assert "<h2>One &amp; two</h2>" in content
     assert 'alt="a &quot;line&quot;"' in content
     sources = re.findall(r'(?:src|href)="([^"]{,30})', content)

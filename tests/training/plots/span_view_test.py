@@ -7,14 +7,14 @@ from training.plots.span_view import AnsweredQuestion, marked, write_span_view
 pytestmark = pytest.mark.backend_independent
 
 
-def test_overlapping_answers_are_told_apart():
-    one = AnsweredQuestion("Q", "abcdef", (1, 4), 0.5, [(3, 5)])
-    assert marked(one) == (
+def test_overlapping_answers_are_distinguished():
+    question = AnsweredQuestion("Q", "abcdef", (1, 4), 0.5, [(3, 5)])
+    assert marked(question) == (
         'a<mark class="answer">bc</mark><mark class="both">d</mark><mark class="gold">e</mark>f'
     )
 
 
-def test_a_page_in_any_script_without_markup_of_the_text(tmp_path):
+def test_span_view_escapes_text_in_any_script(tmp_path):
     path = write_span_view(
         tmp_path / "spans.html",
         [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records on an object store: a server with S3's protocol, which is a process of its own."""
+"""Creates records on an object store. A separate process serves the S3 protocol."""
 
 import gzip
 import importlib.util
@@ -39,7 +39,7 @@ def endpoint():
 
 @pytest.fixture
 def options(endpoint, monkeypatch):
-    """The options of Beam's file systems, which nothing but the command line says."""
+    """The options of Beam's file systems. They are given only on the command line."""
     for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     return (
@@ -50,7 +50,7 @@ def options(endpoint, monkeypatch):
 
 @pytest.fixture
 def store(options):
-    """A bucket with 24 documents in two files, one of them in a folder, and an empty file."""
+    """A bucket with 24 documents in two files, one of them in a subdirectory, and an empty file."""
     store = Client(PipelineOptions(options)).client
     store.create_bucket(Bucket="bucket")
     weather = TOKENS[-3:]
@@ -63,17 +63,17 @@ def store(options):
     }.items():
         store.put_object(Bucket="bucket", Key=name, Body=content)
     yield store
-    for name in names_in(store):
+    for name in key_names(store):
         store.delete_object(Bucket="bucket", Key=name)
     store.delete_bucket(Bucket="bucket")
 
 
-def names_in(store, prefix=""):
+def key_names(store, prefix=""):
     items = store.list_objects_v2(Bucket="bucket", Prefix=prefix).get("Contents", [])
     return [item["Key"].removeprefix(prefix) for item in items]
 
 
-def test_records_on_an_object_store_are_those_of_a_folder(store, options, tmp_path):
+def test_object_store_records_match_local_records(store, options, tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
     remote = CreatePretrainingDataConfig.from_flags(
         input_files=("s3://bucket/corpus",),
@@ -90,7 +90,7 @@ def test_records_on_an_object_store_are_those_of_a_folder(store, options, tmp_pa
     summary = create_records(remote.records, remote.runner, remote.runner_options)
     assert summary["documents"] == 24
     shard = "pretraining-00000-of-00001.tfrecord"
-    assert names_in(store, "records/") == ["lengths.png", shard, "summary.json"]
+    assert key_names(store, "records/") == ["lengths.png", shard, "summary.json"]
 
     corpus = tmp_path / "corpus"
     for name in ("a.jsonl.gz", "more/b.txt"):
@@ -101,12 +101,12 @@ def test_records_on_an_object_store_are_those_of_a_folder(store, options, tmp_pa
         output_dir=str(tmp_path / "records"),
     )
     create_records(local.records)
-    written = store.get_object(Bucket="bucket", Key=f"records/{shard}")["Body"].read()
-    assert written == (tmp_path / "records" / shard).read_bytes()
-    assert len(written) > 1000
+    remote_shard = store.get_object(Bucket="bucket", Key=f"records/{shard}")["Body"].read()
+    assert remote_shard == (tmp_path / "records" / shard).read_bytes()
+    assert len(remote_shard) > 1000
 
 
-def test_files_of_an_object_store_are_found_by_patterns(store, options):
+def test_find_files_on_object_store(store, options):
     beam_files.set_options(options)
 
     def names(pattern):
@@ -120,7 +120,7 @@ def test_files_of_an_object_store_are_found_by_patterns(store, options):
     assert names("corpus/n*") == []
 
 
-def test_a_folder_of_an_object_store_is_written_and_removed(store, options):
+def test_object_store_directory_writes_and_removes(store, options):
     beam_files.set_options(options)
     folder = beam_files.record_folder("s3://bucket/records")
     folder.write(".work/a.json", b"1")
@@ -131,6 +131,6 @@ def test_a_folder_of_an_object_store_is_written_and_removed(store, options):
     assert folder.names(".work/*") == [".work/a.json", ".work/b.json"]
     folder.remove(".work")
     folder.remove("nothing")
-    assert names_in(store, "records/") == ["c.tfrecord"]
+    assert key_names(store, "records/") == ["c.tfrecord"]
     folder.remove("c.tfrecord")
-    assert names_in(store, "records/") == []
+    assert key_names(store, "records/") == []

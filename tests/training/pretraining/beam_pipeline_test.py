@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records that Apache Beam creates, held to those of one machine, file by file."""
+"""Compares Apache Beam's records with those written without Beam, file by file."""
 
 import contextlib
 import gzip
@@ -23,7 +23,7 @@ from tests.source_imports import ROOT  # noqa: E402
 from tests.training.pretraining.killed_records import (  # noqa: E402
     digests,
     kill_between_files,
-    written_times,
+    write_times,
 )
 from training import create_pretraining_data  # noqa: E402
 from training.create_pretraining_data import CreatePretrainingDataConfig  # noqa: E402
@@ -36,7 +36,7 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *WORDS]
 
 @pytest.fixture
 def config(tmp_path):
-    """60 documents in files of each format, one of which is empty."""
+    """A config for 60 documents in files of each format. One of the files is empty."""
     (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
     corpus = tmp_path / "corpus"
     corpus.mkdir()
@@ -71,14 +71,14 @@ def create(config):
     return create_records(config.records, config.runner, config.runner_options)
 
 
-def on_beam(config, name, **changes):
+def beam_config(config, name, **changes):
     output_dir = str(Path(config.records.output_dir).parent / name)
     return config.replace(output_dir=output_dir, runner="FnApiRunner", **changes)
 
 
 @contextlib.contextmanager
-def started_job_server(folder):
-    """A job server of Beam in a folder, by whose protocol pipelines reach Flink and Spark too."""
+def run_job_server(folder):
+    """Runs a Beam job server. Pipelines reach Flink and Spark through the same protocol."""
     port, module = folder / "port", "apache_beam.runners.portability.local_job_service_main"
     command = (sys.executable, "-m", module, f"--port_file={port}")
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL) as process:
@@ -95,24 +95,24 @@ def started_job_server(folder):
 
 @pytest.fixture(scope="module")
 def job_server(tmp_path_factory):
-    with started_job_server(tmp_path_factory.mktemp("server")) as (_, address):
+    with run_job_server(tmp_path_factory.mktemp("server")) as (_, address):
         yield address
 
 
-# Processes that the job server starts, in its own working directory
-PROCESSES = (
+# The job server starts the workers as processes in its own working directory.
+PROCESS_WORKERS = (
     "--environment_type=beam:env:harness_subprocess_python:v1",
     f"--environment_config=exec env PYTHONPATH={ROOT} {sys.executable} "
     "-m apache_beam.runners.worker.sdk_worker_main",
 )
 
 
-def on_job_server(config, address, *options, **changes):
+def job_server_config(config, address, *options, **changes):
     options = (f"--job_endpoint={address}", *options)
     return config.replace(runner="PortableRunner", runner_options=options, **changes)
 
 
-def comparable(summary):
+def summary_without_config(summary):
     return {name: value for name, value in summary.items() if name != "config"}
 
 
@@ -125,59 +125,59 @@ def comparable(summary):
         {"duplicate_factor": 1, "num_shards": 500},
     ],
 )
-def test_the_records_are_those_of_one_machine(config, changes):
+def test_beam_records_match_one_machine(config, changes):
     config = config.replace(**changes)
-    memory = on_beam(config, "memory")
+    memory = beam_config(config, "memory")
     summary = create(config)
-    assert comparable(create(memory)) == comparable(summary)
+    assert summary_without_config(create(memory)) == summary_without_config(summary)
     assert digests(memory) == digests(config)
     assert len(digests(config)) == {0: 1, 5: 5, 500: 30}[config.records.rows.num_shards]
     names = sorted(path.name for path in Path(memory.records.output_dir).iterdir())
     assert names == ["lengths.png", *digests(memory), "summary.json"]
-    # Done is done, whoever has done it.
+    # A run without Beam does not repeat the work that Beam has finished.
     elsewhere = config.replace(output_dir=memory.records.output_dir)
     times = {path: path.stat().st_mtime_ns for path in Path(memory.records.output_dir).iterdir()}
-    assert comparable(create(elsewhere)) == json.loads(json.dumps(comparable(summary)))
+    assert summary_without_config(create(elsewhere)) == json.loads(
+        json.dumps(summary_without_config(summary))
+    )
     assert {path: path.stat().st_mtime_ns for path in times} == times
 
 
-def test_the_number_of_processes_has_no_influence(config):
+def test_records_do_not_depend_on_process_count(config):
     create(config)
     options = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
-    processes = on_beam(config, "processes", runner_options=options)
+    processes = beam_config(config, "processes", runner_options=options)
     create(processes)
     assert digests(processes) == digests(config)
     assert len(digests(config)) == 5
 
 
-def test_after_a_kill_it_goes_on_to_the_same_records(config):
+def test_killed_pipeline_resumes_to_the_same_records(config):
     config = config.replace(num_shards=30, duplicate_factor=40)
-    killed = on_beam(config, "killed")
+    killed = beam_config(config, "killed")
     folder = Path(killed.records.output_dir)
     before = kill_between_files(folder, killed.records, killed.runner, killed.runner_options)
     assert 0 < len(digests(killed)) < 30
     assert len(list(folder.glob(".work/tokens-*"))) == 5
     summary = create(killed.replace(keep_store=True))
-    assert written_times(folder).items() >= before.items()
-    assert comparable(create(config)) == comparable(summary)
+    assert write_times(folder).items() >= before.items()
+    assert summary_without_config(create(config)) == summary_without_config(summary)
     assert digests(config) == digests(killed)
 
 
-@pytest.mark.parametrize("options", [("--environment_type=LOOPBACK",), PROCESSES])
-def test_the_records_of_a_job_server_are_those_of_one_machine(
-    config, options, job_server, tmp_path, monkeypatch
-):
+@pytest.mark.parametrize("options", [("--environment_type=LOOPBACK",), PROCESS_WORKERS])
+def test_job_server_records_match_one_machine(config, options, job_server, tmp_path, monkeypatch):
     create(config)
     monkeypatch.chdir(tmp_path)
     relative = {"input_files": ("corpus",), "vocabulary": "vocab.txt", "output_dir": "portable"}
-    portable = on_job_server(config, job_server, *options, **relative)
+    portable = job_server_config(config, job_server, *options, **relative)
     create(portable)
     assert digests(portable) == digests(config)
     assert len(digests(config)) == 5
 
 
-def test_a_job_server_that_does_not_answer_is_named(config):
-    unreachable = on_job_server(config, "localhost:1", "--job_server_timeout=1")
+def test_unreachable_job_server_raises(config):
+    unreachable = job_server_config(config, "localhost:1", "--job_server_timeout=1")
     with pytest.raises(
         beam_pipeline.RunnerError, match="localhost:1, which did not respond within 1 seconds"
     ):
@@ -188,31 +188,32 @@ def test_a_job_server_that_does_not_answer_is_named(config):
         create(unreachable.replace(runner_options=()))
 
 
-@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="there is no /proc on this system")
-def test_folders_that_workers_do_not_share_are_named(config, job_server, tmp_path, monkeypatch):
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs /proc")
+def test_unshared_directories_raise(config, job_server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    own = "/proc/self/cwd"  # another folder in each process
-    run = on_job_server(config, job_server, *PROCESSES, input_files=(f"{own}/corpus",))
+    cwd = "/proc/self/cwd"  # a different directory in each process
+    run = job_server_config(config, job_server, *PROCESS_WORKERS, input_files=(f"{cwd}/corpus",))
     with pytest.raises(
         beam_pipeline.RunnerError,
-        match=f"Runner failed: FileNotFoundError: .* Received: {own}/corpus/a.txt, which does not",
+        match=f"Runner failed: FileNotFoundError: .* Received: {cwd}/corpus/a.txt, which does not",
     ):
         create(run)
-    run = on_job_server(config, job_server, *PROCESSES, output_dir=f"{own}/elsewhere")
+    run = job_server_config(config, job_server, *PROCESS_WORKERS, output_dir=f"{cwd}/elsewhere")
     with pytest.raises(
         beam_pipeline.RunnerError,
-        match=f"{own}/elsewhere, where .* wrote nothing for .*/corpus/a.txt",
+        match=f"{cwd}/elsewhere, where .* wrote nothing for .*/corpus/a.txt",
     ):
         create(run)
 
 
-def test_malformed_files_are_named_with_the_line_and_not_tried_again(config, tmp_path):
+def test_invalid_file_error_has_the_line(config, tmp_path):
     bad = tmp_path / "corpus" / "f.jsonl"
     bad.write_text('{"text": "w1 ."}\n{"text": 3}\n')
     (tmp_path / "corpus" / "g.jsonl").write_text("{")
-    run = on_beam(config, "memory")
+    run = beam_config(config, "memory")
     with pytest.raises(
-        ValueError, match=r"f.jsonl, line 2: 'text' must .* is of type int.*1 more files"
+        ValueError,
+        match=r"f\.jsonl, line 2: 'text' must be a string, but it is of type int\..*1 more files",
     ):
         create(run)
     bad.write_text('{"text": "w1 ."}\n{"text": "w3"}\n')
@@ -222,7 +223,7 @@ def test_malformed_files_are_named_with_the_line_and_not_tried_again(config, tmp
     assert create(run)["documents"] == 62
 
 
-def test_a_runner_needs_independent_shards_and_options_need_a_runner(config):
+def test_runner_flags_require_each_other(config):
     with pytest.raises(ValueError, match="--runner=FlinkRunner requires --independent_shards"):
         CreatePretrainingDataConfig.from_flags(runner="FlinkRunner")
     with pytest.raises(ValueError, match=r"require --runner. Received: --flink_master=x"):
@@ -231,7 +232,7 @@ def test_a_runner_needs_independent_shards_and_options_need_a_runner(config):
         CreatePretrainingDataConfig.from_flags(output_dir="gs://b/r")
 
 
-def test_arguments_after_two_dashes_are_options_of_the_runner(config):
+def test_arguments_after_dashes_go_to_the_runner(config):
     flags = [
         f"--{name}={config.to_dict()[name]}"
         for name in ("vocabulary", "output_dir", "sequence_length", "num_shards")

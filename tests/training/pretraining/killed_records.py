@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that creates records and is killed, and what is compared after it was resumed."""
+"""Kills a process that creates records, and compares the files after it has resumed."""
 
 import hashlib
 import subprocess
@@ -18,7 +18,7 @@ create_records{arguments!r}
 
 
 def digests(config: Any) -> dict[str, str]:
-    """The hash of each file of records that a config names."""
+    """The hash of each record file in the output directory of a config."""
     return {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(Path(config.to_dict()["output_dir"]).glob("*.tfrecord"))
@@ -29,8 +29,8 @@ def kill_between_files(folder: Path, *arguments: Any) -> dict[Path, int]:
     """Calls `create_records` in a process that is killed after its first file.
 
     Returns:
-        The times at which the files of records and of tokens were written, which no later process
-        may write again.
+        The modification times of the record and token files. A later process must not write these
+        files again.
     """
     command = [sys.executable, "-c", PROGRAM.format(arguments=arguments)]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
@@ -42,9 +42,9 @@ def kill_between_files(folder: Path, *arguments: Any) -> dict[Path, int]:
     process.kill()
     process.wait()
     assert not (folder / "summary.json").exists()
-    return written_times(folder)
+    return write_times(folder)
 
 
-def written_times(folder: Path) -> dict[Path, int]:
+def write_times(folder: Path) -> dict[Path, int]:
     files = [*folder.glob("*.tfrecord"), *folder.glob(".work/tokens-*")]
     return {path: path.stat().st_mtime_ns for path in files}

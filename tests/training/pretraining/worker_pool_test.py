@@ -14,12 +14,12 @@ from training.pretraining.worker_pool import ordered_map, process_pool
 pytestmark = pytest.mark.backend_independent
 
 
-def test_results_come_in_the_order_of_the_tasks_and_few_tasks_are_taken_ahead():
-    taken = []
+def test_ordered_map_keeps_order_and_limits_lookahead():
+    started = []
 
     def tasks():
         for task in range(40):
-            taken.append(task)
+            started.append(task)
             yield task
 
     def slow_first(task):
@@ -30,11 +30,11 @@ def test_results_come_in_the_order_of_the_tasks_and_few_tasks_are_taken_ahead():
     with ThreadPoolExecutor(4) as pool:
         for result in ordered_map(pool, slow_first, tasks(), ahead=5):
             done.append(result)
-            assert len(taken) <= len(done) + 5
+            assert len(started) <= len(done) + 5
     assert done == list(range(40))
 
 
-def test_an_error_in_a_task_comes_out():
+def test_ordered_map_raises_task_error():
     def fail_at_3(task):
         if task == 3:
             raise KeyError(task)
@@ -44,13 +44,13 @@ def test_an_error_in_a_task_comes_out():
         list(ordered_map(pool, fail_at_3, range(100), ahead=2))
 
 
-def test_processes_are_initialized_first(tmp_path):
+def test_process_pool_initializes_processes(tmp_path):
     with process_pool(1, os.chdir, (tmp_path,)) as pool:
         paths = list(ordered_map(pool, os.path.abspath, ["a", "b", "c"], ahead=2))
     assert paths == [str(tmp_path / name) for name in "abc"]
 
 
-def test_processes_end_when_their_parent_is_killed():
+def test_worker_processes_stop_with_killed_parent():
     program = (
         "import os, time\n"
         "from training.pretraining.worker_pool import process_pool\n"
@@ -66,5 +66,5 @@ def test_processes_end_when_their_parent_is_killed():
         assert parent.stdout is not None
         assert int(parent.stdout.readline()) != parent.pid
         parent.kill()
-        # The child has the other end of the pipe, and closes it at its end
+        # Standard output is closed only when the child exits too.
         parent.communicate(timeout=20)

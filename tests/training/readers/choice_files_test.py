@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows with choices, in the fields of each public set."""
+"""Reads multiple-choice files in the formats of public datasets."""
 
 import json
 
@@ -26,7 +26,7 @@ ROWS = {
     "ARC": {
         "question": {
             "stem": "Where?",
-            "choices": [{**one, "label": n} for n, one in zip("12", OBJECTS, strict=True)],
+            "choices": [{**choice, "label": n} for n, choice in zip("12", OBJECTS, strict=True)],
         },
         "answerKey": "2",
     },
@@ -36,7 +36,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_the_fields_of_each_set_are_read(name, tmp_path):
+def test_choice_fields_of_each_dataset(name, tmp_path):
     assert choice_fields(ROWS[name]) == ("Where?", TEXTS, 1)
     unlabeled = {
         field: value
@@ -65,11 +65,12 @@ def test_the_fields_of_each_set_are_read(name, tmp_path):
         ({"context": "Ann ran.", "answer0": "a", "answer1": "b", "label": 1}, 1),  # Cosmos QA
         ({"context": "Ann ran.", "answers": ["a", "b"], "correct_answer_id": 1}, 1),  # QuAIL
         ({"context": "Ann ran.", "answers": ["a", "b"], "label": 0}, 0),  # ReClor
-        ({"context": "Ann ran.", "choices": ["B", "A"], "answer": "A"}, 1),  # a copy, no letter
+        # The answer is a copy of the choice.
+        ({"context": "Ann ran.", "choices": ["B", "A"], "answer": "A"}, 1),
         ({"context": "Ann ran.", "choices": ["a", "b"], "answer": 1}, 1),
     ],
 )
-def test_a_question_on_a_passage_is_read_with_each_choice(row, label, tmp_path):
+def test_question_is_joined_with_each_choice(row, label, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"question": "Who?", **row}))
     data = read_choices(path)
@@ -89,7 +90,7 @@ def test_a_question_on_a_passage_is_read_with_each_choice(row, label, tmp_path):
         ("effect", "The man fell. What happened as a result?"),
     ],
 )
-def test_copa_asks_for_the_cause_or_the_effect(question, text):
+def test_copa_question_is_about_cause_or_effect(question, text):
     row = {"premise": "The man fell.", "choice1": "a", "choice2": "b", "question": question}
     assert choice_fields({**row, "label": 1, "idx": 3}) == (text, ["a", "b"], 1)
 
@@ -114,7 +115,7 @@ def test_copa_asks_for_the_cause_or_the_effect(question, text):
         ({"question": {"stem": None}}, "stem must be a string"),
     ],
 )
-def test_a_malformed_row_is_named_with_its_fault(row, message, tmp_path):
+def test_invalid_choice_row_error_has_the_line(row, message, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(ROWS["own"]) + "\n" + json.dumps(row) + "\n")
     with pytest.raises(ValueError, match=rf"a\.jsonl, line 2: {message}"):
@@ -123,12 +124,12 @@ def test_a_malformed_row_is_named_with_its_fault(row, message, tmp_path):
     assert len(read_choices(path, bad=bad)) == len(bad.messages) == 1
 
 
-def test_columns_that_are_not_read_may_have_one_name(tmp_path):
+def test_unused_columns_may_share_a_name(tmp_path):
     (tmp_path / "a.csv").write_text("gold,gold,sent1,sent2,ending0,ending1,label\n,,a,b,c,d,1\n")
     assert read_choices(tmp_path / "a.csv").choices == [["b c", "b d"]]
 
 
-def test_all_malformed_rows_are_collected_at_once(tmp_path):
+def test_all_invalid_choice_rows_are_collected(tmp_path):
     path, bad = tmp_path / "a.jsonl", BadRows(collect=True)
     rows = [
         {"text": "a", "choices": ["b", "c"], "label": 1},
