@@ -256,7 +256,9 @@ def test_shards_follow_the_size_and_no_shard_is_empty(config, tmp_path):
 
 def test_bad_files_and_flags_end_in_a_line(config, tmp_path):
     (tmp_path / "corpus" / "c.jsonl").write_text('{"text": 3}\n')
-    with pytest.raises(ValueError, match=r"c.jsonl, line 1: 'text' is of type int"):
+    with pytest.raises(
+        ValueError, match=r"c\.jsonl, line 1: 'text' must be a string, but it is of type int"
+    ):
         create(config)
     assert not (tmp_path / "records" / ".work" / "store").exists()
     with pytest.raises(SystemExit, match=r"error: .*c.jsonl, line 1"), program.exit_on_user_error():

@@ -58,7 +58,10 @@ def test_finished_runs_are_tabulated_not_repeated(tmp_path):
             ablation(dataclasses.replace(config, **changes))
     (tmp_path / "bert" / "preset").mkdir()
     (tmp_path / "bert" / "preset" / "vocab.txt").write_text("new")
-    with pytest.raises(ValueError, match=r"sst2 BERT contains a run of .*other files in .*preset"):
+    with pytest.raises(
+        ValueError,
+        match=r"sst2 BERT contains a run with different settings \(other files in .*preset\)",
+    ):
         ablation(config)
 
 
@@ -138,5 +141,5 @@ def test_missing_data_raises_before_output_is_written(tmp_path):
     command.append(f"--output_dir={tmp_path / 'runs'}")
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "must be an existing folder" in done.stderr
+    assert "must be an existing directory" in done.stderr
     assert not list(tmp_path.iterdir())

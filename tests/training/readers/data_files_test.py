@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of other programs: compressed, of Excel, SICK, Parquet, Arrow, folders of `datasets`."""
+"""Reads files from other software: compressed, Excel, SICK, Parquet, Arrow and `datasets`."""
 
 import bz2
 import json
@@ -19,6 +19,7 @@ pytestmark = pytest.mark.backend_independent
 
 ROWS = "text,label\ngood; really,pos\nbad,neg\n"
 EXPECTED = (["good; really", "bad"], [1, 0], ("neg", "pos"))
+CLASS_NUMBER = "label must be the number of a class from 0 to 1, or -1"
 
 
 def read_text(path, labeled=True, bad=None, **columns):
@@ -30,7 +31,7 @@ def read(path, **arguments):
     return data.texts, data.labels.tolist(), data.class_names
 
 
-def zstandard(content):
+def compress_zstandard(content):
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, "zstd") as stream:
         stream.write(content)
@@ -38,7 +39,8 @@ def zstandard(content):
 
 
 @pytest.mark.parametrize(
-    ("suffix", "compress"), [("bz2", bz2.compress), ("xz", lzma.compress), ("zst", zstandard)]
+    ("suffix", "compress"),
+    [("bz2", bz2.compress), ("xz", lzma.compress), ("zst", compress_zstandard)],
 )
 def test_compressed_files_are_read(suffix, compress, tmp_path):
     path = tmp_path / f"a.csv.{suffix}"
@@ -59,29 +61,29 @@ def test_compressed_files_are_read(suffix, compress, tmp_path):
         ROWS.encode(),
     ],
 )
-def test_csv_is_read_as_excel_saves_it(content, tmp_path):
+def test_csv_from_excel_is_read(content, tmp_path):
     (tmp_path / "a.csv").write_bytes(content)
     assert read(tmp_path / "a.csv") == EXPECTED
 
 
-def test_the_place_of_an_error_counts_the_line_of_the_separator(tmp_path):
+def test_error_line_counts_the_sep_line(tmp_path):
     (tmp_path / "a.csv").write_text('sep=;\ntext;label\n"a\nb";x\nc\n')
     with pytest.raises(ValueError, match=r"a\.csv, line 5: 1 columns, expected 2; .* 'c'"):
         read(tmp_path / "a.csv")
 
 
-def test_a_semicolon_in_a_single_wanted_column_is_text(tmp_path):
+def test_semicolon_in_single_column_is_text(tmp_path):
     (tmp_path / "a.csv").write_text("Hello; world\nNo; no\n")
     rows, _ = read_columns(tmp_path / "a.csv", "csv", {"text": "0"}, "no")
     assert [row.cells["text"] for row in rows] == ["Hello; world", "No; no"]
 
 
-def test_windows_1252_is_read_with_a_warning_if_nothing_speaks_against_it(tmp_path):
+def test_windows_1252_is_read_with_a_warning(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes("text;label\nun café;pos\nŒuvre – à l’œil;neg\n".encode("cp1252"))
     with pytest.warns(UserWarning, match="read as Windows-1252, in which line 2 is 'un café;pos'"):
         assert read(path)[0] == ["un café", "Œuvre – à l’œil"]
-    # UTF-8 with one wrong byte, and Windows-1251
+    # UTF-8 with one invalid byte, and Windows-1251
     for content in ("text,label\nnaïve,x\nna\x00ve,y\n", "text,label\nПривет,x\n"):
         encoding = "utf-8" if "ï" in content else "cp1251"
         path.write_bytes(content.encode(encoding).replace(b"\0", b"\xef"))
@@ -91,11 +93,12 @@ def test_windows_1252_is_read_with_a_warning_if_nothing_speaks_against_it(tmp_pa
             read(path)
 
 
-def test_the_first_sheet_of_an_excel_file_is_read(tmp_path):
+def test_first_excel_sheet_is_read(tmp_path):
     book = openpyxl.Workbook()
     for row in (["text", "label", "id"], ["a", 1, None], ["b", 2.5, "x"], [True, 1, None]):
         book.active.append(row)
-    book.active.cell(row=9, column=5).font = openpyxl.styles.Font(bold=True)  # but no value
+    # This cell has a format but no value.
+    book.active.cell(row=9, column=5).font = openpyxl.styles.Font(bold=True)
     book.save(tmp_path / "a.xlsx")
     data = read_text(tmp_path / "a.xlsx")
     assert (data.texts, data.labels.tolist()) == (["a", "b", "TRUE"], [0, 1, 0])
@@ -110,26 +113,26 @@ def test_the_first_sheet_of_an_excel_file_is_read(tmp_path):
         read(tmp_path / "a.xlsx")
 
 
-def altered_xlsx(path, change):
-    """Writes an Excel file whose sheet's XML is altered."""
+def write_altered_xlsx(path, change):
+    """Writes an Excel file with altered sheet XML."""
     book = openpyxl.Workbook()
     for row in (["text", "label"], ["a", 1], ["b", 0], ["c", 1]):
         book.active.append(row)
     book.save(path)
     with zipfile.ZipFile(path) as file:
-        parts = {name: file.read(name) for name in file.namelist()}
+        members = {name: file.read(name) for name in file.namelist()}
     with zipfile.ZipFile(path, "w") as file:
-        for name, content in parts.items():
+        for name, content in members.items():
             file.writestr(name, change(content) if "sheet1.xml" in name else content)
 
 
-def test_rows_of_an_excel_file_outside_of_its_stated_dimension_are_read(tmp_path):
-    altered_xlsx(tmp_path / "a.xlsx", lambda sheet: sheet.replace(b'"A1:B4"', b'"A1:B2"'))
+def test_excel_rows_outside_the_dimension_are_read(tmp_path):
+    write_altered_xlsx(tmp_path / "a.xlsx", lambda sheet: sheet.replace(b'"A1:B4"', b'"A1:B2"'))
     assert read(tmp_path / "a.xlsx")[0] == ["a", "b", "c"]
 
 
-def test_damaged_excel_files_are_named(tmp_path):
-    altered_xlsx(tmp_path / "cut.xlsx", lambda sheet: sheet[:400])
+def test_damaged_excel_files_raise(tmp_path):
+    write_altered_xlsx(tmp_path / "cut.xlsx", lambda sheet: sheet[:400])
     book = openpyxl.Workbook()
     book.save(tmp_path / "flipped.xlsx")
     content = bytearray((tmp_path / "flipped.xlsx").read_bytes())
@@ -171,7 +174,7 @@ def write_arrow(path, table):
         writer.write_table(table, max_chunksize=2)
 
 
-def test_parquet_gives_the_names_of_classes(tmp_path):
+def test_parquet_class_names_are_read(tmp_path):
     path = tmp_path / "a.parquet"
     parquet.write_table(class_table([1, 0, 1]), path)
     assert read(path) == (["text 0", "text 1", "text 2"], [1, 0, 1], ("neg", "pos"))
@@ -180,7 +183,7 @@ def test_parquet_gives_the_names_of_classes(tmp_path):
     parquet.write_table(class_table([1, -1, 0]), path)
     with pytest.raises(ValueError, match=r"a\.parquet, row 2: the label is empty"):
         read(path)
-    # The labels of a test set
+    # The file is a test set without labels.
     parquet.write_table(class_table([-1, -1]), path)
     assert [record for _, record in read_records(path)] == [{"text": "text 0"}, {"text": "text 1"}]
     path.write_bytes(path.read_bytes()[:-20])
@@ -188,7 +191,7 @@ def test_parquet_gives_the_names_of_classes(tmp_path):
         read(path)
 
 
-def test_folders_of_datasets_are_read(tmp_path):
+def test_datasets_directory_is_read(tmp_path):
     for split, labels in {"train": [1, 0, 1], "test": [0, 1]}.items():
         folder = tmp_path / "saved" / split
         for number, part in enumerate((labels[:2], labels[2:])):
@@ -203,11 +206,11 @@ def test_folders_of_datasets_are_read(tmp_path):
         read(tmp_path / "saved")
 
 
-def test_numbers_that_are_no_class_are_named(tmp_path):
+def test_class_number_out_of_range_raises(tmp_path):
     path = tmp_path / "a.parquet"
     for label in (2, -2):
         parquet.write_table(class_table([1, label]), path)
-        with pytest.raises(ValueError, match=rf"a\.parquet, row 2: label must .*: {label}$"):
+        with pytest.raises(ValueError, match=rf"row 2: {CLASS_NUMBER}\. Received: {label}$"):
             read(path)
     for metadata in ('{"info": 1}', "[" * 100_000):
         table = class_table([0]).replace_schema_metadata({"huggingface": metadata})
@@ -216,18 +219,18 @@ def test_numbers_that_are_no_class_are_named(tmp_path):
             read(path)
 
 
-def test_names_of_classes_in_a_struct_in_one_shard_and_of_no_column(tmp_path):
+def test_class_names_in_nested_columns_and_shards(tmp_path):
     label = {"names": ["neg", "pos"], "_type": "ClassLabel"}
     spans = {"feature": {"kind": label}, "_type": "Sequence"}
     features = {"meta": {"label": label, "spans": spans}, "gone": label}
     metadata = {"huggingface": json.dumps({"info": {"features": features}})}
     for number, labels in enumerate(([1, 0], [0, -1])):
-        rows = [{"label": one, "other": 1, "spans": {"kind": [one]}} for one in labels]
+        rows = [{"label": number, "other": 1, "spans": {"kind": [number]}} for number in labels]
         table = pa.table({"text": ["a", "b"], "meta": rows})
         table = table if number else table.replace_schema_metadata(metadata)
         parquet.write_table(table, tmp_path / f"train-0000{number}-of-00002.parquet")
     values = [record["meta"] for _, record in read_records(tmp_path / "train")]
-    assert [one["label"] for one in values] == ["pos", "neg", "neg", None]
+    assert [value["label"] for value in values] == ["pos", "neg", "neg", None]
     assert values[0] == {"label": "pos", "other": 1, "spans": {"kind": ["pos"]}}
     features["meta"]["label"] = {"names": ["pos", "neg"], "_type": "ClassLabel"}
     metadata = {"huggingface": json.dumps({"info": {"features": features}})}
@@ -238,7 +241,7 @@ def test_names_of_classes_in_a_struct_in_one_shard_and_of_no_column(tmp_path):
         read(tmp_path / "train", label="meta.label")
 
 
-def test_a_value_that_python_lacks_is_an_error_only_for_who_reads_it(tmp_path):
+def test_unreadable_value_raises_only_if_used(tmp_path):
     path = tmp_path / "a.parquet"
     days = pa.array([1, 10**8], pa.date32())
     parquet.write_table(pa.table({"text": ["a", "b"], "label": ["x", "y"], "day": days}), path)
@@ -252,7 +255,7 @@ def test_a_value_that_python_lacks_is_an_error_only_for_who_reads_it(tmp_path):
     assert read_text(path, bad=BadRows(collect=True), labeled=False).ids == ["1970-01-02"]
 
 
-def test_two_columns_of_one_name_are_refused(tmp_path):
+def test_duplicate_column_names_raise(tmp_path):
     table = pa.table([["a"], ["x"], ["y"]], names=["text", "label", "label"])
     parquet.write_table(table, tmp_path / "a.parquet")
     write_arrow(tmp_path / "a.arrow", table)
@@ -261,7 +264,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
             read(tmp_path / name)
 
 
-def test_a_page_that_does_not_fit_its_checksum_is_refused(tmp_path):
+def test_parquet_page_checksum_mismatch_raises(tmp_path):
     path = tmp_path / "a.parquet"
     table = pa.table({"text": ["some words"], "label": ["x"]})
     parquet.write_table(table, path, write_page_checksum=True, compression="none")
@@ -287,18 +290,18 @@ def test_a_page_that_does_not_fit_its_checksum_is_refused(tmp_path):
         (["train/0000.parquet", "data/train.parquet"], "several data sets"),
     ],
 )
-def test_files_of_a_folder_that_are_not_one_data_set_are_refused(names, message, tmp_path):
+def test_directory_with_multiple_data_sets_raises(names, message, tmp_path):
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         parquet.write_table(class_table([0, 1]), tmp_path / name)
-    # A folder `train` holds files of its own
+    # If the directory contains a subdirectory `train`, read the directory instead.
     path = tmp_path if "train/0000.parquet" in names else tmp_path / "train"
     with pytest.raises(ValueError, match=message):
         read(path)
 
 
-def test_a_selection_of_an_old_version_is_refused(tmp_path):
-    """Its rows are numbered in another file, and all rows would be read."""
+def test_old_datasets_selection_raises(tmp_path):
+    """The indices of its rows are in a different file, so all rows would be read."""
     state = {"_data_files": [{"filename": "a"}], "_indices_data_files": [{"filename": "b"}]}
     (tmp_path / "state.json").write_text(json.dumps(state))
     with pytest.raises(ValueError, match=r"state\.json is of a selection by an old version"):
@@ -306,7 +309,7 @@ def test_a_selection_of_an_old_version_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../other.arrow", "/etc/passwd"])
-def test_files_outside_of_a_folder_are_not_read(name, tmp_path):
+def test_files_outside_the_directory_are_not_read(name, tmp_path):
     folder = tmp_path / "saved"
     write_arrow(tmp_path / "other.arrow", class_table([1]))
     folder.mkdir()
@@ -327,7 +330,7 @@ def test_files_outside_of_a_folder_are_not_read(name, tmp_path):
         "{}.parquet",
     ],
 )
-def test_a_split_of_a_folder_of_parquet_is_read(names, tmp_path):
+def test_parquet_split_is_read(names, tmp_path):
     for split, labels in {"train": [1, 0, 1], "validation": [0, 1]}.items():
         path = tmp_path / names.format(split)
         path.parent.mkdir(exist_ok=True)
@@ -339,12 +342,12 @@ def test_a_split_of_a_folder_of_parquet_is_read(names, tmp_path):
         read(tmp_path)
 
 
-def test_a_folder_without_data(tmp_path):
+def test_directory_without_data_raises(tmp_path):
     with pytest.raises(ValueError, match="is a folder without Parquet or Arrow files"):
         read(tmp_path)
 
 
-def test_malformed_rows_are_collected(tmp_path):
+def test_invalid_rows_are_collected(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(
         '{"text": "a", "label": "x"}\n{"text": \n{"label": "x"}\n{"text": "", "label": "y"}\n'
@@ -359,7 +362,7 @@ def test_malformed_rows_are_collected(tmp_path):
         read(path, bad=BadRows(collect=True))
 
 
-def test_labels_are_read_as_others(tmp_path):
+def test_label_map_renames_labels(tmp_path):
     path = tmp_path / "hans.tsv"
     path.write_text("text\tlabel\na\tneutral\nb\tentailment\nc\tcontradiction\n")
     label_map = ("neutral:non-entailment", "contradiction:non-entailment")
@@ -368,15 +371,19 @@ def test_labels_are_read_as_others(tmp_path):
         read(path, label_map=("neutrl:other",))
 
 
-def malformed(tmp_path, format):
-    """A file of labeled text with malformed rows, and what is said of each."""
+def write_invalid_rows(tmp_path, format):
+    """Writes labeled text with invalid rows, and returns the path and the expected messages."""
     path = tmp_path / f"a.{format}"
     rows = [["good", "1"], ["", "0"], ["fine", ""], ["bad", "0"], ["", ""]]
-    label = "the label is empty; the text is"
+    label_message = "the label is empty; the text is"
     empty = "text is empty (--allow_empty accepts it)"
     hint = "(--skip_labels=null leaves such rows out)"
-    messages = {1: empty, 2: f"{label} 'fine' {hint}", 4: f"{label} '' {hint}; {empty}"}
-    first = {"csv": 2, "tsv": 2, "xlsx": 2}.get(format, 1)
+    messages = {
+        1: empty,
+        2: f"{label_message} 'fine' {hint}",
+        4: f"{label_message} '' {hint}; {empty}",
+    }
+    first_row = {"csv": 2, "tsv": 2, "xlsx": 2}.get(format, 1)
     if format == "xlsx":
         book = openpyxl.Workbook()
         for row in (["text", "label"], *rows):
@@ -385,12 +392,12 @@ def malformed(tmp_path, format):
         book.save(path)
     elif format == "parquet":
         texts, labels = zip(*rows, strict=True)
-        table = pa.table({"text": texts, "label": [int(one or -7) for one in labels]})
+        table = pa.table({"text": texts, "label": [int(label or -7) for label in labels]})
         classes = {"label": {"_type": "ClassLabel", "names": ["0", "1"]}}
         metadata = json.dumps({"info": {"features": classes}})
         parquet.write_table(table.replace_schema_metadata({"huggingface": metadata}), path)
-        expected = "label must be the number of a class from 0 to 1, or -1"
-        # A row that the file has no class for is read no further
+        expected = CLASS_NUMBER
+        # The text of a row with an unknown class is not read.
         messages |= dict.fromkeys((2, 4), expected)
     elif format in ("json", "jsonl"):
         records = [json.dumps({"text": text, "label": label}) for text, label in rows]
@@ -410,12 +417,12 @@ def malformed(tmp_path, format):
             lines += ['"a film,1', "fine,0", '"one" two,1', "end,0"]
         path.write_text("\n".join(lines) + "\n")
     unit = "line" if format in ("csv", "tsv", "jsonl") else "row"
-    return path, {f"{path}, {unit} {first + row}": message for row, message in messages.items()}
+    return path, {f"{path}, {unit} {first_row + row}": message for row, message in messages.items()}
 
 
 @pytest.mark.parametrize("format", ["csv", "tsv", "xlsx", "parquet", "json", "jsonl"])
-def test_all_malformed_rows_are_collected_at_once(format, tmp_path):
-    path, expected = malformed(tmp_path, format)
+def test_all_invalid_rows_are_collected_at_once(format, tmp_path):
+    path, expected = write_invalid_rows(tmp_path, format)
     bad = BadRows(collect=True)
     data = read_text(path, bad=bad)
     messages = dict(message.split(": ", 1) for message in bad.messages)
@@ -429,8 +436,8 @@ def test_all_malformed_rows_are_collected_at_once(format, tmp_path):
         read_text(path)
 
 
-def test_missing_column_names_all_similar_ones(tmp_path):
-    # As in SNLI and KLUE-NLI, where label5 is what one annotator chose
+def test_missing_column_error_suggests_similar_names(tmp_path):
+    # SNLI and KLUE-NLI have such columns. One annotator's label is in label5.
     path = tmp_path / "nli.csv"
     path.write_text("premise,hypothesis,gold_label,label5\na,b,x,y\n")
     with pytest.raises(ValueError, match=r"did you mean 'gold_label' or 'label5'\?"):

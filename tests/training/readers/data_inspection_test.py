@@ -23,7 +23,7 @@ from training.readers.labeled_text import LabeledText  # noqa: E402
 from training.readers.scripts import scripts  # noqa: E402
 
 
-def test_every_kind_of_data_has_rows():
+def test_text_rows_of_each_task():
     text = LabeledText(["a", "b"], ["c", "d"], np.array([1, 0]), ("no", "yes"), "f")
     assert text_rows(text) == Rows([("a", "c"), ("b", "d")], ["yes", "no"])
     scores = LabeledText(["a"], None, np.array([0.5], "float32"), None, "f")
@@ -40,7 +40,7 @@ def test_every_kind_of_data_has_rows():
     assert count_rows(questions) == expected
 
 
-def test_duplicates_contradictions_and_leaks_are_found():
+def test_findings_report_duplicates_and_leaks():
     train = Rows([("A  b",), ("a b",), ("c",), ("ｃ",), ("d",)], ["x", "x", "x", "y", "x"])
     dev = Rows([("C",), ("e",)], ["x", "y"])
     messages = findings({"train": train, "dev": dev})
@@ -51,11 +51,11 @@ def test_duplicates_contradictions_and_leaks_are_found():
         "dev: 1 of 2 rows (50.0 %) are in train too, which makes scores on dev too high",
     ]
     assert findings({"train": Rows([("a",), ("b",)]), "dev": Rows([("c",)])}) == []
-    # A pair is a copy only if both of its texts are.
+    # Two pairs are duplicates only if both texts are equal.
     assert findings({"train": Rows([("a", "b"), ("a", "c")], ["x", "y"])}) == []
 
 
-def test_passages_are_compared_without_their_questions():
+def test_findings_compare_passages_without_questions():
     train = Rows([("a", "p"), ("b", "p"), ("c", "q")], share_passages=True)
     dev = Rows([("d", "P"), ("c", "q"), ("e", "r")], share_passages=True)
     assert findings({"train": train, "dev": dev}) == [
@@ -64,7 +64,7 @@ def test_passages_are_compared_without_their_questions():
     ]
 
 
-def test_a_passage_of_several_questions_is_counted_once():
+def test_shared_passage_is_counted_once():
     tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
     rows = Rows([("a", "b zz б"), ("b", "b zz б")], share_passages=True)
     counts = tokenize_rows(rows, tokenizer)
@@ -77,39 +77,39 @@ def test_a_passage_of_several_questions_is_counted_once():
     }
 
 
-def test_scripts_are_shares_of_the_letters():
+def test_scripts_are_percentages_of_letters():
     assert scripts(["ab 12!", "дж", "漢"]) == {"Latin": 40, "Cyrillic": 40, "Cjk": 20}
     assert scripts(["1 2"]) == {}
 
 
-def test_tokens_are_counted_with_their_separators():
+def test_token_counts_include_separators():
     tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "##b"])
     rows = Rows([("a b",), ("", "ab a zz"), ("zz b", "a", "yy")])
     counts = tokenize_rows(rows, tokenizer)
     assert counts.lengths.tolist() == [4, 7, 8]
     assert counts.unknown == pytest.approx(100 * 3 / 10)
     assert counts.unknown_words == [("zz", 2), ("yy", 1)]
-    # A pair of RoBERTa's has two separators in its middle.
+    # RoBERTa puts two separators between the texts of a pair.
     tokens = ["<pad>", "<unk>", "<s>", "</s>", "<mask>", *map(chr, range(33, 127)), "ab"]
     roberta = BytePairTokenizer(tokens, ["a b"])
     num_text_tokens = sum(map(len, roberta(["a", "ab"])))
     assert tokenize_rows(Rows([("a", "ab")]), roberta).lengths.tolist() == [num_text_tokens + 4]
 
 
-def test_each_choice_is_a_sequence_with_its_text():
+def test_choice_lengths_include_the_text():
     tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
     choices = ChoiceRows(["a a", "b"], [["a", "b b b", "a"], ["", "a a"]], None, "f")
     # [CLS] a a [SEP] b b b [SEP], and [CLS] b [SEP] a a [SEP]
     assert tokenize_rows(text_rows(choices), tokenizer).lengths.tolist() == [8, 6]
 
 
-def test_classes_that_are_too_rare_are_told():
-    def labeled(*counts):
+def test_rare_classes_are_reported():
+    def make_labeled_text(*counts):
         labels = np.repeat(np.arange(len(counts)), counts)
         return LabeledText(["a"] * len(labels), None, labels, ("a", "b", "c", "d"), "f")
 
-    train = labeled(60, 50, 2, 1)
-    assert rare_classes({"train": train, "dev": labeled(5, 1, 0, 0)}) == [
+    train = make_labeled_text(60, 50, 2, 1)
+    assert rare_classes({"train": train, "dev": make_labeled_text(5, 1, 0, 0)}) == [
         "train: 1 of 4 classes have a single row, ['d']: they cannot be learned and scored too",
         "dev: 1 of 4 classes have a single row, ['b']: they are scored on it",
         "train: 1 of 4 classes have no row in dev, ['c']: they are not scored",
@@ -118,7 +118,8 @@ def test_classes_that_are_too_rare_are_told():
         "train: 1 of 4 classes have no row in the tenth that is held out without --dev_file, "
         "['c']: they are not scored"
     ]
-    assert rare_classes({"train": labeled(2, 2, 2, 2)}) == []  # too few to hold out a tenth
+    # There are too few rows to hold out a tenth.
+    assert rare_classes({"train": make_labeled_text(2, 2, 2, 2)}) == []
     tags = TaggedText([["a"]] * 4, [["B-X"], ["B-X"], ["B-Y"], ["O"]])
     dev = TaggedText([["a"]] * 2, [["B-Y"], ["B-Y"]])
     assert rare_classes({"train": tags, "dev": dev}) == [

@@ -19,11 +19,13 @@ def test_stratified_sample_keeps_proportions():
         sample = stratified_sample(strata.tolist(), count)
         assert len(sample) == len(set(sample)) == count
         assert sample == sorted(sample)
-        taken = Counter(strata[sample])
-        assert all(abs(taken[name] - count * size / 700) < 1 for name, size in sizes.items())
+        sample_counts = Counter(strata[sample])
+        assert all(
+            abs(sample_counts[name] - count * size / 700) < 1 for name, size in sizes.items()
+        )
 
 
-def test_singleton_classes_stay_in_training():
+def test_singleton_classes_are_not_held_out():
     strata = ["x"] * 5 + [f"only {index}" for index in range(95)]
     train, dev = hold_out_tenth(strata, "a.tsv")
     assert {strata[index] for index in dev} == {"x"}
@@ -33,7 +35,7 @@ def test_singleton_classes_stay_in_training():
         hold_out_tenth(strata[5:], "a.tsv")
 
 
-def test_few_rows_are_held_out_if_accepted():
+def test_accept_few_allows_small_files():
     rows = ["good", "bad"] * 8
     _, dev = hold_out_tenth(rows, "a.tsv", accept_few=True)
     assert sorted(rows[index] for index in dev) == ["bad", "good"]
@@ -41,7 +43,7 @@ def test_few_rows_are_held_out_if_accepted():
         hold_out_tenth(rows, "a.tsv")
 
 
-def test_a_table_of_many_classes_is_cut():
+def test_counts_table_is_truncated():
     counts = {
         name: {str(index): index for index in range(150)} for name in ("train", "dev_matched")
     }

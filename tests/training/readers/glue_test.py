@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GLUE's nine file formats in miniature, and the real files if `KERAS_BERT_DATA` points to them."""
+"""Reads small files in GLUE's nine formats, and the full files if `KERAS_BERT_DATA` has them."""
 
 import os
 from pathlib import Path
@@ -36,7 +36,7 @@ FILES = {
     "QQP/train": [
         "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate",
         "0\t1\t2\tWhy?\tHow?\t0",
-        "1\t1\t2\tWhy is",  # Malformed in the official download.
+        "1\t1\t2\tWhy is",  # This row is also truncated in the official download.
         "2\t1\t2\t\tHow?\t1",
     ],
     "QQP/test": ["id\tquestion1\tquestion2", "0\tWhy?\tHow?"],
@@ -102,52 +102,52 @@ def data_dir(tmp_path):
     for name, lines in FILES.items():
         path = tmp_path / f"{name}.tsv"
         path.parent.mkdir(exist_ok=True)
-        # Without a final newline, as some of the official files are.
+        # Some of the official files also lack the final newline.
         path.write_text("\n".join(lines), encoding="utf-8")
     return tmp_path
 
 
 @pytest.mark.parametrize(("file", "inputs", "labels"), EXPECTED)
-def test_the_official_layouts(data_dir, file, inputs, labels):
+def test_official_columns_are_read(data_dir, file, inputs, labels):
     folder, split = file.split("/")
-    read = read_split(data_dir, folder, split)
-    assert read.inputs == inputs
-    assert (None if labels is None else read.labels.tolist()) == labels
-    assert read.class_names == find_task(folder).class_names
-    assert read.num_classes == find_task(folder).num_classes
+    split_data = read_split(data_dir, folder, split)
+    assert split_data.inputs == inputs
+    assert (None if labels is None else split_data.labels.tolist()) == labels
+    assert split_data.class_names == find_task(folder).class_names
+    assert split_data.num_classes == find_task(folder).num_classes
 
 
-def test_torn_rows_of_qqp_are_skipped_with_a_warning(data_dir):
+def test_truncated_qqp_rows_are_skipped_with_a_warning(data_dir):
     with pytest.warns(UserWarning, match=r"skipped 1 of 3 rows: .*train\.tsv, line 3: 4 columns"):
-        read = read_split(data_dir, "qqp", "train")
-    assert read.inputs == [("Why?", "How?"), ("", "How?")]
-    assert (read.labels.tolist(), read.skipped) == ([0, 1], 1)
+        split_data = read_split(data_dir, "qqp", "train")
+    assert split_data.inputs == [("Why?", "How?"), ("", "How?")]
+    assert (split_data.labels.tolist(), split_data.skipped) == ([0, 1], 1)
 
 
-def test_every_task_has_a_miniature():
+def test_test_files_cover_every_task():
     assert {file.split("/")[0] for file in FILES} == {task.folder for task in TASKS.values()}
 
 
-def test_class_names_match_the_labels_of_the_files():
+def test_class_names_match_file_labels():
     for task in TASKS.values():
         assert len(task.class_names or ()) == len(task.file_labels or ())
         assert task.regression == (task.name == "stsb")
 
 
-def test_tasks_are_found_by_any_spelling():
+def test_find_task_accepts_any_spelling():
     for name in ("sst2", "SST-2", "sst_2"):
         assert find_task(name).folder == "SST-2"
     with pytest.raises(ValueError, match="unknown GLUE task 'squad', expected one of cola, sst2"):
         find_task("squad")
 
 
-def test_the_tasks_own_folder_is_taken_too_but_no_others(data_dir):
+def test_task_directory_is_accepted_for_its_task_only(data_dir):
     assert len(read_split(data_dir / "RTE", "rte", "train")) == 2
     with pytest.raises(FileNotFoundError, match=r"WNLI/\{train,dev,test\}\.tsv"):
         read_split(data_dir / "RTE", "wnli", "train")
 
 
-def test_a_split_that_is_not_there(data_dir):
+def test_missing_split_raises(data_dir):
     with pytest.raises(
         ValueError, match="MNLI has no split 'dev', expected one of train, dev_matc"
     ):
@@ -166,7 +166,7 @@ def test_a_split_that_is_not_there(data_dir):
         ("stsb", 5_749, 1_500, None),
     ],
 )
-def test_the_real_files(name, num_train, num_dev, positive):
+def test_full_glue_files_are_read(name, num_train, num_dev, positive):
     data = Path(os.environ.get("KERAS_BERT_DATA", "") or "/nonexistent", "glue")
     if not data.is_dir():
         pytest.skip("KERAS_BERT_DATA does not point to real data")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labeled text: the details of every format, and errors that name file and line."""
+"""Reads labeled text in each format. Errors include the file and the line."""
 
 import gzip
 import json
@@ -49,7 +49,7 @@ def write(tmp_path):
     ],
 )
 @pytest.mark.parametrize("quirk", ["plain", "bom_crlf", "blank_lines", "no_final_newline", "gzip"])
-def test_formats_and_their_quirks_read_alike(write, name, content, quirk):
+def test_all_formats_read_the_same(write, name, content, quirk):
     data = content.encode()
     if quirk == "bom_crlf":
         data = b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n")
@@ -69,14 +69,14 @@ def test_formats_and_their_quirks_read_alike(write, name, content, quirk):
     assert read.inputs == REVIEWS
 
 
-def test_pairs_and_columns_by_number(write):
+def test_columns_are_selected_by_number(write):
     path = write("pairs.tsv", "x\tno\ta\tb\ny\tyes\tc\td\n")
     read = read_text(path, text="2", text_pair="3", label="1")
     assert read.inputs == [("a", "b"), ("c", "d")]
     assert read.class_names == ("no", "yes")
 
 
-def test_csv_holds_line_ends_in_quotes_and_still_counts_lines(write):
+def test_csv_lines_are_counted_with_quoted_newlines(write):
     path = write("a.csv", 'text,label\n"one\n\ntwo",x\nthree,y\nfour\n')
     with pytest.raises(ValueError, match=r"a\.csv, line 6: 1 columns, expected 2; .*'four'"):
         read_text(path)
@@ -84,8 +84,8 @@ def test_csv_holds_line_ends_in_quotes_and_still_counts_lines(write):
     assert read_text(path).texts == ["one\n\ntwo", "three"]
 
 
-def test_other_line_separators_are_text(write):
-    # A form feed, a next-line and a line separator end lines for `str.splitlines`.
+def test_unicode_line_separators_are_text(write):
+    # `str.splitlines` would split at a form feed, a next-line and a line separator.
     path = write("a.tsv", "text\tlabel\none\x0ctwo\x85three\u2028four\tx\nfive\ty\n")
     assert read_text(path).texts == ["one\x0ctwo\x85three\u2028four", "five"]
 
@@ -101,11 +101,11 @@ QUOTED = 'text\tlabel\n"he said ""no"""\tx\nfive inches\ty\n'
         ('text\tlabel\n"a\tb"\tx\n"c\r\n\nd"\ty\n', ["a\tb", "c\r\n\nd"]),
         ('"text"\t"label"\n"a"\t"x"\n""\t"y"\n', ["a", ""]),
         ('text\tlabel\n"a" or "b"\tx\nc "\ty\n', ['"a" or "b"', 'c "']),
-        # A row that begins with a quote and one that ends with one
+        # One row starts with a quote, and the next ends with a quote.
         ('text\tlabel\n"a\tx\nb\ty"\n', ['"a', "b"]),
     ],
 )
-def test_quotes_in_tsv_enclose_cells_or_are_text(write, content, texts):
+def test_tsv_quotes_enclose_cells_or_are_text(write, content, texts):
     assert read_text(write("a.tsv", content), allow_empty=True).texts == texts
 
 
@@ -117,7 +117,7 @@ def test_quotes_in_tsv_enclose_cells_or_are_text(write, content, texts):
         (QUOTED.replace("five inches", '5" disk'), r"1 lines, the first of which is 2, have quot"),
     ],
 )
-def test_quotes_in_tsv_that_do_not_tell_are_text_with_a_warning(write, content, message):
+def test_ambiguous_tsv_quotes_are_text_with_a_warning(write, content, message):
     path = write("a.tsv", content)
     with pytest.warns(UserWarning, match=rf"{message}.*--quoting=none .* --quoting=csv"):
         read = read_text(path)
@@ -127,12 +127,12 @@ def test_quotes_in_tsv_that_do_not_tell_are_text_with_a_warning(write, content, 
         assert read_text(path, quoting="csv").texts == ['he said "no"', '5" disk']
 
 
-def test_a_cell_may_be_long(write):
-    long = "word " * 40_000
-    assert read_text(write("a.csv", f"text,label\n{long},x\nb,y\n")).texts[0] == long
+def test_long_cell_is_read(write):
+    long_text = "word " * 40_000
+    assert read_text(write("a.csv", f"text,label\n{long_text},x\nb,y\n")).texts[0] == long_text
 
 
-def test_blank_rows_are_rows_except_at_the_end_of_labeled_text(write):
+def test_only_trailing_blank_rows_are_ignored(write):
     for name, separator in {"a.tsv": "\t", "a.csv": ","}.items():
         path = write(name, "text|label\na|x\nb|y\n|\n \n| \n".replace("|", separator))
         assert read_text(path).texts == ["a", "b"]
@@ -145,7 +145,7 @@ def test_blank_rows_are_rows_except_at_the_end_of_labeled_text(write):
             read_text(path)
 
 
-def test_rows_may_have_ids(write):
+def test_ids_are_read(write):
     path = write("a.csv", "id,text,label\n7,a,x\n,b,y\n")
     read = read_text(path)
     assert (read.ids, read.rows([1, 0]).ids) == (["7", None], [None, "7"])
@@ -156,14 +156,14 @@ def test_rows_may_have_ids(write):
     assert read_text(path).ids == ["7", "x", '{"$oid": 1}']
 
 
-def test_class_names_sort_as_numbers_where_all_are(write):
+def test_numeric_class_names_sort_as_numbers(write):
     path = write("a.tsv", "text\tlabel\na\t10\nb\t9\nc\t-1\n")
     assert read_text(path).class_names == ("-1", "9", "10")
     path = write("b.jsonl", '{"text": "a", "label": true}\n{"text": "b", "label": 2}\n')
     assert read_text(path).class_names == ("2", "true")
 
 
-def test_development_file_uses_the_training_files_classes(write):
+def test_dev_file_uses_the_training_classes(write):
     path = write("dev.tsv", "text\tlabel\na\tc\nb\ta\n")
     read = read_text(path, class_names=("a", "b", "c"))
     assert read.labels.tolist() == [2, 0]
@@ -174,7 +174,7 @@ def test_development_file_uses_the_training_files_classes(write):
         read_text(path, class_names=("a", "b"))
 
 
-def test_regression(write):
+def test_regression_labels_are_finite_numbers(write):
     read = read_text(write("a.tsv", "text\tlabel\na\t2.5\nb\t-1e-1\n"), regression=True)
     assert read.labels.dtype == np.float32
     np.testing.assert_allclose(read.labels, [2.5, -0.1], rtol=1e-6)
@@ -187,7 +187,7 @@ def test_regression(write):
             read_text(path, regression=True)
 
 
-def test_unlabeled(write):
+def test_unlabeled_text_is_read(write):
     read = read_text(write("a.tsv", "id\ttext\n1\ta\n"), labeled=False, class_names=("n", "y"))
     assert read.labels is None
     assert (read.texts, read.class_names) == (["a"], ("n", "y"))
@@ -196,8 +196,8 @@ def test_unlabeled(write):
 @pytest.mark.parametrize(
     ("header", "content"),
     [
-        ("auto", "text\tlabel\na\tx\nb\ty\n"),  # A common column name.
-        ("auto", "body\tverdict\na\t1\nb\t0\n"),  # The only label that is not a number.
+        ("auto", "text\tlabel\na\tx\nb\ty\n"),  # The header has a common column name.
+        ("auto", "body\tverdict\na\t1\nb\t0\n"),  # Only the first label is not a number.
         ("auto", "a\tx\nb\ty\n"),
         ("yes", "whatever\tx\na\tx\nb\ty\n"),
         ("no", "a\tx\nb\ty\n"),
@@ -208,7 +208,7 @@ def test_header_with_numbered_columns(write, header, content):
     assert read.texts == ["a", "b"]
 
 
-def test_a_header_that_is_said_not_to_be_one(write):
+def test_header_error_with_header_no(write):
     path = write("a.tsv", "text\tlabel\na\t1.0\nb\t0.5\n")
     for regression in (False, True):
         with pytest.raises(ValueError, match=r"line 1: the label 'label' .* try --header=yes"):
@@ -226,7 +226,7 @@ def test_a_header_that_is_said_not_to_be_one(write):
         ({"text": "3", "label": "1"}, "text is column 3, expected 0 to 2"),
     ],
 )
-def test_a_column_that_is_not_there(write, arguments, message):
+def test_missing_column_raises(write, arguments, message):
     path = write("a.tsv", "text\tlabel\tlabel2\na\tx\t1\nb\ty\t2\n")
     with pytest.raises(MissingColumnError, match=message):
         read_text(path, **arguments)
@@ -291,13 +291,13 @@ def test_a_column_that_is_not_there(write, arguments, message):
         ("a.txt", "text,label\na,x\n", r"cannot infer the format from the suffix '\.txt'"),
     ],
 )
-def test_errors_name_the_place(write, name, content, message):
+def test_error_includes_the_place(write, name, content, message):
     with pytest.raises(ValueError, match=message) as caught:
         read_text(write(name, content))
     assert name in str(caught.value)
 
 
-def test_an_array_and_nested_fields_are_read(write):
+def test_json_array_and_nested_fields_are_read(write):
     rows = '{"body": {"text": "%s"}, "labels": [{"label": "%s"}]}'
     content = f"[\n{rows % ('a', 'x')},\n\n {rows % ('b', 'y')}\n]\n"
     for name in ("a.jsonl", "a.json"):
@@ -307,7 +307,7 @@ def test_an_array_and_nested_fields_are_read(write):
         read_text(write("a.json", content), text="body.text")
 
 
-def test_lines_that_end_in_carriage_returns_are_lines(write):
+def test_carriage_return_ends_a_line(write):
     for name, separator in {"a.tsv": "\t", "a.csv": ","}.items():
         content = f"text|label\r{'a' * 9}|x\rb|y\r".replace("|", separator)
         assert read_text(write(name, content)).texts == ["a" * 9, "b"]
@@ -315,16 +315,16 @@ def test_lines_that_end_in_carriage_returns_are_lines(write):
     assert len(read_text(write("a.jsonl", rows))) == 3
 
 
-def test_errors_quote_long_values_in_part(write):
-    long = "word " * 200_000
+def test_error_truncates_long_values(write):
+    long_text = "word " * 200_000
     for name, content, arguments in [
-        ("a.tsv", f"{long}\tb\r{long}\tc", {}),
-        ("a.tsv", f"text\tlabel\na\t{long}\n", {"regression": True}),
-        ("a.tsv", f"text\tlabel\na\t{long}\n", {"class_names": ["b" * 1000]}),
-        ("a.tsv", f"text\tlabel\na\t{long}\n", {}),
-        ("a.tsv", f"text\tlabel\n{long}\n", {}),
-        ("a.jsonl", f'{{"{long}": 1}}\n', {}),
-        ("a.jsonl", '{"text": "a", "label": 1}' + long, {}),
+        ("a.tsv", f"{long_text}\tb\r{long_text}\tc", {}),
+        ("a.tsv", f"text\tlabel\na\t{long_text}\n", {"regression": True}),
+        ("a.tsv", f"text\tlabel\na\t{long_text}\n", {"class_names": ["b" * 1000]}),
+        ("a.tsv", f"text\tlabel\na\t{long_text}\n", {}),
+        ("a.tsv", f"text\tlabel\n{long_text}\n", {}),
+        ("a.jsonl", f'{{"{long_text}": 1}}\n', {}),
+        ("a.jsonl", '{"text": "a", "label": 1}' + long_text, {}),
     ]:
         with pytest.raises(ValueError, match=name) as caught:
             read_text(write(name, content), **arguments)
@@ -355,13 +355,13 @@ def test_errors_quote_long_values_in_part(write):
         (["['a', 'b']", "['a']", "['b', 'c']", "['c']"], "2 rows have a label that consists of"),
     ],
 )
-def test_labels_that_are_probably_wrong_are_warned_of(write, labels, message):
+def test_suspicious_labels_warn(write, labels, message):
     path = write("a.tsv", "text\tlabel\n" + "".join(f"a\t{label}\n" for label in labels))
     with pytest.warns(UserWarning, match=message):
         assert len(read_text(path)) == len(labels)
 
 
-def test_a_first_row_that_may_be_a_header_is_warned_of(write):
+def test_possible_header_warns(write):
     path = write("a.tsv", "body\tverdict\n" + "a\tx\nb\ty\n" * 3)
     with pytest.warns(UserWarning, match=r"a\.tsv: .* 'verdict', occurs in no other row.*=yes"):
         read = read_text(path, text="0", label="1")
@@ -370,12 +370,12 @@ def test_a_first_row_that_may_be_a_header_is_warned_of(write):
     assert len(read_text(path, text="0", label="1", header="no")) == 7
 
 
-def test_unlabeled_header_is_recognized(write):
+def test_header_of_unlabeled_text_is_recognized(write):
     path = write("a.tsv", "review\tstars\na\t5\n")
     assert read_text(path, text="0", labeled=False).texts == ["a"]
 
 
-def test_empty_texts_where_they_are_allowed(write):
+def test_allow_empty_accepts_empty_text(write):
     read = read_text(write("a.tsv", "text\tlabel\n\tx\nb\ty\n"), allow_empty=True)
     assert read.texts == ["", "b"]
 
@@ -389,21 +389,21 @@ def test_equal_json_and_string_labels_warn(write):
         assert read_text(path).class_names == ("1", "no", "true")
 
 
-def test_rows_are_left_out_by_their_label(write):
+def test_skip_labels_omits_rows(write):
     path = write("a.tsv", "id\ttext\tlabel\n1\ta\tx\n2\tb\t-\n3\tc\ty\n\td\t\n5\te\tx\n")
     read = read_text(path, skip_labels=("-", "null"))
     assert (read.texts, read.class_names, read.skipped) == (["a", "c", "e"], ("x", "y"), 0)
     assert (read.ids, read.left_out) == (["1", "3", "5"], {1: "2", 3: None})
     with pytest.raises(ValueError, match=r"line 3: unknown label '-', .* \(--skip_labels=- leaves"):
         read_text(path, class_names=("x", "y"), skip_labels=("null",))
-    # Beside "+", it is a sign
+    # Together with "+", "-" is a class.
     path = write("b.tsv", "text\tlabel\na\t+\nb\t-\n")
     assert read_text(path).class_names == ("+", "-")
 
 
-def test_an_unknown_format(write):
+def test_unknown_format_raises(write):
     path = write("a.tsv", "text\tlabel\na\t1\nb\t2\n")
-    with pytest.raises(ValueError, match=r"format must .*'xml'"):
+    with pytest.raises(ValueError, match=r"--format must be tsv, .*\. Received: 'xml'"):
         read_text(path, format="xml")
 
 
@@ -418,7 +418,7 @@ def test_an_unknown_format(write):
         ("columns.jsonl", [{"x": 1, "y": True}, {"x": 0, "y": False}, {"x": 0, "y": 1}], "x,y"),
     ],
 )
-def test_a_row_has_any_number_of_labels(write, name, content, label):
+def test_multi_label_formats_are_read(write, name, content, label):
     if isinstance(content, list):
         rows = [{"text": text, **row} for text, row in zip("abc", content, strict=True)]
         content = "\n".join(map(json.dumps, rows))
@@ -440,7 +440,7 @@ def test_a_row_has_any_number_of_labels(write, name, content, label):
         ["1;0;1", "", "0;0;1"],
     ],
 )
-def test_lists_of_flags_are_labels(write, cells):
+def test_multi_hot_lists_are_read(write, cells):
     lines = [f'{text},"{cell}"' for text, cell in zip("abc", cells, strict=True)]
     path = write("flags.csv", "\n".join(["text,label", *lines, ""]))
     labels = [[1, 0, 1], [0, 0, 0], [0, 0, 1]]
@@ -452,7 +452,7 @@ def test_lists_of_flags_are_labels(write, cells):
         read_text(path, multi_label=True, class_names=("x", "y"))
 
 
-def test_zero_and_one_are_also_names(write):
+def test_zero_and_one_may_be_class_names(write):
     path = write("ids.csv", 'text,label\na,"[0]"\nb,"[1, 0]"\nc,"[1]"\n')
     assert read_text(path, multi_label=True).labels.tolist() == [[1, 0], [1, 1], [0, 1]]
     path = write("odd.csv", 'text,label\na,"[0, 0, 1]"\nb,"[1, 0]"\nc,"[1, 0, 0]"\n')
@@ -460,7 +460,7 @@ def test_zero_and_one_are_also_names(write):
         read_text(path, multi_label=True)
 
 
-def test_labels_of_a_row_are_checked(write):
+def test_invalid_multi_labels_raise(write):
     path = write("rows.csv", 'text,label,y,z\na,x,1,0\nb,"w,x",1,2\n')
     with pytest.raises(ValueError, match=r"line 3: unknown label 'w', expected one of \['x'\]"):
         read_text(path, multi_label=True, class_names=["x"])

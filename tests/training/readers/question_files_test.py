@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions in rows, with the columns of Hugging Face's `squad` and `squad_v2`."""
+"""Reads questions from rows with the columns of `squad` and `squad_v2` on Hugging Face."""
 
 import json
 
@@ -13,13 +13,13 @@ from training.scores.question_scores import read_gold
 pytestmark = pytest.mark.backend_independent
 
 
-def row(number, texts=("Ann",), starts=(5,), **changes):
+def make_row(number, texts=("Ann",), starts=(5,), **changes):
     answers = {"text": list(texts), "answer_start": list(starts)}
     fields = {"id": f"q{number}", "title": "T", "context": "Then Ann ran.", "question": "Who ran?"}
     return fields | {"answers": answers} | changes
 
 
-ROWS = [row(1), row(2, ["Ann", "Ann ran"], [5, 5])]
+ROWS = [make_row(1), make_row(2, ["Ann", "Ann ran"], [5, 5])]
 EXAMPLES = (
     QuestionExample("q1", "Who ran?", "Then Ann ran.", (SpanAnswer("Ann", 5),), "T"),
     QuestionExample(
@@ -29,7 +29,7 @@ EXAMPLES = (
 
 
 def write_jsonl(path, rows):
-    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 
@@ -47,19 +47,23 @@ def write_parquet(path, rows):
     return path
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "json_lines", "array", "list", "parquet", "folder"])
-def test_questions_are_read_from_rows_of_every_format(kind, tmp_path):
-    if kind in ("jsonl", "json_lines"):
-        path = write_jsonl(tmp_path / ("a.jsonl" if kind == "jsonl" else "a.json"), ROWS)
-    elif kind == "array":
+@pytest.mark.parametrize(
+    "file_format", ["jsonl", "json_lines", "array", "list", "parquet", "directory"]
+)
+def test_questions_are_read_in_every_format(file_format, tmp_path):
+    if file_format in ("jsonl", "json_lines"):
+        path = write_jsonl(tmp_path / ("a.jsonl" if file_format == "jsonl" else "a.json"), ROWS)
+    elif file_format == "array":
         path = tmp_path / "a.json"
         path.write_text(json.dumps(ROWS, indent=2))
-    elif kind == "list":  # of objects, as in SQuAD's own files
-        pairs = [zip(*one["answers"].values(), strict=True) for one in ROWS]
-        answers = [[{"text": text, "answer_start": n} for text, n in pair] for pair in pairs]
-        rows = [one | {"answers": golds} for one, golds in zip(ROWS, answers, strict=True)]
+    elif file_format == "list":  # of objects, like in the official SQuAD files
+        pairs = [zip(*row["answers"].values(), strict=True) for row in ROWS]
+        answers = [
+            [{"text": text, "answer_start": n} for text, n in row_answers] for row_answers in pairs
+        ]
+        rows = [row | {"answers": golds} for row, golds in zip(ROWS, answers, strict=True)]
         path = write_jsonl(tmp_path / "a.jsonl", rows)
-    elif kind == "parquet":
+    elif file_format == "parquet":
         path = write_parquet(tmp_path / "a.parquet", ROWS)
     else:
         write_parquet(tmp_path / "squad" / "train-00000-of-00001.parquet", ROWS)
@@ -75,15 +79,15 @@ def test_questions_are_read_from_rows_of_every_format(kind, tmp_path):
 
 
 def test_empty_answers_are_unanswerable(tmp_path):
-    path = write_parquet(tmp_path / "v2.parquet", [row(1), row(2, [], [])])
+    path = write_parquet(tmp_path / "v2.parquet", [make_row(1), make_row(2, [], [])])
     file = read_questions(path)
-    assert [one.answers for one in file.examples] == [(SpanAnswer("Ann", 5),), ()]
+    assert [row.answers for row in file.examples] == [(SpanAnswer("Ann", 5),), ()]
     assert file.has_unanswerable
     assert read_gold(path).data_set == "squad_v2"
     unlabeled = [{"question": "?", "context": "c"}, {"id": 7, "question": "?", "context": "c"}]
     path = write_jsonl(tmp_path / "test.jsonl", unlabeled)
     file = read_questions(path, labeled=False)
-    assert [(one.id, one.answers) for one in file.examples] == [("0", None), ("7", None)]
+    assert [(row.id, row.answers) for row in file.examples] == [("0", None), ("7", None)]
 
 
 @pytest.mark.parametrize(
@@ -103,15 +107,15 @@ def test_empty_answers_are_unanswerable(tmp_path):
         ({"id": "q1"}, r"\(id 'q1'\): the id must be unique"),
     ],
 )
-def test_a_malformed_cell_names_row_and_field(changes, message, tmp_path):
-    path = write_jsonl(tmp_path / "a.jsonl", [row(1), row(2, **changes)])
+def test_invalid_cell_error_has_line_and_field(changes, message, tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", [make_row(1), make_row(2, **changes)])
     with pytest.raises(ValueError, match=rf"a\.jsonl, line 2.*{message}"):
         read_questions(path)
     file = read_questions(path, skip_invalid=True)
     assert (len(file.examples), len(file.skipped)) == (1, 1)
 
 
-def test_rows_of_parquet_are_counted(tmp_path):
-    path = write_parquet(tmp_path / "a.parquet", [row(1), row(2, ["Bob"])])
+def test_parquet_error_has_the_row(tmp_path):
+    path = write_parquet(tmp_path / "a.parquet", [make_row(1), make_row(2, ["Bob"])])
     with pytest.raises(ValueError, match=r"a\.parquet, row 2 \(id 'q2'\), answer 1: 'Bob' is not"):
         read_questions(path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words and labels in lists, as JSON Lines, and as `datasets` writes them."""
+"""Reads words and labels from JSON Lines, tables, tab-separated lines and `datasets` files."""
 
 import json
 
@@ -17,9 +17,9 @@ WORDS = [["Ann", "sang"], ["Bob"]]
 LABELS = [["B-PER", "O"], ["B-PER"]]
 
 
-def test_lists_in_json_lines_are_read(tmp_path):
+def test_read_words_from_json_lines(tmp_path):
     path = tmp_path / "a.jsonl"
-    rows = [{"words": own, "labels": tags} for own, tags in zip(WORDS, LABELS, strict=True)]
+    rows = [{"words": words, "labels": tags} for words, tags in zip(WORDS, LABELS, strict=True)]
     path.write_text("\n".join(map(json.dumps, rows)))
     text = WordColumns().read_words(str(path))
     assert (text.words, text.labels, text.path) == (WORDS, LABELS, str(path))
@@ -44,7 +44,7 @@ def test_read_words_from_a_table(tmp_path):
         WordColumns().read_words(str(path))
 
 
-def test_read_lines_of_a_sentence_and_tags(tmp_path):
+def test_read_words_from_tab_separated_lines(tmp_path):
     path = tmp_path / "test.tsv"
     path.write_text("비토리오 감독 이 왔다 .\tPER-B CVL-B O O O\n서울\tLOC-B\n", "utf-8")
     text = WordColumns().read_words(str(path))
@@ -59,7 +59,7 @@ def test_read_lines_of_a_sentence_and_tags(tmp_path):
 
 
 @pytest.mark.parametrize("is_wrapped", [False, True])
-def test_numbers_of_labels_become_their_names(is_wrapped, tmp_path):
+def test_label_numbers_are_read_as_names(is_wrapped, tmp_path):
     label = {"names": ["O", "B-PER"], "_type": "ClassLabel"}
     features = {"ner_tags": {"feature": label, "_type": "List"} if is_wrapped else [label]}
     table = pa.table({"tokens": WORDS, "ner_tags": [[1, 0], [1]]})
@@ -78,7 +78,7 @@ def test_numbers_of_labels_become_their_names(is_wrapped, tmp_path):
         ({"labels": ["O"]}, "words must be a list"),
     ],
 )
-def test_a_malformed_row_is_named_with_its_fault(row, message, tmp_path):
+def test_invalid_row_error_has_the_line(row, message, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"words": ["a"], "labels": ["O"]}\n' + json.dumps(row))
     with pytest.raises(ValueError, match=rf"a\.jsonl, line 2: {message}"):

@@ -45,17 +45,17 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_tells_its_task(name, tmp_path):
+def test_task_is_inferred_from_the_file(name, tmp_path):
     text, task = FILES[name]
     path = tmp_path / name
     path.write_text(text)
     assert task_of_file(path).name == task
-    packed = tmp_path / f"{name}.gz"
-    packed.write_bytes(gzip.compress(text.encode()))
-    assert task_of_file(packed)[::2] == task_of_file(path)[::2]
+    compressed = tmp_path / f"{name}.gz"
+    compressed.write_bytes(gzip.compress(text.encode()))
+    assert task_of_file(compressed)[::2] == task_of_file(path)[::2]
 
 
-def test_the_columns_of_pairs_are_found_unless_one_is_named(tmp_path):
+def test_pair_columns_are_found_unless_text_is_given(tmp_path):
     path = tmp_path / "nli.csv"
     path.write_text("premise,hypothesis,label\na,b,0\n")
     assert task_of_file(path).columns == {"text": "premise", "text_pair": "hypothesis"}
@@ -73,7 +73,7 @@ def test_unrecognized_file_error_lists_checks(tmp_path):
     assert task_of_file(path, format="codah").name == "multiple_choice"
 
 
-def test_a_folder_is_a_collection_if_it_has_all_files(tmp_path):
+def test_collection_requires_all_files(tmp_path):
     for name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv"):
         assert not is_collection(tmp_path)
         (tmp_path / name).touch()
@@ -89,20 +89,20 @@ def test_a_folder_is_a_collection_if_it_has_all_files(tmp_path):
         ({"a.jsonl": '["a film", "pos"]\n["b", "neg"]\n'}, "a.jsonl"),
     ],
 )
-def test_an_error_says_how_to_convert_what_is_not_read(files, name, tmp_path, monkeypatch):
+def test_unsupported_file_error_shows_conversion_command(files, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for file, content in files.items():
         Path(file).parent.mkdir(exist_ok=True)
         Path(file).write_text(content)
 
-    def rows_of(name, columns):
+    def read_rows(name, columns):
         rows, _ = read_columns(Path(name), infer_format(Path(name)), columns, "auto")
         return sorted((row.cells["text"], row.cells["label"]) for row in rows)
 
     with pytest.raises(ValueError, match="this makes") as raised:
-        rows_of(name, {"text": "text", "label": "label"})
+        read_rows(name, {"text": "text", "label": "label"})
     command = re.search(r"(python|paste) .* > (train\.\w+)", str(raised.value))
     subprocess.run(command[0], shell=True, check=True)
     columns = ("0", "1") if command[1] == "paste" else ("text", "label")
-    made = rows_of(command[2], dict(zip(("text", "label"), columns, strict=True)))
-    assert made == [("a film", "pos"), ("b", "neg")]
+    converted_rows = read_rows(command[2], dict(zip(("text", "label"), columns, strict=True)))
+    assert converted_rows == [("a film", "pos"), ("b", "neg")]

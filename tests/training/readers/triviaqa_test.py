@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TriviaQA's files, in miniature: questions, documents in folders, and answers without offsets."""
+"""Reads small TriviaQA files: questions, documents in directories, and answers without offsets."""
 
 import json
 
@@ -12,7 +12,7 @@ from training.readers.triviaqa import answer_in_document, first_words
 pytestmark = pytest.mark.backend_independent
 
 
-def question(number, pages=("Ann.txt",), aliases=("ann", "anna"), results=(), **more):
+def make_question(number, pages=("Ann.txt",), aliases=("ann", "anna"), results=(), **more):
     answer = {"NormalizedAliases": list(aliases), "Value": "Ann"}
     return {
         "QuestionId": f"tc_{number}",
@@ -24,8 +24,10 @@ def question(number, pages=("Ann.txt",), aliases=("ann", "anna"), results=(), **
     }
 
 
-def write(folder, *questions, documents=None, domain="Wikipedia", verified=False, name="dev.json"):
-    """Writes the files in the folders of the download, and returns the path of the questions."""
+def write_files(
+    folder, *questions, documents=None, domain="Wikipedia", verified=False, name="dev.json"
+):
+    """Writes files laid out like the download, and returns the path of the questions."""
     documents = {"wikipedia/Ann.txt": "Then Ann ran."} if documents is None else documents
     for file, text in documents.items():
         (folder / "evidence" / file).parent.mkdir(parents=True, exist_ok=True)
@@ -36,35 +38,37 @@ def write(folder, *questions, documents=None, domain="Wikipedia", verified=False
     return folder / "qa" / name
 
 
-def test_the_first_alias_that_a_document_contains_is_its_answer(tmp_path):
+def test_answer_is_the_first_alias_in_the_document(tmp_path):
     documents = {
         "wikipedia/Ann.txt": "Bob and ANNA ran.",
         "wikipedia/Bob.txt": "Bob ran.",
         "web/3/3_1.txt": "The joanna ran",
     }
-    one = question(1, ["Ann.txt", "Bob.txt"], ["", "anna", "bob"], ["3/3_1.txt"])
-    file = read_questions(write(tmp_path, one, documents=documents))
+    question = make_question(1, ["Ann.txt", "Bob.txt"], ["", "anna", "bob"], ["3/3_1.txt"])
+    file = read_questions(write_files(tmp_path, question, documents=documents))
     assert [(example.id, example.answers) for example in file.examples] == [
         ("tc_1--Ann.txt", (SpanAnswer("ANNA", 8),)),
         ("tc_1--Bob.txt", (SpanAnswer("Bob", 0),)),
-        ("tc_1--3/3_1.txt", (SpanAnswer("anna", 6),)),  # in a word, as in TriviaQA's own code
+        ("tc_1--3/3_1.txt", (SpanAnswer("anna", 6),)),  # inside a word, like in the official code
     ]
     assert {example.key for example in file.examples} == {"tc_1"}
     assert {example.aliases for example in file.examples} == {("", "anna", "bob")}
-    # Of the Web, each document is scored.
-    path = write(tmp_path, one, domain="Web")
+    # In the Web domain, each document is scored separately.
+    path = write_files(tmp_path, question, domain="Web")
     assert [example.key for example in read_questions(path).examples] == [
         example.id for example in file.examples
     ]
 
 
-def test_documents_are_cut_after_a_number_of_words(tmp_path):
-    path = write(tmp_path, question(1), documents={"wikipedia/Ann.txt": "one  two\nthree Ann"})
+def test_documents_are_truncated_to_max_words(tmp_path):
+    path = write_files(
+        tmp_path, make_question(1), documents={"wikipedia/Ann.txt": "one  two\nthree Ann"}
+    )
     texts = {n: read_questions(path, max_document_words=n).examples[0] for n in (0, 2, 4, 9)}
-    assert [one.context for one in texts.values()] == [
+    assert [question.context for question in texts.values()] == [
         "one  two\nthree Ann", "one  two", "one  two\nthree Ann", "one  two\nthree Ann",
     ]  # fmt: skip
-    assert [len(one.answers) for one in texts.values()] == [1, 0, 1, 1]
+    assert [len(question.answers) for question in texts.values()] == [1, 0, 1, 1]
     assert first_words(" a", 1) == " a"
 
 
@@ -76,20 +80,20 @@ def test_answer_offsets_count_original_text():
     assert answer_in_document(("x", ""), text) is None
 
 
-def test_of_a_verified_file_what_is_verified_is_read(tmp_path):
+def test_verified_file_yields_only_verified_questions(tmp_path):
     documents = {"wikipedia/Ann.txt": "Ann", "web/1.txt": "Ann"}
     data = [
-        question(1, results=["1.txt"], QuestionPartOfVerifiedEval=True),
-        question(2, QuestionPartOfVerifiedEval=False),
+        make_question(1, results=["1.txt"], QuestionPartOfVerifiedEval=True),
+        make_question(2, QuestionPartOfVerifiedEval=False),
     ]
-    path = write(tmp_path, *data, documents=documents, domain="Web", verified=True)
-    assert [one.id for one in read_questions(path).examples] == ["tc_1--Ann.txt"]
+    path = write_files(tmp_path, *data, documents=documents, domain="Web", verified=True)
+    assert [question.id for question in read_questions(path).examples] == ["tc_1--Ann.txt"]
 
 
-def test_a_test_file_has_no_answers(tmp_path):
-    one = question(1)
-    del one["Answer"]
-    path = write(tmp_path, one)
+def test_missing_answer_raises_if_labeled(tmp_path):
+    question = make_question(1)
+    del question["Answer"]
+    path = write_files(tmp_path, question)
     assert read_questions(path, labeled=False).examples[0].answers is None
     with pytest.raises(
         ValueError, match=r"question 1 \(id 'tc_1'\): the field 'Answer' is missing"
@@ -111,25 +115,28 @@ def test_a_test_file_has_no_answers(tmp_path):
         ({"Question": None}, "Question must be a string"),
     ],
 )
-def test_malformed_questions_are_named_or_skipped(changes, message, tmp_path):
+def test_invalid_questions_raise_or_are_skipped(changes, message, tmp_path):
     documents = {"wikipedia/Ann.txt": "Ann", "web/secret.txt": "secret"}
-    path = write(tmp_path, question(1), question(2, **changes), documents=documents)
+    path = write_files(tmp_path, make_question(1), make_question(2, **changes), documents=documents)
     folder = tmp_path / "evidence" / "wikipedia"
     (folder / "link.txt").symlink_to(tmp_path / "evidence" / "web" / "secret.txt")
     (folder / "latin.txt").write_bytes(b"caf\xe9")
     with pytest.raises(ValueError, match=rf"dev\.json: question 2 \(id 'tc_2'\).*({message})"):
         read_questions(path)
     file = read_questions(path, skip_invalid=True)
-    assert ([one.id for one in file.examples], len(file.skipped)) == (["tc_1--Ann.txt"], 1)
+    assert ([question.id for question in file.examples], len(file.skipped)) == (
+        ["tc_1--Ann.txt"],
+        1,
+    )
 
 
 def test_invalid_file_raises(tmp_path):
-    path = write(tmp_path, question(1), documents={})
+    path = write_files(tmp_path, make_question(1), documents={})
     with pytest.raises(ValueError, match=r"not found in .*evidence nor in .*qa/evidence"):
         read_questions(path)
     with pytest.raises(ValueError, match="Domain must be Wikipedia or Web"):
-        read_questions(write(tmp_path, question(1), domain="x"))
+        read_questions(write_files(tmp_path, make_question(1), domain="x"))
     with pytest.raises(ValueError, match=r"question 2 .*: another question has this id"):
-        read_questions(write(tmp_path, question(1), question(1)))
+        read_questions(write_files(tmp_path, make_question(1), make_question(1)))
     with pytest.raises(ValueError, match="question 1 must be an object"):
-        read_questions(write(tmp_path, 3))
+        read_questions(write_files(tmp_path, 3))

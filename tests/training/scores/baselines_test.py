@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Baselines on data with predictions that can be counted by hand."""
+"""Baselines on small data sets whose scores are easy to compute by hand."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from training.scores import baselines
 pytestmark = [pytest.mark.backend_independent, pytest.mark.needs_tensorflow]
 
 
-def labeled(texts, labels, class_names, text_pairs=None):
+def make_labeled_text(texts, labels, class_names, text_pairs=None):
     dtype = "float32" if class_names is None else "int32"
     return LabeledText(texts, text_pairs, np.array(labels, dtype), class_names, "memory")
 
@@ -22,69 +22,76 @@ def dev_baselines(train, dev, metrics):
     return baselines.text_baselines(train, {"dev": dev}, metrics)["dev"]
 
 
-def test_classes():
+def test_text_classification_baselines():
     texts = ["good film", "good play", "good cast", "bad film", "bad play"]
-    train = labeled(texts, [1, 1, 1, 0, 0], ("bad", "good"))
-    dev = labeled(["good story", "bad story"], [1, 0], ("bad", "good"))
+    train = make_labeled_text(texts, [1, 1, 1, 0, 0], ("bad", "good"))
+    dev = make_labeled_text(["good story", "bad story"], [1, 0], ("bad", "good"))
     scores = dev_baselines(train, dev, ["accuracy", "f1"])
     assert scores["majority"] == {"accuracy": 50.0, "f1": pytest.approx(200 / 3)}
     assert scores["bag_of_words"] == {"accuracy": 100.0, "f1": 100.0}
 
 
-def test_scores_of_pairs_by_the_words_that_both_texts_have():
+def test_pair_regression_baseline_uses_shared_words():
     words = ["red", "green", "blue", "white"]
     dev_pairs = [("red", "red"), ("blue", "green"), ("white", "red")]
     pairs = [(a, b) for a in words for b in words if (a, b) not in dev_pairs]
     train, dev = (
-        labeled([a for a, _ in of], [5.0 * (a == b) for a, b in of], None, [b for _, b in of])
-        for of in (pairs, dev_pairs)
+        make_labeled_text(
+            [a for a, _ in text_pairs],
+            [5.0 * (a == b) for a, b in text_pairs],
+            None,
+            [b for _, b in text_pairs],
+        )
+        for text_pairs in (pairs, dev_pairs)
     )
     scores = dev_baselines(train, dev, ["pearson", "mse"])
     assert scores["mean"]["pearson"] == 0.0
-    # No single word predicts the score, only whether both texts have it.
+    # No single word predicts the score. Only a word in both texts does.
     assert scores["bag_of_words"]["pearson"] > 90
     assert scores["bag_of_words"]["mse"] < scores["mean"]["mse"] / 2
 
 
-def test_text_without_spaces_is_a_bag_of_characters():
+def test_text_without_spaces_uses_bag_of_characters():
     texts = ["良い映画", "良い芝居", "とても良い", "悪い映画", "悪い芝居"]
-    train = labeled(texts, [1, 1, 1, 0, 0], ("bad", "good"))
-    dev = labeled(["良い話", "悪い話"], [1, 0], ("bad", "good"))
+    train = make_labeled_text(texts, [1, 1, 1, 0, 0], ("bad", "good"))
+    dev = make_labeled_text(["良い話", "悪い話"], [1, 0], ("bad", "good"))
     scores = dev_baselines(train, dev, ["accuracy"])
     assert scores["bag_of_characters"] == {"accuracy": 100.0}
     assert "bag_of_words" not in scores
 
 
 def test_single_class_has_only_majority():
-    dev = labeled(["?", "good film"], [0, 1], ("a", "b"))
+    dev = make_labeled_text(["?", "good film"], [0, 1], ("a", "b"))
     for train in (
-        labeled(["!", "?"], [0, 1], ("a", "b")),
-        labeled(["bad film", "good film"], [0, 0], ("a", "b")),
+        make_labeled_text(["!", "?"], [0, 1], ("a", "b")),
+        make_labeled_text(["bad film", "good film"], [0, 0], ("a", "b")),
     ):
         assert list(dev_baselines(train, dev, ["accuracy"])) == ["majority"]
 
 
-def test_a_long_file_of_long_texts_is_cut(monkeypatch):
+def test_baselines_truncate_long_files_and_texts(monkeypatch):
     monkeypatch.setattr(baselines, "MAX_TRAINING_ROWS", 4)
     monkeypatch.setattr(baselines, "MAX_CHARACTERS", 4)
-    train = labeled(["good bad", "evil good"] * 50, [0, 1] * 50, ("a", "b"))
-    dev = labeled(["good evil", "evil good"], [0, 1], ("a", "b"))
+    train = make_labeled_text(["good bad", "evil good"] * 50, [0, 1] * 50, ("a", "b"))
+    dev = make_labeled_text(["good evil", "evil good"], [0, 1], ("a", "b"))
     assert dev_baselines(train, dev, ["accuracy"])["bag_of_words"] == {"accuracy": 100.0}
 
 
-def test_unlabeled_text_is_refused():
-    train = labeled(["good one", "bad one"], [1, 0], ("bad", "good"))
+def test_unlabeled_text_raises():
+    train = make_labeled_text(["good one", "bad one"], [1, 0], ("bad", "good"))
     dev = LabeledText(["one"], None, None, ("bad", "good"), "dev.tsv")
     with pytest.raises(ValueError, match=r"dev\.tsv has no labels"):
         dev_baselines(train, dev, ["accuracy"])
 
 
-def test_tags():
-    def tagged(words, labels):
+def test_tag_baselines():
+    def make_tagged_text(words, labels):
         return TaggedText([words], [labels], path="memory")
 
-    train = tagged(["Ann", "saw", "Ann", "in", "Ann", "bay"], ["B-P", "O", "B-P", "O", "B-L", "O"])
-    dev = tagged(["Ann", "in", "Bonn"], ["B-P", "O", "B-L"])
+    train = make_tagged_text(
+        ["Ann", "saw", "Ann", "in", "Ann", "bay"], ["B-P", "O", "B-P", "O", "B-L", "O"]
+    )
+    dev = make_tagged_text(["Ann", "in", "Bonn"], ["B-P", "O", "B-L"])
     scores = baselines.tag_baselines(train, dev)
     assert scores["majority"]["f1"] == 0.0
     assert scores["majority"]["accuracy"] == pytest.approx(100 / 3)
@@ -92,7 +99,7 @@ def test_tags():
     assert scores["word_majority"]["recall"] == 50.0
 
 
-def test_choices():
+def test_choice_baselines():
     rows = ChoiceRows(
         ["t"] * 3,
         [["a", "bb"], ["a", "b", "cc", "d"], ["aaa", "b"]],
@@ -104,16 +111,16 @@ def test_choices():
     assert scores["longest"]["accuracy"] == pytest.approx(200 / 3)
 
 
-def test_questions():
+def test_question_baselines():
     context = "The river Rhine rises in Switzerland. The moon has no water."
 
-    def question(id, text, *answers):
+    def make_question(id, text, *answers):
         spans = tuple(SpanAnswer(answer, context.index(answer)) for answer in answers)
         return QuestionExample(id, text, context, spans)
 
     examples = [
-        question("a", "Where rises the river Rhine?", "in Switzerland"),
-        question("b", "Has the moon ice?"),
+        make_question("a", "Where rises the river Rhine?", "in Switzerland"),
+        make_question("b", "Has the moon ice?"),
     ]
     scores = baselines.question_baselines(examples, has_unanswerable=True)
     assert scores["no_answer"]["exact"] == 50.0
@@ -124,6 +131,6 @@ def test_questions():
     }
     context = "ライン川は瑞西から流れる。月には水がない。"
     scores = baselines.question_baselines(
-        [question("c", "ライン川はどこから流れる?", "瑞西")], False
+        [make_question("c", "ライン川はどこから流れる?", "瑞西")], False
     )
     assert scores["sliding_window"]["f1"] == 100.0

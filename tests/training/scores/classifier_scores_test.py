@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics against their definitions, and their values where the definitions do not apply."""
+"""Compares metrics with their definitions, and checks values for which they are undefined."""
 
 import math
 
@@ -11,7 +11,7 @@ from training.scores.classifier_scores import metrics_for, score, selection_scor
 pytestmark = pytest.mark.backend_independent
 
 
-def test_classification_scores_by_their_definitions():
+def test_classification_scores_match_definitions():
     labels = [1, 1, 1, 0, 0, 0, 0, 0]
     predictions = [1, 1, 0, 1, 0, 0, 0, 0]
     # 2 true positives, 1 false positive, 1 false negative, 4 true negatives
@@ -24,7 +24,7 @@ def test_classification_scores_by_their_definitions():
     assert scores["mcc"] == pytest.approx(100 * (2 * 4 - 1 * 1) / math.sqrt(3 * 3 * 5 * 5))
 
 
-def test_regression_scores_by_their_definitions():
+def test_regression_scores_match_definitions():
     labels, predictions = np.float32([0, 1, 2, 5]), np.float32([0.5, 1, 1.5, 9])
     scores = score(["pearson", "spearman", "mse"], predictions, labels)
     assert scores["pearson"] == pytest.approx(100 * np.corrcoef(labels, predictions)[0, 1])
@@ -41,12 +41,12 @@ def test_constant_predictions_score_zero():
     assert score(["mcc", "f1"], [0, 0, 0], [0, 1, 1]) == {"mcc": 0.0, "f1": 0.0}
 
 
-def test_predictions_that_are_not_finite_are_refused():
+def test_non_finite_predictions_raise():
     with pytest.raises(ValueError, match="1 of 2 predictions are not finite"):
         score(["pearson"], [1.0, float("nan")], [0, 1])
 
 
-def test_metrics_and_selection():
+def test_metrics_for_and_selection_score():
     assert metrics_for(1) == ("pearson", "spearman", "mse")
     assert metrics_for(2) == ("accuracy", "f1")
     assert metrics_for(5) == ("accuracy", "macro_f1")

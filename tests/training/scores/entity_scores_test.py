@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entity scores against their definition and against seqeval."""
+"""Compares entity scores with their definition and with seqeval."""
 
 import numpy as np
 import pytest
@@ -18,8 +18,8 @@ from training.scores.entity_scores import (  # noqa: E402
 SCHEMES = {None: None, "IOB1": "IOB1", "IOB2": "IOB2", "BIOES": "IOBES"}
 
 
-def random_labels(generator, letters, count=30):
-    names = ["O", "O", *(f"{letter}-{kind}" for letter in letters for kind in ("A", "b-c", "D"))]
+def random_labels(generator, prefixes, count=30):
+    names = ["O", "O", *(f"{prefix}-{kind}" for prefix in prefixes for kind in ("A", "b-c", "D"))]
     lengths = generator.integers(1, 12, count)
     return [[str(x) for x in generator.choice(names, length)] for length in lengths]
 
@@ -31,16 +31,16 @@ def test_scores_match_seqeval(strict):
     from seqeval import scheme
 
     generator = np.random.default_rng(0)
-    letters = "BI" if strict in ("IOB1", "IOB2") else "BIES"
+    prefixes = "BI" if strict in ("IOB1", "IOB2") else "BIES"
     options = {} if strict is None else {
         "mode": "strict", "scheme": getattr(scheme, SCHEMES[strict])
     }  # fmt: skip
     for _ in range(10):
-        labels = random_labels(generator, letters)
+        labels = random_labels(generator, prefixes)
         predictions = [
             [
-                label if keep else other
-                for label, other, keep in zip(
+                label if is_kept else other
+                for label, other, is_kept in zip(
                     *rows, generator.random(len(rows[0])) < 0.7, strict=True
                 )
             ]
@@ -49,15 +49,15 @@ def test_scores_match_seqeval(strict):
         scores = entity_scores(predictions, labels, strict)
         report = seqeval.classification_report(labels, predictions, output_dict=True, **options)
         means = {f"{name} avg": getattr(scores, name) for name in ("micro", "macro", "weighted")}
-        received = {**scores.by_type, **means}
-        assert received.keys() == report.keys()
-        for name, theirs in report.items():
-            expected = [100 * theirs[key] for key in ("precision", "recall", "f1-score")]
-            np.testing.assert_allclose(received[name][:3], expected, atol=1e-9)
-            assert received[name].support == theirs["support"]
+        actual = {**scores.by_type, **means}
+        assert actual.keys() == report.keys()
+        for name, expected_scores in report.items():
+            expected = [100 * expected_scores[key] for key in ("precision", "recall", "f1-score")]
+            np.testing.assert_allclose(actual[name][:3], expected, atol=1e-9)
+            assert actual[name].support == expected_scores["support"]
 
 
-def test_an_entity_is_right_as_a_whole_or_not_at_all():
+def test_partial_entity_is_wrong():
     labels = [["B-PER", "I-PER", "O", "B-LOC"], ["O"]]
     predictions = [["B-PER", "O", "O", "B-LOC"], ["B-LOC"]]
     scores = entity_scores(predictions, labels)
@@ -66,7 +66,7 @@ def test_an_entity_is_right_as_a_whole_or_not_at_all():
     assert scores.macro.f1 == pytest.approx(100 / 3)
 
 
-def test_strict_counts_only_what_is_spelled_well():
+def test_strict_rejects_invalid_tag_sequences():
     labels, predictions = [["B-PER", "I-PER"]], [["I-PER", "I-PER"]]
     assert entity_scores(predictions, labels).micro.f1 == 100.0
     assert entity_scores(predictions, labels, strict="IOB2").micro.f1 == 0.0
@@ -78,7 +78,7 @@ def test_no_entities_score_zero():
     assert "micro" in table(scores)
 
 
-def test_tags_that_spell_no_spans_have_an_accuracy():
+def test_tags_without_spans_have_only_accuracy():
     scores = tagging_scores([["NN", "VB"]], [["NN", "NN"]])
     assert scores == {"accuracy": 50.0}
     assert selection_score(scores) == 50.0
