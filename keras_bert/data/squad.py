@@ -338,6 +338,7 @@ def _text(value: Any, name: str, where: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise SquadError(
-            f"{where}: character {error.start} of {name} is half of a surrogate pair."
+            f"{where}: {name} must not contain a lone surrogate. Received: one at position "
+            f"{error.start}"
         ) from error
     return text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenizers, which convert text to token ids and back, and vocabulary training."""
+"""Tokenizes text, decodes token ids and trains vocabularies."""
 
 from keras_bert.text.byte_pair import BytePairTokenizer
 from keras_bert.text.from_config import tokenizer_from_config

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """BPE tokenizers for RoBERTa, ModernBERT, EuroBERT and mmBERT, with character offsets.
 
-Text is split into words that include the preceding space, and the bytes of a word are merged to
-tokens. mmBERT merges characters instead. A character outside of its vocabulary is replaced with a
-token for each of its bytes.
+Text is split into words that include the preceding space, and each word's bytes are merged to
+tokens. mmBERT merges characters instead. A character outside its vocabulary is replaced with one
+token per byte.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from keras_bert.text.graph.tokenizer import GraphTokenizer
 
 
-# Represents the space that is added before a text, so that it can be excluded from spans. It is
-# half of a surrogate pair, which valid text does not contain.
+# Represents the space added before a text, so that spans can exclude it. It is a lone surrogate, so
+# it does not occur in valid text.
 _ADDED_SPACE = "\udc00"
-# The prefix of a special or added token in a list of words. It is also half of a surrogate pair.
+# Marks a special or added token in a list of words. It is also a lone surrogate.
 _FOUND = "\udc01"
 
 WORD_PATTERNS = ("gpt2", "llama3")
@@ -59,19 +59,19 @@ class BytePairTokenizer(Tokenizer):
     """A byte-pair encoding (BPE) tokenizer for RoBERTa, ModernBERT, EuroBERT or mmBERT.
 
     Strings are tokenized in Python with a cache of words. TensorFlow tensors are tokenized with
-    graph operations, which can be part of a `tf.data` pipeline, a `tf.function` or a SavedModel.
-    The SavedModel then contains the vocabulary and must track `graph.resources`. No special tokens
-    are added around texts. Bytes that are not valid UTF-8 are dropped. Characters added after
-    Unicode 15 are not recognized as letters or numbers.
+    graph operations, for example in a `tf.data` pipeline, a `tf.function` or a SavedModel. The
+    SavedModel then contains the vocabulary and must track `graph.resources`. No special tokens are
+    added around texts. Invalid UTF-8 bytes are dropped. Characters added after Unicode 15 are not
+    recognized as letters or numbers.
 
     Args:
-        vocabulary: The tokens in the order of their ids, or the path of a `vocab.json`. Each
+        vocabulary: The tokens in the order of their ids, or the path to a `vocab.json`. Each
             character in a token represents a byte. For example, `Ġ` represents the space. See also
             `byte_fallback`. All special tokens are required, except for the mask token if the model
             does not mask.
-        merges: The pairs of tokens to merge in the order in which they were learned, such as
-            `"Ġ t"`, or the path of a `merges.txt`.
-        add_prefix_space: Whether to tokenize the first word of a text as if it followed a space.
+        merges: The token pairs to merge in the order they were learned, such as `"Ġ t"`, or the
+            path to a `merges.txt`.
+        add_prefix_space: Whether to tokenize a text's first word as if it followed a space.
             Defaults to `False`.
         special_tokens_in_text: Whether `<mask>` (including the preceding whitespace), `</s>` and
             other special tokens in a text become a single token each. Otherwise, they are split
@@ -79,7 +79,7 @@ class BytePairTokenizer(Tokenizer):
         special_tokens: The special tokens by role: `"pad"`, `"unk"`, `"cls"`, `"sep"` and `"mask"`.
             For example, `{"cls": "[CLS]"}`. Multiple roles may have the same token. Defaults to
             RoBERTa's special tokens: `<pad>`, `<unk>`, `<s>`, `</s>` and `<mask>`.
-        pair_separators: Number of special tokens between the texts of a pair: 2 in RoBERTa, 1 in
+        pair_separators: Number of special tokens between paired texts: 2 in RoBERTa, 1 in
             ModernBERT. Defaults to 2.
         mask_takes_space: Whether a mask token in a text includes the preceding whitespace. Defaults
             to `True`.
@@ -92,23 +92,23 @@ class BytePairTokenizer(Tokenizer):
             and a word may start with a punctuation mark. With `byte_fallback`, text is not split.
             Defaults to `"gpt2"`.
         compose: Whether to compose characters (NFC) first, as in ModernBERT. Defaults to `False`.
-        ignore_merges: Whether a word in the vocabulary is always a single token, even if merging
-            its bytes results in other tokens, as in EuroBERT. Defaults to `False`.
-        space_before_first_word: Whether the first word of a text is also tokenized as if it
-            followed a space, if words are passed separately to `tokenize_words` or a tagger, as in
-            RoBERTa. This always applies to the other words. Defaults to `True`.
+        ignore_merges: Whether words in the vocabulary are always a single token, even if merging
+            their bytes gives other tokens, as in EuroBERT. Defaults to `False`.
+        space_before_first_word: Whether the first of several separate words, for example in
+            `tokenize_words` or a tagger, is tokenized as if it followed a space, as in RoBERTa. The
+            other words always are. Defaults to `True`.
         byte_fallback: Whether tokens consist of characters instead of bytes, as in Gemma and
-            mmBERT. `▁` represents both the space and itself. A character outside of the vocabulary
-            is replaced with a token for each of its bytes, such as `<0xC3>`. These tokens are not
-            merged. Text is not split into words, so merges may cross spaces. Defaults to `False`.
-        repeats_cls: Whether the last special token between the texts of a pair is the CLS token
-            instead of a separator. Defaults to `False`.
-        truncation_side: The side at which overlong texts are truncated: `"right"` or `"left"`.
-            Defaults to `"right"`.
+            mmBERT. `▁` represents both the space and itself. A character outside the vocabulary is
+            replaced with one token per byte, such as `<0xC3>`. These tokens are not merged. Text is
+            not split into words, so merges may cross spaces. Defaults to `False`.
+        repeats_cls: Whether the last special token between paired texts is the CLS token instead of
+            a separator. Defaults to `False`.
+        truncation_side: Side where overlong texts are truncated: `"right"` or `"left"`. Defaults to
+            `"right"`.
 
     Call arguments:
-        text: A string or `bytes`, or a batch of them: a list, an array, or a TensorFlow string
-            tensor, which may be ragged.
+        text: A string or `bytes`, or a batch of them: a list, an array, or a dense or ragged
+            TensorFlow string tensor.
 
     Input shape:
         `()`, `(batch,)`, or more dimensions.
@@ -122,8 +122,8 @@ class BytePairTokenizer(Tokenizer):
         TypeError: If a token is not a string.
         ValueError: If the vocabulary lacks a special or added token or contains a duplicate, if a
             merge does not consist of two tokens that form a token together, or if `word_pattern` or
-            `truncation_side` has an unsupported value. With `byte_fallback`, also if the vocabulary
-            lacks a byte, or if a merge contains a byte.
+            `truncation_side` has an unsupported value. `byte_fallback` also requires that the
+            vocabulary contains the bytes and that no merge contains a byte.
 
     Example:
 
@@ -142,8 +142,8 @@ class BytePairTokenizer(Tokenizer):
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.4;
         [ModernBERT](https://arxiv.org/abs/2412.13663), section 2.1.1;
         [EuroBERT](https://arxiv.org/abs/2503.05500), section 2.1;
-            [mmBERT](https://arxiv.org/abs/2509.06888), section 3, whose tokenizer is from
-        [Gemma 2](https://arxiv.org/abs/2408.00118);
+        [mmBERT](https://arxiv.org/abs/2509.06888), section 3;
+        [Gemma 2](https://arxiv.org/abs/2408.00118), the source of mmBERT's tokenizer;
         [Sennrich et al., 2016](https://arxiv.org/abs/1508.07909).
     """
 
@@ -198,7 +198,7 @@ class BytePairTokenizer(Tokenizer):
         self._word_space, self._space = (BLANK, BLANK) if byte_fallback else (SPACE, " ")
         special = self.special_token_ids
         whole = {*special, *map(self.token_to_id, self.added_tokens)}
-        # The bytes of each token, or None for special and added tokens, which are never merged
+        # The bytes of each token. Special and added tokens are never merged, so they have None.
         bytes_of = _fallback_bytes if byte_fallback else token_bytes
         self._pieces = [
             None if index in whole else bytes_of(token)
@@ -259,7 +259,7 @@ class BytePairTokenizer(Tokenizer):
         ]
 
     def token_text(self, token_id: int) -> str:
-        """Returns the text of a token. An incomplete character is replaced with U+FFFD."""
+        """Returns a token's text. An incomplete character is replaced with U+FFFD."""
         return self._text_of(self.id_to_token(token_id), token_id).decode("utf-8", "replace")
 
     def save_vocabulary(self, path: str | os.PathLike[str]) -> None:
@@ -321,12 +321,12 @@ class BytePairTokenizer(Tokenizer):
             text = text.replace(" ", BLANK)
             return [text] if self._crosses_spaces else _BLANK_WORDS.findall(text) or [""]
         if text.isprintable() and "  " not in text:
-            # All whitespace is single spaces, and each space is the first character of a word.
+            # The only whitespace is single spaces, and each space starts a word.
             return text.replace(" ", "\n ").split("\n")[text.startswith(" ") :]
         return self._split_words(text) or [""]
 
     def _split_at_joints(self, text: str) -> list[str]:
-        """Splits a text between characters that no merge joins, so tokens are never split."""
+        """Splits a text only between characters that no merge joins, so tokens stay whole."""
         if not text:
             return []
         pairs = map(str.__add__, text, text[1:])
@@ -380,7 +380,7 @@ class BytePairTokenizer(Tokenizer):
         return ids
 
     def _symbols(self, piece: bytes) -> list[int]:
-        """Returns the ids of a word's bytes or characters before merging."""
+        """Returns the ids of the bytes or characters in a word before merging."""
         if not self.byte_fallback:
             return [self._byte_ids[byte] for byte in piece]
         ids: list[int] = []
@@ -406,7 +406,7 @@ class BytePairTokenizer(Tokenizer):
         ]
         begin = 0
         for index in self._ids_of_word(word):
-            # An unknown token is a byte outside of the vocabulary.
+            # An unknown token is a byte outside the vocabulary.
             piece = b"\xff" if index == self.unk_token_id else self._pieces[index]
             if piece is None:
                 piece = self.vocabulary[index].encode("utf-8")
@@ -453,8 +453,8 @@ def byte_word_splitter(word_pattern: str) -> Callable[[str], list[str]]:
     """Returns a function that splits a text into words without losing characters.
 
     `"gpt2"` splits text into runs of letters, numbers, whitespace or other characters. A word
-    includes a single preceding space. Other whitespace is a separate word, except for its last
-    space, which belongs to the next word. Contractions such as `'s` are words. For `"llama3"`, see
+    includes a single preceding space. Other whitespace is a separate word, but its last space
+    belongs to the next word. Contractions such as `'s` are words. For `"llama3"`, see
     `BytePairTokenizer`.
 
     Reference:
@@ -489,7 +489,7 @@ def _after_space(text: str) -> str:
 
 
 def _merged_ids(merges: Sequence[str], ids: Mapping[str, int]) -> dict[tuple[int, int], int]:
-    """Maps pairs of ids to the id of the merged token, in the order of the merges."""
+    """Maps pairs of token ids to merged token ids, in merge order."""
     results: dict[tuple[int, int], int] = {}
     for index, merge in enumerate(merges):
         left, right = check_merge(merge, ids.keys(), f"Merge {index}")
@@ -501,7 +501,7 @@ def _merged_ids(merges: Sequence[str], ids: Mapping[str, int]) -> dict[tuple[int
 
 
 def _fallback_bytes(token: str) -> bytes:
-    """Returns the bytes of a token in BPE with byte fallback."""
+    """Returns a token's bytes in BPE with byte fallback."""
     byte = _bytes_of_tokens().get(token)
     return token.encode("utf-8") if byte is None else bytes([byte])
 
@@ -522,8 +522,8 @@ def _check_bytes(tokens: Collection[str], merges: Sequence[str]) -> None:
     for byte, token in enumerate(byte_tokens()):
         if token not in tokens and not (byte < 0x80 and chr(byte) in tokens) and byte != ord(" "):
             raise ValueError(
-                "With byte_fallback, the vocabulary must have a token for each byte of a character "
-                f"outside of the vocabulary. Received a vocabulary without {token}"
+                "With byte_fallback, the vocabulary must have a token for each byte that is not a "
+                f"character in the vocabulary. Received: a vocabulary without {token}"
             )
     for merge in merges:
         if not _bytes_of_tokens().keys().isdisjoint(merge.split(" ")):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unicode properties of characters that match TensorFlow's operations in every Python version.
 
-Categories and combining classes are read from `characters.txt`. Case and decomposition of a
-character never change after it is assigned, so Python's data is used for characters in the table.
-Newer characters have neither case nor decomposition, unless the table contains them.
+Categories and combining classes are read from `characters.txt`. After Unicode assigns a character,
+its case and decomposition never change, so Python's data is used for characters in the table. Newer
+characters have neither case nor decomposition, unless the table contains them.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ def category(character: str) -> str:
 
 @functools.cache
 def combining_class(character: str) -> int:
-    """Returns the canonical combining class, which is 0 except for combining marks."""
+    """Returns the canonical combining class: 0, except for combining marks."""
     return _character_range(character).combining_class
 
 
 @functools.cache
 def is_punctuation(character: str) -> bool:
-    """Returns whether BERT splits at a character: category P and all other ASCII symbols."""
+    """Returns whether BERT splits at a character (category P or any other ASCII symbol)."""
     if character.isascii():
         return character.isprintable() and not character.isalnum() and character != " "
     return category(character)[0] == "P"
@@ -86,7 +86,7 @@ def is_ideograph(character: str) -> bool:
 
 
 def ideographs_as_letters(text: str) -> str:
-    """Replaces ideographs with characters at which text is not split into words."""
+    """Replaces ideographs with characters that do not separate words."""
     if text.isascii():
         return text
     characters, replacement = PRIVATE_PLANES
@@ -97,7 +97,7 @@ def ideographs_as_letters(text: str) -> str:
 
 
 def check_characters(text: Any, where: str) -> None:
-    """Checks that UTF-8 can represent a text: it must not contain half of a surrogate pair."""
+    """Checks that UTF-8 can represent a text, so the text must not contain lone surrogates."""
     # `isascii` takes almost no time.
     if not isinstance(text, str) or text.isascii():
         return
@@ -105,13 +105,13 @@ def check_characters(text: Any, where: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{where} must only contain characters that UTF-8 can represent. Received: half of a "
-            f"surrogate pair, {text[error.start]!r}, at position {error.start}"
+            f"{where} must only contain characters that UTF-8 can represent. Received: the lone "
+            f"surrogate {text[error.start]!r} at position {error.start}"
         ) from error
 
 
 def lower_text(text: str) -> str:
-    """Lowercases a text. A sigma at the end of a word becomes a final sigma, as in `str.lower`."""
+    """Lowercases a text. A word-final sigma becomes `ς`, as in `str.lower`."""
     if text.isascii():
         return text.lower()
     runs = itertools.groupby(text, lambda character: category(character) == _UNASSIGNED)
@@ -131,14 +131,14 @@ def decompose(character: str, compatible: bool = False) -> str:
 
 
 def character_class(category: str) -> str:
-    """Returns the characters of a category, such as `"Cf"` or `"L"`, for regular expressions."""
+    """Returns all characters in a category, such as `"Cf"` or `"L"`, for regular expressions."""
     return _spell(
         (row.first, row.last) for row in _table().ranges if row.category.startswith(category)
     )
 
 
 def character_class_of(points: Iterable[int]) -> str:
-    """Returns the characters with some code points, for regular expressions."""
+    """Returns the characters with the given code points, for regular expressions."""
     return _spell((point, point) for point in sorted(points))
 
 
@@ -148,7 +148,7 @@ def combining_marks() -> str:
 
 
 def combining_points() -> set[int]:
-    """Returns the code points that are combining marks or decompose to combining marks."""
+    """Returns the code points of combining marks and of characters that decompose to them."""
     ranges = (range(row.first, row.last + 1) for row in combining_classes())
     return {*itertools.chain.from_iterable(ranges), *map(ord, DECOMPOSED_MARKS)}
 

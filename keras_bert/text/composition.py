@@ -22,7 +22,7 @@ from keras_bert.text.characters import (
     decompose,
 )
 
-# Hangul vowels and final consonants, which are composed by a rule
+# Hangul vowels and final consonants. An algorithm composes them, not the Unicode data.
 _HANGUL_PARTS = (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))
 
 
@@ -36,7 +36,7 @@ def compose_text(text: str) -> str:
 
 
 def normalize_form(form: Literal["NFC", "NFKC"], text: str) -> str:
-    """Returns a normalization form of a text in linear time, unlike `unicodedata.normalize`.
+    """Normalizes a text to NFC or NFKC in linear time, unlike `unicodedata.normalize`.
 
     `unicodedata` moves each combining mark past earlier marks one by one, and holds the interpreter
     lock while it does. Therefore, the marks of long runs are sorted first.
@@ -61,11 +61,11 @@ def is_composed(text: str) -> bool:
 
 
 def sources_of_composed(text: str) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the span in a text from which each character of the composed text comes.
+    """Returns the span in a text that each character of the composed text comes from.
 
-    The span of a composed character contains all characters it was composed from, and the
-    surrounding marks that are reordered or composed. Other characters have a span of one character.
-    The start offsets, followed by the length of the text, are int64 `(characters + 1,)`. The end
+    A composed character's span contains all characters it was composed from, and the surrounding
+    marks that composition reorders or composes. Other characters have a span of one character. The
+    start offsets, followed by the length of the text, are int64 `(characters + 1,)`. The end
     offsets are `(characters,)`.
     """
     starts: list[int] = []
@@ -104,6 +104,6 @@ def combining_characters() -> str:
 
 @functools.cache
 def _clusters() -> re.Pattern[str]:
-    """Returns a pattern for spans that are composed independently of each other."""
+    """Returns a pattern that splits text into spans with independent compositions."""
     combining = combining_characters()
     return re.compile(f"(?s:[^{combining}]?[{combining}]+|[^{combining}])")

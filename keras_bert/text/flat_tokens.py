@@ -11,7 +11,7 @@ import numpy as np
 from keras_bert.text.characters import check_characters
 from keras_bert.text.composition import is_composed, sources_of_composed
 
-# The number of characters tokenized at a time, so that words stay in the processor's cache
+# The number of characters to tokenize at a time. Words then stay in the processor's cache.
 _CHUNK = 1 << 17
 
 

@@ -12,8 +12,8 @@ from typing import Any
 from keras_bert.text.tokenizer import Tokenizer, tokenizer_class
 from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config
 
-# Tokenizers that are in use, by the hash of their config. Models with the same vocabulary, such as
-# models with different seeds, share a tokenizer, and its graph is traced only once.
+# Maps config hashes to the tokenizers in use. Models with the same vocabulary, for example from
+# runs with different seeds, share a tokenizer, so its graph is traced only once.
 _IN_USE: weakref.WeakValueDictionary[bytes, Tokenizer] = weakref.WeakValueDictionary()
 
 
@@ -23,8 +23,8 @@ def tokenizer_from_config(config: Mapping[str, Any]) -> Tokenizer:
     Tokenizers do not change, so equal configs share a tokenizer while it is in use.
 
     Args:
-        config: A dict of the class's arguments and of `kind`: `"wordpiece"`, `"byte_pair"` or
-            `"sentence_piece"`. Without `kind`, it is the config of a `WordPieceTokenizer`.
+        config: A dict with the class's arguments and `kind`: `"wordpiece"` (default), `"byte_pair"`
+            or `"sentence_piece"`.
 
     Returns:
         A `Tokenizer`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The merges of a BPE vocabulary, for tokenizers in Python and in graphs."""
+"""Applies BPE merges and analyzes them, for tokenizers in Python and in graphs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 def single_ranks(merges: Mapping[tuple[int, int], int]) -> frozenset[int]:
     """Returns the ranks of merges whose result may immediately be merged further.
 
-    The result is then part of a merge with a lower rank, as for runs of spaces in Gemma. Such
+    Their result occurs in a merge with a lower rank. Gemma's runs of spaces are an example. Such
     merges must be made one at a time, before the next merge is chosen.
     """
     lowest: dict[int, int] = {}
@@ -23,7 +23,7 @@ def single_ranks(merges: Mapping[tuple[int, int], int]) -> frozenset[int]:
 
 
 def longest_runs(tokens: Sequence[str], merges: Mapping[tuple[int, int], int]) -> dict[str, int]:
-    """Returns characters with long runs that merge to tokens of one length, and that length.
+    """Returns characters whose long runs merge to equally long tokens, with the token length.
 
     A run can be split after each of these tokens without changing the result, because all merges of
     the character with itself come before its merges with other characters, and no merge contains

@@ -53,6 +53,6 @@ def is_first_in_list(nested: Any) -> Iterator[bool]:
 
 
 def split_rows(values: np.ndarray, lengths: np.ndarray) -> Iterator[list[int]]:
-    """Yields the rows of a flat array as lists."""
+    """Splits a flat array into lists of the given lengths."""
     flat = iter(values.tolist())
     return (list(itertools.islice(flat, length)) for length in lengths.tolist())

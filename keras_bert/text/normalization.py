@@ -24,8 +24,7 @@ from keras_bert.text.characters import (
     lower_text,
 )
 
-# Characters that `str.split` treats as whitespace, but the original BERT code drops as control
-# characters
+# Control characters that the original BERT code drops, although `str.split` splits at them
 _DROPPED_SPACE = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
 _OTHER_CONTROL = str.maketrans(dict.fromkeys(_DROPPED_SPACE, "\x01"))
 # Replaces a character whose normalization depends on the surrounding characters
@@ -53,9 +52,9 @@ class Word(NamedTuple):
 
     Args:
         letters: Its characters.
-        firsts: The index in the raw word of each character's source. For marks that canonical
-            decomposition may reorder, the index of the first of them.
-        lasts: The index of the last of them.
+        firsts: For each character, the index of its source in the raw word. For adjacent marks that
+            canonical decomposition may reorder, the index of the first mark.
+        lasts: Like `firsts`, but with the index of the last mark.
     """
 
     letters: str
@@ -76,7 +75,7 @@ def splittable(texts: Sequence[str]) -> Sequence[str]:
 
 
 def word_starts(text: str) -> np.ndarray:
-    """Returns the offset of the first character of each word that `str.split` returns."""
+    """Returns the start offset of each word that `str.split` returns."""
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     table = _is_space()
     is_space = table[np.minimum(points, len(table) - 1)]
@@ -94,7 +93,7 @@ def normalized_characters(raw: str, rules: Normalization) -> list[str]:
 
 
 def split_word(raw: str, rules: Normalization) -> Iterator[Word]:
-    """Normalizes a raw word, and splits it at punctuation and ideographs, which are also words."""
+    """Normalizes and splits a raw word. Punctuation marks and ideographs are separate words."""
     parts = _parts(raw, rules)
     if _IN_CONTEXT in parts:
         yield from _split_in_context(raw, rules)
@@ -109,7 +108,7 @@ def split_word(raw: str, rules: Normalization) -> Iterator[Word]:
 
 
 def drops_characters(raw: str, rules: Normalization) -> bool:
-    """Returns whether normalization drops any character of a raw word."""
+    """Returns whether normalization drops any character in a raw word."""
     return not all(_parts(raw, rules))
 
 
@@ -152,7 +151,7 @@ def extend_over_dropped_marks(
 ) -> tuple[int, int]:
     """Extends a span by the following marks that normalization drops.
 
-    Marks at the start of a text or after whitespace belong to the next span.
+    Marks belong to the next span if they follow whitespace or start the text.
     """
     while end < len(text) and is_dropped(end):
         end += 1
@@ -166,7 +165,7 @@ def extend_over_dropped_marks(
 
 
 def is_extending(character: str) -> bool:
-    """Returns whether a dropped character belongs to the previous one (UAX 29, rule GB9)."""
+    """Returns whether a dropped character extends its predecessor (UAX 29, rule GB9)."""
     return _is_mark(character) or character in _JOINERS_AND_TAGS
 
 
@@ -218,7 +217,7 @@ def _letters(rules: Normalization) -> _CharacterMap:
 
 @functools.cache
 def _is_space() -> np.ndarray:
-    """Returns whether code points are whitespace, up to one after the last whitespace."""
+    """Returns whether code points are whitespace, for code points up to U+3001."""
     return np.array([chr(point).isspace() for point in range(0x3002)])
 
 
@@ -227,8 +226,7 @@ def _normalize(raw: str, rules: Normalization) -> Word:
     sources = [index for index, character in enumerate(raw) if not is_dropped(character)]
     letters = "".join([raw[index] for index in sources])
     if rules.lowercase:
-        # The form of a sigma depends on its neighbors, but the number of lowercase letters does
-        # not.
+        # A sigma's neighbors determine its lowercase form, but not the number of lowercase letters.
         sources = [
             source
             for letter, source in zip(letters, sources, strict=True)
@@ -284,7 +282,7 @@ def _canonical_order(parts: list[tuple[str, int]]) -> list[tuple[str, int]]:
 
 @functools.cache
 def is_dropped(character: str) -> bool:
-    """Returns whether the original BERT code drops a character that is not whitespace."""
+    """Returns whether the original BERT code drops a non-whitespace character."""
     return category(character) in ("Cc", "Cf") or character == "\ufffd"
 
 

@@ -52,21 +52,21 @@ class SentencePieceTokenizer(Tokenizer):
     `keep_accents=True` and `albert_rules=False`. For DeBERTa (v2 and v3), they are also disabled,
     and `compose=True`.
 
-    Strings are tokenized by the `sentencepiece` library. TensorFlow tensors are tokenized with
-    operations from TF Text, which can be part of a `tf.data` pipeline, a `tf.function` or a
-    SavedModel. The SavedModel then contains the model. The ids may differ if segmentations have
-    equal scores, such as `9` `99` and `99` `9`, because TF Text contains an older version of the
-    library that prefers a different one. No special tokens are added around texts. Bytes that are
-    not valid UTF-8 are dropped.
+    Strings are tokenized by the `sentencepiece` library. TensorFlow tensors are tokenized with TF
+    Text operations, for example in a `tf.data` pipeline, a `tf.function` or a SavedModel. The
+    SavedModel then contains the model. The ids may differ if segmentations have equal scores, such
+    as `9` `99` and `99` `9`, because TF Text contains an older library version with a different
+    preference. No special tokens are added around texts. Invalid UTF-8 bytes are dropped.
 
     Args:
-        model: A serialized SentencePiece model as bytes, or the path of a model (`spiece.model`).
+        model: A serialized SentencePiece model as bytes, or the path to a model (`spiece.model`).
             Its pieces are the vocabulary. All special tokens are required, except for the mask
             token if the model does not mask.
-        lowercase: Whether to lowercase text, as the released models expect. Defaults to `True`.
-        keep_accents: Whether to keep accents and not decompose characters. If the model itself
-            decomposes a character, such as a ligature, the span of a piece that ends inside the
-            character does not include it. Defaults to `False`.
+        lowercase: Whether to lowercase text, as the released ALBERT models expect. Defaults to
+            `True`.
+        keep_accents: Whether to keep accents instead of decomposing characters. If the model itself
+            decomposes a character, such as a ligature, the span of a piece does not include it if
+            the piece ends inside it. Defaults to `False`.
         albert_rules: Whether to apply the rules above for whitespace, quotes, and numbers with
             commas. Defaults to `True`.
         special_tokens_in_text: Whether `[MASK]` (including the preceding whitespace), `[SEP]` and
@@ -75,21 +75,21 @@ class SentencePieceTokenizer(Tokenizer):
         special_tokens: The special tokens by role: `"pad"`, `"unk"`, `"cls"`, `"sep"` and `"mask"`.
             For example, `{"cls": "<s>"}`. Defaults to ALBERT's special tokens: `<pad>`, `<unk>`,
             `[CLS]`, `[SEP]` and `[MASK]`.
-        pair_separators: Number of separators between the texts of a pair: 1 in ALBERT, 2 in
-            XLM-RoBERTa. Defaults to 1.
-        num_segments: Number of segments of the encoder: 2 in ALBERT. With 1, all segment ids are 0.
+        pair_separators: Number of separators between paired texts: 1 in ALBERT, 2 in XLM-RoBERTa.
+            Defaults to 1.
+        num_segments: Number of encoder segments: 2 in ALBERT. With 1, all segment ids are 0.
             Defaults to 2.
-        truncation_side: The side at which overlong texts are truncated: `"right"` or `"left"`.
-            Defaults to `"right"`.
+        truncation_side: Side where overlong texts are truncated: `"right"` or `"left"`. Defaults to
+            `"right"`.
         compose: Whether to compose characters (NFC) and replace runs of whitespace with one space,
             instead of applying the model's own normalization, as the DeBERTa tokenizer in
             `transformers` 5 does. With `compose=False`, text is normalized as in DeBERTa's
-            pre-training: a no-break space is a space instead of an unknown character. Text without
-            such characters gets the same ids. Defaults to `False`.
+            pre-training. For example, a no-break space becomes a space, not an unknown character.
+            Text without such characters gets the same ids. Defaults to `False`.
 
     Call arguments:
-        text: A string or `bytes`, or a batch of them: a list, an array, or a TensorFlow string
-            tensor, which may be ragged.
+        text: A string or `bytes`, or a batch of them: a list, an array, or a dense or ragged
+            TensorFlow string tensor.
 
     Input shape:
         `()`, `(batch,)`, or more dimensions.
@@ -113,7 +113,7 @@ class SentencePieceTokenizer(Tokenizer):
     Reference:
         [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1;
         [XLM-R](https://arxiv.org/abs/1911.02116), section 3;
-            [Kudo, 2018](https://arxiv.org/abs/1804.10959), the search algorithm.
+        [Kudo, 2018](https://arxiv.org/abs/1804.10959), the search algorithm.
     """
 
     kind = "sentence_piece"
@@ -186,7 +186,7 @@ class SentencePieceTokenizer(Tokenizer):
         ]
 
     def token_text(self, token_id: int) -> str:
-        """Returns the text of a piece, including the preceding space."""
+        """Returns a piece's text, including the preceding space."""
         return self.id_to_token(token_id).replace(SPACE, " ")
 
     def save_vocabulary(self, path: str | os.PathLike[str]) -> None:
@@ -202,7 +202,7 @@ class SentencePieceTokenizer(Tokenizer):
         """Creates a tokenizer from a config that `get_config` returned.
 
         Raises:
-            ValueError: If a field is missing, unknown or of the wrong type, or if `model` is not
+            ValueError: If a field is missing or unknown or has the wrong type, or if `model` is not
                 base64.
         """
         check_tokenizer_config({**config, "kind": cls.kind})
@@ -298,12 +298,11 @@ class SentencePieceTokenizer(Tokenizer):
         }
 
     def _split_number(self, piece: str) -> list[str]:
-        """Returns the pieces that replace a piece with a comma at its end."""
+        """Returns the pieces that replace a piece with a trailing comma."""
         number = piece[:-1].replace(SPACE, "")
         parts = self._processor.encode(number, out_type=str)
         if not piece.startswith(SPACE) and parts[0].startswith(SPACE):
-            # The model adds a space at the start of a text, but this number does not follow a
-            # space.
+            # The model puts a space before every text, but this number does not follow a space.
             parts = [part for part in (parts[0].removeprefix(SPACE), *parts[1:]) if part]
         return [*parts, ","]
 
@@ -313,7 +312,7 @@ class SentencePieceTokenizer(Tokenizer):
                 yield self._ids.get(part, self.unk_token_id)
 
     def _tokens_of_segment(self, text: str, begin: int) -> Iterator[tuple[int, int, int]]:
-        """Yields the tokens of a segment that starts at an offset. Offsets are in characters."""
+        """Yields a segment's tokens with character offsets in the whole text."""
         widths, is_merged = self.cleaner.traces(text)
         byte_ends = list(itertools.accumulate(widths))
 
@@ -349,7 +348,7 @@ class SentencePieceTokenizer(Tokenizer):
                 first = end
 
     def _drop_blanks(self, clean_text: bytes, begin: int, last: int) -> tuple[int, int]:
-        """Removes the blank characters at both ends of a byte span."""
+        """Strips blank characters from both ends of a byte span."""
         text = clean_text[begin:last].decode("utf-8")
         if self.albert_rules:
             return begin + len(text) - len(text.lstrip(" ")), last
@@ -362,7 +361,7 @@ class SentencePieceTokenizer(Tokenizer):
 def _read(path: Path) -> bytes:
     if not path.is_file():
         problem = "is a directory" if path.is_dir() else "does not exist"
-        raise FileNotFoundError(f"{path} {problem}. Pass the path of a SentencePiece model.")
+        raise FileNotFoundError(f"{path} {problem}. Pass the path to a SentencePiece model.")
     return read_bytes(path)
 
 
@@ -376,17 +375,17 @@ def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
 
 
 def _valid(text: str) -> str:
-    """Replaces NUL with another unknown character, as the TF Text operations require."""
+    """Replaces NUL with a different unknown character, because TF Text would stop at it."""
     return text.replace("\0", "\ue000")
 
 
 def _width(part: str) -> int:
-    """Returns the number of bytes of a piece in a text, without the preceding space."""
+    """Returns a piece's size in bytes, without the preceding space."""
     return len(part.replace(SPACE, "").encode("utf-8"))
 
 
 def _continues(piece: str) -> bool:
-    """Returns whether a piece continues a word: English letters and punctuation, as in ALBERT."""
+    """Returns whether a piece continues a word, as in ALBERT (English letters and punctuation)."""
     if piece.startswith((SPACE, "<")) or piece in _PUNCTUATION:
         return False
     return all(

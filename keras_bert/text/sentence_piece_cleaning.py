@@ -22,11 +22,10 @@ _JOINED = re.compile(f"[{WHITE_SPACE}]{{2,}}|[\n\r\t]")
 
 
 class Traces(NamedTuple):
-    """How the characters of a text are represented in the normalized text.
+    """The normalized representation of each character in a text.
 
     Args:
-        widths: The number of bytes of each character in the normalized text. 0 for dropped
-            characters.
+        widths: Each character's size in the normalized text in bytes. 0 for dropped characters.
         is_merged: Whether a character has no bytes because it is merged with the previous
             character.
     """
@@ -63,9 +62,9 @@ class TextCleaner:
         return _fold(text, self.lowercase, self.keep_accents)
 
     def traces(self, text: str) -> Traces:
-        """Finds how the characters of a text are represented in the normalized text."""
-        # The result does not depend on neighboring characters, except for the form of a lowercase
-        # sigma. Both forms have the same number of bytes.
+        """Returns the normalized representation of each character in a text."""
+        # Only the lowercase sigma depends on neighboring characters. Both of its forms have the
+        # same number of bytes.
         options = map(itertools.repeat, (self.lowercase, self.keep_accents))
         widths = [1] * len(text) if text.isascii() else list(map(_width, text, *options))
         is_merged = [False] * len(text)
@@ -87,7 +86,7 @@ class TextCleaner:
 
 
 def _end(text: str) -> int:
-    """Returns the offset at which the trailing whitespace of a text starts."""
+    """Returns the start offset of the trailing whitespace."""
     end = len(text)
     while end and _SPACE.match(text, end - 1):
         end -= 1
@@ -102,7 +101,7 @@ def _fold(text: str, lowercase: bool, keep_accents: bool) -> str:
 
 @functools.cache
 def _width(character: str, lowercase: bool, keep_accents: bool) -> int:
-    """Returns the number of bytes of a character after normalization."""
+    """Returns a character's size in bytes after normalization."""
     return len(_fold(character, lowercase, keep_accents).encode("utf-8"))
 
 

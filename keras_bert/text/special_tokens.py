@@ -25,10 +25,13 @@ SUFFIX = "##"
 FIRST_MARK = 0xFAE0
 _NO_CHARACTER = 0xFAFF
 BORDERS = "\ufade\ufadf"
-"""The characters around a found token, until a mark replaces the token and both characters."""
+"""The characters that temporarily enclose a found token. A mark later replaces all of them."""
 AROUND_DROPPED = "\ufadc\ufadd"
-"""The characters that temporarily enclose characters that normalization drops. Without them,
-patterns would need to allow all dropped characters between any two letters and be too large."""
+"""The characters that temporarily enclose characters to drop in normalization.
+
+Without them, patterns would need to allow all dropped characters between any two letters and be too
+large.
+"""
 # A regular expression that does not match anything
 _NOTHING = "(?!)"
 # Characters that normalization replaces with a space
@@ -50,7 +53,7 @@ class TokenMarks:
         rules: The normalization rules.
 
     Raises:
-        ValueError: If there are more than 31 tokens.
+        ValueError: If `tokens` contains more than 31 tokens.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class TokenMarks:
         raw = [token for token in tokens if token not in normalized]
         others = [token for token in tokens if token in normalized]
         self.raw_widths = tuple(map(len, raw))
-        """The number of characters in each token that is found in raw text."""
+        """The number of characters in each token to find in raw text."""
         self.marks = {token: chr(FIRST_MARK + index) for index, token in enumerate((*raw, *others))}
         """The character that replaces each token. Tokens found in raw text come first."""
         rules = rules or Normalization()
@@ -76,11 +79,13 @@ class TokenMarks:
         def marked(token: str, pattern: str) -> tuple[str, str]:
             return BORDERS[0] + pattern + BORDERS[1], self.marks[token]
 
-        # A mark that occurs in a text is not a special token.
+        # A mark in the original text is not a special token.
         marks = "".join(self.marks.values())
         self.until_borders = [(f"[{marks}{BORDERS}{AROUND_DROPPED}]", chr(_NO_CHARACTER))]
-        """Regular expressions (RE2) and the replacements for their matches. They leave borders
-        around tokens that are found in normalized text."""
+        """Regular expressions (RE2) and the replacements for their matches.
+
+        They leave borders around tokens to find in normalized text.
+        """
         self.from_borders: list[tuple[str, str]] = []
         """Regular expressions that replace these tokens and their borders with marks."""
         if raw:
@@ -112,7 +117,7 @@ class TokenMarks:
         return bordered_text
 
     def offsets(self, bordered_text: str, marked_text: str) -> np.ndarray:
-        """Returns the offset of each character, and of the end, in the text before `border`."""
+        """Returns the offset of each character in the text before `border`, and the text length."""
         index = _code_points(marked_text).astype(np.int64) - FIRST_MARK
         widths = np.ones(len(index) + 1, np.int64)
         widths[0] = 0
@@ -135,7 +140,7 @@ def _code_points(text: str) -> np.ndarray:
 
 
 def _in_python(pattern: str) -> str:
-    """Converts an RE2 regular expression for Python, which does not support category classes."""
+    """Converts an RE2 regular expression for Python, which has no category classes."""
     for name in ("Cf", "Mn"):
         if rf"\p{{{name}}}" in pattern:
             pattern = pattern.replace(rf"\p{{{name}}}", character_class(name))
@@ -143,11 +148,11 @@ def _in_python(pattern: str) -> str:
 
 
 class Segment(NamedTuple):
-    """A segment of a text: a special token, or the text between two special tokens.
+    """A special token in a text, or the text between two special tokens.
 
     Args:
-        start: The offset of its first character, without whitespace that belongs to a token.
-        end: The offset after its last character.
+        start: The offset of the first character, without a token's whitespace.
+        end: The offset after the last character.
         token_id: The id of the token, or `None` for other text.
     """
 
@@ -157,11 +162,12 @@ class Segment(NamedTuple):
 
 
 class TokenSplitter:
-    """Splits texts at tokens that are a single token wherever they occur.
+    """Splits texts at special and added tokens.
 
     If multiple tokens start at the same character, the longest is found. The tokens in
-    `taking_space`, which include preceding whitespace, are found first. Therefore, a run of spaces
-    that is itself a token belongs to a mask token after it. `ids` contains the id of each token.
+    `taking_space` include preceding whitespace and are found first. Therefore, a run of spaces
+    belongs to a mask token after it, even if the run is a token. `ids` contains the id of each
+    token.
     """
 
     def __init__(self, ids: Mapping[str, int], taking_space: Collection[str] = ()) -> None:
@@ -174,13 +180,13 @@ class TokenSplitter:
         ]
         """RE2 regular expressions. The second applies to the text between matches of the first. A
         combined expression would scan a run of spaces again for each token of spaces in it."""
-        # Without the lookbehind, Python would scan the run again from each space.
+        # Without the lookbehind, Python would scan a run of spaces again from each space.
         spaces = f"(?:(?<![{WHITE_SPACE}])[{WHITE_SPACE}]+)?"
         self._with_space = re.compile(f"{spaces}({with_space or _NOTHING})")
         self._others = re.compile(others or _NOTHING)
 
     def __call__(self, text: str) -> Iterator[Segment]:
-        """Yields the segments of a text in order. Segments that are not tokens may be empty."""
+        """Yields a text's segments in order. Only segments without a token may be empty."""
         begin = 0
         for match in self._with_space.finditer(text):
             yield from self._strip_space(text, begin, match.start())
@@ -215,12 +221,12 @@ def longest_of(strings: Iterable[str]) -> str:
 
 
 def segments(text: str, splitter: TokenSplitter | None) -> Iterator[Segment]:
-    """Yields the segments of a text. Without a `splitter`, this is the whole text."""
+    """Yields a text's segments. Without a `splitter`, the only segment is the whole text."""
     return splitter(text) if splitter else iter([Segment(0, len(text), None)])
 
 
 class _Spelling:
-    """Regular expressions for raw texts with the same normalized text as some tokens."""
+    """Creates regular expressions for raw texts with the same normalized text as some tokens."""
 
     def __init__(self, rules: Normalization) -> None:
         self._rules = rules

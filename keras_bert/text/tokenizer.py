@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of tokenizers, which use Python for strings and graph operations for tensors."""
+"""The base class of tokenizers. They use Python for strings and graph operations for tensors."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _CLASSES: dict[str, type[Tokenizer]] = {}
 
 
 class Tokenizer(abc.ABC):
-    """Base class of tokenizers, which convert text to ids and back.
+    """Base class of tokenizers. They convert text to ids and back.
 
-    `from_preset` creates the tokenizer of any checkpoint. Calling a tokenizer converts text to ids
+    `from_preset` creates the tokenizer for any checkpoint. Calling a tokenizer converts text to ids
     without special tokens, and `encode` adds the special tokens. Strings are converted in Python,
     and TensorFlow tensors with TensorFlow operations, eagerly or in a graph. Both give the same ids
     and offsets.
@@ -50,7 +50,7 @@ class Tokenizer(abc.ABC):
         vocabulary: The tokens in the order of their ids.
         special_tokens_in_text: Whether special tokens in a text, such as `[MASK]`, become a single
             token each, instead of being split like other text.
-        truncation_side: The side at which overlong texts are truncated: `"right"` or `"left"`.
+        truncation_side: Side where overlong texts are truncated: `"right"` or `"left"`.
 
     Raises:
         ValueError: If `truncation_side` has an unsupported value.
@@ -76,7 +76,7 @@ class Tokenizer(abc.ABC):
     mask_token: str
 
     pair_separators: int = 1
-    """The number of special tokens between the two texts of a pair."""
+    """The number of special tokens between two paired texts."""
 
     repeats_cls: bool = False
     """Whether the last special token between two texts is the CLS token instead of a separator."""
@@ -119,16 +119,16 @@ class Tokenizer(abc.ABC):
     def from_preset(
         cls, preset: str | os.PathLike[str], *, special_tokens_in_text: bool | None = None
     ) -> Self:
-        """Creates the tokenizer of a checkpoint, without loading its weights.
+        """Creates a checkpoint's tokenizer without loading the weights.
 
         Args:
-            preset: A directory, `"minilm"`, `"hf://organization/model"`, or the name of a KerasHub
-                preset. The directory can contain a preset of this package or KerasHub, a Hugging
-                Face checkpoint, a TF1 release, or just tokenizer files, such as `vocab.txt` or
+            preset: A directory, `"minilm"`, `"hf://organization/model"`, or a KerasHub preset name.
+                The directory can contain a preset of this package or KerasHub, a Hugging Face
+                checkpoint, a TF1 release, or just tokenizer files, such as `vocab.txt` or
                 `tokenizer.json`. For a model in a `.keras` file, use
                 `keras_bert.load_model(path).preprocessor.tokenizer` instead.
-            special_tokens_in_text: See the arguments of the class. Defaults to the value in a
-                preset of this package, and to `False` otherwise.
+            special_tokens_in_text: See the class arguments. Defaults to the value in a preset of
+                this package, and to `False` otherwise.
 
         Returns:
             A `WordPieceTokenizer`, `BytePairTokenizer` or `SentencePieceTokenizer`, depending on
@@ -137,7 +137,7 @@ class Tokenizer(abc.ABC):
         Raises:
             keras_bert.checkpoints.CheckpointError: If files are missing or invalid, or if the
                 tokenizer or its model is not supported.
-            ValueError: If the tokenizer does not belong to this class.
+            ValueError: If the tokenizer is of a different class.
         """
         # This is imported here because tokenizers do not need Keras or its backend.
         from keras_bert.checkpoints.loading import open_tokenizer
@@ -162,7 +162,7 @@ class Tokenizer(abc.ABC):
         return tuple(dict.fromkeys(tokens))
 
     def _rename_special_tokens(self, names: Mapping[str, str] | None) -> None:
-        """Replaces special tokens of the class, given by role."""
+        """Replaces the class's special tokens, given by role."""
         self._special_tokens_by_role: dict[str, str] = {}
         for role, token in (names or {}).items():
             if role not in SPECIAL_ROLES:
@@ -192,24 +192,25 @@ class Tokenizer(abc.ABC):
         return nest(nested, split_rows(*self.flat_ids(texts)))
 
     def tokenize_with_offsets(self, text: Any) -> tuple[Any, Any, Any]:
-        """Converts texts to ids, with the offsets of each token in its text.
+        """Converts texts to ids with character offsets.
 
         Offsets count the Unicode code points of the original text, without invalid bytes, and never
-        decrease. The span of a token is the shortest that contains all characters from which the
-        token is made. The span of an unknown token is the text that it replaces. If a character is
-        split into multiple tokens, each of them has the span of the character.
+        decrease. A token has the shortest span that contains all of its source characters. For an
+        unknown token, this is the text that it replaces. If a character is split into multiple
+        tokens, each token has the character's span.
 
-        A combining mark that the tokenizer drops, as an uncased tokenizer does, belongs to the span
-        of the previous character, or at the start of a word to the next token. The same applies to
-        zero-width joiners. Other dropped characters, such as zero-width spaces, are not part of any
-        span unless they are inside a token. The space before a word is not part of its span.
+        Combining marks that the tokenizer drops, for example because it is uncased, belong to the
+        previous character's span. At the start of a word, they belong to the next token. The same
+        applies to zero-width joiners. Other dropped characters, such as zero-width spaces, are not
+        part of any span unless they are inside a token. The space before a word is not part of its
+        span.
 
         Args:
             text: A text or a batch of texts, as in a call.
 
         Returns:
-            A tuple of the ids, the start of each token (the offset of its first character) and its
-            end (the offset after its last character), each nested like the ids from a call.
+            A tuple of the ids, the start offsets (each token's first character) and the end offsets
+            (after each token's last character). All are nested like the ids from a call.
         """
         if is_tensor(text):
             return self.graph.tokenize_with_offsets(text)
@@ -219,11 +220,10 @@ class Tokenizer(abc.ABC):
         return ids, starts, ends
 
     def tokenize_words(self, words: Any) -> Any:
-        """Converts the words of a text, which are separate strings, to ids.
+        """Converts text that is split into words to ids.
 
         Args:
-            words: Strings of any shape, as in a call. The last dimension contains the words of a
-                text.
+            words: Strings of any shape, as in a call. The last dimension contains one text's words.
 
         Returns:
             The ids of each word, as in a call.
@@ -240,8 +240,8 @@ class Tokenizer(abc.ABC):
             texts: Strings, or `bytes` in UTF-8. Invalid bytes are dropped.
 
         Returns:
-            A tuple of the ids of all texts, int32 `(tokens,)`, and the number of tokens in each
-            text, int64 `(texts,)`.
+            A tuple of all ids, int32 `(tokens,)`, and the number of tokens in each text, int64
+            `(texts,)`.
 
         Raises:
             TypeError: If a text is neither a string nor `bytes`.
@@ -252,7 +252,7 @@ class Tokenizer(abc.ABC):
     def flat_words(
         self, words: Sequence[str | bytes], is_first: Iterable[bool] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Converts the words of texts, which are separate strings, to ids in a flat array.
+        """Converts texts that are split into words to ids in a flat array.
 
         Args:
             words: See `flat_ids`.
@@ -309,8 +309,8 @@ class Tokenizer(abc.ABC):
         Args:
             text: A string or `bytes`, or a batch of them: a list or an array `(batch,)`.
             text_pair: The second text or texts in the same form, or `None` for single texts.
-            add_special_tokens: Whether to add the special tokens. Without them, the texts of a pair
-                are concatenated. Defaults to `True`.
+            add_special_tokens: Whether to add the special tokens. Without them, paired texts are
+                concatenated. Defaults to `True`.
             sequence_length: Maximum sequence length in tokens, including special tokens. Longer
                 pairs are truncated one token at a time, at the `truncation_side` of the longer
                 text. Defaults to no limit.
@@ -319,8 +319,8 @@ class Tokenizer(abc.ABC):
             A list of ids, or for a batch a list of such lists.
 
         Raises:
-            TypeError: If a text is neither a string nor `bytes`. Use a task's preprocessor for
-                TensorFlow tensors.
+            TypeError: If a text is neither a string nor `bytes`. For TensorFlow tensors, use a
+                task's preprocessor.
             ValueError: If the numbers of texts and second texts differ, if `sequence_length` is too
                 small for the special tokens, or if UTF-8 cannot represent a text.
         """
@@ -348,7 +348,7 @@ class Tokenizer(abc.ABC):
         return rows[0] if columns[0][1] else rows
 
     def _truncate(self, texts: tuple[list[int], ...], limit: int | None) -> Iterator[list[int]]:
-        """Yields the ids of a text or both texts of a pair, with at most `limit` ids in total."""
+        """Yields the ids of one text or two paired texts, with at most `limit` ids in total."""
         if limit is None:
             return iter(texts)
         limits = (limit,) if len(texts) == 1 else pair_limits(len(texts[0]), len(texts[1]), limit)
@@ -384,17 +384,17 @@ class Tokenizer(abc.ABC):
         if not all(isinstance(each, str) for each in nested):
             raise TypeError(
                 f"{name} must be a string or a list of strings. Received: lists of strings. Pass "
-                "pairs as two lists: encode(texts, text_pair=others)."
+                "pairs as two lists: encode(texts, text_pair=second_texts)."
             )
         return texts, False
 
     def decode(self, token_ids: Any, skip_special_tokens: bool = False) -> str | list[str]:
-        """Converts ids to readable text, without spaces before punctuation.
+        """Converts ids to readable text without spaces before punctuation.
 
-        It only differs from `detokenize` for WordPiece. `detokenize` puts spaces around all words
-        and punctuation. `decode` omits them before `.`, `,`, `?` and `!`, and before tokens such as
-        `'s`, like `decode` in `transformers` and `tokenizers`. Lowercased text stays lowercased,
-        and other spaces remain: "don't (yet)" becomes "don ' t ( yet )".
+        For WordPiece, the result differs from `detokenize`. `detokenize` puts spaces around all
+        words and punctuation. `decode` omits them before `.`, `,`, `?` and `!`, and before tokens
+        such as `'s`, like `decode` in `transformers` and `tokenizers`. Lowercased text stays
+        lowercased, and other spaces remain: "don't (yet)" becomes "don ' t ( yet )".
 
         Args:
             token_ids: Ids, `(tokens,)` or `(batch, tokens)`: lists or arrays.
@@ -414,8 +414,8 @@ class Tokenizer(abc.ABC):
         """Converts ids to text. With WordPiece, spaces separate all words and punctuation.
 
         Args:
-            token_ids: Ids, `(tokens,)` or `(batch, tokens)`: lists, arrays, or a TensorFlow tensor,
-                which may be ragged.
+            token_ids: Ids, `(tokens,)` or `(batch, tokens)`: lists, arrays, or a dense or ragged
+                TensorFlow tensor.
             skip_special_tokens: Whether to omit special tokens, such as padding. Defaults to
                 `False`.
 
@@ -434,7 +434,7 @@ class Tokenizer(abc.ABC):
     def _decode_rows(
         self, token_ids: Any, skip_special_tokens: bool, join: Callable[[Sequence[int]], str]
     ) -> str | list[str]:
-        """Applies a function to the ids of each row, optionally without special tokens."""
+        """Converts each sequence of ids with `join`, optionally without special tokens."""
         rows = list(token_ids) if np.iterable(token_ids) else []
         special = frozenset(self.skipped_token_ids if skip_special_tokens else ())
         if rows and all(map(np.iterable, rows)):
@@ -445,8 +445,8 @@ class Tokenizer(abc.ABC):
         ids = np.asarray(token_ids)
         if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
             raise ValueError(
-                "token_ids must be integers, (tokens,) or (batch, tokens). Received: rows of shape "
-                f"{ids.shape} and type {ids.dtype}"
+                "token_ids must be integers, (tokens,) or (batch, tokens). Received: sequences of "
+                f"shape {ids.shape} and type {ids.dtype}"
             )
         wrong = ids[(ids < 0) | (ids >= len(self.vocabulary))]
         if wrong.size:
@@ -466,7 +466,7 @@ class Tokenizer(abc.ABC):
                     if error.name != "tensorflow_text":
                         raise
                     raise ModuleNotFoundError(
-                        "Tensors of text require the package tensorflow-text, which is not "
+                        "String tensors require the package tensorflow-text, but it is not "
                         "installed. It has no Windows wheels. Pass strings instead.",
                         name=error.name,
                     ) from error
@@ -484,7 +484,7 @@ class Tokenizer(abc.ABC):
 
     @property
     def unk_token_id(self) -> int:
-        """The id of the unknown token, which replaces text that the vocabulary cannot represent."""
+        """The id of the unknown token. It replaces text that the vocabulary cannot represent."""
         return self.token_to_id(self.unk_token)
 
     @property
@@ -504,7 +504,7 @@ class Tokenizer(abc.ABC):
 
     @property
     def special_token_ids(self) -> list[int]:
-        """The ids of the special tokens that are in the vocabulary."""
+        """The ids of the special tokens in the vocabulary."""
         return [self._ids[token] for token in self.special_tokens() if token in self._ids]
 
     @property
@@ -518,7 +518,7 @@ class Tokenizer(abc.ABC):
         """The ids of tokens that continue the previous token's word."""
 
     def token_to_id(self, token: str) -> int:
-        """Returns the id of a token.
+        """Returns a token's id.
 
         Raises:
             ValueError: If the token is not in the vocabulary.
@@ -560,14 +560,14 @@ class Tokenizer(abc.ABC):
         """Creates a tokenizer from a config that `get_config` returned.
 
         Raises:
-            ValueError: If a field is missing, unknown or of the wrong type. Paths of files are not
+            ValueError: If a field is missing or unknown or has the wrong type. File paths are not
                 supported.
         """
         check_tokenizer_config({**config, "kind": cls.kind})
         return cls(**{name: value for name, value in config.items() if name != "kind"})
 
     def token_text(self, token_id: int) -> str:
-        """Returns a token's text inside of a longer text, including the preceding space."""
+        """Returns the token's text inside a longer text, including the preceding space."""
         return self.id_to_token(token_id)
 
     @functools.cached_property
@@ -601,12 +601,12 @@ class Tokenizer(abc.ABC):
         """Creates this tokenizer as TensorFlow operations."""
 
     def _as_word(self, word: str, is_first: bool) -> str:
-        """Returns the text to tokenize for a word, which may depend on whether it is the first."""
+        """Returns the text to tokenize for a word, possibly with a prefix."""
         return word
 
 
 def tokenizer_class(kind: str) -> type[Tokenizer]:
-    """Returns the class of a tokenizer type.
+    """Returns the tokenizer class for a type.
 
     The classes in this package are registered when `keras_bert.text` is imported.
     """
@@ -616,11 +616,11 @@ def tokenizer_class(kind: str) -> type[Tokenizer]:
 def pair_limits(
     first: Any, second: Any, max_tokens: int, maximum: Callable[[Any, Any], Any] = max
 ) -> tuple[Any, Any]:
-    """Returns how many tokens each text of a pair may keep.
+    """Returns how many tokens two paired texts may keep each.
 
     The result is the same as if the longer text (on a tie, the second) lost one token at a time,
-    but without a loop: each text may keep up to half of the tokens, and the longer text also gets
-    the unused rest of the other half. The numbers may be arrays if `maximum` supports them.
+    but without a loop. Each text may keep up to half of the tokens, and the longer text also gets
+    the rest of the other half. The numbers may be arrays if `maximum` supports them.
     """
     half = max_tokens // 2
     return (

@@ -25,10 +25,10 @@ Corpus = str | os.PathLike[str] | Iterable[str | bytes | os.PathLike[str]]
 
 
 def corpus_texts(corpus: Corpus) -> Iterator[bytes]:
-    """Yields the texts of a corpus as bytes. The texts of a file are its lines.
+    """Yields the texts in a corpus as bytes. In files, each line is a text.
 
     Raises:
-        ValueError: If a string in an iterable is the name of a file.
+        ValueError: If a string in an iterable is a file name.
     """
     if isinstance(corpus, str | os.PathLike):
         with open(corpus, "rb") as lines:
@@ -39,15 +39,15 @@ def corpus_texts(corpus: Corpus) -> Iterator[bytes]:
             yield from corpus_texts(item)
         elif isinstance(item, str) and os.path.isfile(item):
             raise ValueError(
-                f"Files must be passed as pathlib.Path. Received: the text {item!r}, which is the "
-                "name of a file"
+                f"Files must be passed as pathlib.Path. Received: the text {item!r}, which is an "
+                "existing file"
             )
         else:
             yield item.encode("utf-8", "ignore") if isinstance(item, str) else item
 
 
 def read_corpus(corpus: Corpus, progress: bool) -> Iterator[bytes]:
-    """Yields the texts of a corpus. With `progress`, reports how much has been read on stderr."""
+    """Yields the texts in a corpus. With `progress`, reports the progress on standard error."""
     size = os.path.getsize(corpus) if isinstance(corpus, str | os.PathLike) else None
     with bar("reading", size, "B", unit_scale=True, disable=not progress) as progress_bar:
         for text in corpus_texts(corpus):
@@ -61,9 +61,9 @@ def count_words(
     max_distinct_words: int,
     progress: bool,
 ) -> dict[str, int]:
-    """Counts the words of a corpus, in descending order of counts, then by code points.
+    """Counts the words in a corpus, sorted by descending count, then by code points.
 
-    If there are more than `max_distinct_words` in memory, the rarest are dropped.
+    Beyond `max_distinct_words` words in memory, the rarest words are dropped.
     """
     counts: Counter[str] = Counter()
     total, too_rare = 0, 0
@@ -108,16 +108,15 @@ def choose_lowercase(corpus: Corpus) -> CaseChoice:
     vowel signs and tone marks in Thai, Hindi and Vietnamese.
 
     Args:
-        corpus: The path of a text file, or an iterable of texts and `pathlib.Path`s of text files,
-            which must not be an iterator. A sample of about 2 MB is read: chunks of files at
-            regular intervals, and every n-th text.
+        corpus: The path to a text file, or an iterable of texts and `pathlib.Path`s of text files,
+            but not an iterator. A sample of about 2 MB is read: file chunks at regular intervals,
+            and every n-th text.
 
     Returns:
         A named tuple of the decision (`lowercase`) and its `reason`.
 
     Raises:
-        ValueError: If the corpus is an iterator, or if a string in an iterable is the name of a
-            file.
+        ValueError: If the corpus is an iterator, or if a string in an iterable is a file name.
 
     Example:
 
@@ -173,7 +172,7 @@ def _sample(corpus: Corpus) -> Iterator[bytes]:
 
 
 def _sample_chunks(path: Path, size: int) -> Iterator[bytes]:
-    """Yields chunks of a file at regular intervals. Small files are yielded completely."""
+    """Yields file chunks at regular intervals. Small files are yielded completely."""
     with open(path, "rb") as file:
         length = os.fstat(file.fileno()).st_size
         if length <= _CHUNKS * size:

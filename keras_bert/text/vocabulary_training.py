@@ -50,32 +50,32 @@ def train_vocabulary(
     progress: bool = True,
     special_tokens: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
-    """Trains a WordPiece vocabulary on a corpus, which may be larger than the memory.
+    """Trains a WordPiece vocabulary on a corpus that may be larger than the memory.
 
     The corpus is read once, and normalized and split into words like in the tokenizer. Only the
     distinct words and their counts are in memory. The `tokenizers` library then learns the
-    vocabulary, which has exactly the requested size. This takes seconds, whereas TF Text's learner,
-    which is written in Python, takes minutes or hours. By itself, the library numbers the
-    characters inside words in an order that differs between runs, and breaks ties by number. Here
-    it gets a fixed order, so training is deterministic.
+    vocabulary with exactly the requested size. This takes seconds, whereas TF Text's learner is
+    written in Python and takes minutes or hours. The library breaks ties by the number of a
+    character, and by default the numbers differ between runs. Here the order is fixed, so training
+    is deterministic.
 
     Args:
-        corpus: The path of a text file, or an iterable of texts and `pathlib.Path`s of text files.
+        corpus: The path to a text file, or an iterable of texts and `pathlib.Path`s of text files.
             Files must be UTF-8 and are read line by line.
         vocabulary_size: Number of tokens: the special tokens, the alphabet, then the learned
             tokens. A small corpus may result in fewer tokens.
         lowercase: Whether to lowercase text and strip accents. Pass the same value to the
-            tokenizer. `None` calls `choose_lowercase`, which requires that the corpus is not an
-            iterator. Defaults to `True`.
-        alphabet_size: Number of characters to keep, the most frequent first. Words with other
-            characters become unknown. By default, the alphabet may fill half of the vocabulary.
-        min_frequency: Minimum number of occurrences of a token pair for merging it. Defaults to 2.
+            tokenizer. `None` calls `choose_lowercase`, so the corpus must not be an iterator.
+            Defaults to `True`.
+        alphabet_size: Number of most frequent characters to keep. Words with other characters
+            become unknown. By default, the alphabet may fill half of the vocabulary.
+        min_frequency: Minimum frequency for merging a token pair. Defaults to 2.
         max_distinct_words: Maximum number of distinct words in memory. Beyond it, the rarest words
             are dropped. Defaults to 2,000,000.
         progress: Whether to report the progress on standard error. Defaults to `True`.
         special_tokens: The special tokens by role, in the order of their ids. Pass the same value
-            to the tokenizer. Defaults to BERT's special tokens: `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]`
-            and `[MASK]`.
+            to the tokenizer. Defaults to the special tokens of BERT: `[PAD]`, `[UNK]`, `[CLS]`,
+            `[SEP]` and `[MASK]`.
 
     Returns:
         A tuple of the tokens in the order of their ids.
@@ -141,7 +141,7 @@ class BytePairVocabulary(NamedTuple):
 
     Args:
         vocabulary: The tokens in the order of their ids.
-        merges: The token pairs to merge, in the order in which they were learned.
+        merges: The token pairs to merge, in the order they were learned.
     """
 
     vocabulary: tuple[str, ...]
@@ -158,17 +158,17 @@ def train_byte_pair_vocabulary(
     compose: bool = False,
     word_pattern: str = "gpt2",
 ) -> BytePairVocabulary:
-    """Trains a byte-level BPE vocabulary on a corpus, which may be larger than the memory.
+    """Trains a byte-level BPE vocabulary on a corpus that may be larger than the memory.
 
     The corpus is read once and split into words like in the tokenizer. Only the distinct words and
     their counts are in memory. The `tokenizers` library then learns the merges.
 
     Args:
-        corpus: The path of a text file, or an iterable of texts and `pathlib.Path`s of text files.
+        corpus: The path to a text file, or an iterable of texts and `pathlib.Path`s of text files.
             Files must be UTF-8 and are read line by line, without line breaks.
         vocabulary_size: Number of tokens: the special tokens, the 256 bytes, then the merged
             tokens. A small corpus may result in fewer tokens.
-        min_frequency: Minimum number of occurrences of a token pair for merging it. Defaults to 2.
+        min_frequency: Minimum frequency for merging a token pair. Defaults to 2.
         max_distinct_words: Maximum number of distinct words in memory. Beyond it, the rarest words
             are dropped. Defaults to 2,000,000.
         progress: Whether to report the progress on standard error. Defaults to `True`.
@@ -249,36 +249,35 @@ def train_sentence_piece_model(
     progress: bool = True,
     special_tokens: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Trains a SentencePiece unigram model on a corpus, which may be larger than the memory.
+    """Trains a SentencePiece unigram model on a corpus that may be larger than the memory.
 
     The corpus is read once and normalized like in the tokenizer. The `sentencepiece` library then
     learns from a sample of its lines. The settings match ALBERT or, with `special_tokens`,
     XLM-RoBERTa and DeBERTa.
 
     Args:
-        corpus: The path of a text file, or an iterable of texts and `pathlib.Path`s of text files.
+        corpus: The path to a text file, or an iterable of texts and `pathlib.Path`s of text files.
             Files must be UTF-8 and are read line by line.
         vocabulary_size: Number of pieces, including special tokens. A small corpus may result in
             fewer pieces.
         lowercase: Whether to lowercase text. Pass the same value to the tokenizer. `None` calls
-            `choose_lowercase`, which requires that the corpus is not an iterator. If it decides
-            against lowercasing, accents are also kept. Defaults to `True`.
+            `choose_lowercase`, so the corpus must not be an iterator. If it decides against
+            lowercasing, accents are also kept. Defaults to `True`.
         keep_accents: Whether to keep accents. Pass the same value to the tokenizer. Defaults to
             `False`.
         character_coverage: Fraction of all characters that the pieces must cover. The rarest other
             characters become unknown. Defaults to 0.99995.
-        max_sentences: Number of texts or lines that are sampled and kept in memory. Defaults to
-            5,000,000.
-        max_sentence_bytes: Maximum length of a text or line in bytes. Longer lines are skipped.
-            Defaults to 16,384.
+        max_sentences: Number of texts or lines to sample and keep in memory. Defaults to 5,000,000.
+        max_sentence_bytes: Maximum text or line length in bytes. Longer lines are skipped. Defaults
+            to 16,384.
         num_threads: Number of threads. Training is only deterministic with 1. Defaults to 1.
         seed: Seed of the sample. Defaults to 0.
         progress: Whether to report the progress on standard error. Defaults to `True`.
         special_tokens: The special tokens by role, in the order of their ids. Pass the same value
-            to the tokenizer. XLM-RoBERTa's special tokens have the ids of the library fairseq:
-            `<s>`, `<pad>`, `</s>` and `<unk>` first, and `<mask>` last. Defaults to ALBERT's
-            special tokens: `<pad>`, `<unk>`, `[CLS]`, `[SEP]` and `[MASK]`. In this case, brackets,
-            quotes, hyphens and periods are separate pieces.
+            to the tokenizer. XLM-RoBERTa's special tokens get the same ids as in fairseq: `<s>`,
+            `<pad>`, `</s>` and `<unk>` are first, and `<mask>` is last. Defaults to the special
+            tokens of ALBERT: `<pad>`, `<unk>`, `[CLS]`, `[SEP]` and `[MASK]`. In this case,
+            brackets, quotes, hyphens and periods are separate pieces.
 
     Returns:
         The serialized model as bytes, the argument of `SentencePieceTokenizer`.
@@ -354,7 +353,7 @@ def train_sentence_piece_model(
 def _alphabet(
     counts: dict[str, int], alphabet_size: int | None, vocabulary_size: int
 ) -> tuple[list[str], list[str]]:
-    """Returns the characters to keep, and those that occur inside words, both sorted."""
+    """Returns the characters to keep, and which of them occur inside words, both sorted."""
     frequencies: Counter[str] = Counter()
     inside: set[str] = set()
     for word, count in counts.items():
@@ -362,7 +361,7 @@ def _alphabet(
             frequencies[letter] += count
         if len(word) > 1:
             inside.update(word)
-    # A character that is always a separate word, such as CJK and punctuation, takes one token.
+    # Characters that never occur inside words, such as CJK and punctuation, need one token.
     letters_by_frequency = sorted(frequencies, key=lambda letter: (-frequencies[letter], letter))
     space = (vocabulary_size - len(SPECIAL_TOKENS)) // 2
     alphabet = set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cache of the tokens of words, for tokenizers that split text into words first."""
+"""Caches the tokens of words, for tokenizers that split text into words first."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import numpy as np
 
 from keras_bert.text.flat_tokens import FlatTokens
 
-# The number of words in each half of the cache, newer and older. A word takes about 200 bytes.
+# The number of words in each cache half, newer and older. A word occupies about 200 bytes.
 _MAX_WORDS = 1 << 17
 # Longer words rarely occur twice.
 _MAX_WORD_LENGTH = 64
 
 END = "\ud800"
-"""The word that ends each text: half of a surrogate pair, which valid text does not contain."""
+"""The word that ends each text. It is a lone surrogate, so it does not occur in valid text."""
 
 
 class WordCache(dict[str, bytes]):
-    """The tokens of words, computed when a word is first looked up.
+    """Maps words to their tokens, computed at the first lookup.
 
-    They are stored as the bytes of int32 numbers, which are faster to join than lists. The cache
-    has a limited size and drops words that have not been looked up recently. Multiple threads may
-    use it.
+    Tokens are stored as the bytes of int32 numbers, because bytes are faster to join than lists.
+    The cache has a limited size and drops words without recent lookups. Multiple threads may use
+    it.
 
     Args:
-        tokens: Computes the ids of a word, or the id, start and end of each of its tokens.
+        tokens: Computes a word's ids or, for each token in the word, the id, start and end.
         width: The number of values for each token, 1 or 3.
     """
 
@@ -50,13 +50,13 @@ class WordCache(dict[str, bytes]):
         return entry
 
     def ids(self, words: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the ids of all texts, which end with `END`, and the number of ids per text."""
+        """Returns all ids and the number of ids per text. Each text must end with `END`."""
         ids = np.frombuffer(b"".join(map(self.__getitem__, words)), np.int32)
         is_end = ids < 0
         return ids[~is_end], _lengths(is_end)
 
     def tokens(self, words: Iterable[str], begins: np.ndarray) -> FlatTokens:
-        """Returns the tokens of texts. `begins` contains the offset of each word and each `END`."""
+        """Returns the tokens of texts. `begins` contains each word's offset, including `END`."""
         entries = list(map(self.__getitem__, words))
         tokens = np.frombuffer(b"".join(entries), np.int32).reshape(-1, 3)
         counts = np.fromiter(map(len, entries), np.int64, len(entries)) // (3 * tokens.itemsize)

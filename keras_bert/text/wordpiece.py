@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from keras_bert.text.graph.tokenizer import GraphTokenizer
 
 _BETWEEN = f" {END} "
-# TF Text stores the length of a token in one byte.
+# TF Text stores token lengths in one byte.
 _MAX_PIECE_BYTES = 256
 _ONE_LETTER = (1,)
-# Prefixes of tokens before which `decode` does not put a space, as in the decoder of `tokenizers`
+# `decode` does not put a space before tokens with these prefixes, like the `tokenizers` library.
 _WITHOUT_SPACE = (".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re")
 
 
@@ -44,13 +44,13 @@ class WordPieceTokenizer(Tokenizer):
     """A WordPiece tokenizer with the same ids as the original BERT code.
 
     Strings are tokenized in Python with a cache of words. TensorFlow tensors are tokenized with
-    graph operations, which can be part of a `tf.data` pipeline, a `tf.function` or a SavedModel.
-    The SavedModel then contains the vocabulary. No special tokens are added around texts. The ids
-    match the original BERT code for every character in Unicode 15. Bytes that are not valid UTF-8
-    are dropped, as in the original BERT code.
+    graph operations, for example in a `tf.data` pipeline, a `tf.function` or a SavedModel. The
+    SavedModel then contains the vocabulary. No special tokens are added around texts. The ids match
+    the original BERT code for every character in Unicode 15. Invalid UTF-8 bytes are dropped, as in
+    the original BERT code.
 
     Args:
-        vocabulary: The tokens in the order of their ids, or the path of a `vocab.txt`.
+        vocabulary: The tokens in the order of their ids, or the path to a `vocab.txt`.
         lowercase: Whether to lowercase text and strip accents, as uncased models expect. Defaults
             to `True`.
         special_tokens_in_text: Whether `[MASK]`, `[SEP]` and other special tokens in a text become
@@ -58,28 +58,27 @@ class WordPieceTokenizer(Tokenizer):
             split into `[`, `mask` and `]`. Defaults to `False`.
         added_tokens: Other tokens of the vocabulary, such as entity markers, that become a single
             token each wherever they occur in a text, even inside a word.
-        normalized_tokens: The `added_tokens` that are found in normalized text: in any case and
-            with any accents if the tokenizer is uncased, and around characters that it drops, such
-            as zero-width spaces.
+        normalized_tokens: The `added_tokens` to find in normalized text: in any case and with any
+            accents if the tokenizer is uncased, and around dropped characters, such as zero-width
+            spaces.
         special_added_tokens: The `added_tokens` that `decode` omits like special tokens.
         max_word_length: Maximum word length in characters. Longer words become the unknown token.
             It is 200 in the original BERT code, and 100 in `transformers`. Defaults to 200.
-        num_segments: Number of segments of the encoder. With 1, all segment ids are 0. Defaults to
-            2.
-        truncation_side: The side at which overlong texts are truncated: `"right"` or `"left"`.
-            Defaults to `"right"`.
+        num_segments: Number of encoder segments. With 1, all segment ids are 0. Defaults to 2.
+        truncation_side: Side where overlong texts are truncated: `"right"` or `"left"`. Defaults to
+            `"right"`.
         strip_accents: Whether to strip accents. By default, the same as `lowercase`. German uncased
             models keep accents.
         tokenize_chinese_chars: Whether each CJK ideograph is a separate word. Defaults to `True`.
         special_tokens: The special tokens by role: `"pad"`, `"unk"`, `"cls"`, `"sep"` and `"mask"`.
             For example, `{"cls": "<s>"}` in MPNet. Defaults to BERT's special tokens: `[PAD]`,
             `[UNK]`, `[CLS]`, `[SEP]` and `[MASK]`.
-        pair_separators: Number of separators between the texts of a pair: 1 in BERT, 2 in MPNet.
-            Defaults to 1.
+        pair_separators: Number of separators between paired texts: 1 in BERT, 2 in MPNet. Defaults
+            to 1.
 
     Call arguments:
-        text: A string or `bytes`, or a batch of them: a list, an array, or a TensorFlow string
-            tensor, which may be ragged.
+        text: A string or `bytes`, or a batch of them: a list, an array, or a dense or ragged
+            TensorFlow string tensor.
 
     Input shape:
         `()`, `(batch,)`, or more dimensions.
@@ -90,9 +89,9 @@ class WordPieceTokenizer(Tokenizer):
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If the vocabulary lacks a special token other than the mask token, contains an
-            empty, duplicate or overlong token (more than 256 bytes), or lacks an added token; if
-            `max_word_length` is not in [1, 999]; or if `truncation_side` has an unsupported value.
+        ValueError: If the vocabulary lacks an added token or a special token (except for the mask
+            token), if it contains an empty, duplicate or overlong token (more than 256 bytes), if
+            `max_word_length` is not in [1, 999], or if `truncation_side` has an unsupported value.
 
     Example:
 
@@ -167,7 +166,7 @@ class WordPieceTokenizer(Tokenizer):
         self.token_marks = (
             TokenMarks(in_text, self.normalized_tokens, self.rules) if in_text else None
         )
-        """Finds special and added tokens in texts. `None` if there are no such tokens."""
+        """Finds special and added tokens in texts. `None` if no tokens are to be found."""
         self._subwords = _Subwords(self.matched_vocabulary, self.unk_token_id, max_word_length)
         self._word_ids = WordCache(self._ids_of_word, width=1)
         self._word_tokens = WordCache(self._tokens_of_word, width=3)
@@ -176,8 +175,8 @@ class WordPieceTokenizer(Tokenizer):
     def matched_vocabulary(self) -> list[str]:
         """The strings that match in marked texts where the original BERT code matches the tokens.
 
-        Special and added tokens are represented by the characters with which `token_marks` replaces
-        them. Tokens that the original BERT code never matches are strings that no text contains.
+        Special and added tokens are represented by their marks from `token_marks`. Tokens that the
+        original BERT code never matches are represented by strings that no text contains.
         """
         marks = self.token_marks.marks if self.token_marks else {}
         normalize = str if self.tokenize_chinese_chars else ideographs_as_letters
@@ -314,7 +313,7 @@ class _Subwords:
         self._continuations = continuations, _lengths(continuations)
 
     def split(self, word: str) -> list[int]:
-        """Returns the token ids of a word."""
+        """Splits a word into token ids."""
         ids: list[int] = []
         tokens, lengths = self._beginnings
         if len(word) > self._max_length:
@@ -337,7 +336,7 @@ class _Subwords:
 
 
 def _lengths(tokens: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Returns the lengths of the tokens that start with each two letters, longest first."""
+    """Maps the first two letters of tokens to the lengths of these tokens in descending order."""
     length_sets: defaultdict[str, set[int]] = defaultdict(lambda: {1})
     for token in tokens:
         length_sets[token[:2]].add(len(token))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splits raw text into words like data sets for tagging."""
+"""Splits raw text into words like the data sets for tagging."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def split_words(text: str) -> tuple[list[str], list[int], list[int]]:
 def word_patterns(characters: Callable[[str], str]) -> tuple[str, str]:
     """Returns regular expressions for a word and for the text between words.
 
-    `characters` returns the characters of a general category, such as `L` or `Cf`.
+    `characters` returns all characters in a general category, such as `L` or `Cf`.
     """
     letters, numbers, marks, spaces, punctuation, symbols = map(characters, "LNMZPS")
     controls, formats = map(characters, ("Cc", "Cf"))
     emoji = characters("So") + characters("Sk")
-    # A character with which a word can start, and a character that can follow it. The latter
-    # includes accents and the zero-width joiners of Persian or Hindi.
+    # The first character of a word, and the other characters. The latter include accents and the
+    # zero-width joiners of Persian or Hindi.
     first = f"[^{spaces}{punctuation}{symbols}{controls}{formats}{IDEOGRAPHS}]"
     letter = f"[^{spaces}{punctuation}{symbols}{controls}{IDEOGRAPHS}]"
     word = "|".join(

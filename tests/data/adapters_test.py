@@ -265,6 +265,6 @@ HALF_SURROGATE = "b \ud83d"
     ],
 )
 def test_surrogate_error_includes_location(read, x, location):
-    message = rf"^{location} must .*half of a surrogate pair, '\\ud83d', at position 2"
+    message = rf"^{location} must .*the lone surrogate '\\ud83d' at position 2"
     with pytest.raises(ValueError, match=message):
         read(x)

@@ -125,7 +125,7 @@ INVALID_FILES = {
     "question": (lambda v: question(v).pop("question"), r"question 1 \(id 'q1'\): the field"),
     "surrogate": (
         lambda v: question(v).update(question="a\ud83d"),
-        "character 1 of question is half of a surrogate pair",
+        r"question must not contain a lone surrogate\. Received: one at position 1",
     ),
     "no answer": (lambda v: question(v).update(answers=[]), "answers must not be empty"),
     "contradiction": (

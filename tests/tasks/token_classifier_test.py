@@ -69,7 +69,7 @@ def test_tag_returns_labels_scores_and_spans(trained_tagger):
     assert [tag["label"] for tag in tags[:3]] == ["B-PER", "O", "B-LOC"]
     assert all(1 / 3 < tag["score"] <= 1 for tag in tags)
     assert trained_tagger[0].tag(["Ann  in Romes\u200b.", ""]) == [tags, []]
-    with pytest.raises(ValueError, match=r"Row 1 must .* half of a surrogate pair"):
+    with pytest.raises(ValueError, match=r"Row 1 must .* the lone surrogate"):
         trained_tagger[0].tag(["Ann", "in \ud83d"])
 
 

@@ -225,6 +225,7 @@ def _validate_text(record: dict[str, Any], field: str, where: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{where}: character {error.start} of {field!r} is half of a surrogate pair."
+            f"{where}: {field!r} must not contain a lone surrogate. Received: one at position "
+            f"{error.start}"
         ) from None
     return text

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """BPE as TensorFlow operations.
 
-Text is split into words that include the preceding space, and the bytes of each word are merged to
+Text is split into words that include the preceding space, and each word's bytes are merged to
 tokens. With byte fallback, text is split into chunks that no merge crosses, and their characters
 are merged.
 """
@@ -25,12 +25,12 @@ from keras_bert.text.special_tokens import TokenSplitter
 from keras_bert.vocabularies.byte_pair_files import BLANK
 
 OTHER, LETTER, NUMBER, SPACES = range(4)
-"""The character types from which words are built."""
+"""The character types in words."""
 
 _BLANK, _APOSTROPHE, _NEWLINE, _RETURN = map(ord, " '\n\r")
-# Another spelling of s, which is equal to s without case
+# The long s equals s without case.
 _LONG_S = 0x17F
-# Contractions after an apostrophe, which are separate words
+# The contractions that are separate words, without the apostrophe
 _ONE_LETTER_ENDINGS = ("s", "t", "m", "d")
 _TWO_LETTER_ENDINGS = ("re", "ve", "ll")
 _MOST_DIGITS = 3
@@ -47,7 +47,7 @@ class BytePairGraph(SplittingGraph):
         pieces: The bytes of each token that can result from merging, or `None` for special tokens.
         merges: The id of the merged token for each pair of ids, in the order of their ranks.
         byte_ids: The ids of the 256 bytes.
-        characters: With byte fallback, the id of each character that is a token. Otherwise `None`.
+        characters: With byte fallback, the id of each single-character token. Otherwise `None`.
         joints: With byte fallback, the pairs of characters that merges join, as strings of two
             characters.
         runs: See `longest_runs`.
@@ -81,7 +81,7 @@ class BytePairGraph(SplittingGraph):
         self._merge = PieceMerger(pieces, merges, byte_ids, ignore_merges, characters)
         with tf.init_scope(), tf.device("CPU:0"):
             self._texts = tf.constant(list(texts))
-            # An unknown token is a byte outside of the vocabulary.
+            # An unknown token is a byte outside the vocabulary.
             bare = [
                 text if piece is None else piece for text, piece in zip(texts, pieces, strict=True)
             ]
@@ -99,7 +99,7 @@ class BytePairGraph(SplittingGraph):
         return (*self._merge.resources, *super().resources, *joints)
 
     def tokenize_words(self, words: Any, is_first: Any = None) -> tf.Tensor | tf.RaggedTensor:
-        """Converts words, which are separate strings, to ids as if they followed a space."""
+        """Converts separate words to ids as if they followed a space."""
         with tf.device("CPU:0"):
             if self._space_before_first_word:
                 is_first = None
@@ -143,7 +143,7 @@ class BytePairGraph(SplittingGraph):
         return Pieces(ids, ids, ids).with_offsets(tf.maximum(starts - begin, 0), ends - begin)
 
     def _offsets(self, ids: tf.RaggedTensor, byte_words: ByteWords) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the start and end of tokens in the characters of all texts, without spaces."""
+        """Returns token starts and ends, without spaces, in the characters of all texts."""
         byte_ends = tf.cumsum(tf.gather(self._widths, ids.flat_values))
         byte_starts = tf.concat([[0], byte_ends[:-1]], axis=0)[: tf.size(byte_ends)]
         num_characters = tf.size(byte_words.character_bytes)
@@ -175,8 +175,8 @@ class ByteWords(NamedTuple):
     """The words of texts and their characters.
 
     Args:
-        words: Ragged strings `(texts, None)`. The words of a row add up to its text.
-        character_bytes: The number of bytes of each character in all texts, int32 `(characters,)`.
+        words: Ragged strings `(texts, None)`. The words of each text add up to the text.
+        character_bytes: The size of each character in bytes, int32 `(characters,)`.
         character_splits: The row splits of the characters, int64 `(texts + 1,)`.
     """
 
@@ -197,7 +197,7 @@ returns a bool tensor `(characters,)`.
 def split_byte_words(text: tf.Tensor, word_starts: WordStarts) -> ByteWords:
     """Splits texts into words. See `keras_bert.text.byte_pair.byte_word_splitter`.
 
-    That function uses regular expressions with a lookahead, which TensorFlow does not support.
+    TensorFlow does not support lookahead, so that function's regular expressions cannot be used.
     """
     points = tf.strings.unicode_decode(text, "UTF-8")
     distinct, which = tf.unique(points.flat_values)
@@ -282,8 +282,8 @@ def _llama3_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) 
 class _Joints:
     """Starts a word at each character that no merge joins to the previous one. See `WordStarts`.
 
-    Long runs of a character are also split, because merging a word takes a step for each character.
-    `runs` contains the lengths after which they are split.
+    Long runs of a character are also split into words of the lengths in `runs`, because merging
+    requires one step per character in a word.
     """
 
     def __init__(self, pairs: Collection[str], runs: Mapping[str, int]) -> None:
@@ -359,12 +359,11 @@ def _behind(values: tf.Tensor, fill_value: object, distance: int = 1) -> tf.Tens
 
 
 class PieceMerger:
-    """Merges bytes or characters to tokens, in the order in which the merges were learned.
+    """Merges bytes or characters to tokens, in the order the merges were learned.
 
-    Words that are a single token are looked up. All other words are merged in parallel. In each
-    step, the pairs with the lowest rank in a word are merged from left to right. If the result may
-    be part of a merge with a lower rank, only the first pair is merged. For the arguments see
-    `BytePairGraph`.
+    Single-token words are looked up. All other words are merged in parallel. In each step, the
+    pairs with the lowest rank in a word are merged from left to right. If their result occurs in a
+    merge with a lower rank, only the first pair is merged. For the arguments see `BytePairGraph`.
 
     Reference:
         [Sennrich et al., 2016](https://arxiv.org/abs/1508.07909), section 3.2.
@@ -403,8 +402,7 @@ class PieceMerger:
             if ignore_merges:
                 is_one = tf.strings.length(words) > 0
             else:
-                # A word that is equal to a token is only looked up if merging results in that
-                # token.
+                # A word that equals a token is only looked up if merging results in that token.
                 merged_ids = self._merge(words)
                 is_one = (merged_ids.row_lengths() == 1) & (
                     merged_ids.to_tensor(shape=[None, 1])[:, 0]
@@ -425,8 +423,7 @@ class PieceMerger:
         ids = self._whole.lookup(distinct)
         rest = tf.where(ids < 0)[:, 0]
         merged_ids = self._merge(tf.gather(distinct, rest))
-        # The tokens of all distinct words: first the words that were looked up, then the merged
-        # words
+        # The tokens of all distinct words. Looked-up words precede merged words.
         whole = tf.RaggedTensor.from_tensor(select(ids, ids >= 0)[:, tf.newaxis])
         rows = tf.concat([whole, merged_ids], axis=0)
         is_rest = tf.cast(ids < 0, tf.int64)
@@ -489,7 +486,7 @@ class PieceMerger:
         word = tf.gather(letter_words, letter)
         if character_ids is None:
             return ids, word
-        # A character that is a token replaces its bytes.
+        # A single-character token replaces its bytes.
         byte_ids = tf.gather(character_ids, letter)
         is_first = letter != tf.concat([[-1], letter[:-1]], axis=0)[: tf.size(letter)]
         is_symbol = (byte_ids < 0) | is_first
@@ -498,7 +495,7 @@ class PieceMerger:
 
 
 def _is_text(piece: bytes | None) -> bool:
-    """Returns whether a piece can be a word rather than a part of a character."""
+    """Returns whether a piece can be a word rather than an incomplete character."""
     try:
         return piece is not None and bool(piece.decode("utf-8"))
     except UnicodeDecodeError:

@@ -17,7 +17,7 @@ def compose(texts: tf.Tensor) -> tf.Tensor:
 
 
 def to_characters_before_composition(texts: tf.Tensor, pieces: Pieces) -> Pieces:
-    """Converts offsets in composed texts to offsets in the originals. See `sources_of_composed`."""
+    """Converts offsets in composed texts to offsets in the original texts."""
     is_composed = tf.reduce_all(compose(texts) == texts)
     starts, ends = tf.cond(
         is_composed,
@@ -40,10 +40,10 @@ def _sources(texts: tf.Tensor, pieces: Pieces) -> tuple[tf.Tensor, tf.Tensor]:
     before = encode_texts(clusters)
     after = compose(before)
     is_changed = after != before
-    # If only the marks of a cluster change, its first character is a separate unit.
+    # If only a cluster's marks change, its first character is a separate unit.
     firsts = (tf.strings.substr(text, 0, 1, unit="UTF8_CHAR") for text in (before, after))
     keeps_first = is_changed & tf.equal(*firsts)
-    # A unit is a changed cluster, the changed marks of a cluster, or a single character.
+    # A unit is a changed cluster, a cluster's changed marks, or a single character.
     cluster = row_ids(clusters)
     changes, is_kept = tf.gather(is_changed, cluster), tf.gather(keeps_first, cluster)
     index = tf.range(size) - tf.gather(begins, cluster)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """BERT's text normalization as TensorFlow operations, with the same result for all characters.
 
-This does not include splitting at whitespace, punctuation and CJK ideographs, which
-`FastWordpieceTokenizer` does at the same characters as the original BERT code.
+`FastWordpieceTokenizer` then splits at whitespace, punctuation and CJK ideographs, like the
+original BERT code.
 
 Reference:
     [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), original code, `BasicTokenizer`.
@@ -47,7 +47,7 @@ _NEW_CAPITALS = (
     (r"\x{a7c0}\x{a7d0}\x{a7d6}\x{a7d8}", 1),
     (r"\x{10570}-\x{1057a}\x{1057c}-\x{1058a}\x{1058c}-\x{10592}\x{10594}-\x{10595}", 39),
 )
-# Punctuation added in Unicode 13 and 14, at which TF Text does not split in older servers
+# Punctuation added in Unicode 13 and 14. TF Text in older servers does not split at it.
 _NEW_PUNCTUATION = (
     r"\x{61d}\x{1b7d}\x{1b7e}\x{2e52}-\x{2e5d}\x{10ead}\x{10f86}-\x{10f89}\x{1145a}\x{116b9}"
     r"\x{11944}-\x{11946}\x{12ff1}\x{12ff2}"
@@ -61,10 +61,10 @@ _USUAL = "".join(
 def normalize(
     text: tf.Tensor, rules: Normalization, max_word_length: int = MAX_WORD_LENGTH
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Normalizes texts: drops control characters and, for uncased vocabularies, case and accents.
+    """Drops control characters and, for uncased vocabularies, case and accents.
 
-    Invalid UTF-8 is dropped. Also returns a bool scalar that is False if no text has an overlong
-    word. It may be True without overlong words.
+    Invalid UTF-8 is dropped. Also returns whether a text may have an overlong word, a bool scalar.
+    It can be true without overlong words.
     """
     # Printable ASCII text without long words only needs lowercasing of A-Z. Most English text
     # matches and skips the full normalization.
@@ -82,7 +82,7 @@ def normalize(
 
 def normalize_slow_path(text: tf.Tensor, rules: Normalization) -> tf.Tensor:
     """Normalizes texts like `normalize`, but without the shortcut for plain ASCII text."""
-    # This check takes a tenth of the time of decoding all characters.
+    # This check is ten times faster than decoding all characters.
     is_usual = tf.reduce_all(tf.strings.regex_full_match(text, _USUAL))
     text = tf.cond(is_usual, lambda: text, lambda: _set_apart(drop_invalid(text)))
     text = tf.strings.regex_replace(text, _DROPPED, "")
@@ -120,7 +120,7 @@ def _canonical_order(text: tf.Tensor) -> tf.Tensor:
     row = tf.searchsorted(lasts, points.flat_values)
     is_mark = points.flat_values >= tf.gather([row.first for row in rows] + [_MAX_POINT + 1], row)
     mark_class = tf.where(is_mark, tf.gather([row.combining_class for row in rows] + [0], row), 0)
-    # A run starts at each character that is not a mark, and at the start of each text.
+    # Each character except for marks starts a run, and so does each text.
     run = tf.cumsum(tf.cast(~is_mark, tf.int32)) + tf.cast(row_ids(points), tf.int32)
     key = tf.cast(run, tf.int64) * _NUM_CLASSES + tf.cast(mark_class, tf.int64)
     order = tf.argsort(key, stable=True)
@@ -129,7 +129,7 @@ def _canonical_order(text: tf.Tensor) -> tf.Tensor:
 
 
 def drop_invalid(text: tf.Tensor) -> tf.Tensor:
-    """Drops bytes that are not valid UTF-8."""
+    """Drops invalid UTF-8 bytes."""
     return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
 
 
@@ -166,7 +166,7 @@ def lower(text: tf.Tensor) -> tf.Tensor:
 
 
 def _lower(text: tf.Tensor) -> tf.Tensor:
-    # Lowercase ASCII first: with encoding="utf-8", "I" becomes "ı" in a Turkish locale.
+    # ASCII is lowercased first. With encoding="utf-8", "I" becomes "ı" in a Turkish locale.
     return tf.strings.lower(tf.strings.lower(text), encoding="utf-8")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens with offsets, and the conversion of offsets in normalized text to the original text."""
+"""Converts token offsets in normalized text to offsets in the original text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Pieces(NamedTuple):
 
     @classmethod
     def from_rows(cls, row_splits: tf.Tensor, *values: tf.Tensor) -> Self:
-        """Creates tokens from the flat ids, starts and ends of all rows."""
+        """Creates tokens from the flat ids, starts and ends of all texts."""
         return cls(
             *(tf.RaggedTensor.from_row_splits(x, row_splits, validate=False) for x in values)
         )
@@ -76,8 +76,8 @@ def to_source_characters(source: tf.Tensor, rules: Normalization, pieces: Pieces
     """Converts byte offsets in normalized texts to character offsets in the original texts.
 
     Each character is normalized separately. The result does not depend on other characters, except
-    for marks that are reordered. A span is the shortest that contains all characters that
-    contribute to the token, and the dropped marks that belong to them.
+    for reordered marks. A token has the shortest span that contains all of its source characters
+    and their dropped marks.
     """
     points, letters, which = characters = Characters.from_texts(source)
     widths = tf.gather(tf.strings.length(normalize_slow_path(letters, rules)), which)
@@ -107,8 +107,8 @@ def extend_over_dropped_marks(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Extends spans by the dropped marks after their last character.
 
-    Marks at the start of a text or after whitespace belong to the next span. A span consists of the
-    indices of its first and last character in all texts.
+    Marks belong to the next span if they follow whitespace or start the text. `first` and `last`
+    contain the indices of each span's first and last character in the concatenated texts.
     """
     points, letters, which = characters
     is_dropped = tf.gather(tf.strings.regex_full_match(letters, _EXTENDING), which) & ~is_kept
@@ -121,7 +121,7 @@ def extend_over_dropped_marks(
         index = tf.range(tf.size(which, first.dtype), dtype=first.dtype)
         cluster_last = tf.math.segment_max(index, cluster)
         cluster_first = tf.math.segment_min(index, cluster)
-        # The index of the first mark in a cluster without a character to which it belongs
+        # The index of the first mark in a cluster without a base character
         is_space = tf.gather(tf.strings.regex_full_match(letters, _WHITE_SPACE), which)
         head = cluster_first + tf.cast(tf.gather(is_space, cluster_first), first.dtype)
         head_is_mark = (head <= cluster_last) & tf.gather(

@@ -2,7 +2,7 @@
 """Operations on concatenated rows that use few TensorFlow kernels.
 
 `tf.repeat`, `tf.boolean_mask` and `RaggedTensor.value_rowids` work for tensors of any rank, but
-need ten times as many operations, each of which takes time to trace and to start. In addition,
+need ten times more operations, and every operation takes time to trace and to start. In addition,
 `tf.repeat` allocates a row as long as the highest count for each repeated value.
 """
 
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 
 def select(x: tf.Tensor, condition: tf.Tensor) -> tf.Tensor:
-    """Returns the rows of `x` for which a condition is true."""
+    """Selects the rows of `x` by a condition, bool `(rows,)`."""
     return tf.gather_nd(x, tf.where(condition))
 
 
@@ -37,7 +37,7 @@ def is_first_in_row(ragged: tf.RaggedTensor) -> tf.Tensor:
 def characters_before(texts: tf.Tensor) -> tf.Tensor:
     """Counts the characters before each byte of the concatenated texts, int32 `(bytes + 1,)`."""
     all_bytes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
-    # In UTF-8, every character has exactly one byte that is not 10xxxxxx.
+    # In UTF-8, every character has exactly one byte other than 10xxxxxx.
     begins = tf.bitwise.bitwise_and(all_bytes, tf.constant(0xC0, tf.uint8)) != 0x80
     return tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int32))], axis=0)
 
@@ -50,7 +50,7 @@ def ranges(starts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
 
 
 def _row_ids(ends: tf.Tensor, num_values: tf.Tensor) -> tf.Tensor:
-    # The row of a value is the number of rows that end before or at it.
+    # A value's row index is the number of rows that end before or at the value.
     positions = tf.range(num_values)
     rows = tf.raw_ops.UpperBound(
         sorted_inputs=ends[tf.newaxis], values=positions[tf.newaxis], out_type=tf.int64

@@ -24,9 +24,9 @@ class SentencePieceGraph(SplittingGraph):
 
     Args:
         parts: The ids that replace each id. Most ids replace themselves.
-        widths: The number of bytes of each part in a text, without the preceding space.
-        blank_characters: The characters that are excluded from spans at the start or end of a
-            piece, for a character class. `None` excludes preceding spaces.
+        widths: The size of each part in bytes, without the preceding space.
+        blank_characters: The characters to exclude from spans at both ends of pieces, for a
+            character class. `None` excludes preceding spaces.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class SentencePieceGraph(SplittingGraph):
         )
 
     def _valid(self, texts: tf.Tensor) -> tf.Tensor:
-        # Some TF Text operations treat NUL as the end of a text.
+        # Some TF Text operations stop at NUL.
         return tf.strings.regex_replace(drop_invalid(texts), r"\x00", "\ue000")
 
     def _ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -122,7 +122,7 @@ class _NumberCommas:
         return tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
 
     def split(self, pieces: Pieces) -> Pieces:
-        """Splits pieces with offsets, which are int64 in bytes."""
+        """Splits pieces with offsets in bytes, int64."""
         parts = tf.gather(self._ids, pieces.ids.flat_values)
         widths = tf.gather(self._widths, pieces.ids.flat_values)
         piece = row_ids(parts)
@@ -141,7 +141,7 @@ def _strip_spaces(pieces: Pieces, texts: tf.Tensor) -> Pieces:
     """Excludes the spaces at the start of pieces from their spans, in bytes."""
     all_bytes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
     is_other = all_bytes != ord(" ")
-    # For each byte, the first byte from there that is not a space
+    # `others` contains the positions of all bytes except for spaces.
     others_before = tf.concat([[0], tf.cumsum(tf.cast(is_other, tf.int32))], axis=0)
     others = tf.concat([tf.where(is_other)[:, 0], tf.size(is_other, tf.int64)[tf.newaxis]], axis=0)
     starts, ends = pieces.starts.flat_values, pieces.ends.flat_values
@@ -158,7 +158,7 @@ def _drop_blanks(pieces: Pieces, texts: tf.Tensor, blank_characters: str) -> Pie
     others_before = tf.concat([[0], tf.cumsum(tf.cast(is_other, tf.int32))], axis=0)
     others = tf.concat([[-1], tf.where(is_other)[:, 0], [size]], axis=0)
     starts, ends = pieces.starts.flat_values, pieces.ends.flat_values
-    # The first byte from the start that is not blank, and the end of the last such byte
+    # The first non-blank byte at or after the start, and the end of the last non-blank byte
     first = tf.minimum(tf.gather(others, tf.gather(others_before, starts) + 1), ends)
     last = tf.maximum(tf.gather(others, tf.gather(others_before, ends)) + 1, first)
     return pieces.with_offsets(first, last)
@@ -173,9 +173,9 @@ def _to_characters(
 ) -> Pieces:
     """Converts offsets in normalized texts to offsets in the original texts.
 
-    A piece that is only a space has an empty span. `widths` are the numbers of bytes of the
-    original characters in the normalized texts. A character with `is_joined` is merged with the
-    previous character. Dropped marks are in the span of the character to which they belong.
+    Pieces that consist of a space have an empty span. `widths` contains the size of each original
+    character in the normalized texts, in bytes. A character with `is_joined` is merged with the
+    previous character. A character's span includes its dropped marks.
     """
     rows = row_ids(pieces.ids)
     points = characters.points

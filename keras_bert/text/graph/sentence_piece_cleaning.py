@@ -18,7 +18,7 @@ from keras_bert.text.graph.offsets import Characters
 from keras_bert.text.graph.rows import is_first_in_row, row_ids, select
 from keras_bert.text.sentence_piece_cleaning import TextCleaner
 
-# The whitespace at which Python's `str.split` splits
+# The whitespace that separates words for Python's `str.split`
 _SPACE = f"[{WHITE_SPACE}\x1c-\x1f]"
 _QUOTES = ("`", "'")
 
@@ -53,14 +53,14 @@ class SentenceCleaner:
         return tf.strings.regex_replace(text, f"[{combining_marks()}]", "")
 
     def traces(self, characters: Characters) -> tuple[tf.Tensor, tf.Tensor]:
-        """Computes the number of bytes of each character in the normalized texts.
+        """Computes the size of each character in the normalized texts, in bytes.
 
         Also returns whether a character has no bytes because it is merged with the previous
         character.
         """
         points, letters, which = characters
-        # The result does not depend on neighboring characters, except for the form of a lowercase
-        # sigma. Both forms have the same number of bytes.
+        # Only the lowercase sigma depends on neighboring characters. Both of its forms have the
+        # same number of bytes.
         widths = tf.gather(tf.strings.length(self._fold(letters)), which)
         seconds = tf.zeros_like(widths, tf.bool)
         if self.options.collapse:
@@ -92,7 +92,7 @@ def _idle_spaces(points: tf.RaggedTensor, begins: tf.Tensor, is_space: tf.Tensor
 
 
 def _nothing_follows(points: tf.RaggedTensor, is_space: tf.Tensor) -> tf.Tensor:
-    """Finds characters that are only followed by whitespace, bool `(characters,)`."""
+    """Finds characters with only whitespace after them, bool `(characters,)`."""
     counts = tf.concat([[0], tf.cumsum(tf.cast(~is_space, tf.int32))], axis=0)
     text_end = tf.gather(points.row_limits(), row_ids(points))
     return tf.gather(counts, text_end) == counts[1:]

@@ -74,14 +74,14 @@ class SplitTexts:
 
     @property
     def resources(self) -> tuple[Any, ...]:
-        """The lookup table, which a SavedModel must track."""
+        """The lookup table. A SavedModel must track it."""
         return (self._ids,)
 
     def __call__(self, text: tf.Tensor, tokenize: Callable[[tf.Tensor], Pieces]) -> Pieces:
         """Tokenizes texts with a function of segments. Offsets are in characters of the texts."""
         segments = self._split(text)
         flat = segments.flat_values
-        # A token with preceding whitespace is not in the table, unlike a token that is whitespace.
+        # The table contains whitespace tokens, but no tokens with preceding whitespace.
         without_space = tf.strings.regex_replace(flat, rf"\A[{WHITE_SPACE}]+", "")
         token_ids = self._ids.lookup(flat)
         takes_space = token_ids < 0
@@ -175,7 +175,7 @@ class SplittingGraph(GraphTokenizer):
 
 
 def _split_around(text: tf.Tensor, pattern: str, where: tf.Tensor | bool = True) -> tf.RaggedTensor:
-    """Splits the selected texts before and after each match of a pattern."""
+    """Splits the selected texts before and after each pattern match."""
     # Valid UTF-8 does not contain this byte. TF Text's `regex_split` would stop at a NUL.
     border = b"\xff"
     with_borders = tf.strings.regex_replace(text, f"({pattern})", border + rb"\1" + border)

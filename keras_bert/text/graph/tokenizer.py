@@ -18,8 +18,8 @@ from keras_bert.text.graph.offsets import Pieces
 class GraphTokenizer(abc.ABC):
     """Base class for the graph operations of tokenizers, with the same ids as in Python.
 
-    They can be part of a `tf.data` pipeline, a `tf.function` or a SavedModel, which then contains
-    the vocabulary. Subclasses implement `_tokenize`, `_tokenize_with_offsets` and `_join`.
+    They can be part of a `tf.data` pipeline, a `tf.function` or a SavedModel. The SavedModel then
+    contains the vocabulary. Subclasses implement `_tokenize`, `_tokenize_with_offsets` and `_join`.
     """
 
     def __init__(self, special_token_ids: Sequence[int]) -> None:
@@ -80,9 +80,9 @@ class GraphTokenizer(abc.ABC):
 
 
 def to_tensor(values: Any, dtype: tf.DType) -> tf.Tensor | tf.RaggedTensor:
-    """Converts a list or array to a tensor, which is ragged if rows differ in length."""
+    """Converts a list or array to a dense tensor or, if lengths differ, a ragged tensor."""
     if isinstance(values, tf.RaggedTensor):
-        # Tokenizers use row splits of this dtype.
+        # Tokenizers use int64 row splits.
         return tf.cast(values, dtype).with_row_splits_dtype(tf.int64)
     if isinstance(values, tf.Tensor):
         return tf.cast(values, dtype)
@@ -90,7 +90,7 @@ def to_tensor(values: Any, dtype: tf.DType) -> tf.Tensor | tf.RaggedTensor:
         return tf.convert_to_tensor(values, dtype)
     except ValueError:
         _check_characters(values, ())
-        # The rows differ in length.
+        # The lengths differ.
         return tf.ragged.constant(values, dtype)
 
 
@@ -139,9 +139,7 @@ def to_rows(token_ids: Any) -> tuple[tf.RaggedTensor, bool]:
     """Converts ids to ragged int32 `(batch, None)`. Also returns whether they were a batch."""
     ids = to_tensor(token_ids, tf.int32)
     if ids.shape.rank not in (1, 2):
-        raise ValueError(
-            f"token_ids must be (tokens,) or (batch, tokens). Received the shape {ids.shape}"
-        )
+        raise ValueError(f"token_ids must be (tokens,) or (batch, tokens). Received: {ids.shape}")
     if isinstance(ids, tf.RaggedTensor):
         return ids, True
     is_batch = ids.shape.rank == 2

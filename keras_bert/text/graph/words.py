@@ -32,7 +32,7 @@ def words_with_offsets(
     [[0, 4, 5, 9, 11, 17]]
     """
     with tf.device("CPU:0"):
-        # The operation treats NUL as the end of the text.
+        # The operation stops at NUL.
         text = tf.strings.regex_replace(drop_invalid(text), r"\x00", " ")
         words, starts, ends = tf_text.regex_split_with_offsets(
             text, rf"{_WORD}|{_BETWEEN}", keep_delim_regex_pattern=_WORD

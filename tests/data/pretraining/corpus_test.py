@@ -129,7 +129,7 @@ def test_parquet_rows_are_documents(tmp_path):
         (
             "a.jsonl",
             b'{"text": "\\ud83d"}\n',
-            "line 1: character 0 of 'text' is half of a surrogate",
+            "line 1: 'text' must not contain a lone surrogate",
         ),
         ("a.jsonl", b"9" * 5000, "line 1: each line must be JSON"),
         ("a.jsonl", b'{"text": 5}\n', "line 1: 'text' must be a string, but it is of type int"),
