@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ragged rows in flat arrays, and the array functions that packing needs.
+"""Stores ragged rows in flat arrays, and defines the array functions for packing.
 
-The code that arranges tokens in rows and windows is written once, using the functions of an
-`Arrays` object. They come from NumPy for Python strings, and from TensorFlow in a graph, for
-example in a SavedModel.
+The code that arranges tokens in rows and windows is written once, with the methods of an `Arrays`
+object. They use NumPy for Python strings, and TensorFlow in a graph, for example in a SavedModel.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Ragged(NamedTuple):
 
 
 class Arrays:
-    """The array functions that packing needs, computed with NumPy. A subclass uses TensorFlow.
+    """The array functions for packing, computed with NumPy. A subclass uses TensorFlow.
 
     Indices, counts and lengths are int64. Dtypes are passed by name.
     """
@@ -79,15 +78,15 @@ class Arrays:
         return np.concatenate(arrays, axis)
 
     def take(self, x: Any, index: Any) -> Any:
-        """Returns the rows of `x` at some indices."""
+        """Selects rows of `x` by index."""
         return x[index]
 
     def select(self, x: Any, condition: Any) -> Any:
-        """Returns the rows of `x` for which a condition is true."""
+        """Selects rows of `x` by a condition."""
         return x[condition]
 
     def repeat(self, x: Any, counts: Any) -> Any:
-        """Repeats each row of `x`, with a separate count for each row."""
+        """Repeats each row of `x` according to its count."""
         return np.repeat(x, counts)
 
     def ranges(self, starts: Any, lengths: Any) -> Any:
@@ -143,13 +142,13 @@ class Arrays:
         return np.bincount(x, minlength=size).astype("int32")
 
     def segment_max(self, x: Any, segments: Any, count: Any) -> Any:
-        """Returns the maximum of each of `count` segments. It is undefined for empty segments."""
+        """Returns the maximum of each segment. It is undefined for empty segments."""
         highest = np.full(count, _lowest(x.dtype), x.dtype)
         np.maximum.at(highest, segments, x)
         return highest
 
     def segment_min(self, x: Any, segments: Any, count: Any) -> Any:
-        """Returns the minimum of each of `count` segments. It is undefined for empty segments."""
+        """Returns the minimum of each segment. It is undefined for empty segments."""
         return -self.segment_max(-x, segments, count)
 
     def searchsorted(self, ascending: Any, x: Any, side: str) -> Any:
@@ -157,8 +156,9 @@ class Arrays:
         return np.searchsorted(ascending, x, "left" if side == "left" else "right")
 
     def top_k(self, x: Any, count: int) -> Any:
-        """Returns the indices of the `count` highest numbers in each row, int32. If a row is
-        shorter, returns all indices. Equal numbers keep their order.
+        """Returns the indices of the `count` highest numbers in each row, int32.
+
+        Shorter rows return all indices. Equal numbers keep their order.
         """
         return np.argsort(-x, axis=1, kind="stable")[:, :count].astype("int32")
 
@@ -167,7 +167,7 @@ class Arrays:
         return np.sort(x, axis=1)[:, ::-1][:, :count]
 
     def take_along(self, x: Any, index: Any) -> Any:
-        """Returns the values of each row at the indices in the same row of `index`."""
+        """Selects values in each row by the indices in the same row of `index`."""
         return np.take_along_axis(x, index, axis=1)
 
     def to_dense(self, rows: Ragged, width: Any, fill_value: Any) -> Any:
@@ -181,7 +181,7 @@ class Arrays:
         return np.arange(width) < lengths[:, np.newaxis]
 
     def reshape(self, x: Any, shape: Sequence[Any]) -> Any:
-        """Changes the shape of an array."""
+        """Changes an array's shape."""
         return np.reshape(x, shape)
 
     def random_bits(self, seed: tuple[Any, Any], size: Any, first: Any = 0) -> Any:
@@ -221,14 +221,14 @@ def row_numbers(xp: Arrays, lengths: Any) -> Any:
 
 
 def take_rows(xp: Arrays, rows: Ragged, index: Any) -> Ragged:
-    """Returns the rows at some indices."""
+    """Selects rows by index."""
     lengths = xp.take(rows.lengths, index)
     starts = xp.take(row_starts(xp, rows.lengths), index)
     return Ragged(xp.take(rows.values, xp.ranges(starts, lengths)), lengths)
 
 
 def truncate_rows(xp: Arrays, rows: Ragged, limits: Any, side: str = "right") -> Ragged:
-    """Truncates rows to at most `limits` values, a number or one number for each row."""
+    """Truncates rows to at most `limits` values, a number or an array with one number per row."""
     lengths = xp.minimum(rows.lengths, limits)
     starts = row_starts(xp, rows.lengths)
     if side == "left":
@@ -238,7 +238,7 @@ def truncate_rows(xp: Arrays, rows: Ragged, limits: Any, side: str = "right") ->
 
 
 def join_rows(xp: Arrays, chunks: Sequence[Ragged]) -> Ragged:
-    """Concatenates the first rows of all chunks, the second rows of all chunks, and so on."""
+    """Concatenates the rows with the same index in all chunks."""
     lengths = sum(chunk.lengths for chunk in chunks)
     starts = row_starts(xp, lengths)
     index = []

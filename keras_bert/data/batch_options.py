@@ -12,18 +12,18 @@ import numpy as np
 from keras_bert import checks
 
 DEFAULT_BATCH_SIZE = 32
-# The number of batches in a bucketing window, whose examples are sorted by length together. It is
-# large enough that examples in a batch differ by only a token or two, and small enough that the
-# order of an epoch stays random. Gradients from batches of similar examples have a larger variance,
-# so the window is smaller for small data sets.
+# The number of batches in a bucketing window. The examples in a window are sorted by length
+# together. The number is large enough that examples in a batch differ by only a token or two, and
+# small enough that the epoch's order stays random. Gradients from batches of similar examples have
+# a larger variance, so the window is smaller for small data sets.
 WINDOW_BATCHES = 64
-# The minimum number of windows in an epoch of shuffled examples. With fewer windows, long and short
+# The minimum number of windows per epoch of shuffled examples. With fewer windows, long and short
 # examples would never share a batch. With one window, every epoch would have the same batches.
 WINDOWS_IN_EPOCH = 16
 
 
 class ShardedMap(Protocol):
-    """A function of rows, split among processes: `keras_bert.ops.jax_steps.sharded_map`."""
+    """Splits a function of examples among processes. See `keras_bert.ops.jax_steps.sharded_map`."""
 
     def __call__(
         self, function: Callable[[np.ndarray], np.ndarray], num_rows: int, **same: int
@@ -39,25 +39,26 @@ class BatchOptions:
         compiles: Whether every new batch shape triggers a compilation that takes seconds. Then
             batches have few different lengths, and the last training batch is padded with examples
             of weight 0.
-        batches_for_more_lengths: The minimum number of batches in an epoch for which batches have
-            the same lengths as without compilation, because less padding saves more time than the
-            compilations take. `None` means never.
+        batches_for_more_lengths: Minimum number of batches in an epoch to use the same lengths as
+            without compilation, because less padding then saves more time than the compilations
+            take. `None` means never.
         shuffle_seed: Seed for shuffling examples and batches, differently in each epoch. `None`
             does not shuffle. In a dataset, an example moves forward by at most 1,024 batches.
         training: Whether the batches are for training.
-        negative_fraction: Fraction to keep of the windows without an answer, if the question has an
-            answer in other windows.
+        negative_fraction: Fraction of the windows without an answer to keep, if other windows of
+            the question contain an answer.
         bucketing_window: Number of batches whose examples are sorted by length together. 1 does not
             regroup examples. Defaults to 64. For shuffled examples, the default is limited to a
-            sixteenth of the epoch, or of the examples read so far if its size is unknown.
-        num_replicas: Number of devices of this process that share each batch. If it is above 1, the
-            last batch is also padded with examples, so that all devices have the same number.
+            sixteenth of the epoch or, if its size is unknown, a sixteenth of the examples read so
+            far.
+        num_replicas: Number of devices in this process that share each batch. Above 1, the last
+            batch is also padded with examples, so that all devices have the same number.
         shard: `(index, count)`: the index of this process and the number of processes that share
             each batch. Each process has an equal number of consecutive examples, padded to the
             length of the whole batch.
-        sharded_map: Computes a function of rows, with each process computing its shard, and checks
-            that all processes have the same options. A process then packs its shard of the examples
-            in memory to share their lengths, and later its shard of each batch. Without it, every
+        sharded_map: Splits a function of examples among the processes, and checks that all
+            processes have the same options. A process then packs its shard of the examples in
+            memory to share their lengths, and later its shard of each batch. Without it, every
             process packs all examples.
         allow_unlabeled: Whether the label -1 (NaN in regression) marks an example without a label.
 
@@ -106,7 +107,7 @@ class BatchOptions:
         return self.compiles and (num_batches is None or least is None or num_batches < least)
 
     def window(self, num_rows: int | None) -> int | None:
-        """Returns the batches in a window, or `None` if it grows with the examples read so far."""
+        """Returns the number of batches per window, or `None` if it grows during the epoch."""
         if self.bucketing_window is not None or self.shuffle_seed is None:
             return self.bucketing_window or WINDOW_BATCHES
         if num_rows is None:
@@ -125,6 +126,6 @@ def check_shard(shard: tuple[int, int], batch_size: int) -> None:
 
 
 def rows_of_shard(shard: tuple[int, int], batch_size: int) -> slice:
-    """Returns the slice of a batch that belongs to the process `(index, count)`."""
+    """Returns the slice of each batch for the process `(index, count)`."""
     index, count = shard
     return slice(index * batch_size // count, (index + 1) * batch_size // count)

@@ -48,10 +48,10 @@ class Batches(abc.ABC):
         return self.epoch()
 
     def epoch(self, number: int = 0, start_batch: int = 0) -> Generator[Any, None, None]:
-        """Yields the batches of an epoch, which a thread makes in advance.
+        """Yields the batches in an epoch. A thread makes them in advance.
 
         Args:
-            number: The number of the epoch, which determines the shuffled order.
+            number: The epoch number. It determines the shuffled order.
             start_batch: The number of batches to skip.
         """
         batches = self._epoch(number, start_batch)
@@ -75,18 +75,18 @@ class Batches(abc.ABC):
     def first_targets(self) -> tuple[Any, Any]:
         """Returns the labels and weights (or `None`) of the examples in memory.
 
-        For other sources, they are from the first examples only.
+        For other sources, it returns those of the first examples.
         """
         _, labels, weights = (*(self.example() or (None,)), None, None)[:3]
         return labels, weights
 
     @abc.abstractmethod
     def _epoch(self, number: int, start_batch: int) -> Generator[Any, None, None]:
-        """Yields the batches of an epoch."""
+        """Yields the batches in an epoch."""
 
 
 class WrappedBatches(Batches):
-    """Base class for batches that are made from one other batch each."""
+    """Base class for batches that are each made from another batch."""
 
     def __init__(self, batches: Batches) -> None:
         super().__init__()
@@ -110,10 +110,10 @@ class WrappedBatches(Batches):
 
 
 class MappedBatches(WrappedBatches):
-    """Batches to which a function is applied.
+    """Applies a function to batches.
 
-    The function accepts a batch and a number that is unique in the training: the upper 32 bits
-    contain the epoch, and the lower 32 bits the index of the batch in the epoch.
+    The function accepts a batch and a unique number. Its upper 32 bits contain the epoch, and its
+    lower 32 bits contain the index of the batch in the epoch.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class MappedBatches(WrappedBatches):
 
 
 def batch_of(features: Any, labels: Any = None, weights: Any = None) -> tuple[Any, ...]:
-    """Creates a batch for Keras: a tuple without trailing `None` values.
+    """Creates a batch for Keras, a tuple without trailing `None` values.
 
     Example:
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Length buckets, and batches of similarly long examples in random order."""
+"""Computes length buckets, and batches of similarly long examples in random order."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from keras_bert import checks
 
 
 def bucket_lengths(sequence_length: int, coarse: bool = False) -> tuple[int, ...]:
-    """Returns the lengths to which batches are padded.
+    """Returns the bucket lengths. Batches are padded to these lengths.
 
     Args:
-        sequence_length: Maximum sequence length in tokens, which is always the last bucket.
-        coarse: Whether to use powers of two from 16, for compilers that take seconds for each new
-            shape. The default steps are between an eighth and a quarter of the length.
+        sequence_length: Maximum sequence length in tokens. It is always the last bucket.
+        coarse: Whether to use powers of two from 16. Use this if compiling a new shape takes
+            seconds. The default steps are between an eighth and a quarter of the length.
 
     Returns:
         Ascending lengths in tokens.
@@ -42,7 +42,7 @@ def bucket_lengths(sequence_length: int, coarse: bool = False) -> tuple[int, ...
 
 
 def bucket_for(length: int, buckets: Sequence[int]) -> int:
-    """Returns the shortest of ascending lengths that is at least `length`."""
+    """Returns the shortest bucket of at least `length` tokens. `buckets` must be ascending."""
     return buckets[bisect.bisect_left(buckets, length)]
 
 
@@ -52,7 +52,7 @@ def rows_of_batches(
     order: tuple[int, ...] | None,
     texts: np.ndarray | None = None,
 ) -> Iterator[np.ndarray]:
-    """Sorts the examples of a window by length, and yields the example indices of each batch.
+    """Sorts a window's examples by length, and yields the example indices of each batch.
 
     The numbers in `order` seed the random order of the batches. With `None`, batches are sorted by
     length. `texts` contains the text numbers of each example. Examples that share a text are put
@@ -69,7 +69,7 @@ def rows_of_batches(
 
 
 def _spread_equal_texts(rows: np.ndarray, texts: np.ndarray, batch_size: int) -> np.ndarray:
-    """Defers each row to a batch that contains none of its texts, as far as possible."""
+    """Moves each example to a batch without any of its texts, as far as possible."""
     unused, order = collections.deque(rows.tolist()), list[int]()
     while unused:
         end, in_batch, waiting = len(order) + batch_size, set[int](), list[int]()
@@ -88,10 +88,9 @@ def _spread_equal_texts(rows: np.ndarray, texts: np.ndarray, batch_size: int) ->
 
 
 def permutation(size: int, *seed: int) -> np.ndarray[Any, Any]:
-    """Returns a random order of `size` rows, which only depends on the seed numbers.
+    """Returns a random order of `size` indices. It only depends on the seed numbers.
 
-    It is computed from the bits of a counter-based generator, which do not change between NumPy
-    versions.
+    It is computed from a counter-based generator, so it does not change between NumPy versions.
     """
     key = np.random.SeedSequence(seed).generate_state(2, np.uint64)
     bits = np.random.Philox(key=key).random_raw(size)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Preprocessor for multiple choice, which packs a text with each of its choices."""
+"""Packs a text with each of its choices, for multiple choice."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class MultipleChoicePreprocessor(Preprocessor):
     Call arguments:
         text: A string, or a batch of strings of shape `(batch,)`.
         choices: For a single string, strings of shape `(choices,)`. For a batch, a list of such
-            lists, which may differ in length, or a ragged or dense tensor `(batch, None)`.
+            lists of any length, or a ragged or dense tensor `(batch, None)`.
 
     Returns:
         A dict of `token_ids` (int32), `segment_ids` (int32, 1 for the choice in families with two
@@ -44,8 +44,8 @@ class MultipleChoicePreprocessor(Preprocessor):
         otherwise.
 
     Raises:
-        ValueError: If `sequence_length` is too small for the special tokens of a pair and one token
-            from each text.
+        ValueError: If `sequence_length` is too small for a pair's special tokens and one token from
+            each text.
 
     Example:
 
@@ -81,8 +81,8 @@ class MultipleChoicePreprocessor(Preprocessor):
 
         Args:
             texts: Token ids of the texts.
-            choices: Token ids of the choices of all texts, in order.
-            counts: The number of choices of each text, int64 `(batch,)`.
+            choices: Token ids of all choices, in the order of the texts.
+            counts: The number of choices per text, int64 `(batch,)`.
         """
         xp = functions_for(texts.values)
         first = take_rows(xp, texts, xp.repeat(xp.arange(xp.size(counts)), counts))
@@ -90,7 +90,7 @@ class MultipleChoicePreprocessor(Preprocessor):
 
 
 def own_choices(choices: Sequence[str]) -> Sequence[str]:
-    """Removes padding: returns the choices up to the last one that is not empty.
+    """Removes padding, so that the last choice is not empty.
 
     Example:
 
@@ -101,7 +101,7 @@ def own_choices(choices: Sequence[str]) -> Sequence[str]:
 
 
 def choice_outputs(choices: Sequence[str], logits: np.ndarray[Any, Any]) -> dict[str, Any]:
-    """Returns the outputs of an exported model for one example.
+    """Returns an exported model's outputs for one example.
 
     Args:
         choices: The choices, including padding.
@@ -122,7 +122,7 @@ def choice_outputs(choices: Sequence[str], logits: np.ndarray[Any, Any]) -> dict
 
 
 def _flat_choices(choices: Any) -> tuple[Any, Any]:
-    """Returns all choices in a flat list, and the number of choices of each example."""
+    """Returns all choices in a flat list, and the number of choices per example."""
     if hasattr(choices, "row_lengths"):  # a ragged tensor
         return choices.flat_values, choices.row_lengths()
     xp = functions_for(choices)
@@ -155,7 +155,7 @@ class ChoiceExamples:
         return len(self._texts)
 
     def pack(self, index: np.ndarray) -> Sequences:
-        """Packs the examples at some indices. Each example has one sequence for each choice."""
+        """Packs examples by index. Each example has one sequence per choice."""
         numbers, counts = take_rows(NUMPY, self._numbers, index)
         texts, choices = self._texts.take(index), self._choices.take(numbers)
         longest = NUMPY.segment_max(choices.lengths, row_numbers(NUMPY, counts), len(counts))

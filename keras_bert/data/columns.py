@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns and rows of any input: lists, arrays, dicts and tables from other libraries.
+"""Reads columns and rows from lists, arrays, dicts and tables of other libraries.
 
-This module does not import TensorFlow or those libraries, so ids are recognized without them.
+It recognizes these types without importing TensorFlow or the other libraries.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def first_of_element(spec: Any) -> Any:
 
 
 def column_names(x: Any) -> tuple[Any, ...] | None:
-    """Returns the column names of a dict or table, or `None` for other types.
+    """Returns the column names in a dict or table, or `None` for other types.
 
-    A table is a data frame (pandas or polars), an Arrow table, or a Hugging Face data set that is
-    not streamed. Its library is not imported.
+    A table is a data frame (pandas or polars), an Arrow table, or a Hugging Face data set, except
+    for streamed data sets. The library is not imported.
     """
     if isinstance(x, Mapping):
         return tuple(x)
@@ -47,7 +47,7 @@ def column_names(x: Any) -> tuple[Any, ...] | None:
 
 
 def label_column(x: Any, class_names: Sequence[str] | None = None) -> Any:
-    """Returns the `named_labels` of the column `label` in a dict or table, or `None` without it."""
+    """Returns the `named_labels` of a dict's or table's `label` column, or `None` without it."""
     if "label" not in (column_names(x) or ()):
         return None
     features = getattr(x, "features", None)
@@ -81,8 +81,8 @@ def as_list(values: Any) -> list[Any]:
     """Converts a column to a list of Python values.
 
     A column is any iterable, such as a tensor of any backend, a pandas or polars series, an Arrow
-    column, or a column of a Hugging Face data set. A string raises an error, because its characters
-    would become rows.
+    column, or a Hugging Face data set column. A string raises an error, because each character
+    would become a row.
     """
     if isinstance(values, (str, bytes)):
         raise ValueError(f"A column must be a list of texts. Received: {values!r}")
@@ -111,7 +111,7 @@ def columns_of_rows(
 ) -> dict[str, list[Any]]:
     """Converts rows (dicts of fields) to a list of values for each field.
 
-    An optional field must be in all rows or in none. Other entries are ignored.
+    If a row has an optional field, all rows must have it. Other entries are ignored.
     """
     present = [name for name in optional_fields if any(name in row for row in rows)]
     columns: dict[str, list[Any]] = {name: [] for name in (*fields, *present)}
@@ -124,7 +124,7 @@ def columns_of_rows(
 
 
 def given_columns(**columns: Any) -> dict[str, Any]:
-    """Returns the columns that are not `None`."""
+    """Drops columns that are `None`."""
     return {name: column for name, column in columns.items() if column is not None}
 
 
@@ -141,7 +141,7 @@ def one_for_each(
     """Checks that labels or weights are `(rows,)`, or `(rows, ...)` if columns are allowed."""
     if (values.shape[:1] if to_keras_batch else values.shape) != (len(rows),):
         raise ValueError(
-            f"There must be one label or weight for each of the {len(rows)} texts. Received the "
+            f"There must be one label or weight for each of the {len(rows)} texts. Received: "
             f"shape {values.shape}"
         )
     return values
@@ -150,7 +150,7 @@ def one_for_each(
 def validate_weights(sample_weight: Any, first_row: int = 0) -> np.ndarray[Any, Any]:
     """Converts sample weights to a float32 array, and checks that they are finite and at least 0.
 
-    If there is one weight per row, the shape may also be `(rows, 1)`.
+    The shape `(rows, 1)` is converted to `(rows,)`.
     """
     try:
         weights = np.atleast_1d(as_array(sample_weight)).astype("float32")
@@ -166,10 +166,10 @@ def validate_weights(sample_weight: Any, first_row: int = 0) -> np.ndarray[Any, 
 
 
 def split_index(num_rows: int, share: float) -> int:
-    """Returns the number of rows to train on if a fraction of the rows is used for validation.
+    """Returns the number of training examples for a validation fraction.
 
     Raises:
-        ValueError: If there are no rows left for training or validation.
+        ValueError: If no examples remain for training or validation.
     """
     start = int(num_rows * (1 - share))
     if not 0 < start < num_rows:
@@ -186,7 +186,7 @@ def materialize(x: Any) -> Any:
 
 
 def match_input_type(x: Any, answers: list[Any]) -> Any:
-    """Converts predictions (a dict or a list of dicts for each row) to the input's type.
+    """Converts predictions (a dict or a list of dicts per example) to the input's type.
 
     A string has a single prediction. A pandas object gets a data frame with the same index, or a
     series if the predictions are lists.

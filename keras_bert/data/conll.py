@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and writes the CoNLL format: one word per line, with its labels in columns."""
+"""Reads and writes the CoNLL format, with one word per line and its labels in columns."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _NO_VALUE = "_"
 # CoNLL-U ids of multiword tokens ("1-2") and empty nodes ("8.1")
 _NOT_A_WORD = re.compile(r"\d+[-.]\d+")
 _NEW_DOCUMENT = re.compile(r"#\s*newdoc\b")
-# CoNLL-U and its predecessor CoNLL-X: the number of columns, the id of the first word or of a token
-# before it, and the columns with the words and their universal parts of speech
+# CoNLL-U and its predecessor CoNLL-X have this number of columns. A sentence starts with one of
+# these ids, and the last two numbers are the columns of words and universal parts of speech.
 _CONLL_U_COLUMNS = 10
 _FIRST_ID = re.compile(r"1(-\d+)?|0\.1")
 _FORM, _UPOS = 1, 3
@@ -37,7 +37,7 @@ Separator = Literal["auto", "tab", "space"]
 
 
 class MissingLabelsError(ValueError):
-    """Raised if the first word of a file has no label, which means that no word has a label."""
+    """Raised if a file's first word has no label. In this case, no word has a label."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -47,10 +47,10 @@ class TaggedText:
     Args:
         words: The words of each sentence.
         labels: The label of each word, or `None` for text without labels.
-        document_starts: The indices of the first sentences of documents. `None` means that the file
-            has no document boundaries, so each sentence is a document.
-        path: Path of the file, or a description of the text's source.
-        skipped: An error message for each invalid sentence that was skipped.
+        document_starts: The index of each document's first sentence. `None` means that the file has
+            no document boundaries, so each sentence is a document.
+        path: The file path, or a description of the text's source.
+        skipped: An error message for each skipped sentence.
     """
 
     words: list[list[str]]
@@ -86,7 +86,7 @@ def read_conll(
     labeled: bool = True,
     skip_invalid: bool = False,
 ) -> TaggedText:
-    """Reads a CoNLL file, which has one word per line and its labels in columns.
+    """Reads a CoNLL file, with one word per line and its labels in columns.
 
     A blank line ends a sentence, and a line `-DOCSTART-` starts a document. Lines may end in CRLF
     or CR, and blank lines may contain whitespace. If columns are separated by tabs, a word may be a
@@ -94,7 +94,7 @@ def read_conll(
     as CoNLL-U or CoNLL-X.
 
     Args:
-        path: Path of the file, in UTF-8, or in UTF-16 with a byte order mark. Gzip files are
+        path: Path to the file, in UTF-8, or in UTF-16 with a byte order mark. Gzip files are
             decompressed.
         word_column: Index of the column with the words. Negative indices count from the end.
             Defaults to the first column, or to the second if the first only counts the words of
@@ -104,10 +104,10 @@ def read_conll(
         separator: The separator of columns: `"tab"` (exactly one tab, so words may contain spaces),
             `"space"` (any number of spaces and tabs), or `"auto"` (tabs in lines that contain one,
             otherwise spaces). Defaults to `"auto"`.
-        comments: Whether lines that start with `#` before the first word of a sentence are
-            comments, as in CoNLL-U. Then `# newdoc` starts a document, and CoNLL-U's multiword
-            tokens (ids such as `1-2`) and empty nodes (`8.1`) are skipped. Defaults to `True` for
-            CoNLL-U files and `False` for others.
+        comments: Whether lines that start with `#` before a sentence are comments, as in CoNLL-U.
+            Then `# newdoc` starts a document, and CoNLL-U's multiword tokens (ids such as `1-2`)
+            and empty nodes (`8.1`) are skipped. Defaults to `True` for CoNLL-U files and `False`
+            for other files.
         labeled: Whether to read labels as well as words. Defaults to `True`.
         skip_invalid: Whether to skip sentences with an invalid line and list them in the result,
             instead of raising an error. Defaults to `False`.
@@ -117,7 +117,7 @@ def read_conll(
 
     Warns:
         UserWarning: If words are read from the second column because the first only counts them, or
-            if labels of a CoNLL-U file are read from the default column.
+            if CoNLL-U labels are read from the default column.
 
     Raises:
         FileNotFoundError: If the file does not exist.
@@ -125,6 +125,7 @@ def read_conll(
         ValueError: If the file is invalid or has no words, or if every sentence starts with a line
             that looks like a comment and `comments` is false. The message contains the file, the
             line, and the expected and received values.
+
     Example:
 
     >>> import pathlib, tempfile
@@ -200,12 +201,12 @@ def read_conll(
 def write_conll(
     path: str | os.PathLike[str], text: TaggedText, *columns: Sequence[Sequence[str]]
 ) -> None:
-    """Writes words, their labels if there are any, and additional columns, separated by tabs.
+    """Writes words, any labels, and additional columns, separated by tabs.
 
     If the only additional column contains predicted labels, `conlleval -d '\\t'` can read the file.
 
     Args:
-        path: Path of the file, which is written atomically.
+        path: Path to the file. It is written atomically.
         text: The words and labels.
         *columns: Additional columns with one value for each word.
 
@@ -234,7 +235,7 @@ def write_conll(
 
 
 def _is_conll_u(path: Path) -> bool:
-    """Returns whether the first line that is not blank or a comment has CoNLL-U's columns."""
+    """Returns whether the first line with a word has CoNLL-U's columns."""
     for line in read_lines(path):
         if line.strip() and not line.startswith("#"):
             columns = line.split("\t")
@@ -243,7 +244,7 @@ def _is_conll_u(path: Path) -> bool:
 
 
 class _Row(NamedTuple):
-    """The line of a word: its line number in the file, from 1, and its columns."""
+    """A word's line number in the file, from 1, and its columns."""
 
     line: int
     columns: list[str]
@@ -252,7 +253,7 @@ class _Row(NamedTuple):
 def _sentences(
     path: Path, separator: Separator, comments: bool
 ) -> tuple[list[list[_Row]], list[int]]:
-    """Returns the rows of each sentence, and the indices of the first sentences of documents."""
+    """Returns the rows of each sentence, and the index of each document's first sentence."""
     sentences: list[list[_Row]] = []
     starts: list[int] = []
     rows: list[_Row] = []
@@ -294,7 +295,7 @@ def _word_column(path: Path, sentences: list[list[_Row]], usual: _Row, labeled: 
 
 
 def _usual_row(sentences: list[list[_Row]], skip_invalid: bool) -> _Row:
-    """Returns the row whose number of columns the other rows must match.
+    """Returns the row with the number of columns that all rows must have.
 
     It is the first row or, with `skip_invalid`, the first row with the most common number of
     columns.
@@ -307,7 +308,7 @@ def _usual_row(sentences: list[list[_Row]], skip_invalid: bool) -> _Row:
 
 
 def _check_widths(path: Path, rows: list[_Row], usual: _Row) -> None:
-    """Checks that lines have equal numbers of columns, which are counted from the end."""
+    """Checks that lines have equal numbers of columns, because the indices count from the end."""
     for line, columns in rows:
         if len(columns) != len(usual.columns):
             raise ValueError(

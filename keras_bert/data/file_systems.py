@@ -43,11 +43,11 @@ def open_file(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 class Listing(NamedTuple):
-    """Functions that list the files of a file system.
+    """Functions to list the files in a file system.
 
     Attributes:
         is_folder: Returns whether a path or URL is a directory.
-        size: Returns the size of a file in bytes, or `None` if the file does not exist.
+        size: Returns the file size in bytes, or `None` if the file does not exist.
         files: Returns a dict from path to size for the files in a directory, down to the given
             number of levels (`None` for all levels).
         real_path: Resolves the links in a path.

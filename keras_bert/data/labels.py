@@ -69,7 +69,7 @@ class LabelRules:
         array = _single_column(array)
         if array.ndim > 1:
             raise ValueError(
-                f"The labels must be class ids (rows,). Received the shape {array.shape}. For "
+                f"The labels must be class ids (rows,). Received: shape {array.shape}. For "
                 "one-hot labels, use keras.losses.CategoricalCrossentropy(from_logits=True)."
             )
         reject_missing(array, first_row)
@@ -78,7 +78,7 @@ class LabelRules:
         )
         if not self.are_parts:
             _reject_ambiguous(ids, self.class_names)
-        # Later chunks may contain numbers of the same dtype that are not ids.
+        # Later chunks may contain numbers of the same dtype other than ids.
         return ids if self.may_be_numbers and ids.dtype.kind == "f" else ids.astype("int32")
 
     def best_constant(self, labels: Any, weights: Any = None) -> np.ndarray[Any, Any] | None:
@@ -100,7 +100,7 @@ class LabelRules:
 
 @dataclasses.dataclass(frozen=True)
 class MultiLabelRules(LabelRules):
-    """Any number of labels per example: a list of names, or 0 or 1 for each class."""
+    """Any number of labels per example, as a list of names, or 0 or 1 for each class."""
 
     def read(self, labels: Any, first_row: int = 0) -> np.ndarray[Any, Any]:
         """Converts lists of names, or 0 or 1 for each class, to float32 `(rows, classes)`."""
@@ -169,7 +169,7 @@ class TagRules(LabelRules):
 
 
 def _row_weights(labels: np.ndarray[Any, Any], weights: Any) -> np.ndarray[Any, Any]:
-    """Returns the weight of each row, float64 `(rows,)`. Defaults to 1."""
+    """Returns the weight of each example, float64 `(rows,)`. Defaults to 1."""
     return np.ones(len(labels)) if weights is None else np.asarray(weights, "float64").reshape(-1)
 
 
@@ -192,7 +192,7 @@ def validate_num_classes(num_classes: int | None, class_names: Sequence[str] | N
     if len(set(names)) < len(names):
         name, _ = collections.Counter(names).most_common(1)[0]
         raise ValueError(
-            f"class_names must be unique. Received {name!r} twice: {join_names(names)}"
+            f"class_names must be unique. Received: {name!r} twice in {join_names(names)}"
         )
     return num_classes
 
@@ -223,7 +223,7 @@ def validate_ids(
     array = as_array(ids)
     if array.dtype.kind not in "biuf":
         raise ValueError(
-            f"The labels{_output_suffix(name)} must be integers. Received the dtype {array.dtype}"
+            f"The labels{_output_suffix(name)} must be integers. Received: dtype {array.dtype}"
         )
     if not array.size:
         return array
@@ -256,13 +256,13 @@ def finite_scores(
 ) -> np.ndarray[Any, Any]:
     """Validates regression targets of shape `(rows,)` or `(rows, 1)`. Returns float32 `(rows,)`.
 
-    With `allow_unlabeled`, NaN marks a row without a target.
+    With `allow_unlabeled`, NaN marks an example without a target.
     """
     array = np.asarray(labels)
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"The labels must be numbers. Received the dtype {array.dtype}")
+        raise ValueError(f"The labels must be numbers. Received: dtype {array.dtype}")
     if array.size != len(array):
-        raise ValueError(f"The labels must be numbers (rows,). Received the shape {array.shape}")
+        raise ValueError(f"The labels must be numbers (rows,). Received: shape {array.shape}")
     array = array.reshape(-1)
     is_wrong = np.isinf(array) if allow_unlabeled else ~np.isfinite(array)
     if is_wrong.any():
@@ -344,7 +344,7 @@ def _single_column(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def reject_missing(labels: Any, first_row: int = 0) -> None:
-    """Raises an error for `None`, NaN and pandas' NA, which NumPy would convert to names."""
+    """Raises an error for `None`, NaN and pandas' NA, because NumPy would convert them to names."""
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "biu":
         return
     for row, label in enumerate(_single_column(np.asarray(labels, dtype=object)), first_row):
@@ -376,6 +376,7 @@ def f1_thresholds(labels: np.ndarray[Any, Any], scores: np.ndarray[Any, Any]) ->
     A threshold is halfway between two scores, so rounding does not matter. If multiple thresholds
     are equally good, the highest is returned. A class without examples gets 0.5. Labels are 0 or 1
     and scores are probabilities, both of shape `(rows, classes)`.
+
     Example:
 
     >>> f1_thresholds(np.array([[1], [1], [0], [0]]), np.array([[0.9], [0.5], [0.25], [0.0]]))

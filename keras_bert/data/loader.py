@@ -14,13 +14,13 @@ from keras_bert.data.batches import Batches, batch_of
 from keras_bert.data.bucketing import bucket_for, bucket_lengths, permutation, rows_of_batches
 from keras_bert.data.packing import Preprocessor, Sequences
 
-# The number of rows packed at a time if only their sizes are needed
+# The number of examples to pack at a time if only their sizes are needed
 _ROWS_SIZED = 2048
 
-# The other columns of the rows by name, such as `labels` and `weights`, each `(rows, ...)`
+# The other columns by name, such as `labels` and `weights`, each `(rows, ...)`
 Columns = Mapping[str, np.ndarray]
 # Validates labels and weights and converts them to columns. It also accepts `num_rows` and
-# `first_row`, the index of the first row in error messages.
+# `first_row`, the first index in error messages.
 ReadColumns = Callable[..., Columns]
 
 
@@ -30,7 +30,7 @@ class Examples(Protocol):
     def __len__(self) -> int: ...
 
     def pack(self, index: np.ndarray) -> Sequences:
-        """Packs the examples at some indices, an int64 array, into sequences of tokens."""
+        """Packs examples into sequences of tokens. `index` contains their indices, int64."""
 
 
 class Batch(NamedTuple):
@@ -51,13 +51,13 @@ class Batch(NamedTuple):
 
 
 class BucketWindow(NamedTuple):
-    """Examples that are sorted by length together.
+    """Examples to sort by length together.
 
     Args:
-        examples: The examples that contain the rows of this window.
+        examples: A source that contains this window's examples.
         rows: Their indices in `examples`, int64 `(rows,)`.
         columns: The other columns of `examples`, such as labels.
-        first: The index of the first of `examples` in the input.
+        first: The number of examples in the input before `examples`.
     """
 
     examples: Examples
@@ -70,16 +70,16 @@ class RowSource(Protocol):
     """The source of a `Loader`'s windows."""
 
     num_rows: int | None
-    """The number of rows, or `None` if it is unknown."""
+    """The number of examples, or `None` if it is unknown."""
 
     def sizes(self, options: BatchOptions) -> np.ndarray | None:
-        """Returns the `sizes` of all rows if they are split among processes, otherwise `None`."""
+        """Returns the `sizes` of all examples, or `None` if processes do not split them."""
 
     def example(self) -> BucketWindow | None:
-        """Returns a window with the first row without consuming it, or `None` without rows."""
+        """Returns a window with the first example without consuming it. `None` without examples."""
 
     def windows(self, epoch: int, options: BatchOptions, skipped: int) -> Iterator[BucketWindow]:
-        """Yields the windows of an epoch, except the first `skipped`."""
+        """Yields the windows in an epoch, except for the first `skipped` windows."""
 
 
 class RowsInMemory:
@@ -91,7 +91,7 @@ class RowsInMemory:
         self.num_rows: int | None = len(examples)
 
     def sizes(self, options: BatchOptions) -> np.ndarray | None:
-        """Returns the `sizes` of all rows if they are split among processes, otherwise `None`."""
+        """Returns the `sizes` of all examples, or `None` if processes do not split them."""
         if options.sharded_map is None:
             return None
 
@@ -108,13 +108,13 @@ class RowsInMemory:
         )
 
     def example(self) -> BucketWindow | None:
-        """Returns a window with the first row."""
+        """Returns a window with the first example."""
         return BucketWindow(self.examples, np.arange(1), self.columns) if self.num_rows else None
 
     def windows(
         self, epoch: int, options: BatchOptions, skipped: int = 0
     ) -> Iterator[BucketWindow]:
-        """Yields the windows of an epoch."""
+        """Yields the windows in an epoch."""
         count, seed = len(self.examples), options.shuffle_seed
         order = np.arange(count) if seed is None else permutation(count, seed, epoch)
         size = options.rows_in_batch * (options.window(count) or 1)
@@ -126,9 +126,9 @@ class Loader(Batches):
     """Batches of similarly long examples.
 
     A window of examples is packed in one call, sorted by length and split into batches. Each batch
-    is padded to the shortest bucket that is long enough. Every batch except one is full, so an
-    epoch has `ceil(rows / batch_size)` steps. The order of shuffled examples and of the batches in
-    a window only depends on the seed and the epoch.
+    is padded to the shortest possible bucket. Every batch except one is full, so an epoch has
+    `ceil(rows / batch_size)` steps. The order of shuffled examples and batches only depends on the
+    seed and the epoch.
 
     `finish` converts a `Batch` to a batch for Keras, such as `(features, labels, weights)`.
     `targets` contains the labels and weights of all examples, if they are not columns of the
@@ -166,7 +166,7 @@ class Loader(Batches):
         return None if num_rows is None else -(-num_rows // self.options.rows_in_batch)
 
     def example(self) -> Any:
-        """Returns a batch with the first example, or `None` if there are no examples."""
+        """Returns a batch with the first example, or `None` without examples."""
         window = self.source.example()
         if window is None:
             return None
@@ -212,14 +212,14 @@ class Loader(Batches):
         row_sizes: np.ndarray,
         batches: Sequence[np.ndarray],
     ) -> Iterator[Any]:
-        """Yields the batches of a window.
+        """Yields the batches in a window.
 
         Args:
             window: The window.
-            sequences: The sequences of all rows in the window, or `None` to pack only the rows of
-                this process.
-            row_sizes: The `sizes` of all rows in the window.
-            batches: The indices in the window of each batch's rows.
+            sequences: The sequences of all examples in the window, or `None` to pack only this
+                process's examples.
+            row_sizes: The `sizes` of all examples in the window.
+            batches: The indices in the window of each batch's examples.
         """
         fills, shard = self.options.pads_last_batch, self.options.shard
         full_batches = [np.resize(x, self.options.rows_in_batch) if fills else x for x in batches]
@@ -246,9 +246,9 @@ class Loader(Batches):
         row_mask: np.ndarray | None,
         window: BucketWindow,
     ) -> Batch:
-        """Pads some rows of a window to a batch. `place` contains their indices in `sequences`.
+        """Pads examples in a window to a batch. `place` contains their indices in `sequences`.
 
-        `size` is the maximum of the `sizes` in the batch, over all processes.
+        `size` is the maximum `sizes` in the batch over all processes.
         """
         length, num_sequences = bucket_for(max(1, size[0]), self._buckets), size[1]
         index = window.rows[rows]
@@ -261,9 +261,9 @@ class Loader(Batches):
 
 
 def sizes(sequences: Sequences) -> np.ndarray:
-    """Returns the length of each row's longest sequence and its number of sequences.
+    """Returns each example's longest length and number of sequences, int32 `(rows, 2)`.
 
-    They determine the shape of a batch. The array is int32 `(rows, 2)`.
+    They determine the batch shape.
     """
     longest, counts = sequences.longest(NUMPY), sequences.counts
     counts = np.ones_like(longest) if counts is None else counts
@@ -273,11 +273,11 @@ def sizes(sequences: Sequences) -> np.ndarray:
 def _pack_shards(
     window: BucketWindow, row_sizes: np.ndarray, shards: Sequence[np.ndarray]
 ) -> tuple[Sequences, np.ndarray]:
-    """Packs only the rows in this process's shards of the batches.
+    """Packs only the examples in this process's shards.
 
     Returns:
-        The sequences, and the index of each packed row of the window in them, int64 `(rows,)`. For
-        example, if a window has 6 rows and the shards `[[4, 0], [3]]`, rows 4, 0 and 3 have the
+        The sequences, and the index of each packed example in them, int64 `(rows,)`. For example,
+        if a window has 6 examples and the shards `[[4, 0], [3]]`, examples 4, 0 and 3 have the
         indices 0, 1 and 2.
     """
     own = np.concatenate([np.zeros(0, "int64"), *shards])
@@ -289,7 +289,7 @@ def _pack_shards(
 
 
 def _check_sizes(received: np.ndarray, expected: np.ndarray, rows: np.ndarray) -> None:
-    """Checks the sizes of rows that another process has computed."""
+    """Checks sizes from a different process."""
     (differs,) = np.nonzero((received != expected).any(axis=1))
     if len(differs):
         at = differs[0]
@@ -311,7 +311,7 @@ def to_keras_batch(batch: Batch) -> tuple[Any, ...]:
 
 
 def add_row_mask(features: dict[str, Any], row_mask: np.ndarray | None) -> dict[str, Any]:
-    """Marks the examples that are not padding. Losses still count other examples of weight 0."""
+    """Adds a mask with 0 for padding examples. Losses still count other examples of weight 0."""
     # The name is `keras_bert.models.inputs.REAL_ROWS`.
     return features if row_mask is None else {**features, "row_mask": row_mask}
 

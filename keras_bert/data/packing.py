@@ -26,7 +26,7 @@ class Preprocessor:
     """Base class of preprocessors. Every argument is stored in an attribute of the same name."""
 
     options: ClassVar[tuple[str, ...]] = ("sequence_length",)
-    """The arguments that are saved in files, without the tokenizer."""
+    """The arguments to save in files, without the tokenizer."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -38,7 +38,7 @@ class Preprocessor:
         self.sequence_length = sequence_length
 
     def get_config(self) -> dict[str, Any]:
-        """Returns a config from which `from_config` can recreate the preprocessor."""
+        """Returns a config. `from_config` creates a copy from it."""
         options = {name: checks.plain(getattr(self, name)) for name in self.options}
         return {"tokenizer": self.tokenizer.get_config(), **options}
 
@@ -53,9 +53,9 @@ class Sequences(NamedTuple):
     """Token sequences without padding.
 
     Args:
-        features: `token_ids` and other features of each token, as `Ragged` of the same lengths.
-        counts: The number of sequences of each row, int64 `(rows,)`. For example, in multiple
-            choice there is one sequence for each choice. `None` means one sequence per row.
+        features: `token_ids` and other features of the tokens, as `Ragged` of the same lengths.
+        counts: The number of sequences per example, int64 `(rows,)`. For example, multiple choice
+            has one sequence per choice. `None` means one sequence per example.
     """
 
     features: dict[str, Ragged]
@@ -67,14 +67,14 @@ class Sequences(NamedTuple):
         return self.features["token_ids"].lengths
 
     def longest(self, xp: Arrays) -> Any:
-        """Returns the length of each row's longest sequence, int64 `(rows,)`."""
+        """Returns the length of each example's longest sequence, int64 `(rows,)`."""
         if self.counts is None:
             return self.lengths
         rows = row_numbers(xp, self.counts)
         return xp.segment_max(self.lengths, rows, xp.size(self.counts))
 
     def take(self, xp: Arrays, index: Any) -> Sequences:
-        """Returns the sequences of the rows at some indices."""
+        """Selects the sequences of examples by index."""
         counts = None
         if self.counts is not None:
             numbers = Ragged(xp.arange(xp.size(self.lengths)), self.counts)
@@ -88,8 +88,8 @@ class Sequences(NamedTuple):
         """Pads the sequences to a length and adds the `padding_mask`.
 
         `token_ids` are padded with `pad_token_id`, and other features with 0. The shape is
-        `(rows, length)`, or `(rows, max_count, length)` with `counts`. Then rows are padded with
-        empty sequences to `max_count` sequences, by default the maximum count.
+        `(rows, length)`, or `(rows, max_count, length)` with `counts`. Then examples are padded
+        with empty sequences to `max_count` sequences, by default the maximum count.
         """
         lengths, shape = self.lengths, None
         if self.counts is not None:
@@ -115,7 +115,7 @@ class Sequences(NamedTuple):
     def padded_to_longest(self, xp: Arrays, shortest: int, pad_token_id: int) -> dict[str, Any]:
         """Pads the sequences to the longest length, but at least to `shortest` tokens.
 
-        If `shortest` is the number of special tokens, even a batch without rows has columns.
+        If `shortest` is the number of special tokens, even an empty batch has columns.
         """
         return self.pad(xp, xp.highest(self.lengths, shortest), pad_token_id)
 
@@ -145,7 +145,7 @@ def num_special_tokens(tokenizer: Tokenizer, num_texts: int = 1) -> int:
 def truncate(
     xp: Arrays, tokenizer: Tokenizer, first: Ragged, second: Ragged | None, max_tokens: int
 ) -> list[Ragged]:
-    """Truncates texts or text pairs to a maximum number of tokens, the longer text of a pair first.
+    """Truncates texts or pairs to a maximum number of tokens. Longer texts in pairs come first.
 
     The tokenizer determines the side to truncate. Returns a list with the truncated texts, and for
     pairs also the truncated second texts.
@@ -197,7 +197,7 @@ def pack_texts(
 
 
 def start_of_second(tokenizer: Tokenizer, first: Ragged) -> Any:
-    """Returns the position of each second text's first token in the rows of `pack_texts`.
+    """Returns the position of each second text's first token in the sequences of `pack_texts`.
 
     In families with a single segment, segment ids do not contain this information.
     """
@@ -205,7 +205,7 @@ def start_of_second(tokenizer: Tokenizer, first: Ragged) -> Any:
 
 
 def surround_second(xp: Arrays, tokenizer: Tokenizer, first: Ragged, values: Ragged) -> Ragged:
-    """Extends values for second texts to the rows of `pack_texts`, with 0 elsewhere."""
+    """Extends values for second texts to the sequences of `pack_texts`, with 0 elsewhere."""
     starts = start_of_second(tokenizer, first)
     lengths = starts + values.lengths + 1
     index = row_starts(xp, lengths) + starts - row_starts(xp, values.lengths)
@@ -229,5 +229,5 @@ def single_or_batch(texts: Any) -> tuple[Any, bool]:
 
 
 def first_row(features: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the features of a batch's first row."""
+    """Returns the features of a batch's first example."""
     return {name: value[0] for name, value in features.items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random numbers that only depend on a seed and match TensorFlow's.
+"""Computes the same random numbers from a seed as TensorFlow.
 
 Philox 4x32-10 computes each block of four numbers from its index and a key, without a state. The
 key and counter are derived from a seed as in `tf.random.stateless_uniform(..., alg="philox")`.
@@ -18,14 +18,14 @@ _WORD = 0xFFFFFFFF
 _ROUNDS = 10
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
-# The key with which TensorFlow scrambles a seed
+# TensorFlow's key for scrambling seeds
 _SEED_KEY = (0x3EC8F720, 0x02461E29)
 
 
 def random_bits(seed: tuple[Any, Any], size: int, first: int = 0) -> np.ndarray:
-    """Returns `size` numbers of a seed's stream from index `first`, int64 in `[0, 2^32)`.
+    """Returns `size` numbers from a seed's stream, starting at index `first`, int64 in `[0, 2^32)`.
 
-    The seed consists of two integers. Earlier numbers of the stream are not computed.
+    The seed consists of two integers. Earlier numbers are not computed.
     """
     one, other = (int(word) % 2**64 for word in seed)
     words = (one & _WORD, one >> 32, other & _WORD, other >> 32)
@@ -40,7 +40,7 @@ def random_bits(seed: tuple[Any, Any], size: int, first: int = 0) -> np.ndarray:
 
 
 def _blocks(counter: np.ndarray, key: tuple[int, int]) -> np.ndarray:
-    """Returns the blocks of numbers for counters of four words, uint64 `(4, blocks)`."""
+    """Returns the number blocks for four-word counters, uint64 `(4, blocks)`."""
     low, mask = np.uint64(32), np.uint64(_WORD)
     a, b, c, d = counter
     for number in range(_ROUNDS):

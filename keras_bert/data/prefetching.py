@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Iterators that read ahead: a single element, or batches that a thread makes."""
+"""Reads ahead in iterators, by one element, or by batches from a thread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PREFETCHED_BATCHES = 8
 
 
 class Readings:
-    """Repeated iterations over a source, such as an iterator, which may be empty after the first.
+    """Repeated iterations over a source. An iterator may be empty after the first iteration.
 
     Looking at the first element starts an iteration, and the next call of `iter` continues it.
     """
@@ -27,7 +27,7 @@ class Readings:
         self._begun: tuple[list[Any], Iterator[Any]] | None = None
 
     def first(self) -> Any:
-        """Returns the first element, or `None` if there are no elements."""
+        """Returns the first element, or `None` without elements."""
         if self._begun is None:
             elements = iter(self._read())
             self._begun = list(itertools.islice(elements, 1)), elements

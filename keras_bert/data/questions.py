@@ -33,10 +33,10 @@ from keras_bert.data.squad import QuestionExample
 from keras_bert.data.texts import InMemory, TruncationCounter
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
-# Maximum number of questions that are tokenized at a time, and of characters in their passages
+# The maximum number of questions and passage characters to tokenize at a time
 CHUNK = 512
 _CHARACTERS = 4_000_000
-# The columns of `_chunk` with one value for each window. Other columns have one for each token.
+# The columns of `_chunk` with one value per window. Other columns have one value per token.
 _OF_WINDOWS = ("lengths", "question_index", "start_positions", "end_positions")
 
 
@@ -89,15 +89,15 @@ class QuestionAnswererPreprocessor(Preprocessor):
     """Packs a question and a window of its passage into `[CLS] question [SEP] window [SEP]`.
 
     Overlong passages are split into overlapping windows. Strings are converted to NumPy arrays.
-    TensorFlow tensors are converted to tensors, with graph operations that can be part of a
-    `tf.data` pipeline or a SavedModel.
+    TensorFlow tensors are converted to tensors with graph operations, for example in a `tf.data`
+    pipeline or a SavedModel.
 
     Args:
         tokenizer: The tokenizer that converts text to ids.
         sequence_length: Maximum sequence length in tokens, including special tokens. Defaults to
             384.
-        doc_stride: Number of tokens between the starts of consecutive windows. Defaults to 128.
-        max_query_length: Maximum length of a question in tokens. Longer questions are truncated.
+        doc_stride: Distance between consecutive window starts in tokens. Defaults to 128.
+        max_query_length: Maximum question length in tokens. Longer questions are truncated.
             Defaults to 64, but at most half of the space in a short sequence.
 
     Call arguments:
@@ -122,7 +122,7 @@ class QuestionAnswererPreprocessor(Preprocessor):
     [[2, 7, 3, 4, 5, 3], [2, 7, 3, 5, 6, 3]]
 
     Reference:
-            [BERT](https://arxiv.org/abs/1810.04805), section 4.2, and the original BERT code.
+        [BERT](https://arxiv.org/abs/1810.04805), section 4.2, and the original BERT code.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class QuestionAnswererPreprocessor(Preprocessor):
         )
 
     def _spans(self, xp: Arrays, tokens: TokenizedQuestions) -> tuple[Any, Any, Any]:
-        """Returns the question, first passage token and number of tokens of each window."""
+        """Returns each window's question, first passage token and number of passage tokens."""
         passage_length = tokens.passage_ids.lengths
         special = num_special_tokens(self.tokenizer, 2)
         space = self.sequence_length - special - tokens.question_ids.lengths
@@ -218,7 +218,7 @@ class QuestionAnswererPreprocessor(Preprocessor):
 
 
 def _is_max_context(xp: Arrays, positions: Ragged, num_tokens: Any) -> Any:
-    """Returns whether each token has its maximum context in a window, bool `(values,)`.
+    """Returns whether the token has its maximum context in this window, bool `(values,)`.
 
     A token's context in a window is the number of tokens to its left or right, whichever is
     smaller, plus 0.01 times the window length. On a tie, the first window is chosen.
@@ -247,8 +247,8 @@ class QuestionRows:
         is_max_context: Bool `(tokens,)`.
         question_index: The index of each window's question, int32 `(windows,)`.
         start_positions: The position of the answer's first token in each window, int32
-            `(windows,)`. 0, the position of `[CLS]`, if the window does not contain the complete
-            answer.
+            `(windows,)`. If the window does not contain the complete answer, 0 (the position of
+            `[CLS]`).
         end_positions: The position of the answer's last token in each window, int32 `(windows,)`. 0
             if the window does not contain the complete answer.
         num_questions: The number of questions.
@@ -290,9 +290,9 @@ def question_rows(
 ) -> QuestionRows:
     """Tokenizes questions and splits their passages into windows, in the order of the questions.
 
-    The target is the first answer that overlaps a token. A random fraction `negative_fraction` of
-    the windows without the answer is kept, the same in each call. If no window contains the answer,
-    all windows of the question are kept.
+    The target is the first answer that overlaps a token. A random `negative_fraction` of the
+    windows without the answer is kept, the same in each call. If no window contains the answer, all
+    of the question's windows are kept.
     """
     chunks, first = [], 0
     for batch in batched_by_characters(examples, _CHARACTERS, CHUNK):
@@ -336,15 +336,15 @@ def likely_spans(
         may_start: Bool `(windows, length)`, True if the token has its maximum context in this
             window.
         may_end: Bool `(windows, length)`, True if the token is in the passage.
-        n_best: Number of start tokens and of end tokens per window. If logits are equal, earlier
+        n_best: Number of start tokens and end tokens per window. If logits are equal, earlier
             tokens come first.
-        max_answer_length: Maximum length of an answer in tokens.
+        max_answer_length: Maximum answer length in tokens.
 
     Returns:
         A tuple of start positions and end positions, both int32 `(windows, best)` in descending
-        order of the logits, and a bool array `(windows, best, best)` that is True for valid spans.
-        In a valid span, both tokens are allowed, the end is not before the start, and there are at
-        most `max_answer_length` tokens.
+        order of the logits, and the valid spans, bool `(windows, best, best)`. In a valid span,
+        both tokens are allowed, the end is not before the start, and the length is at most
+        `max_answer_length`.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), sections 4.2 and 4.3, and the original BERT code.
@@ -394,12 +394,12 @@ def _chunk(
 
 
 def _sample(chunk: dict[str, np.ndarray], negative_fraction: float) -> dict[str, np.ndarray]:
-    """Removes most of the windows without the answer from the columns of `_chunk`."""
+    """Samples the windows without the answer in the columns of `_chunk`."""
     question = chunk["question_index"]
     # `[CLS]` has position 0.
     is_positive = chunk["end_positions"] > 0
     first = int(question[0]) if question.size else 0
-    # The random numbers for a question's windows do not depend on other questions.
+    # A question's random numbers do not depend on other questions.
     draws = [
         np.random.default_rng((first + number,)).random(count)
         for number, count in enumerate(np.bincount(question - first))
@@ -416,10 +416,10 @@ def _sample(chunk: dict[str, np.ndarray], negative_fraction: float) -> dict[str,
 def _answer_tokens(
     examples: Sequence[QuestionExample], context_index: np.ndarray, tokens: TokenizedQuestions
 ) -> np.ndarray:
-    """Returns the span of an answer's tokens in each question's passage, int64 `(batch, 2)`.
+    """Returns the token span of each question's answer in the passage, int64 `(batch, 2)`.
 
-    The span contains the first and last token that overlap the answer. It belongs to the first
-    answer that overlaps any token, and is -1 if there is no such answer.
+    A span consists of the first and last token that overlap the answer. Answers without tokens are
+    skipped. If no answer has tokens, the span is -1.
     """
     starts, ends = tokens.char_starts.values, tokens.char_ends.values
     splits = np.concatenate([[0], np.cumsum(tokens.char_starts.lengths)])

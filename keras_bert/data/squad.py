@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads SQuAD 1.1 and 2.0 files: questions, passages and answer offsets."""
+"""Reads questions, passages and answer offsets from SQuAD 1.1 and 2.0 files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SpanAnswer:
 
     Args:
         text: The answer, exactly as in the passage.
-        start: The offset of its first character in the passage, in code points.
+        start: The offset of the first character in the passage, in code points.
     """
 
     text: str
@@ -36,12 +36,12 @@ class QuestionExample:
     """A question on a passage.
 
     Args:
-        id: The id of the question, which is the key of its prediction.
+        id: The question id. Predictions are stored under this id.
         question: The question.
         context: The passage.
         answers: The reference answers. Empty if the question is unanswerable, `None` if the answers
             are unknown.
-        title: The title of the article that contains the passage, or an empty string.
+        title: The title of the passage's article, or an empty string.
     """
 
     id: str
@@ -53,13 +53,13 @@ class QuestionExample:
 
 @dataclasses.dataclass(frozen=True)
 class SquadFile:
-    """The content of a file.
+    """The content of a SQuAD file.
 
     Args:
-        path: Path of the file.
+        path: Path to the file.
         has_unanswerable: Whether any question is marked as unanswerable, as in version 2.0.
         examples: The questions in file order.
-        skipped: An error message for each article, paragraph, question or answer that was skipped.
+        skipped: An error message for each skipped article, paragraph, question or answer.
     """
 
     path: str
@@ -73,25 +73,24 @@ def read_squad(
 ) -> SquadFile:
     """Reads a JSON file in the format of SQuAD 1.1 or 2.0.
 
-    The text of every answer is compared with the passage at its offset, which counts code points. A
-    question without an `id` gets its index in the file.
+    Every answer must equal the passage text at its offset, counted in code points. A question
+    without an `id` gets its index in the file.
 
     Args:
-        path: Path of the file, in UTF-8, or in UTF-16 with a byte order mark. Gzip files are
+        path: Path to the file, in UTF-8, or in UTF-16 with a byte order mark. Gzip files are
             decompressed.
         labeled: Whether every question must have answers or be marked as unanswerable. Otherwise,
             invalid answers count as unknown. Defaults to `True`.
         skip_invalid: Whether to skip invalid entries and list them in the result, instead of
-            raising an error. A question is skipped if none of its answers can be read. Defaults to
-            `False`.
+            raising an error. A question without a valid answer is skipped. Defaults to `False`.
 
     Returns:
         A `SquadFile`.
 
     Raises:
         SquadError: If the file is invalid. The message contains the article, paragraph and
-            question. A file that is not JSON or has no articles always raises an error, even with
-            `skip_invalid`.
+            question. A file without JSON or without a list of articles always raises an error, even
+            with `skip_invalid`.
         FileNotFoundError: If the file does not exist.
     """
     return parse_squad(load_json(path), path, labeled=labeled, skip_invalid=skip_invalid)
@@ -112,27 +111,27 @@ def read_squad_rows(
     labeled: bool = True,
     skip_invalid: bool = False,
 ) -> SquadFile:
-    """Reads questions in rows, as in the Hugging Face data sets `squad` and `squad_v2`.
+    """Reads questions from table rows, as in the Hugging Face data sets `squad` and `squad_v2`.
 
     Args:
         rows: The place of each row in its file, such as `row 3`, and its fields: `question`,
-            `context`, and `answers`, which is a dict of two lists, `text` and `answer_start`, or a
-            list of dicts with both. Optional fields are `id` (defaults to the index of the row),
-            `title` and `is_impossible`. A row with empty answers is unanswerable.
-        path: Path of the file, for error messages.
-        labeled: Whether every row must have answers, which may be empty. Otherwise, invalid answers
+            `context`, and `answers` (a dict of two lists, `text` and `answer_start`, or a list of
+            dicts with both). Optional fields are `id` (defaults to the row index), `title` and
+            `is_impossible`. Questions with empty answers are unanswerable.
+        path: Path to the file, for error messages.
+        labeled: Whether every row must have answers (possibly empty). Otherwise, invalid answers
             count as unknown. Defaults to `True`.
         skip_invalid: See `read_squad`.
 
     Raises:
-        SquadError: If a row is invalid. The message contains the row and the field.
+        SquadError: If a row is invalid. The message contains its place and the field.
     """
     reader = _Reader(os.fspath(path), labeled, skip_invalid)
     return reader.file(reader.row_examples(rows))
 
 
 def load_json(path: str | os.PathLike[str]) -> Any:
-    """Reads a JSON file, which may be a gzip file. Raises a `SquadError` if it is not JSON."""
+    """Reads a JSON file, compressed or not. Raises a `SquadError` for invalid JSON."""
     path = os.fspath(path)
     try:
         text = "".join(read_lines(path))
@@ -145,7 +144,7 @@ def load_json(path: str | os.PathLike[str]) -> Any:
 
 
 class _Reader:
-    """Iterates over the questions of a file, and stores skipped entries and all ids."""
+    """Iterates over questions, and stores the skipped entries and all ids."""
 
     def __init__(self, path: str, labeled: bool, skip_invalid: bool) -> None:
         self.path = path
@@ -274,7 +273,7 @@ class _Reader:
 
 
 def _answer_objects(question: dict[str, Any], where: str) -> list[Any]:
-    """Returns the answers to a question as a list. They may be an object with two lists."""
+    """Returns a question's answers as a list of objects. They may be an object with two lists."""
     answers = question.get("answers")
     if not isinstance(answers, Mapping):
         objects: list[Any] = json_field(question, "answers", list, where)
@@ -297,9 +296,9 @@ def _answer(answer: Any, context: str, where: str) -> SpanAnswer:
 
 
 def check_span(text: str, start: int, context: str, where: str) -> None:
-    """Checks that an answer is not empty and occurs in the passage at its offset."""
+    """Checks that an answer is nonempty and equals the passage text at its offset."""
     if not text:
-        raise SquadError(f"{where}: the text of an answer must not be empty.")
+        raise SquadError(f"{where}: the answer text must not be empty.")
     passage_text = context[start : start + len(text)] if start >= 0 else ""
     if passage_text != text:
         raise SquadError(
@@ -318,7 +317,7 @@ _TYPE_NAMES = {
 
 
 def json_field(value: Any, name: str, kind: type, where: str) -> Any:
-    """Returns a field of a JSON object, and checks its type."""
+    """Returns a field in a JSON object after checking its type."""
     if not isinstance(value, dict):
         raise SquadError(f"{where} must be an object. Received: {shorten_repr(value)}")
     if name not in value:

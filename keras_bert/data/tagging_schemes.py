@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tagging schemes, with which the labels of words encode spans: IOB1, IOB2 and BIOES.
+"""Converts between word labels and spans with the tagging schemes IOB1, IOB2 and BIOES.
 
 Labels in three other notations can be converted to them:
 
 - brackets: `(PER*`, `*`, `*)`, as in CoNLL-2005 and CoNLL-2012 (OntoNotes);
 - IO: bare types such as `PER`, as in Few-NERD;
-- suffixes: `PER-B` or `PER_B`, with `O` or `-` outside of spans, as in Korean data sets.
+- suffixes: `PER-B` or `PER_B`, with `O` or `-` outside spans, as in Korean data sets.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LIKE_A_SPAN_LABEL = re.compile(r"[BIESMLUW][-_:/].*|.+[-_:/](?-i:[BI])", re.DOT
 # A label with the type before the letter, and the labels outside of spans in this notation
 _WITH_SUFFIX = re.compile(r"(?P<type>.+)[-_](?P<letter>[BIESMLUW])", re.DOTALL)
 _OUTSIDE = {OUTSIDE, "-"}
-# `*` is a word inside or outside of a span, `(PER*` starts a span, `*)` ends it, and `(PER*)` is
+# `*` is a word inside or outside a span, `(PER*` starts a span, `*)` ends it, and `(PER*)` does
 # both. The asterisk next to a bracket may be missing.
 _BRACKETS = re.compile(r"(?:\((?P<type>[^()*\s]+))?\*?(?P<end>\))?")
 _OPENING_BRACKET = re.compile(r"\([^()*\s]")
@@ -71,9 +71,9 @@ def typed_labels(
     Adjacent words with the same bare type are therefore one span, as in the IO notation.
 
     Args:
-        labels: The labels of a sentence.
+        labels: The labels in a sentence.
         class_names: All labels. They determine whether `B` or `M` is a bare type.
-        outside: The label of words outside of spans. Defaults to `"O"`.
+        outside: The label for words outside spans. Defaults to `"O"`.
 
     Example:
 
@@ -88,10 +88,10 @@ def typed_labels(
 
 
 def misspelled_labels(labels: Iterable[str]) -> dict[str, int]:
-    """Counts invalid labels, such as `B-`, `X-PER` or `b-PER`, among labels that encode spans.
+    """Counts misspelled span labels, such as `B-`, `X-PER` or `b-PER`.
 
-    Labels are considered to encode spans if `O` occurs among them, and if at least half of the
-    other occurrences start like `B-PER` or end like `PER-B`, regardless of case.
+    Labels count as span labels if `O` is one of them, and if at least half of the other occurrences
+    start like `B-PER` or end like `PER-B`, regardless of case. Otherwise, the result is empty.
 
     Example:
 
@@ -107,12 +107,12 @@ def misspelled_labels(labels: Iterable[str]) -> dict[str, int]:
 
 
 def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme | None:
-    """Returns the tagging scheme of the labels of sentences.
+    """Detects the tagging scheme of labels.
 
-    The letters of BILOU and BMES count as letters of BIOES. IOB1 and IOB2 use the same letters. In
-    IOB2, each span starts with `B-`. In IOB1, only a span directly after a span of the same type
-    does. For labels that do not follow either scheme, the scheme with fewer wrong labels is
-    returned. For labels that do not encode spans, such as parts of speech, `None` is returned.
+    BILOU and BMES letters count as BIOES letters. IOB1 and IOB2 use the same letters. In IOB2, each
+    span starts with `B-`. In IOB1, only a span directly after a span of the same type does. If
+    labels follow neither scheme, the scheme with fewer wrong labels is returned. Labels that do not
+    encode spans, such as parts of speech, return `None`.
 
     Example:
 
@@ -136,11 +136,11 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme | None:
 
 
 def detect_notation(sequences: Iterable[Sequence[str]]) -> Notation | None:
-    """Returns the notation of labels that encode spans without a tagging scheme.
+    """Detects the notation of span labels without a tagging scheme.
 
     - `"brackets"`: words are labeled `*` or in brackets.
-    - `"suffixes"`: some words are labeled `O` or `-`, and all others like `PER-B`. If `-` occurs,
-      they may also be labeled like `B-PER`.
+    - `"suffixes"`: some words are labeled `O` or `-`, and all other words like `PER-B`. If `-`
+      occurs, other words may also be labeled like `B-PER`.
     - `"IO"`: `O` is the most frequent label, and the other labels do not look like span labels.
 
     Other labels return `None`.
@@ -173,7 +173,7 @@ def _are_like(labels: Iterable[str], *patterns: re.Pattern[str]) -> bool:
 
 
 def from_notation(labels: Sequence[str], notation: Notation) -> list[str]:
-    """Converts the labels of a sentence to IOB2.
+    """Converts a sentence's labels to IOB2.
 
     In IO, adjacent words of the same type are one span.
 
@@ -216,7 +216,7 @@ def from_notation(labels: Sequence[str], notation: Notation) -> list[str]:
 
 
 def _from_suffix(label: str) -> str:
-    """Moves the letter of a label before its type."""
+    """Moves a label's letter before its type."""
     if label in _OUTSIDE:
         return OUTSIDE
     if match := _WITH_SUFFIX.fullmatch(label):
@@ -225,14 +225,14 @@ def _from_suffix(label: str) -> str:
 
 
 def entities(labels: Sequence[str], strict: Scheme | None = None) -> list[Entity]:
-    """Returns the spans that the labels of a sentence encode, in order.
+    """Returns the spans that a sentence's labels encode, in order.
 
-    With `strict`, spans that do not follow the scheme are not returned. Otherwise, all spans are
+    With `strict`, only spans that follow the scheme are returned. Otherwise, all spans are
     returned, as in `conlleval`: an `I-` or `E-` label continues the previous span if the types
     match and that span has not ended. Every other label except `O` starts a span.
 
     Raises:
-        ValueError: If a label does not encode a span, or has a letter that is not in the scheme.
+        ValueError: If a label does not encode a span, or its letter is not in the scheme.
 
     Example:
 
@@ -257,7 +257,7 @@ def entities(labels: Sequence[str], strict: Scheme | None = None) -> list[Entity
 
 
 def convert_labels(labels: Sequence[str], scheme: Scheme) -> list[str]:
-    """Converts the labels of a sentence to another scheme.
+    """Converts a sentence's labels to a different scheme.
 
     Labels that do not follow a scheme are read in the same way as by `entities` without `strict`.
 
@@ -284,7 +284,7 @@ def convert_labels(labels: Sequence[str], scheme: Scheme) -> list[str]:
 def deviations(labels: Sequence[str], scheme: Scheme) -> list[int]:
     """Returns the indices of labels in a sentence that do not follow a scheme.
 
-    The letters of BILOU and BMES count as letters of BIOES.
+    BILOU and BMES letters count as BIOES letters.
 
     Example:
 
@@ -326,7 +326,7 @@ def _strict_iob1(labels: Sequence[_Label], spans: Iterable[Entity]) -> Iterator[
         after = labels[entity.end] if entity.end < len(labels) else outside
         start = entity.start
         if labels[start].letter == "B" and before.type != entity.type:
-            start += 1  # The rest of the span, if there is any, is a separate span.
+            start += 1  # Any remaining words form a separate span.
         ends_in_b = labels[entity.end - 1].letter == "B"
         if start < entity.end and not (
             ends_in_b and after.letter == "B" and after.type != entity.type

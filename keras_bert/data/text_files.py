@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads lines of text files in any supported encoding and compression."""
+"""Reads lines from text files in any supported encoding and compression."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from typing import BinaryIO, cast
 from keras_bert.checks import importing, shorten_repr
 from keras_bert.data.file_systems import open_file
 
-# Suffixes of compressed files, which are recognized by their first bytes
+# The suffixes of compressed files. Compression is recognized by the first bytes instead.
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 # Errors raised for invalid compressed data
 UNREADABLE = (EOFError, OSError, lzma.LZMAError, zlib.error)
-# The number of lines used to guess the encoding of a file
+# The number of lines used to guess a file's encoding
 _LINES_SAMPLED = 200
-# UTF-32 comes first, because its little-endian byte order mark starts with that of UTF-16.
+# UTF-32 comes first, because its little-endian byte order mark starts with UTF-16's mark.
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -46,7 +46,7 @@ _NOT_TEXT = {
 
 
 def plain_name(name: str) -> str:
-    """Returns a file name without the suffix of its compression.
+    """Returns a file name without its compression suffix.
 
     Example:
 
@@ -100,13 +100,13 @@ def _encoding_advice(
     next_lines: Iterable[bytes],
     was_ascii: bool,
 ) -> str:
-    """Describes how to convert a file from the encoding that some of its lines seem to have.
+    """Describes how to convert a file from the encoding that its lines seem to have.
 
     Args:
-        name: The name of the file.
-        error: The error of the line.
+        name: The file name.
+        error: The error for the line.
         next_lines: Some of the next lines.
-        was_ascii: Whether all previous lines only contain ASCII characters.
+        was_ascii: Whether all previous lines are ASCII.
     """
     files, path = "", Path(name)
     if path.is_file() and plain_name(path.name) == path.name:
@@ -117,12 +117,12 @@ def _encoding_advice(
             "The previous lines are UTF-8. "
             f"`iconv -c -f UTF-8 -t UTF-8{files}` removes the invalid bytes."
         )
-    import charset_normalizer  # The import takes a tenth of a second.
+    import charset_normalizer  # The import needs 0.1 seconds.
 
     sample = b"".join([error.object, *next_lines])
     guess = charset_normalizer.from_bytes(sample, cp_exclusion=["utf_16", "utf_32"]).best()
     encoding, text = "cp1252", "" if guess is None else str(guess)
-    # Code pages for Latin letters differ in few characters, so the guess among them is often wrong.
+    # Latin code pages differ in few characters, so a guess among them is often wrong.
     if guess and not all("LATIN" in unicodedata.name(c, "") for c in text if c.isalpha()):
         encoding = guess.encoding
     excerpt = shorten_repr(error.object.decode(encoding, errors="replace").strip())
@@ -133,7 +133,7 @@ def _encoding_advice(
 
 
 def byte_lines(file: BinaryIO, name: str | os.PathLike[str]) -> Iterator[bytes]:
-    """Yields the lines of a binary file, decompressed and without the byte order mark of UTF-8."""
+    """Yields the lines of a binary file, decompressed and without a UTF-8 byte order mark."""
     file, start = _peek(file)
     if start == _ZSTANDARD:
         file, start = _peek(_from_zstandard(file, name))
@@ -168,7 +168,7 @@ def _from_zstandard(file: BinaryIO, name: str | os.PathLike[str]) -> BinaryIO:
 
 
 def _peek(file: BinaryIO) -> tuple[BinaryIO, bytes]:
-    """Returns a file and its first four bytes, without consuming them."""
+    """Returns a file and its first four bytes without consuming them."""
     reader = file if hasattr(file, "peek") else io.BufferedReader(cast(io.RawIOBase, file))
     return reader, reader.peek(4)[:4]
 

@@ -28,7 +28,7 @@ MAX_TOKENS_IN_MEMORY = 1 << 28
 
 
 class TruncationCounter:
-    """Counts the examples that are truncated because they exceed a limit in tokens."""
+    """Counts the examples truncated to a maximum number of tokens."""
 
     def __init__(self, option: str, limit: int) -> None:
         self.option = option
@@ -41,14 +41,14 @@ class TruncationCounter:
         self.num_rows = self.num_cut = 0
 
     def add(self, lengths: np.ndarray, max_tokens: int) -> None:
-        """Counts examples, and the truncated ones among them, given their lengths in tokens."""
+        """Counts all examples and truncated examples, given their lengths in tokens."""
         self.num_rows += len(lengths)
         self.num_cut += int(np.count_nonzero(lengths > max_tokens))
 
     def add_once(
         self, is_counted: np.ndarray, index: np.ndarray, lengths: np.ndarray, max_tokens: int
     ) -> None:
-        """Counts the examples at some indices unless they were counted before."""
+        """Counts examples by index unless they were counted before."""
         is_new = ~is_counted[index]
         is_counted[index] = True
         self.add(lengths[is_new], max_tokens)
@@ -70,8 +70,8 @@ class TextClassifierPreprocessor(Preprocessor):
     """Packs texts or text pairs into `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 
     RoBERTa's sequences are `<s> A </s>` and `<s> A </s></s> B </s>`, and all segment ids are 0.
-    Strings are converted to NumPy arrays. TensorFlow tensors are converted to tensors, with graph
-    operations that can be part of a `tf.data` pipeline or a SavedModel.
+    Strings are converted to NumPy arrays. TensorFlow tensors are converted to tensors with graph
+    operations, for example in a `tf.data` pipeline or a SavedModel.
 
     Args:
         tokenizer: The tokenizer that converts text to ids.
@@ -89,8 +89,8 @@ class TextClassifierPreprocessor(Preprocessor):
         the length of the longest sequence, or `(length,)` for a single string.
 
     Raises:
-        ValueError: If `sequence_length` is too small for the special tokens of a pair and one token
-            from each text.
+        ValueError: If `sequence_length` is too small for a pair's special tokens and one token from
+            each text.
 
     Example:
 
@@ -100,12 +100,12 @@ class TextClassifierPreprocessor(Preprocessor):
     [2, 4, 5, 3, 6, 3]
 
     Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), section 3, "Input/Output Representations";
-            truncation as in the original BERT code.
+        [BERT](https://arxiv.org/abs/1810.04805), section 3, "Input/Output Representations",
+        and the original BERT code for truncation.
     """
 
     def __init__(self, tokenizer: Tokenizer, sequence_length: int = 512) -> None:
-        # The special tokens of a pair, and one token from each text
+        # A pair's special tokens, and one token from each text
         shortest = num_special_tokens(tokenizer, 2) + 2
         checks.NumberRange(at_least=shortest, integer=True).check(sequence_length=sequence_length)
         super().__init__(tokenizer, sequence_length)
@@ -150,11 +150,10 @@ class TextClassifierPreprocessor(Preprocessor):
 
 
 class TokenizedTexts:
-    """Texts in memory that are tokenized when they are first read, with a cache of their tokens.
+    """Texts in memory, tokenized at the first access, with a cache of their tokens.
 
-    The cache stores up to `sequence_length` tokens of each text, in two bytes each if the
-    vocabulary is small enough. Once it contains `max_tokens` tokens, other texts are tokenized in
-    each epoch.
+    The cache stores up to `sequence_length` tokens per text, in two bytes each if the vocabulary is
+    small enough. Once it contains `max_tokens` tokens, new texts are tokenized in each epoch.
     """
 
     def __init__(
@@ -178,7 +177,7 @@ class TokenizedTexts:
         return len(self._texts)
 
     def take(self, index: np.ndarray) -> Ragged:
-        """Returns the tokens of the texts at some indices."""
+        """Returns the tokens of texts, selected by index."""
         new_rows = np.unique(index[self._starts[index] < 0])
         if len(new_rows) and self._num_used >= self._max_tokens:
             return self._tokenize(index)
@@ -196,8 +195,8 @@ class TokenizedTexts:
         values, lengths = self._tokenize(index)
         end = self._num_used + len(values)
         if end > len(self._flat):
-            # Reserve space for all texts, assuming that they are like these. Unwritten memory does
-            # not count.
+            # Reserve space for all texts, based on the average length so far. Only written memory
+            # is allocated.
             is_new = self._starts < 0
             estimate = self._num_used + int(1.1 * len(values) / len(index) * is_new.sum())
             larger = np.empty(max(end, estimate), self._flat.dtype)
@@ -223,7 +222,7 @@ class TextExamples:
         return len(self._columns[0])
 
     def pack(self, index: np.ndarray) -> Sequences:
-        """Packs the examples at some indices."""
+        """Packs examples by index."""
         columns = [column.take(index) for column in self._columns]
         self._count(index, sum(column.lengths for column in columns), len(columns))
         return self._preprocessor.pack_tokens(*columns)
@@ -238,10 +237,10 @@ class TextPairExamples(TextExamples):
     """Text pairs in memory, with each text in a separate sequence."""
 
     def pack(self, index: np.ndarray) -> Sequences:
-        """Packs the pairs at some indices. Each pair has two sequences."""
+        """Packs pairs by index. Each pair has two sequences."""
         first, second = (column.take(index) for column in self._columns)
         self._count(index, np.maximum(first.lengths, second.lengths), 1)
-        # The two texts of a pair are next to each other.
+        # Paired texts are next to each other.
         lengths = np.stack([first.lengths, second.lengths], axis=1).reshape(-1)
         starts = np.cumsum(lengths) - lengths
         values = np.empty(lengths.sum(), "int32")
@@ -255,7 +254,7 @@ class ProductExamples:
     """All combinations of texts and second texts. Only the first texts are truncated.
 
     Raises:
-        ValueError: If a second text leaves no space for a token of the first text.
+        ValueError: If a second text leaves no space for a token from the first text.
     """
 
     def __init__(
@@ -271,8 +270,9 @@ class ProductExamples:
         self._max_tokens = preprocessor.max_tokens(2)
         if self._second.lengths.max() >= self._max_tokens:
             raise ValueError(
-                f"A second text must have fewer than {self._max_tokens} tokens, so that a row has "
-                f"space for the first text. Received: {self._second.lengths.max()} tokens"
+                f"A second text must have fewer than {self._max_tokens} tokens, so that a "
+                "sequence has space for the first text. Received: "
+                f"{self._second.lengths.max()} tokens"
             )
         lengths = self._first.lengths[:, np.newaxis] + self._second.lengths
         preprocessor.truncated_rows.add(lengths.reshape(-1), self._max_tokens)
@@ -281,7 +281,7 @@ class ProductExamples:
         return len(self._first.lengths) * len(self._second.lengths)
 
     def pack(self, index: np.ndarray) -> Sequences:
-        """Packs the combinations at some indices. Consecutive indices share the first text."""
+        """Packs combinations by index. Consecutive indices share the first text."""
         first_index, second_index = np.divmod(index, len(self._second.lengths))
         first = take_rows(NUMPY, self._first, first_index)
         second = take_rows(NUMPY, self._second, second_index)
@@ -301,7 +301,7 @@ class InMemory:
         return len(self._sequences.lengths if counts is None else counts)
 
     def pack(self, index: np.ndarray) -> Sequences:
-        """Returns the sequences of the rows at some indices."""
+        """Selects the sequences of examples by index."""
         return self._sequences.take(NUMPY, index)
 
 

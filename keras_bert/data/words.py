@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splits sentences of words into windows, in which each word is tagged at its first subword."""
+"""Splits sentences of words into windows. Each word is tagged at its first subword."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
 
 class NestedWords(NamedTuple):
-    """Words of sentences or of documents.
+    """The words in sentences or documents.
 
     Args:
         words: All words in order: a list, or a TensorFlow string tensor.
@@ -64,16 +64,16 @@ class Spans(NamedTuple):
         return self.stop - self.start
 
     def take(self, xp: Arrays, index: Any) -> Spans:
-        """Returns the spans at some indices."""
+        """Selects spans by index."""
         return Spans(xp.take(self.start, index), xp.take(self.stop, index))
 
 
 class WordWindows(NamedTuple):
-    """Windows of sentences, and the window and position in which each word is tagged.
+    """Windows of sentences, and each word's window and position for tagging.
 
     Args:
         token_ids: int32, including `[CLS]` and `[SEP]`.
-        word_window: The index of the window in which each word is tagged, int64 `(words,)`.
+        word_window: The index of the window that tags each word, int64 `(words,)`.
         word_position: The position of the word's first subword in that window, int64 `(words,)`.
     """
 
@@ -105,20 +105,20 @@ class TokenClassifierPreprocessor(Preprocessor):
     """Packs sentences of words into `[CLS] subwords [SEP]`, and tags words at the first subword.
 
     Overlong sentences are split into overlapping windows at word boundaries. A word is tagged in
-    the window in which it has the maximum context. A word without tokens, such as a control
-    character, is replaced with `[UNK]`, so that it also has a tag. In a sentence with multiple
-    windows, words are truncated to `overlap` subwords.
+    the window with its maximum context. A word without tokens, such as a control character, is
+    replaced with `[UNK]`, so that it also has a tag. In a sentence with multiple windows, words are
+    truncated to `overlap` subwords.
 
     Args:
         tokenizer: The tokenizer that converts words to ids.
         sequence_length: Maximum sequence length in tokens, including special tokens. Defaults to
             512.
-        overlap: Number of tokens that consecutive windows of a long sentence share. Defaults to a
+        overlap: Number of shared tokens between consecutive windows of a sentence. Defaults to a
             quarter of the window.
 
     Call arguments:
-        words: Sentences of words (a list of lists), documents of such sentences (a list of lists of
-            lists), or a ragged TensorFlow tensor, `(sentences, None)` or `(documents, None, None)`.
+        words: Sentences of words (nested lists), documents of such sentences (with one more nesting
+            level), or a ragged TensorFlow tensor, `(sentences, None)` or `(documents, None, None)`.
             In a document, the rest of a window is filled with the surrounding sentences, on the
             left and right in equal parts if possible.
 
@@ -177,7 +177,7 @@ class TokenClassifierPreprocessor(Preprocessor):
             words: See the call arguments, or `NestedWords`.
 
         Returns:
-            `WordWindows` in the order of the sentences. A sentence without words has no window.
+            `WordWindows` in the order of the sentences. Empty sentences have no window.
         """
         nested = words if isinstance(words, NestedWords) else nested_words(words)
         max_tokens, step = self._max_tokens, self._max_tokens - self.overlap
@@ -212,7 +212,7 @@ class TokenClassifierPreprocessor(Preprocessor):
         )
 
     def _pieces(self, xp: Arrays, nested: NestedWords) -> Ragged:
-        """Returns the ids of words, truncated to `overlap` in sentences with multiple windows."""
+        """Tokenizes words. Truncates them to `overlap` in sentences with multiple windows."""
         is_first = _first_words(xp, nested)
         if is_tensor(nested.words):
             ids = self.tokenizer.graph.tokenize_words(nested.words, is_first)
@@ -230,7 +230,7 @@ class TokenClassifierPreprocessor(Preprocessor):
 
 
 def nested_words(words: Any) -> NestedWords:
-    """Flattens sentences or documents of words: nested lists or a ragged TensorFlow tensor."""
+    """Flattens sentences or documents of words, given as nested lists or a ragged tensor."""
     if is_tensor(words):
         xp, counts = functions_for(words), words.nested_row_lengths()
         *per_document, per_sentence = (xp.cast(count, "int64") for count in counts)
@@ -321,14 +321,14 @@ def _extend(xp: Arrays, windows: Spans, documents: Spans, max_tokens: int) -> Sp
 
 
 def _nearest_window(xp: Arrays, words: Spans, num_windows: Any, max_tokens: int, step: int) -> Any:
-    """Returns the index of the window in its sentence in which each word has the maximum context.
+    """Returns the index of each word's window with the maximum context in the sentence.
 
-    Words are spans in the tokens of their sentences, which have `num_windows` windows each:
+    Words are spans in the tokens of their sentences. The `num_windows` windows in a sentence are
     `[0, max_tokens)`, `[step, step + max_tokens)` and so on. In sentences with multiple windows,
     words have at most `max_tokens - step` tokens, so at least one window contains the complete
     word.
 
-    For example, the word `[4, 6)` is at the edge of the window `[0, 6)`, but inside of `[3, 9)`:
+    For example, the word `[4, 6)` is at the edge of the window `[0, 6)`, but inside `[3, 9)`:
 
     >>> words, num_windows = Spans(np.array([2, 4]), np.array([4, 6])), np.array([2, 2])
     >>> _nearest_window(Arrays(), words, num_windows, max_tokens=6, step=3).tolist()

@@ -94,7 +94,7 @@ class BytePairTokenizer(Tokenizer):
         compose: Whether to compose characters (NFC) first, as in ModernBERT. Defaults to `False`.
         ignore_merges: Whether words in the vocabulary are always a single token, even if merging
             their bytes gives other tokens, as in EuroBERT. Defaults to `False`.
-        space_before_first_word: Whether the first of several separate words, for example in
+        space_before_first_word: Whether the first word in a list of words, for example in
             `tokenize_words` or a tagger, is tokenized as if it followed a space, as in RoBERTa. The
             other words always are. Defaults to `True`.
         byte_fallback: Whether tokens consist of characters instead of bytes, as in Gemma and

@@ -138,7 +138,7 @@ INVALID_FILES = {
     ),
     "empty": (
         lambda v: answer(v).update(text=""),
-        "answer 1: the text of an answer must not be empty",
+        "answer 1: the answer text must not be empty",
     ),
     "offset type": (
         lambda v: answer(v).update(answer_start="15"),

@@ -224,7 +224,7 @@ def test_invalid_batch_error_includes_its_index(classifier):
         ),
         (
             (TEXTS, LABELS[:3]),
-            "Batch 1 is invalid. There must be .* 2 texts. Received the shape \\(1,\\)",
+            "Batch 1 is invalid. There must be .* 2 texts. Received: shape \\(1,\\)",
         ),
     ]
     for columns, message in cases:

@@ -302,14 +302,14 @@ def test_labels_and_weights_accept_other_forms(tasks):
     assert len(classifier.evaluate("a", 1, verbose=0)) == 2
     column = [[1], [2]]
     assert classifier.evaluate(["a", "b"], [0, 1], sample_weight=column, verbose=0) == expected
-    with pytest.raises(ValueError, match=r"the 2 texts. Received the shape \(2, 2\)"):
+    with pytest.raises(ValueError, match=r"the 2 texts. Received: shape \(2, 2\)"):
         classifier.evaluate(["a", "b"], [0, 1], sample_weight=np.ones((2, 2)), verbose=0)
     tagger = tasks["TokenClassifier"]
     tagger.compile("sgd")
     words, labels, weights = [["a"], ["b", "c"]], [[0], [1, 0]], [[1.0], [0.0, 2.0]]
     expected = tagger.evaluate(words, labels, sample_weight=weights, verbose=0)
     with pytest.raises(
-        ValueError, match=r"row 2 is missing: None. \(A row is a word, counted over"
+        ValueError, match=r"row 2 must not be missing. Received: None \(Rows are words"
     ):
         tagger.fit(words, [[0], [1, None]], verbose=0)
     ragged = tf.ragged.constant(labels), tf.ragged.constant(weights)

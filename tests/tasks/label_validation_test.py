@@ -105,7 +105,7 @@ def test_distiller_accepts_unlabeled_rows():
 
 
 def test_duplicate_class_names_raise():
-    with pytest.raises(ValueError, match=r"unique. Received 'a' twice"):
+    with pytest.raises(ValueError, match=r"unique. Received: 'a' twice"):
         TextClassifier(Backbone(CONFIG), class_names=["a", "b", "a"])
 
 
@@ -217,7 +217,7 @@ def test_distiller_class_weight_accepts_names():
         ([[0, 1], [0]], r"row 1 must be .*Received: \[0\]"),
         ([["a"], None], r"row 1 must be .*Received: None"),
         ([["a"], ["b", None]], r"row 1 must be .*Received: \['b', None\]"),
-        ([["a"]], r"each of the 2 texts. Received the shape \(1, 2\)"),
+        ([["a"]], r"each of the 2 texts. Received: shape \(1, 2\)"),
     ],
 )
 def test_invalid_multi_label_targets_raise(labels, message):

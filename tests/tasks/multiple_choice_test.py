@@ -90,7 +90,7 @@ def test_choose_ranks_choices(task):
 @pytest.mark.parametrize(
     ("x", "y", "message"),
     [
-        (ROWS, [0, 0], r"the 3 texts. Received the shape \(2,\)"),
+        (ROWS, [0, 0], r"the 3 texts. Received: shape \(2,\)"),
         (ROWS, [0, 1, 0], r"label of row 1 must be the index of one of its 1 choices"),
         (ROWS, None, "y must be the index of the correct choice"),
         ([("a", [])], [0], r"choices of row 0 must be at least one string. Received: \[\]"),

@@ -112,7 +112,7 @@ def test_unnamed_outputs_get_given_names(saved_preset):
         (
             "config.json",
             {"class_names": ["a", "b", "a"]},
-            "class_names must be unique. Received 'a' twice",
+            "class_names must be unique. Received: 'a' twice",
         ),
         ("task.json", {"dropout": "0.1"}, r"dropout must be a number in"),
         ("task.json", {"sequence_length": 10**9}, "sequence_length .* Received: 1000000000"),

@@ -14,15 +14,15 @@ from keras_bert.data.batches import Batches
 from keras_bert.data.columns import split_index
 from keras_bert.data.labels import LabelRules
 
-# The features of a batch, the indices of its examples, and the model outputs
+# A batch's features, the indices of its examples, and the model outputs
 BatchOutputs = tuple[Any, Any, Any]
-# Restores the order and nesting of the input from the outputs of all batches. The second argument
-# is the model's output shape, for an input without examples.
+# Restores the input's order and nesting from the outputs of all batches. The second argument is the
+# model's output shape, for an empty input.
 Restore = Callable[[Iterable[BatchOutputs], Any], Any]
 
 
 class InputAdapter(abc.ABC):
-    """Base class of input adapters, which read text of one type for a `Task`."""
+    """Base class of input adapters. An adapter reads text of one type for a `Task`."""
 
     # Describes the accepted forms in error messages
     forms: ClassVar[str]
@@ -64,7 +64,7 @@ class InputAdapter(abc.ABC):
         raise NotImplementedError
 
     def split(self, share: float) -> tuple[Self, Self]:
-        """Splits off a fraction of the examples at the end. Returns both parts in order."""
+        """Splits off a fraction of examples at the end. Returns both parts in order."""
         start = split_index(len(self), share)
         return self[:start], self[start:]
 
@@ -85,8 +85,8 @@ class InputAdapter(abc.ABC):
     ) -> tuple[Batches, Restore]:
         """Returns batches of `(features, index)`, and a function that restores the input order.
 
-        `index` contains the indices of the examples in a batch. The function accepts the features,
-        index and outputs of each batch as NumPy arrays, and the output shape of the model.
+        `index` contains the indices of a batch's examples. The function accepts the features, index
+        and outputs of each batch as NumPy arrays, and the model's output shape.
         """
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Input adapter for multiple choice: texts, each with its choices."""
+"""Reads texts with their choices, for multiple choice."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from keras_bert.data.loader import Examples
 from keras_bert.text.characters import check_characters
 
 CHOICE_FORMS = (
-    "a list of (text, [choice, choice, …]) pairs, a tuple of a list of texts and a list of their "
-    'lists of choices, or a dict or table of "text" and "choices"'
+    "a list of (text, [choice, choice, …]) pairs, a tuple with a list of texts and a list of their "
+    'choices (each a list), or a dict or table with "text" and "choices"'
 )
 # The logit of missing choices, the same as in the model
 _NO_CHOICE = -1e9
@@ -46,7 +46,7 @@ class ChoiceAdapter(TextAdapter):
             return cls(columns)
         if y is None:
             raise ValueError(
-                "y must be the index of the correct choice of each text. Received: None"
+                "y must be the index of the correct choice for each text. Received: None"
             )
         labels = choice_labels(y, choices)
         weights = sample_weight
@@ -86,7 +86,7 @@ def is_single_choice(x: object) -> bool:
 
 
 def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
-    """Converts texts with choices in any of `CHOICE_FORMS` to two lists: texts and their choices.
+    """Converts texts with choices in any of `CHOICE_FORMS` to lists of texts and their choices.
 
     Raises:
         ValueError: If an example is invalid. The message contains its index.
@@ -96,7 +96,7 @@ def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
         absent_columns = {"text", "choices"} - set(columns)
         if absent_columns:
             raise ValueError(
-                f"x must be {CHOICE_FORMS}. Received an input without `{absent_columns.pop()}`."
+                f"x must be {CHOICE_FORMS}. Received: no column {absent_columns.pop()!r}"
             )
         texts, choices = x["text"], x["choices"]
     elif is_single_choice(x):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Input adapter for question answering: questions on passages, with or without answers."""
+"""Reads questions on passages, with or without answers, for question answering."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from keras_bert.text.characters import check_characters
 
 OUTPUTS = ("start_logits", "end_logits")
 QUESTION_FORMS = (
-    'a list of dicts of "question", "context" and "answers", a dict or table of such columns, or a '
-    "list of QuestionExamples"
+    'a list of dicts with "question", "context" and "answers", a dict or table with these columns, '
+    "or a list of QuestionExamples"
 )
 _QUESTION_FIELDS = ("id", "question", "context", "answers")
 
@@ -56,8 +56,8 @@ class QuestionAdapter(InputAdapter):
             for example in examples:
                 if example.answers is None:
                     raise ValueError(
-                        f"Question {example.id!r} must have a list of answers, which is empty if "
-                        "the question is unanswerable. Received: None"
+                        f"Question {example.id!r} must have a list of answers (empty if the "
+                        "question is unanswerable). Received: None"
                     )
         return cls(examples)
 
@@ -182,7 +182,7 @@ def _text(row: Mapping[str, Any], name: str, where: str) -> str:
 
 
 def _answers(answers: Any, context: str, where: str) -> tuple[SpanAnswer, ...] | None:
-    """Converts answers to spans: a list of dicts, as in SQuAD files, or a dict of two lists."""
+    """Converts answers (a list of dicts, as in SQuAD files, or a dict of two lists) to spans."""
     if answers is None:
         return None
     if isinstance(answers, Mapping):
@@ -220,7 +220,7 @@ def _field(answer: Any, name: str, where: str) -> Any:
 
 
 def pair_with_contexts(question: Any, context: Any) -> tuple[list[str], list[str]]:
-    """Converts questions and passages to two lists of equal length.
+    """Converts questions and passages to equally long lists.
 
     A single passage is repeated.
     """

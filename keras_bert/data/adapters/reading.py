@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads task inputs: text with the matching adapter, anything else as features."""
+"""Reads task inputs. Text is read with the matching adapter, anything else as features."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read_input(
 ) -> InputAdapter | Features:
     """Reads an input with its labels and weights. Without `rules`, it only reads `x`.
 
-    With `needs_labels`, the `label` column of a table is read if `y` is `None`.
+    With `needs_labels`, a table's `label` column is read if `y` is `None`.
 
     Raises:
         ValueError: If the input is invalid, or empty in training or evaluation.
@@ -75,7 +75,7 @@ def no_rows() -> ValueError:
 
 
 def has_ended() -> ValueError:
-    """Creates the error for a generator that is exhausted before the next epoch."""
+    """Creates the error for a generator without batches for the next epoch."""
     return ValueError(
         "x or validation_data has no more batches, because it is a generator or can only be read "
         "once. For multiple epochs, pass data that can be read again, such as a "
@@ -85,7 +85,7 @@ def has_ended() -> ValueError:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Features:
-    """Features with or without labels and weights, which Keras splits into batches.
+    """Features with or without labels and weights. Keras splits them into batches.
 
     `x` contains arrays, or is a dataset, a generator or another object that yields batches.
     """
@@ -125,7 +125,7 @@ class Features:
         return self.y is not None or not self.are_arrays
 
     def validate_weights(self) -> Self:
-        """Validates the sample weights. Those of datasets and generators are checked when read."""
+        """Validates the sample weights. Datasets and generators are validated during reading."""
         check_weights(self.sample_weight)
         if is_dataset(self.x):
             from keras_bert.data.tfdata.text_datasets import validate_dataset_weights
@@ -163,11 +163,10 @@ Rows = InputAdapter | Features
 
 
 def check_input_form(x: Any, forms: str) -> None:
-    """Checks that an input that is not recognized as text is not text in an invalid form.
+    """Raises an error if an input looks like text in an invalid form.
 
     Invalid forms are `None`, an iterator, a lazy or streamed table, a list of plain numbers, text
-    columns with unknown names, and a list or series that contains an item that is neither text nor
-    a number.
+    columns with unknown names, and a list or series with items other than texts or numbers.
     """
     if x is None:
         raise ValueError(f"x must be {forms}, or features. Received: None")
@@ -225,7 +224,7 @@ def _validate_batches(batches: Generator[Any, Any, Any]) -> Generator[Any, None,
 
 
 def check_weights(sample_weight: Any) -> None:
-    """Validates the sample weights of features with the rules of text inputs.
+    """Validates the sample weights of features by the same rules as for text.
 
     The weights may be nested like the labels. Tensors are not checked, because that would wait for
     the device.

@@ -31,29 +31,29 @@ from keras_bert.data.prefetching import Readings, map_ahead
 
 
 class BatchedText(abc.ABC):
-    """Text that the user has batched. The first batch determines whether there are labels."""
+    """Text in batches from the user. The first batch determines whether labels exist."""
 
     num_batches: int | None = None
     """The number of batches, or `None` if it is unknown or infinite."""
     is_infinite = False
     """Whether the batches never end."""
     can_be_read_ahead = True
-    """Whether batches can be read in advance without losing those that are not used."""
+    """Whether batches can be read in advance without losing unused batches."""
 
     def __init__(self, example: Any) -> None:
         self._example = example
         self.has_labels = _parts(example).labels is not None
 
     def example(self) -> Any:
-        """Returns a batch with some examples, or `None` if there are no batches."""
+        """Returns a batch with some examples, or `None` without batches."""
         return self._example
 
     @abc.abstractmethod
     def read(self, epoch: int, seed: int | None) -> Iterable[tuple[int, Any]]:
-        """Yields `(number, batch)` for each batch of an epoch. `None` keeps their order."""
+        """Yields `(number, batch)` for each batch in an epoch. `None` keeps their order."""
 
     def end_epoch(self) -> None:  # noqa: B027
-        """Called when the batches of an epoch have been used."""
+        """Called after the last batch in an epoch."""
 
     def keep(self) -> None:  # noqa: B027
         """Makes every later reading yield the same batches."""
@@ -88,7 +88,7 @@ class _PyDatasetText(BatchedText):
 
 
 class _StreamedText(BatchedText):
-    """Batches from a stream, such as a generator, which may only be readable once."""
+    """Batches from a stream. For example, a generator can only be read once."""
 
     def __init__(self, example: Any, readings: Readings) -> None:
         super().__init__(example)
@@ -124,13 +124,13 @@ class _DataLoaderText(_StreamedText):
 
     def __init__(self, example: Any, readings: Readings, loader: Any) -> None:
         super().__init__(example, readings)
-        # A data set without a length may be an iterator, which can only be read once.
+        # A data set without a length may be an iterator that can only be read once.
         self.can_be_read_ahead = hasattr(loader.dataset, "__len__")
         x = _parts(example).x
         if isinstance(x, list) and not isinstance(x[0], (str, bytes)):
             raise ValueError(
-                "A DataLoader collates pairs into two columns, which may also be two examples. "
-                'For pairs, use dicts: {"text": ..., "text_pair": ...}.'
+                "A DataLoader collates pairs into two columns that may also be two examples. For "
+                'pairs, use dicts: {"text": ..., "text_pair": ...}.'
             )
         try:
             self.num_batches = len(loader)
@@ -154,8 +154,8 @@ class _DatasetText(_StreamedText):
 def open_batched_text(x: Any) -> Any:
     """Wraps a generator, `PyDataset` or `DataLoader` in `BatchedText` if it yields text.
 
-    Any other `x` is returned unchanged, except for a generator: its first batch was read, so a new
-    generator that starts with this batch is returned.
+    Any other `x` is returned unchanged, except for a generator. Its first batch was already read,
+    so a new generator that starts with this batch is returned.
     """
     if isinstance(x, Generator):
         readings = Readings(lambda: x)
@@ -175,7 +175,7 @@ def open_batched_text(x: Any) -> Any:
 
 
 def _is_a(x: Any, name: str, module: str) -> bool:
-    """Returns whether an object is an instance of a library's class, without importing it."""
+    """Returns whether an object's class is from a library, without importing the library."""
     return any(cls.__name__ == name and cls.__module__.startswith(module) for cls in type(x).mro())
 
 
@@ -191,7 +191,7 @@ def _is_text(batch: Any, source: str) -> bool:
     x = _parts(batch).x
     if isinstance(x, (str, bytes)):
         raise ValueError(
-            f'A {source} must yield batches: a list of texts or a dict of "text" and '
+            f'A {source} must yield batches: a list of texts or a dict with "text" and '
             '"text_pair", optionally in a tuple with labels and weights. Received: the single text '
             f"{str(x)[:80]!r}"
         )
@@ -217,7 +217,7 @@ class PrebatchedText(Batches):
     """Features of batched text, padded to the longest example or its bucket.
 
     If multiple processes have different batches, all are padded to the maximum length, because no
-    process knows the lengths in the others.
+    process knows the lengths in other processes.
 
     Args:
         read_columns: Validates and converts labels and weights. `None` yields example indices
@@ -256,7 +256,7 @@ class PrebatchedText(Batches):
         return None if example is None else self._converted(0, example)
 
     def end_epoch(self) -> None:
-        """Notifies the source that the batches of an epoch have been used."""
+        """Notifies the source that an epoch has ended."""
         self._text.end_epoch()
 
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
@@ -271,7 +271,7 @@ class PrebatchedText(Batches):
         batches = itertools.islice(
             self._text.read(number, self._options.shuffle_seed), first, self._steps
         )
-        # Batches may call the model that the caller's thread trains, so they are read in that
+        # Reading a batch may call the model in training, so batches are read in the caller's
         # thread.
         yield from map_ahead(converted, batches, ahead=int(self._text.can_be_read_ahead))
 
@@ -306,7 +306,7 @@ class PrebatchedText(Batches):
 
 
 def drop_labels(row: Any) -> Any:
-    """Returns the `x` of a dataset element. Two strings are ambiguous and raise an error."""
+    """Returns the `x` in a dataset element. Two strings are ambiguous and raise an error."""
     if not isinstance(row, tuple):
         return row
     is_pair = isinstance(row[0], (Mapping, tuple))
@@ -383,9 +383,8 @@ class TextDatasetAdapter(InputAdapter):
         text_datasets.check_finite(rows)
         if text_datasets.is_batched(rows):
             rows = rows.unbatch()
-        # `map` would pass the items of a tuple as separate arguments, and `enumerate` prevents
-        # this. Each text is in a tuple, because a bare pair of texts would be read as a text with
-        # its label.
+        # `map` would pass the items in a tuple as separate arguments, and `enumerate` prevents
+        # this. Each text is in a tuple, because a bare pair would be read as a text with its label.
         rows = rows.enumerate().map(lambda _, row: (drop_labels(row),))
         source = text_datasets.DatasetRows(rows, preprocessor, lambda **_: {})
         return Loader(source, preprocessor, options, to_indexed_batch), in_order
@@ -408,7 +407,7 @@ class TextDatasetAdapter(InputAdapter):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TextBatchesAdapter(TextDatasetAdapter):
-    """Text batches from a `PyDataset`, a generator or a `DataLoader`, which are not regrouped.
+    """Text batches from a `PyDataset`, a generator or a `DataLoader`. They are not regrouped.
 
     `steps` is the maximum number of batches in prediction.
     """

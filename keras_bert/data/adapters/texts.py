@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Input adapter for texts and text pairs in memory."""
+"""Reads texts and text pairs in memory."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from keras_bert.data.texts import TextExamples
 from keras_bert.text.characters import check_characters
 
 TEXT_FORMS = (
-    "a string, a list of strings, a list of (a, b) pairs, a tuple of two lists, a dict of "
-    '"text" and "text_pair", a table of these columns or a column of texts (pandas, polars, Arrow, '
+    "a string, a list of strings, a list of (a, b) pairs, a tuple of two lists, a dict with "
+    '"text" and "text_pair", a table with these columns or a text column (pandas, polars, Arrow, '
     "Hugging Face datasets), or a tf.data.Dataset of these"
 )
 _DTYPES_OF_TEXT = ("str", "string", "large_string", "object")
@@ -38,7 +38,7 @@ _DTYPES_OF_TEXT = ("str", "string", "large_string", "object")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TextAdapter(InputAdapter):
-    """Texts or pairs of texts in memory.
+    """Texts or text pairs in memory.
 
     Args:
         columns: `text` and, for pairs, `text_pair`: strings of shape `(rows,)`.
@@ -95,7 +95,7 @@ class TextAdapter(InputAdapter):
         return Loader(source, preprocessor, options, to_indexed_batch), self.restore
 
     def examples(self, preprocessor: Any) -> Examples:
-        """Returns the examples in the form that a preprocessor packs."""
+        """Returns the examples in the form for packing."""
         return TextExamples(self.columns, preprocessor)
 
     def restore(self, outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> Any:
@@ -115,12 +115,14 @@ def is_text(x: Any) -> bool:
     dtype = getattr(x, "dtype", getattr(x, "type", None))
     if hasattr(x, "dtype") and not isinstance(x, np.ndarray) and not hasattr(x, "to_numpy"):
         return getattr(dtype, "name", "") == "string"  # a tensor
-    # Iterators are not read: an element would be lost, and data loaders would start loading.
+    # Iterators are not read, because an element would be lost, and data loaders would start
+    # loading.
     is_column = isinstance(x, Sized) and isinstance(x, Iterable) and hasattr(x, "__getitem__")
     if not is_column or getattr(x, "ndim", 1) == 0:
         return False
     if not len(x):
-        # The dtype determines the type of an empty series. An empty NumPy array contains ids.
+        # The dtype determines whether an empty series contains text. An empty NumPy array contains
+        # ids.
         return isinstance(x, (list, tuple)) or str(dtype).lower() in _DTYPES_OF_TEXT
     first = next(iter(x))
     first = first.as_py() if hasattr(first, "as_py") else first  # an Arrow scalar
@@ -188,7 +190,7 @@ def single_texts(x: Any) -> list[str]:
     """Converts single texts in any form except a dataset to strings. Pairs raise an error."""
     columns = text_columns(x)
     if "text" not in columns or "text_pair" in columns:
-        raise ValueError(f"x must be single texts. Received the columns {list(columns)}")
+        raise ValueError(f"x must be single texts. Received: the columns {list(columns)}")
     return [as_string(text) for text in columns["text"]]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Input adapter for token classification: sentences of words, or texts to split into words."""
+"""Reads sentences of words, or texts to split into words, for token classification."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class WordsAdapter(InputAdapter):
     """Sentences of words, documents of such sentences, or texts to split into words.
 
     Args:
-        words: The input: a text (`depth` 0), texts (1), sentences of words (2), or documents of
-            sentences of words (3). `split_into_words` converts texts to sentences.
+        words: The input: a text (`depth` 0), texts (1), sentences of words (2), or documents (3).
+            `split_into_words` converts texts to sentences.
         labels: The class ids of all words, int32 `(words,)`.
         weights: The sample weights of all words, float32 `(words,)`. Words with a negative label
             have weight 0.
@@ -73,7 +73,7 @@ class WordsAdapter(InputAdapter):
         try:
             labels = rules.read(word_labels)
         except ValueError as error:
-            raise ValueError(f"{error} (A row is a word, counted over all sentences.)") from error
+            raise ValueError(f"{error} (Rows are words, counted over all sentences.)") from error
         if not len(labels):
             raise ValueError("Training and evaluation need at least one word. Received: 0 words")
         weights = (labels >= 0).astype("float32")
@@ -166,9 +166,9 @@ def _with_tags(batch: Batch) -> tuple[Any, ...]:
 
 
 def word_depth(x: Any) -> int | None:
-    """Returns the nesting depth of strings. For example, 0 for a string, 1 for a list of strings.
+    """Returns the nesting depth of strings: 0 for a string, 1 for a list of strings, and so on.
 
-    Empty lists count as lists of strings. Returns `None` for anything else than nested strings.
+    Empty lists count as lists of strings. Returns `None` for anything except nested strings.
     """
     if isinstance(x, (str, bytes)):
         return 0
@@ -178,7 +178,7 @@ def word_depth(x: Any) -> int | None:
         return len(x.shape)
     if hasattr(x, "to_pylist"):
         x = x.to_pylist()
-    # Iterators are not read: their elements would be lost, and they may be infinite.
+    # Iterators are not read, because their elements would be lost, and they may be infinite.
     is_nested = isinstance(x, Sized) and isinstance(x, Iterable)
     if not is_nested or column_names(x) is not None or hasattr(x, "element_spec"):
         return None

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pre-training data: corpora, segment pairs, records, masks and batches."""
+"""Reads corpora and creates pre-training data (segment pairs, records, masks and batches)."""

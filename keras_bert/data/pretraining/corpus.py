@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads corpora: converts files of raw text to sentences and documents, line by line."""
+"""Reads corpora. Converts raw text files to sentences and documents, line by line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMATS = ("auto", "sentences", "paragraphs", "jsonl", "parquet")
 DOCUMENT_ENDS = ("blank_lines", "files", "wikitext")
 
 _JSON_SUFFIXES = (".jsonl", ".ndjson")
-# The number of rows in a Parquet file that are decoded at a time
+# The number of rows to decode at a time in a Parquet file
 _ROWS_AT_ONCE = 1024
 _WIKITEXT_HEADING = re.compile(r"\s*(=(?: =)*) .+ \1\s*")
 _WIKITEXT_TITLE = re.compile(r"\s*= [^=].* =\s*")
@@ -33,28 +33,26 @@ def read_corpus(
     language: str = "en",
     file: BinaryIO | None = None,
 ) -> Iterator[str | None]:
-    """Reads the sentences of a file, with `None` at the end of each document.
+    """Reads the sentences in a file, with `None` at the end of each document.
 
     Text must be UTF-8. Files that start like gzip, bzip2, xz or Zstandard files are decompressed.
-    Files are read line by line. The end of a file ends a document, unlike in the original BERT
-    code. Blank sentences are dropped.
+    Files are read line by line. Unlike in the original BERT code, each file ends a document. Blank
+    sentences are dropped.
 
     Args:
-        path: Path of the file, or a URL that fsspec can open.
-        format: `"sentences"` (one sentence per line), `"paragraphs"` (one paragraph per line, which
-            is split into sentences), `"jsonl"` (one JSON object per line, whose text is a document
-            of paragraphs), `"parquet"` (one document of paragraphs per row), or `"auto"`: `"jsonl"`
-            for the suffixes `.jsonl` and `.ndjson`, `"parquet"` for `.parquet`, and `"sentences"`
-            otherwise. Defaults to `"auto"`.
-        document_ends: What ends a document before the end of the file: `"blank_lines"`, `"files"`
-            (nothing), or `"wikitext"` (lines such as ` = Title = `, as in the WikiText data sets).
-            WikiText headings are dropped, as the BERT paper does for Wikipedia. Ignored for JSON
-            Lines and Parquet. Defaults to `"blank_lines"`.
+        path: Path to the file, or a URL that fsspec can open.
+        format: `"sentences"` (one sentence per line), `"paragraphs"` (one paragraph per line, to
+            split into sentences), `"jsonl"` (one document of paragraphs per JSON line), `"parquet"`
+            (one document of paragraphs per row), or `"auto"`: `"jsonl"` for the suffixes `.jsonl`
+            and `.ndjson`, `"parquet"` for `.parquet`, and `"sentences"` otherwise. Defaults to
+            `"auto"`.
+        document_ends: What ends a document: `"blank_lines"`, `"wikitext"` (lines such as ` = Title
+            = `, as in the WikiText data sets), or `"files"` (only the end of the file). WikiText
+            headings are dropped, as the BERT paper does for Wikipedia. Ignored for JSON Lines and
+            Parquet. Defaults to `"blank_lines"`.
         field: The key of the text in JSON Lines, or its column in Parquet. Defaults to `"text"`.
-        language: ISO code of the language, for splitting paragraphs into sentences. Defaults to
-            `"en"`.
-        file: The file, opened in binary mode, to read instead of opening `path`. The caller closes
-            it.
+        language: ISO language code, for splitting paragraphs into sentences. Defaults to `"en"`.
+        file: A file in binary mode, to read instead of opening `path`. The caller closes it.
 
     Yields:
         Sentences without surrounding whitespace, and `None`.
@@ -79,7 +77,7 @@ def read_corpus(
     check_choice(FORMATS, format=format)
     check_choice(DOCUMENT_ENDS, document_ends=document_ends)
     if file is None and not is_url(path) and not os.path.isfile(path):
-        raise FileNotFoundError(f"{path} is not a file. Pass the path of a text file.")
+        raise FileNotFoundError(f"{path} is not a file. Pass the path to a text file.")
     format = resolve_format(path, format)
     # A sentence on its own line is not split.
     split = (lambda line: [line]) if format == "sentences" else sentence_splitter(language)
@@ -115,7 +113,7 @@ def resolve_format(path: str | os.PathLike[str], format: str) -> str:
 def sentence_splitter(language: str = "en") -> Callable[[str], list[str]]:
     """Returns a function that splits a paragraph into sentences with the package `sentencex`.
 
-    A language (ISO code) without its own rules uses the rules of a fallback language.
+    A language (ISO code) without its own rules uses a fallback language.
     """
     with importing("pretraining", "Splitting paragraphs into sentences"):
         from sentencex import segment
@@ -123,7 +121,7 @@ def sentence_splitter(language: str = "en") -> Callable[[str], list[str]]:
 
 
 def _document_ends_once(sentences: Iterator[str | None]) -> Iterator[str | None]:
-    """Strips sentences, drops blank ones, and yields one `None` at the end of each document."""
+    """Strips sentences, drops blank sentences, and yields one `None` after each document."""
     is_open = False
     for sentence in sentences:
         if sentence is None:
@@ -170,7 +168,7 @@ def _is_wikitext_heading(before: str, line: str, after: str) -> bool:
 def _texts_documents(
     texts: Iterator[str], split: Callable[[str], list[str]]
 ) -> Iterator[str | None]:
-    """Yields the sentences of documents that have one paragraph per line."""
+    """Yields the sentences of documents with one paragraph per line."""
     for text in texts:
         for paragraph in text.splitlines():
             yield from split(paragraph)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random orders of documents that are computed instead of stored."""
+"""Computes random document orders without storing them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _ROUNDS = 8
 class DocumentOrder:
     """A pseudorandom permutation of `range(num_documents)` in constant memory.
 
-    It computes the position of a document from its index, and the index from the position. A
-    process that only needs some of a billion documents therefore does not need to store the whole
+    It computes a document's position from its index, and the index from the position. For example,
+    a process that only needs some documents in a large corpus does not need to store the whole
     order. The permutation is a Feistel network over the smallest even number of bits that can
-    represent the count. Outputs that are too large enter the network again ("cycle walking"), on
+    represent the count. Outputs above the count enter the network again ("cycle walking"), on
     average less than four times.
 
     Args:
@@ -38,7 +38,7 @@ class DocumentOrder:
 
     Reference:
         [Black and Rogaway, Ciphers with arbitrary finite domains](https://doi.org/10.1007/3-540-45760-7_9),
-            sections 3 and 4.
+        sections 3 and 4.
     """
 
     def __init__(self, num_documents: int, *seed: int) -> None:
@@ -78,7 +78,7 @@ class DocumentOrder:
         return left << self._half | right
 
     def _hash(self, numbers: _Words, key: np.uint64) -> _Words:
-        """Mixes the bits of a half with a key, in the same way as SplitMix64 mixes its counter."""
+        """Mixes bits with a key, in the same way as SplitMix64 mixes its counter."""
         mixed = numbers + key
         mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)

@@ -18,7 +18,7 @@ from keras_bert.text.tokenizer import pair_limits
 PAIR_FORMATS = ("next_sentence", "sentence_order", "sentence_pairs")
 SEQUENCE_FORMATS = (*PAIR_FORMATS, "full_sentences", "document_sentences")
 
-# Identifiers of the random streams, which are parts of their seeds
+# Identifiers of the random streams, for their seeds
 _DOCUMENT_ORDER, _DOCUMENT, _INSTANCE_ORDER = range(3)
 
 
@@ -39,7 +39,7 @@ class Instance(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class InstanceGenerator:
-    """Creates the instances of a corpus, one shard at a time.
+    """Creates pre-training instances from a corpus, one shard at a time.
 
     Any number of processes can create the shards, in any order, because random numbers only depend
     on the seed, the duplicate, and the document or shard. By default, each process reads the whole
@@ -93,20 +93,20 @@ class InstanceGenerator:
 
     def __post_init__(self) -> None:
         checks.check_choice(SEQUENCE_FORMATS, sequence_format=self.sequence_format)
-        # Three special tokens of a pair, and one token for each segment
+        # A pair has three special tokens and at least one token in each segment.
         checks.NumberRange(at_least=5, integer=True).check(sequence_length=self.sequence_length)
         checks.FRACTION.check(short_seq_probability=self.short_seq_probability)
         checks.POSITIVE_INT.check(duplicate_factor=self.duplicate_factor)
         checks.NON_NEGATIVE_INT.check(seed=self.seed)
 
     def __call__(self, documents: Documents, shard: int = 0, num_shards: int = 1) -> list[Instance]:
-        """Creates the instances of a shard.
+        """Creates the instances in a shard.
 
         Args:
-            documents: The whole corpus, from which random second segments are also sampled. It is a
-                sequence of documents, which are sequences of sentences, which are int32 ids
-                `(length,)`. Documents and sentences must not be empty. With `independent_shards`,
-                only its length and the documents in `documents_of` are used.
+            documents: The whole corpus, because random second segments can come from any document.
+                Documents are sequences of sentences, and sentences are int32 ids `(length,)`.
+                Documents and sentences must not be empty. With `independent_shards`, only its
+                length and the documents in `documents_of` are used.
             shard: Index of the shard.
             num_shards: Number of shards. Each has almost the same number of documents from each
                 duplicate, in random order.
@@ -137,7 +137,7 @@ class InstanceGenerator:
         return [instances[index] for index in order]
 
     def documents_of(self, shard: int, num_documents: int, num_shards: int) -> Integers:
-        """Returns the indices of a shard's documents in ascending order, for `independent_shards`.
+        """Returns the sorted indices of a shard's documents, for `independent_shards`.
 
         Args:
             shard: Index of the shard.
@@ -145,8 +145,8 @@ class InstanceGenerator:
             num_shards: Number of shards.
 
         Returns:
-            int64 `(documents,)`. Each document occurs once, even if the shard contains multiple
-            duplicates of it.
+            int64 `(documents,)`. Each document occurs once, even if multiple duplicates are in the
+            shard.
         """
         shards = [
             self._shard_documents(num_documents, shard, num_shards, duplicate)
@@ -155,12 +155,13 @@ class InstanceGenerator:
         return np.unique(np.concatenate(shards))
 
     def shards_of(self, documents: Integers, num_documents: int, num_shards: int) -> Integers:
-        """Returns the shard of each duplicate of some documents, for `independent_shards`.
+        """Returns the shards that contain the duplicates of documents, for `independent_shards`.
 
         Args:
             documents: Indices of the documents in the corpus, int64 `(documents,)`.
             num_documents: Number of documents in the corpus.
             num_shards: Number of shards.
+
         Returns:
             int64 `(documents, duplicates)`.
         """
@@ -175,7 +176,7 @@ class InstanceGenerator:
     def _shard_documents(
         self, num_documents: int, shard: int, num_shards: int, duplicate: int
     ) -> Integers:
-        """Returns the indices of a shard's documents in one duplicate, in order."""
+        """Returns a shard's document indices for one duplicate, in order."""
         bounds = [n * num_documents // num_shards for n in (shard, shard + 1)]
         if self.independent_shards:
             return self._order(num_documents, duplicate).documents(np.arange(*bounds))
@@ -227,10 +228,11 @@ class InstanceGenerator:
 def full_sentences(
     documents: Iterable[Sentences], max_tokens: int, separator: int
 ) -> Iterator[Ids]:
-    """Yields sequences of consecutive sentences, int32 `(length,)`, which can span documents.
+    """Yields sequences of consecutive sentences, across documents, int32 `(length,)`.
 
     A `separator` is inserted between documents. A sentence that does not fit starts the next
     sequence, and overlong sentences are split. Every token is used exactly once.
+
     Reference:
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2, FULL-SENTENCES.
     """
@@ -252,7 +254,7 @@ def full_sentences(
 
 
 def document_sentences(document: Sentences, max_tokens: int) -> Iterator[Ids]:
-    """Yields sequences of consecutive sentences from one document. The last one may be shorter.
+    """Yields sequences of consecutive sentences from one document. The last may be shorter.
 
     Reference:
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2, DOC-SENTENCES.
@@ -272,8 +274,8 @@ class SegmentPair(NamedTuple):
     Attributes:
         first: int32 ids `(length,)`.
         second: int32 ids `(length,)`.
-        label: 0 if `second` follows `first`. 1 if it is from another document, or if the segments
-            are swapped.
+        label: 0 if `second` follows `first`. 1 if it is from a different document, or if the
+            segments are swapped.
     """
 
     first: Ids
@@ -298,17 +300,17 @@ def segment_pairs(
     Consecutive sentences are collected up to a target length and split into two segments at a
     random sentence boundary. In half of BERT's pairs, the second segment is replaced with
     consecutive sentences from another document (label 1). The replaced sentences start the next
-    pair, so none of them are lost. In half of ALBERT's pairs, the segments are swapped (label 1).
-    If there is only one sentence, the second segment is always from another document. All other
-    documents are equally probable. In contrast, the original BERT code may choose the same document
-    after ten draws.
+    pair, so no sentence is lost. In half of ALBERT's pairs, the segments are swapped (label 1). For
+    a single sentence, the second segment is always from another document. All other documents are
+    equally probable. In contrast, the original BERT code may choose the same document after ten
+    attempts.
 
-    Pairs have at most `max_tokens` tokens without special tokens. This is also the target length,
-    except that with probability `short_seq_probability`, a document's target length is random and
-    uniform in `[2, max_tokens]`. Documents and sentences must not be empty.
+    Pairs have at most `max_tokens` tokens without special tokens. This is also the target length.
+    But with probability `short_seq_probability`, a document's target length is random and uniform
+    in `[2, max_tokens]`. Documents and sentences must not be empty.
 
     Raises:
-        ValueError: If a random segment is needed and the corpus only has one document.
+        ValueError: If a random segment is required and the corpus only has one document.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 3.1, task 2, and appendix A.1;

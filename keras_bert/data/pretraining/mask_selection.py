@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Selects the tokens to mask: single tokens, whole words, or n-grams of words.
+"""Selects single tokens, whole words or n-grams of words to mask.
 
 The functions process a whole batch at once, with NumPy or in a TensorFlow graph. Words and n-grams
 are marked by flags at their first tokens. For example:
@@ -19,18 +19,18 @@ from typing import Any, NamedTuple
 from keras_bert.data.arrays import Arrays
 
 _HIGHEST = 2**31 - 1
-# The mantissa of float32, which contains the bits of a random number in [0, 1)
+# The mantissa bits of float32, for random numbers in [0, 1)
 _MANTISSA = 2**23 - 1
 
 
 class RandomRows(NamedTuple):
-    """A stream of random numbers in which each row of a batch has its own range.
+    """A random number stream with a separate range for each row in a batch.
 
-    The numbers of a row therefore do not depend on which other rows are processed with it.
+    A row's numbers therefore do not depend on the other processed rows.
 
     Args:
         seed: The seed of the stream, two integers.
-        first: The batch index of the first row that is processed.
+        first: The batch index of the first processed row.
     """
 
     seed: tuple[Any, Any]
@@ -45,8 +45,8 @@ class RandomRows(NamedTuple):
 def choose_tokens(xp: Arrays, selectable: Any, budgets: Any, slots: Any, draws: RandomRows) -> Any:
     """Selects tokens uniformly at random, without replacement.
 
-    `budgets`, int32 `(batch,)`, are the numbers of tokens to select, from 1 to `slots`. If a row
-    has fewer selectable tokens, all of them are selected.
+    `budgets`, int32 `(batch,)`, contains the number of tokens to select in each row, from 1 to
+    `slots`. If a row has fewer selectable tokens, all of them are selected.
     """
     length = width(xp, selectable)
     keys = _random_keys(xp, draws, xp.size(selectable), length, length)
@@ -80,21 +80,20 @@ def choose_words(
     """Visits words in random order, and selects each word that fits into the remaining budget.
 
     With `ngram_starts`, n-grams are visited in random order, and their words from left to right.
-    `budgets`, int32 `(batch,)`, are numbers of tokens.
+    `budgets`, int32 `(batch,)`, contains the number of tokens per row.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), whole-word masking in the original BERT code.
-    # Convert the random order back to the order of the row.
     """
     order = _random_order(xp, starts if ngram_starts is None else ngram_starts, draws)
     sizes = xp.take_along(_sizes_of_words(xp, starts, selectable), order)
     is_selected = _take_while_they_fit(xp, sizes, xp.take_along(starts, order), budgets[:, None])
-    # From the random order back to the order of the row
+    # Convert the random order back to the row's order.
     return _flags_at(xp, order, is_selected, width(xp, starts))
 
 
 def _random_order(xp: Arrays, starts: Any, draws: RandomRows) -> Any:
-    """Returns the token positions of each row, int32, with shuffled words (or n-grams)."""
+    """Returns each row's token positions, int32, with shuffled words (or n-grams)."""
     length = width(xp, starts)
     # The tokens before the first word count as a word, so there may be length + 1 words.
     keys_of_words = _random_keys(xp, draws, xp.size(starts), length + 1, length)
@@ -157,13 +156,13 @@ def ngram_starts(
 ) -> Any:
     """Splits rows into n-grams of words. The probability of length n is proportional to 1/n.
 
-    An n-gram ends early at a token that must not be selected. It has at most `max_words` words, and
-    at most as many words as the budget, int32 `(batch,)`, has tokens.
+    An n-gram ends early at a token that must not be selected. Its maximum number of words is
+    `max_words` or, if lower, the row's budget, int32 `(batch,)`.
 
     Reference:
         [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1, equation for p(n).
     """
-    # The first n-grams are discarded, so that the start of a row is inside an n-gram with the same
+    # The first n-grams are discarded, so that a row's first word is inside an n-gram with the same
     # probability as any other word.
     skipped = 8 * max_words
     num_words = skipped + width(xp, starts)
@@ -177,7 +176,7 @@ def ngram_starts(
 
 
 def _limits_of_sizes(max_words: int) -> list[float]:
-    """Returns the lower limits of the parts of `[0, 1)` that stand for 1 to `max_words` words.
+    """Divides `[0, 1)` into intervals for 1 to `max_words` words. Returns their lower limits.
 
     Probabilities proportional to 1, 1/2 and 1/3 are 6/11, 3/11 and 2/11:
 
@@ -197,7 +196,7 @@ def as_fractions(xp: Arrays, bits: Any) -> Any:
 
 
 def width(xp: Arrays, x: Any) -> Any:
-    """Returns the number of columns, which is a scalar tensor if a graph does not know it."""
+    """Returns the number of columns, a scalar tensor if unknown in a graph."""
     return xp.size(x, 1) if x.shape[1] is None else int(x.shape[1])
 
 
@@ -210,7 +209,7 @@ def _random_keys(xp: Arrays, draws: RandomRows, rows: Any, columns: Any, length:
 
 
 def _low_bits(length: Any) -> Any:
-    """Returns the smallest 2^n - 1 that is at least `length`.
+    """Returns the smallest 2^n - 1 greater than or equal to `length`.
 
     >>> _low_bits(100)
     127
@@ -225,7 +224,7 @@ def _positions(xp: Arrays, x: Any) -> Any:
 
 
 def _shift_right(xp: Arrays, flags: Any) -> Any:
-    """Returns the flag of the previous token, and false for the first token of a row."""
+    """Returns the previous token's flag, and false for the first token in each row."""
     return xp.concat([flags[:, :1] & False, flags[:, :-1]], axis=1)
 
 
@@ -235,7 +234,7 @@ def _number_within_rows(xp: Arrays, starts: Any) -> Any:
 
 
 def _flat_index(xp: Arrays, columns: Any, num_columns: Any) -> Any:
-    """Converts columns of each row to indices in the flattened rows, int64."""
+    """Converts column indices in each row to indices in the flattened rows, int64."""
     return xp.cast(columns, "int64") + (num_columns * xp.arange(xp.size(columns)))[:, None]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dynamic masking: samples masked language model targets for every batch."""
+"""Samples masked language model targets for every batch (dynamic masking)."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _NUM_STREAMS = 4
 
 
 class BatchShard(NamedTuple):
-    """Consecutive rows of a batch with their masks, but without the random tokens.
+    """Consecutive rows in a batch with their masks, but without the random tokens.
 
-    The random tokens depend on how many tokens are selected in previous rows of the batch, which
-    may be in another process.
+    The random tokens depend on the number of selected tokens in the batch's previous rows, and
+    these rows may be in a different process.
 
     Args:
-        features: The features of the rows with their masks. `token_ids` are not replaced yet.
+        features: The features with their masks. `token_ids` are not replaced yet.
         num_selected: The number of selected tokens.
-        replaced_ids: A function that accepts the number of tokens selected in previous rows, and
+        replaced_ids: A function that accepts the number of selected tokens in previous rows, and
             returns the `token_ids` with the selected tokens replaced.
     """
 
@@ -39,16 +39,16 @@ class BatchShard(NamedTuple):
     replaced_ids: Callable[[Any], Any]
 
     def complete(self, selected_before: Any) -> dict[str, Any]:
-        """Returns the features, given the number of tokens selected in previous rows."""
+        """Returns the features, given the number of selected tokens in previous rows."""
         return {**self.features, "token_ids": self.replaced_ids(selected_before)}
 
 
 class MaskedLMMaskGenerator:
     """Selects tokens to predict, and replaces them with `[MASK]`, a random token or themselves.
 
-    In each row, `max(1, round(mask_selection_rate * tokens))` tokens are selected, or fewer if
-    there are not enough selectable tokens. `tokens` includes `[CLS]` and `[SEP]`. A word that would
-    exceed this number is skipped, which may shorten an n-gram. Replacements are sampled
+    In each row, `max(1, round(mask_selection_rate * tokens))` tokens are selected, or fewer if the
+    row has too few selectable tokens. `tokens` includes `[CLS]` and `[SEP]`. A word that would
+    exceed this number is skipped, so an n-gram may become shorter. Replacements are sampled
     independently for each token, even within a word.
 
     The masks only depend on `seed`, the step and the batch. A run that resumes at step 1000
@@ -58,42 +58,39 @@ class MaskedLMMaskGenerator:
     Args:
         vocabulary_size: Number of token ids.
         mask_token_id: The id of `[MASK]`.
-        unselectable_token_ids: Ids that are never selected: `[CLS]`, `[SEP]`, `[PAD]`, `[MASK]`.
+        unselectable_token_ids: Ids never to select: `[CLS]`, `[SEP]`, `[PAD]` and `[MASK]`.
         pad_token_id: The id of `[PAD]`. Defaults to 0.
-        unit: The unit of selection: `"token"`, `"word"` (whole-word masking: all subwords of a word
-            or none), or `"ngram"` (n-grams of up to `max_ngram` words, where the probability of
+        unit: The unit of selection: `"token"`, `"word"` (whole-word masking, all subwords
+            together), or `"ngram"` (n-grams of up to `max_ngram` words, where the probability of
             length n is proportional to 1/n). Defaults to `"token"`.
-        max_ngram: Maximum length of an n-gram in words. Defaults to 3.
+        max_ngram: Maximum n-gram length in words. Defaults to 3.
         continuation_token_ids: Ids of subwords that continue the previous word, such as `##ing`.
             They are not needed if the features contain `word_starts`.
         mask_selection_rate: Fraction of tokens to select. Defaults to 0.15.
-        mask_token_rate: Fraction of selected tokens that are replaced with `[MASK]`. Defaults to
-            0.8.
-        random_token_rate: Fraction of selected tokens that are replaced with a random token. The
-            remaining tokens are not changed. Defaults to 0.1.
-        random_token_ids: Ids from which random tokens are sampled uniformly. `None` means all ids.
+        mask_token_rate: Fraction of selected tokens to replace with `[MASK]`. Defaults to 0.8.
+        random_token_rate: Fraction of selected tokens to replace with a random token. The remaining
+            tokens do not change. Defaults to 0.1.
+        random_token_ids: Ids to sample random tokens from, uniformly. `None` means all ids.
         max_predictions: Maximum number of tokens to select in a row, or `None` for no limit.
         seed: Integer seed of the random numbers. Defaults to 0.
 
     Call arguments:
         features: A dict with `token_ids`, int `(batch, length)` or `(length,)`, or just the ids.
             The values are arrays, lists or TensorFlow tensors. Optional keys are `padding_mask`,
-            `word_starts` (bool, True at the first token of each word) and `sequence_ids` of packed
-            rows, in which a word ends at the end of its sequence. Without `padding_mask`, tokens
-            with a `sequence_ids` value of 0 are padding, or without `sequence_ids`, the
-            `pad_token_id`.
+            `word_starts` (bool, True at the first token of each word) and `sequence_ids` for packed
+            rows, because words end with their sequence. Without `padding_mask`, tokens with a
+            `sequence_ids` value of 0 are padding, or without `sequence_ids`, the `pad_token_id`.
         step: The index of the batch in training, an integer or an integer tensor. With `None`, the
             masks depend on `seed` and the ids, so the same batch always gets the same masks. Use
             this for evaluation.
 
     Returns:
-        A dict of the features without `word_starts`, and of
-        `token_ids`: int32, with the selected tokens replaced;
-        `mask_positions`: int32 `(batch, slots)`, the positions of selected tokens, ascending;
-        `mask_ids`: int32 `(batch, slots)`, the selected tokens before replacement;
-        `mask_weights`: float32 `(batch, slots)`, 1 for selected tokens.
-        There are `num_predictions(length)` slots. Unused slots are 0 and at the end. The values are
-        tensors if the ids are a tensor, with a static shape if `length` is static, and NumPy arrays
+        A dict with the features except for `word_starts`, and with `token_ids`: int32, with the
+        selected tokens replaced; `mask_positions`: int32 `(batch, slots)`, the positions of
+        selected tokens, ascending; `mask_ids`: int32 `(batch, slots)`, the selected tokens before
+        replacement; `mask_weights`: float32 `(batch, slots)`, 1 for selected tokens. There are
+        `num_predictions(length)` slots. Unused slots are 0 and at the end. The values are tensors
+        if the ids are a tensor, with a static shape if `length` is static, and NumPy arrays
         otherwise.
 
     Raises:
@@ -113,8 +110,8 @@ class MaskedLMMaskGenerator:
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 3.1 and appendix C.2;
-            [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.1, dynamic masking;
-            [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1, n-gram masking.
+        [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.1, dynamic masking;
+        [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1, n-gram masking.
     """
 
     def __init__(
@@ -147,7 +144,7 @@ class MaskedLMMaskGenerator:
         self.seed = seed
         self._check_arguments()
         if random_token_ids is not None and len(random_token_ids) == 0:
-            raise ValueError("random_token_ids must be None or at least one id. Received no ids.")
+            raise ValueError("random_token_ids must be None or at least one id. Received: no ids")
         for name, ids in {
             "mask_token_id": [mask_token_id],
             "pad_token_id": [pad_token_id],
@@ -204,12 +201,12 @@ class MaskedLMMaskGenerator:
         return self._shard(xp, features, self._seeds(xp, ids, step), 0).complete(0)
 
     def shard(self, features: Any, step: int, first_row: int) -> BatchShard:
-        """Masks some consecutive rows of a batch without the other rows.
+        """Masks consecutive rows in a batch without the other rows.
 
         Args:
-            features: The features of these rows, as in a call.
+            features: The rows' features, as in a call.
             step: The index of the batch in training.
-            first_row: The batch index of the first of these rows.
+            first_row: The batch index of the first row.
         """
         xp, features = dense_features(features)
         seeds = self._seeds(xp, features["token_ids"], step)
@@ -219,11 +216,10 @@ class MaskedLMMaskGenerator:
         """Masks the batches of a `tf.data.Dataset`, each with different masks.
 
         Each iteration counts steps from `first_step`. Therefore, call `.repeat()` before this
-        method, not after it. When training resumes, pass the number of batches that it has already
-        seen.
+        method, not after it. When training resumes, pass the number of previous batches.
 
         Args:
-            dataset: A dataset of features, or of tuples that start with features.
+            dataset: A dataset of features or of tuples with features first.
             first_step: The step of the first batch. Defaults to 0.
 
         Returns:
@@ -336,7 +332,7 @@ class MaskedLMMaskGenerator:
     ) -> Any:
         """Samples the replacements of selected tokens, int32 `(selected,)`.
 
-        `first` is the index of the first of these tokens among the batch's selected tokens.
+        `first` is the number of the batch's selected tokens before these tokens.
         """
         count = xp.size(labels)
         kind = mask_selection.as_fractions(xp, xp.random_bits(seeds[_KIND], count, first))
@@ -375,8 +371,8 @@ def _check_ids(name: str, ids: Sequence[int], vocabulary_size: int) -> None:
 def dense_features(features: Any) -> tuple[Arrays, dict[str, Any]]:
     """Converts features, or just ids, to dense arrays, with int32 `token_ids`.
 
-    Also returns the array functions, which are TensorFlow's if the ids are a tensor and NumPy's
-    otherwise. Features that are `None` are dropped.
+    Also returns the array functions: TensorFlow's if the ids are a tensor, otherwise NumPy's.
+    Features that are `None` are dropped.
     """
     if not isinstance(features, Mapping):
         features = {"token_ids": features}
@@ -395,7 +391,7 @@ def dense_features(features: Any) -> tuple[Arrays, dict[str, Any]]:
 
 
 def non_padding_tokens(xp: Arrays, features: Mapping[str, Any], pad_token_id: int) -> Any:
-    """Returns a bool array `(batch, length)` that is false for padding."""
+    """Returns whether tokens are not padding, bool `(batch, length)`."""
     for name in ("padding_mask", "sequence_ids"):
         if name in features:
             return xp.cast(features[name], "bool")

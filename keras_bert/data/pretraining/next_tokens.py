@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Next-token targets for training a left-to-right language model."""
+"""Creates next-token targets for training left-to-right language models."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ class NextTokenTargets:
 
     Call arguments:
         features: A dict with `token_ids`, int `(batch, length)` or `(length,)`, or just the ids.
-            Optional keys are `padding_mask` and `sequence_ids` of packed rows, in which the last
+            Optional keys are `padding_mask` and `sequence_ids` for packed rows, because the last
             token of a sequence has no target. Without `padding_mask`, tokens with a `sequence_ids`
             value of 0 are padding, or without `sequence_ids`, the `pad_token_id`.
         step: Ignored.
 
     Returns:
-        A dict of the features without `word_starts`, and of
-        `mask_positions`: int32 `(batch, length - 1)`, the position that predicts;
-        `mask_ids`: int32 `(batch, length - 1)`, the token that follows it;
-        `mask_weights`: float32 `(batch, length - 1)`, 0 if there is no next token.
+        A dict with the features except for `word_starts`, and with `mask_positions`: int32 `(batch,
+        length - 1)`, the position that predicts; `mask_ids`: int32 `(batch, length - 1)`, the token
+        that follows it; `mask_weights`: float32 `(batch, length - 1)`, 0 without a next token.
 
     Example:
 
@@ -72,11 +71,10 @@ class NextTokenTargets:
         }
 
     def mask_dataset(self, dataset: Any, first_step: int = 0) -> Any:
-        """Adds the targets to the batches of a `tf.data.Dataset`. See
-        `MaskedLMMaskGenerator.mask_dataset`.
+        """Adds targets to `tf.data.Dataset` batches. See `MaskedLMMaskGenerator.mask_dataset`.
 
         Args:
-            dataset: A dataset of features, or of tuples that start with features.
+            dataset: A dataset of features or of tuples with features first.
             first_step: Ignored.
 
         Returns:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sequence packing: multiple short sequences share a row, which avoids padding."""
+"""Packs multiple short sequences into each row to avoid padding."""
 
 from __future__ import annotations
 
@@ -59,21 +59,20 @@ def packed_batches(
 
 
 def pack_sequences(features: Mapping[str, Any], sequence_length: int) -> dict[str, np.ndarray]:
-    """Packs sequences into rows with the best-fit-decreasing algorithm, which is deterministic.
+    """Packs sequences into rows with the best-fit-decreasing algorithm (deterministic).
 
     Rows are ordered by their first sequences, and sequences keep their order within a row. Empty
     sequences are dropped.
 
     Args:
-        features: Features with a value for each token, including `token_ids`. Each is a
-            `keras_bert.data.arrays.Ragged` or a list with a list for each sequence.
+        features: Features with one value per token, including `token_ids`. Each feature is a
+            `keras_bert.data.arrays.Ragged` or a list of sequences.
         sequence_length: Number of tokens in a row.
 
     Returns:
-        A dict of the features, `(rows, sequence_length)`, padded with 0, and of
-        `position_ids`: int32, the position of each token in its sequence, from 0;
-        `sequence_ids`: int32, the number of each token's sequence in its row, from 1, and 0 for
-        padding.
+        A dict with the features, `(rows, sequence_length)`, padded with 0, and with `position_ids`:
+        int32, the position of each token in its sequence, from 0; `sequence_ids`: int32, the number
+        of each token's sequence in its row, from 1, and 0 for padding.
 
     Raises:
         ValueError: If `token_ids` are missing, a sequence is longer than a row, features differ in
@@ -90,7 +89,7 @@ def pack_sequences(features: Mapping[str, Any], sequence_length: int) -> dict[st
             )
     if lengths.max(initial=0) > sequence_length:
         raise ValueError(
-            f"Sequences must have at most {sequence_length} tokens, the length of a row. Received: "
+            f"Sequences must have at most sequence_length={sequence_length} tokens. Received: "
             f"{lengths.max()} tokens (sequence {lengths.argmax()})"
         )
     row = best_fit_rows(lengths, sequence_length)
@@ -124,7 +123,7 @@ def filled_rows(
 
 
 def best_fit_rows(lengths: Integers, row_length: int) -> Integers:
-    """Assigns sequences to rows: the longest first, each to the fullest row with enough space.
+    """Assigns sequences, longest first, to the fullest row with enough space.
 
     The sequence lengths, int64 `(sequences,)`, must be at most `row_length`. Returns the row index
     of each sequence, int64 `(sequences,)`, and -1 for empty sequences. Rows are numbered in the
@@ -173,7 +172,7 @@ def _in_order_of_arrival(rows: Integers) -> Integers:
 
 
 def _to_ragged(features: Mapping[str, Any]) -> dict[str, Ragged]:
-    """Converts features to rows of different lengths."""
+    """Converts features to ragged rows."""
     if "token_ids" not in features:
         raise ValueError(f"features must contain token_ids. Received: {sorted(features)}")
     ragged = {}

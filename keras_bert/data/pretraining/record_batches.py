@@ -31,33 +31,32 @@ def pretraining_batches(
     """Reads padded batches of pre-training records.
 
     Args:
-        files: TFRecord files that all have the same features, or a pattern such as
-            `"records/*.tfrecord"`.
+        files: TFRecord files with the same features, or a pattern such as `"records/*.tfrecord"`.
         batch_size: Number of rows in a batch.
         sequence_length: The length to pad to. Longer rows raise an error.
         buckets: Alternative lengths to pad to, in ascending order. The last must be
             `sequence_length`. Rows of similar lengths are then grouped into batches, and each batch
-            is padded to the shortest bucket that is long enough.
+            is padded to the shortest possible bucket.
         shuffle_seed: Seed for shuffling files and records, differently in each epoch. `None` keeps
             their order.
         vocabulary_size: If given, ids outside `[0, vocabulary_size)` raise an error.
         drop_remainder: Whether to drop the last batch if it is not full. Defaults to `False`.
 
     Returns:
-        An iterable of dicts of NumPy arrays: `token_ids` (int32), `segment_ids` (int32) and
-        `padding_mask` (bool), of shape `(batch, length)`. Records with masks also have
+        An iterable of dicts. Their values are NumPy arrays: `token_ids` (int32), `segment_ids`
+        (int32) and `padding_mask` (bool), of shape `(batch, length)`. Records with masks also have
         `mask_positions` (int32), `mask_ids` (int32) and `mask_weights` (float32), `(batch, slots)`.
         Records without masks have `word_starts`, bool `(batch, length)`. Records with labels also
         have `next_sentence_labels`, int32 `(batch,)`. The iterable's length is the number of
-        batches, and its method `epoch(number, first)` skips the first batches of an epoch.
+        batches, and its method `epoch(number, first)` skips an epoch's first batches.
 
     Raises:
         FileNotFoundError: If no file matches, or if a pattern does not match all shards of names
             such as `*-00000-of-00008.tfrecord`.
-        ValueError: If the first record of a file lacks the features of a pre-training record or has
-            different features than the first file, if `buckets` are invalid, or if a file is
-            truncated. During iteration, if a record is corrupt or invalid. The message contains the
-            file, the record and the feature.
+        ValueError: If a file's first record lacks a pre-training feature or has different features
+            than the first file, if `buckets` are invalid, or if a file is truncated. During
+            iteration, if a record is corrupt or invalid. The message contains the file, the record
+            and the feature.
     """
     lengths = list(buckets or ())
     if buckets is not None and (lengths != sorted(lengths) or lengths[-1:] != [sequence_length]):
@@ -86,13 +85,13 @@ def ragged_pretraining_batches(
     Args:
         files: See `pretraining_batches`.
         batch_size: Number of rows in a batch.
-        sequence_length: Maximum length of a row. Longer rows raise an error.
+        sequence_length: Maximum row length in tokens. Longer rows raise an error.
         shuffle_seed: See `pretraining_batches`.
         vocabulary_size: See `pretraining_batches`.
 
     Returns:
-        An iterable of the same dicts as in `pretraining_batches`, but with `Ragged` features
-        instead of features of shape `(batch, length)`, and without `padding_mask`.
+        The same as `pretraining_batches`, but with `Ragged` features instead of shape `(batch,
+        length)`, and without `padding_mask`.
 
     Raises:
         FileNotFoundError, ValueError: See `pretraining_batches`.
@@ -109,7 +108,7 @@ def has_masks(files: Files) -> bool:
 
     Raises:
         FileNotFoundError: See `pretraining_batches`.
-        ValueError: If the record lacks the features of a pre-training record.
+        ValueError: If the record lacks a pre-training feature.
     """
     return RecordParser(record_paths(files)[:1], 0, None).is_masked
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds files of pre-training records, and reads their records in order or shuffled."""
+"""Finds files with pre-training records, and reads the records in order or shuffled."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from keras_bert.data.pretraining.tfrecords import Item, Record, chunked, read_re
 
 Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-# A shard's name: the text before its number, its number, the number of shards, the rest
+# A shard's name consists of a prefix, its number, the number of shards, and a suffix.
 _SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)(.*)", re.DOTALL)
-# Number of consecutive rows that are shuffled together
+# The number of consecutive rows to shuffle together
 SHUFFLE_WINDOW = 8192
 _FILES_AT_ONCE = 16
 
@@ -68,14 +68,14 @@ def check_record_files(files: Files) -> int:
 
     Raises:
         FileNotFoundError: See `pretraining_batches`.
-            ValueError: If a file is truncated or a checksum does not match. The message contains
-                the file and the index of the record.
+        ValueError: If a file is truncated or a checksum does not match. The message contains the
+            file and the index of the record.
     """
     return sum(1 for path in record_paths(files) for _ in read_records(path))
 
 
 def interleaved(paths: Sequence[str]) -> Iterator[Record]:
-    """Yields the records of up to 16 open files in alternation."""
+    """Yields records from up to 16 open files in alternation."""
     waiting = deque(paths)
     reading: list[Iterator[Record] | None] = [None] * min(_FILES_AT_ONCE, len(paths))
     while waiting or any(reading):
@@ -92,7 +92,7 @@ def interleaved(paths: Sequence[str]) -> Iterator[Record]:
 def shuffled_records(
     paths: Sequence[str], *seed: int, window: int = SHUFFLE_WINDOW
 ) -> Iterator[Record]:
-    """Yields the records of files in random order, shuffled within windows."""
+    """Yields records in random order, shuffled within windows."""
     order = permutation(len(paths), *seed)
     return shuffled(interleaved([paths[index] for index in order]), *seed, window=window)
 

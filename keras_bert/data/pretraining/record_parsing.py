@@ -24,8 +24,8 @@ _FEATURES = frozenset(
 class RecordParser:
     """Parses records. Error messages contain the file, the record and the feature.
 
-    The first record of the first file determines the features. If `vocabulary_size` is `None`, ids
-    may be any nonnegative int32 except the largest.
+    The first file's first record determines the features. If `vocabulary_size` is `None`, ids may
+    be any nonnegative int32 except the largest.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class RecordParser:
             elif name == "input_mask" and not self._has_mask:
                 expected_lengths, words = 0, "no values, as in the first record"
             else:
-                expected_lengths, words = lengths, "as many values as input_ids"
+                expected_lengths, words = lengths, "the same number of values as input_ids"
             received = features[name].lengths
             _check(records, name, words, received == expected_lengths, received)
 

@@ -17,26 +17,26 @@ from keras_bert.data.pretraining.instances import Instance
 from keras_bert.data.pretraining.static_masking import Flags, StaticMasker
 from keras_bert.text.special_tokens import SUFFIX
 
-# The number of rows that are serialized together
+# The number of instances to serialize together
 _ROWS_AT_ONCE = 1024
 
 
 class InstanceEncoder:
     """Serializes instances to records, with static masks or without masks.
 
-    With a masker, records are in the format of the original BERT code, which can train on them:
+    With a masker, records are in the format of the original BERT code, so it can train on them:
     `input_ids`, `input_mask` and `segment_ids` `(sequence_length,)`, `masked_lm_positions`,
     `masked_lm_ids` and `masked_lm_weights` `(max_predictions,)`, and `next_sentence_labels` `(1,)`,
     padded with 0. The weights are float32, and other features int64. Sequences without a second
     segment have the label 0.
 
     Without a masker, records contain `input_ids`, `segment_ids` and `word_starts` (1 at the first
-    token of a word) without padding. If the instance has a label, they also contain
+    token of each word) without padding. If the instance has a label, they also contain
     `next_sentence_labels` `(1,)`. All features are int64.
 
     Args:
         vocabulary: The tokens in the order of their ids.
-        special_token_ids: The ids of `[CLS]` and `[SEP]`, which are never masked.
+        special_token_ids: The ids of `[CLS]` and `[SEP]`. They are never masked.
         sequence_length: The length to pad to. Ignored without a masker.
         masker: The masker that selects tokens, or `None` for records without masks.
         continuation_token_ids: The ids that continue the previous word. By default, the WordPiece
@@ -72,7 +72,7 @@ class InstanceEncoder:
         return next(self.records([instance], rng))
 
     def records(self, instances: Iterable[Instance], rng: np.random.Generator) -> Iterator[bytes]:
-        """Serializes instances in chunks, which is several times as fast as single calls.
+        """Serializes instances in chunks. This is much faster than single calls.
 
         Args:
             instances: The `Instance`s.
@@ -122,7 +122,7 @@ class InstanceEncoder:
         }
 
     def _word_starts(self, rows: Ragged) -> Flags:
-        """Marks the first token of each word, even if it is a subword of a truncated segment."""
+        """Marks the first token of each word, even if truncation removed the word's start."""
         starts: Flags = ~self._is_continuation[rows.values]
         starts[1:] |= self._is_special[rows.values[:-1]]
         starts[row_starts(NUMPY, rows.lengths)] = True
@@ -133,7 +133,7 @@ def write_records(path: str | os.PathLike[str], records: Iterable[bytes]) -> int
     """Writes a TFRecord file atomically.
 
     Args:
-        path: Path of the file. An existing file is replaced.
+        path: Path to the file. An existing file is replaced.
         records: Serialized examples.
 
     Returns:

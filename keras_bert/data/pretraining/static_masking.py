@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Static masking: samples masks once, when records are written, as in the original BERT code."""
+"""Samples masks once, when records are written (static masking), as in the original BERT code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.data.pretraining.token_store import Ids
 
-# The units of selection: single tokens, whole words, or n-grams of words
+# Units to select are single tokens, whole words, or n-grams of words.
 UNITS = ("token", "word", "ngram")
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -43,14 +43,13 @@ class StaticMasker:
         vocabulary_size: Number of token ids.
         max_predictions: Maximum number of tokens to select in a sequence.
         masked_lm_probability: Fraction of tokens to select. Defaults to 0.15.
-        whole_words: Whether to select all subwords of a word or none (whole-word masking). A word
-            that would exceed the number of tokens to select is skipped. Defaults to `False`.
+        whole_words: Whether to select whole words, with all of their subwords. A word that would
+            exceed the number of tokens to select is skipped. Defaults to `False`.
 
     Call arguments:
         token_ids: int32 `(length,)`, including special tokens.
         word_starts: bool `(length,)`, True at the first token of each word.
-        candidates: bool `(length,)`, True at tokens that may be selected, which are all tokens
-            except special tokens.
+        candidates: bool `(length,)`, True at selectable tokens (all tokens except special tokens).
         rng: The random number generator.
 
     Returns:

@@ -28,17 +28,17 @@ from keras_bert.data.pretraining.record_files import (
 from keras_bert.data.pretraining.record_parsing import Features, RecordParser
 from keras_bert.data.pretraining.tfrecords import chunked, count_records
 
-# The number of consecutive sequences that are packed together
+# The number of consecutive sequences to pack together
 PACKING_WINDOW = 1024
 
 
 class StreamPosition(NamedTuple):
-    """The position of a batch in a stream.
+    """A batch's position in a stream.
 
     Attributes:
         epoch: The number of epochs before the batch.
-        row: The number of rows before the batch in its epoch, over all groups of files.
-        batch: The number of batches before it, which determines its masks.
+        row: The number of rows before the batch in its epoch, over all file groups.
+        batch: The number of batches before the batch. It determines the masks.
     """
 
     epoch: int = 0
@@ -50,12 +50,12 @@ class PretrainingStream:
     """An infinite stream of masked batches, shuffled differently in each epoch.
 
     Batch n, including its masks, only depends on the files, the seed and n. A run that resumes at
-    batch n therefore gets the same batches as an uninterrupted run. The rows of an epoch that do
-    not fill a batch are dropped. They differ from epoch to epoch.
+    batch n therefore gets the same batches as an uninterrupted run. The remaining rows at the end
+    of an epoch are dropped. They differ between epochs.
 
     Args:
-        files: TFRecord files that all have the same features, or a pattern such as
-            `"records/*.tfrecord"`. They are read once in advance to count the records.
+        files: TFRecord files with the same features, or a pattern such as `"records/*.tfrecord"`.
+            They are read once in advance to count the records.
         batch_size: Number of rows in a batch.
         sequence_length: Number of tokens in a row.
         masker: The masker for records without masks: a `MaskedLMMaskGenerator`, or another callable
@@ -67,19 +67,19 @@ class PretrainingStream:
             label. Defaults to `False`.
         seed: Seed of the order. The masks depend on the masker's seed. Defaults to 0.
         vocabulary_size: If given, ids outside `[0, vocabulary_size)` raise an error.
-        file_groups: Number of groups of files. Each group fills an equal number of consecutive rows
-            in each batch, so a process with these rows does not read other files. An epoch ends
-            with the rows of the smallest group. The batches depend on the number of groups, but not
-            on the number of processes. Defaults to 1.
-        count: Counts the rows of the groups. It calls a function with the index of each group and
-            returns the results in order, like `map`. Processes can share this work.
+        file_groups: Number of file groups. Each group fills an equal number of consecutive rows in
+            each batch, so a process with these rows does not read other files. An epoch ends when
+            the smallest group ends. The batches depend on the number of groups, but not on the
+            number of processes. Defaults to 1.
+        count: Applies a function that counts a group's rows to group indices, like `map`. Processes
+            can share this work.
 
     Raises:
         FileNotFoundError: If no file matches, or if a pattern does not match all shards of names
             such as `*-00000-of-00008.tfrecord`.
-        ValueError: If a file is truncated, records lack the features of pre-training records, the
-            rows do not fill a batch, records with masks would be packed or masked again, there are
-            fewer files than groups, or `batch_size` is not a multiple of the number of groups.
+        ValueError: If a file is truncated, records lack pre-training features, the rows do not fill
+            a batch, records with masks would be packed or masked again, `file_groups` exceeds the
+            number of files, or `batch_size` is not a multiple of `file_groups`.
 
     Example:
 
@@ -140,7 +140,7 @@ class PretrainingStream:
     def _check_rows(self) -> None:
         if self.batch_size % len(self._groups):
             raise ValueError(
-                f"batch_size must be a multiple of the {len(self._groups)} groups of files. "
+                f"batch_size must be a multiple of the {len(self._groups)} file groups. "
                 f"Received: {self.batch_size}"
             )
         if self.num_rows < self.batch_size:
@@ -151,7 +151,7 @@ class PretrainingStream:
             )
 
     def _count_rows(self, group: int) -> int:
-        """Returns the number of rows in a group of files."""
+        """Returns the number of rows in a file group."""
         if self.packed:
             return sum(1 for _ in self._in_order(group))
         return sum(map(count_records, self._groups[group]))
@@ -162,7 +162,7 @@ class PretrainingStream:
         return self.num_rows // self.batch_size
 
     def resume_after(self, num_batches: int, batch_size: int) -> Self:
-        """Returns the rest of this stream after some batches, with a different batch size.
+        """Returns the rest of this stream after `num_batches`, with a different batch size.
 
         It continues with the next row, so no row is repeated before the end of the epoch.
 
@@ -191,16 +191,15 @@ class PretrainingStream:
     def from_batch(
         self, first: int = 0, shard: tuple[int, int] = (0, 1), *, return_shards: bool = False
     ) -> Batches:
-        """Returns the infinite batches of the stream, starting at a given batch.
+        """Returns the stream's infinite batches, starting at a given batch.
 
         Args:
             first: The index of the first batch, counted over all epochs. Defaults to 0.
             shard: The index of this process and the number of processes that share each batch. Each
                 process gets an equal number of consecutive rows, with the masks of the whole batch.
-            return_shards: Whether a masker with a method `shard` masks only the rows of this
-                process instead of the whole batch. Then each batch is a `BatchShard`, and the
-                processes must exchange the number of selected tokens in their rows. Defaults to
-                `False`.
+            return_shards: Whether a masker with a method `shard` only masks this process's rows
+                instead of the whole batch. Then each batch is a `BatchShard`, and the processes
+                must exchange their numbers of selected tokens. Defaults to `False`.
 
         Returns:
             An iterable of dicts as returned by `pretraining_batches` for records with masks. Packed
@@ -252,17 +251,17 @@ class PretrainingStream:
             start = StreamPosition(start.epoch + 1, 0, start.batch + count)
 
     def _shuffle(self, epoch: int, group: int) -> Iterator[Any]:
-        """Yields the rows of a group of files in the order of an epoch."""
+        """Yields a file group's rows in the order of an epoch."""
         num_groups = len(self._groups)
         seed = (self.seed, epoch) if num_groups == 1 else (self.seed, epoch, group)
-        # Together, the windows of all groups have as many rows in memory as a single window would.
+        # All windows together have the same number of rows in memory as a single window.
         window = -(-SHUFFLE_WINDOW // num_groups)
         if self.packed:
             return shuffled(self._in_order(group), *seed, window=window)
         return shuffled_records(self._groups[group], *seed, window=window)
 
     def _in_order(self, group: int) -> Iterator[Any]:
-        """Yields the rows of a group in file order. They are packed in the same way each time."""
+        """Yields a group's rows in file order. They are packed in the same way each time."""
         return self._as_rows(interleaved(self._groups[group]))
 
     def _as_rows(self, records: Iterable[Any]) -> Iterator[Any]:
@@ -283,10 +282,9 @@ class PretrainingStream:
         shard: tuple[int, int],
         return_shards: bool,
     ) -> Iterator[Any]:
-        """Yields the remaining full batches of an epoch, or a process's shards of them, with masks.
+        """Yields the remaining full batches in an epoch, or a process's shards of them, with masks.
 
-        `rows_of_group` yields the rows of a group of files. For the other arguments see
-        `from_batch`.
+        `rows_of_group` yields a file group's rows. For the other arguments see `from_batch`.
         """
         own_rows = rows_of_shard(shard, self.batch_size)
         draws_shard = return_shards and hasattr(self._masker, "shard")
@@ -341,13 +339,13 @@ def group_files(paths: Sequence[str], file_groups: int) -> list[Sequence[str]]:
 
 
 def groups_of_shard(shard: tuple[int, int], file_groups: int) -> range:
-    """Returns the indices of the file groups that fill the rows of a process."""
+    """Returns the indices of the file groups with a process's rows."""
     number, count = shard
     return range(number * file_groups // count, -(-(number + 1) * file_groups // count))
 
 
 class _StreamBatches(Batches):
-    """Batches of a stream. `read` accepts the number of batches to skip."""
+    """Batches from a stream. `read` accepts the number of batches to skip."""
 
     has_one_shape = True
 
@@ -400,7 +398,7 @@ def pretraining_examples(batches: Batches, next_sentence: bool) -> Batches:
         raise ValueError(
             f"The records must have masks. Received: {names}. Read them with "
             "PretrainingStream(files, masker=MaskedLMMaskGenerator.from_tokenizer(tokenizer), "
-            "...).from_batch(), which samples new masks in each epoch."
+            "...).from_batch(). It samples new masks in each epoch."
         )
     if next_sentence and "next_sentence_labels" not in names:
         raise ValueError(

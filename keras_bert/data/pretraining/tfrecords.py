@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TFRecord files of `tf.train.Example`, read and written without TensorFlow.
+"""Reads and writes TFRecord files of `tf.train.Example` without TensorFlow.
 
 A record consists of its length, the length's checksum, its content and the content's checksum. The
 content is an example in the wire format of Protocol Buffers.
@@ -29,8 +29,8 @@ _FOOTER = struct.Struct("<I")
 _BLOCK_BYTES = 1 << 20
 _FIRST_BLOCK_BYTES = 1 << 16
 _BLOCK_RECORDS = 1024
-# The number of bytes of each record that a checksum step processes. The table for a few bytes stays
-# in the cache, and larger pieces need fewer steps in a long record.
+# The number of bytes per record in each checksum step. The table for a few bytes stays in the
+# cache, and larger pieces need fewer steps in a long record.
 _PIECES = (32, 1024)
 
 Item = TypeVar("Item")
@@ -41,7 +41,7 @@ class Record(NamedTuple):
 
     Args:
         content: The serialized example.
-        path: The path of the file.
+        path: The path to the file.
         number: The index of the record in the file.
     """
 
@@ -57,7 +57,7 @@ class Record(NamedTuple):
 
 
 def read_records(path: str, file: BinaryIO | None = None) -> Iterator[Record]:
-    """Yields the records of a file. Closes the file at the end, even if the caller opened it."""
+    """Yields the records in a file. Closes the file at the end, even if the caller opened it."""
     numbers = itertools.count()
     for block, starts, lengths in _blocks(path, file):
         _check(path, numbers, block, starts, lengths)
@@ -66,7 +66,7 @@ def read_records(path: str, file: BinaryIO | None = None) -> Iterator[Record]:
 
 
 def first_record(path: str) -> Record | None:
-    """Returns the first record of a file, or `None` if the file is empty."""
+    """Returns a file's first record, or `None` if the file is empty."""
     for block, starts, lengths in _blocks(path, block_bytes=_FIRST_BLOCK_BYTES):
         _check(path, itertools.count(), block, starts[:1], lengths[:1])
         return Record(block[starts[0] : starts[0] + lengths[0]], path, 0)
@@ -165,11 +165,12 @@ def chunked(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 @functools.cache
 def _tables() -> tuple[np.ndarray, np.ndarray]:
-    """Returns how each byte of a piece, and the initial state, contribute to its CRC-32C.
+    """Returns how a piece's bytes and the initial state contribute to its CRC-32C.
 
-    A CRC is linear: it is the exclusive or of each byte's contribution, which depends on the number
-    of bytes after it. Both arrays are uint32. The first is `(piece, 256)` and indexed by the number
-    of bytes after a byte. The second is `(piece,)` and indexed by the length of the piece.
+    A CRC is linear. It is the exclusive or of one contribution per byte, and each contribution
+    depends on the number of bytes after the byte. Both arrays are uint32. The first is `(piece,
+    256)` and indexed by the number of bytes after a byte. The second is `(piece,)` and indexed by
+    the length of the piece.
     """
     state = np.arange(256, dtype="uint32")
     for _ in range(8):
@@ -185,7 +186,7 @@ def _tables() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _checksums(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Returns the masked CRC-32C of chunks of `data`, uint32 `(chunks,)`."""
+    """Returns the masked CRC-32C for chunks in `data`, uint32 `(chunks,)`."""
     byte_tables, initial_values = _tables()
     small, large = _PIECES
     first = lengths % small
@@ -197,7 +198,7 @@ def _checksums(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.
         crc[has_rest] ^= np.bitwise_xor.reduceat(values, row_starts(NUMPY, first)[has_rest])
     starts = starts + first
     for size, counts in ((small, lengths // small % (large // small)), (large, lengths // large)):
-        # The table entries of bytes that have 0, 1, … and `size - 1` bytes before them
+        # The table entries for bytes with 0, 1, … and `size - 1` bytes before them
         entries = np.arange(size - 1, -1, -1) * 256
         for number in range(counts.max(initial=0)):
             more = np.flatnonzero(counts > number)
@@ -225,9 +226,9 @@ _TAGS = {kind: bytes([tag]) for tag, kind in _KINDS.items()}
 
 
 def serialize(features: Mapping[str, Ragged]) -> list[bytes]:
-    """Serializes rows of integer or float32 features, each row as a `tf.train.Example`.
+    """Serializes integer or float32 features, each row as a `tf.train.Example`.
 
-    The features of an example are sorted by name.
+    Features in an example are sorted by name.
     """
     columns = []
     for name in sorted(features):
@@ -245,7 +246,7 @@ def serialize(features: Mapping[str, Ragged]) -> list[bytes]:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _start(name: str, kind: str, size: int) -> bytes:
-    """Returns the bytes before the values of a feature: its name, type and sizes."""
+    """Returns the bytes before a feature's values, with its name, type and sizes."""
     values = bytes(size)
     # Protocol Buffers omit an empty list.
     feature = _TAGS[kind] + _with_size(_FIRST + _with_size(values) if size else b"")
@@ -279,7 +280,7 @@ def parse(records: Sequence[Record], kinds: Mapping[str, str]) -> dict[str, Ragg
 
 
 def spans(record: Record) -> dict[str, tuple[str, int, int]]:
-    """Returns the type of each feature of a record, and the start and end of its values.
+    """Returns each feature's type in a record, and the start and end of its values.
 
     Raises:
         ValueError: If the record is not a `tf.train.Example`.
@@ -378,7 +379,7 @@ def _varints(values: np.ndarray, lengths: np.ndarray) -> tuple[bytes, np.ndarray
 
 
 def _with_size(content: bytes) -> bytes:
-    """Prepends the length of a content."""
+    """Prepends a content's length."""
     length, size = len(content), bytearray()
     while length >= 128:
         size.append(length & 0x7F | 0x80)

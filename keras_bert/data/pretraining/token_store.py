@@ -21,7 +21,7 @@ Ids = np.ndarray[Any, np.dtype[np.int32]]
 Sentences = Sequence[Ids]
 Documents = Sequence[Sentences]
 
-# Longer documents are split, because all instances of a document are in memory at once.
+# Longer documents are split, because all of a document's instances are in memory at once.
 MAX_DOCUMENT_TOKENS = 2**20
 _TOKENS_AT_ONCE = 2**20
 
@@ -32,12 +32,12 @@ _position_lock = threading.Lock()
 
 
 class TokenStoreWriter:
-    """Writes a token store atomically: the directory is renamed when it is complete.
+    """Writes a token store atomically. The directory is renamed when it is complete.
 
     Use it as a context manager.
 
     Args:
-        path: The directory of the store, which must not exist.
+        path: The store's directory. It must not exist.
 
     Raises:
         FileExistsError: If the directory exists.
@@ -75,7 +75,7 @@ class TokenStoreWriter:
         self.add_rows(Ragged.from_rows(list(sentences), _ID))
 
     def add_rows(self, sentences: Ragged) -> None:
-        """Appends sentences in `Ragged` rows. This is faster than `add_sentences`."""
+        """Appends sentences as `Ragged` rows. This is faster than `add_sentences`."""
         ids = sentences.values.astype(_ID, copy=False)
         ends = np.cumsum(sentences.lengths[sentences.lengths > 0])
         while len(ends):
@@ -117,9 +117,9 @@ class TokenStoreWriter:
 
 
 class TokenStore(Documents):
-    """A corpus of token ids: a sequence of documents, which are sequences of sentences.
+    """A corpus of token ids. It is a sequence of documents, and documents contain sentences.
 
-    Sentences are int32 arrays `(length,)`, which are read from the files on access. The files are
+    Sentences are int32 arrays `(length,)`. They are read from the files on access. The files are
     not memory-mapped, because mapped pages count as memory of every process that reads them.
 
     Args:
@@ -133,7 +133,7 @@ class TokenStore(Documents):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         path = Path(path)
         if not path.is_dir():
-            raise FileNotFoundError(f"{path} does not exist. Pass the directory of a token store.")
+            raise FileNotFoundError(f"{path} does not exist. Pass a token store's directory.")
         self._tokens = _Array(path / _TOKENS, _ID)
         self._sentences = _Array(path / _SENTENCES, _OFFSET)
         self._documents = _Array(path / _DOCUMENTS, _OFFSET)
@@ -173,7 +173,7 @@ class TokenStore(Documents):
         return Ragged(tokens, np.diff(offsets)).to_arrays()
 
     def token_count(self, token_id: int) -> int:
-        """Counts the occurrences of an id in the corpus."""
+        """Counts an id's occurrences in the corpus."""
         starts = range(0, self.num_tokens, _TOKENS_AT_ONCE)
         ends = (min(start + _TOKENS_AT_ONCE, self.num_tokens) for start in starts)
         blocks = (self._tokens.read(*ends) for ends in zip(starts, ends, strict=True))
@@ -181,7 +181,7 @@ class TokenStore(Documents):
 
 
 class StoredDocument(Sentences):
-    """The sentences of a document, which are read on access. Iterating reads them all at once."""
+    """A document's sentences, read on access. Iterating reads them all at once."""
 
     def __init__(self, store: TokenStore, first: int, last: int) -> None:
         self._store, self._first, self._last = store, first, last

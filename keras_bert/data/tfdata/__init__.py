@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Task input with TensorFlow: `tf.data` datasets, and packing in graphs."""
+"""Reads `tf.data` datasets and packs text in TensorFlow graphs."""

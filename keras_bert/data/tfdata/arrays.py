@@ -80,7 +80,7 @@ class TensorFlowArrays(Arrays):
         return tf.reshape(x, tf.stack([tf.cast(size, tf.int64) for size in shape]))
 
     def random_bits(self, seed: tuple[Any, Any], size: Any, first: Any = 0) -> tf.Tensor:
-        # Both use the generator Philox 4x32-10, whose key and counter TensorFlow derives from the
+        # This matches `philox.random_bits`. TensorFlow derives Philox's key and counter from the
         # seed.
         words = tf.stack([tf.cast(word, tf.int64) for word in seed])
         bits = tf.random.stateless_uniform(

@@ -21,21 +21,21 @@ from keras_bert.data.texts import TextClassifierPreprocessor, TextExamples, spli
 
 # The size of a dataset's shuffle buffer in batches
 SHUFFLE_BATCHES = 1024
-# The number of examples that are read from a dataset at a time
+# The number of examples to read from a dataset at a time
 _ROWS_READ = 1024
 
-# Columns by name: `text`, `text_pair` for pairs, and columns that are not text
+# Columns by name: `text`, `text_pair` for pairs, and columns such as `labels`
 _Rows = dict[str, Any]
 
 
 def check_finite(dataset: tf.data.Dataset) -> None:
     """Raises an error if a dataset is infinite."""
     if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
-        raise ValueError("The dataset must be finite. Received an infinite dataset. Use `take`.")
+        raise ValueError("The dataset must be finite. Received: an infinite dataset. Use `take`.")
 
 
 def num_elements(dataset: tf.data.Dataset) -> int:
-    """Returns the number of elements in a dataset. If it is unknown, the dataset is read."""
+    """Returns the number of elements in a dataset. If unknown, the dataset is read."""
     check_finite(dataset)
     cardinality = int(dataset.cardinality())
     if cardinality == tf.data.UNKNOWN_CARDINALITY:
@@ -52,7 +52,7 @@ def map_with_group_mean(
     period: int | None = None,
     first: int = 0,
 ) -> tf.data.Dataset:
-    """Maps each element with a function of the element and the mean of a measure over its group.
+    """Maps each element with a function of the element and its group's mean of a measure.
 
     A group consists of `size` consecutive elements. A new group also starts after `period`
     elements. For example, with `size=2` and `period=5`, the groups are:
@@ -63,7 +63,7 @@ def map_with_group_mean(
     | group of its period | 0 | 0 | 1 | 1 | 2 | 0 | 0 |
     | elements in its group | 2 | 2 | 2 | 2 | 1 | 2 | 2 |
 
-    The dataset starts at the place `first` of a period.
+    The dataset starts at the place `first` in a period.
     """
     if not isinstance(dataset, tf.data.Dataset):
         raise TypeError(
@@ -101,7 +101,7 @@ def map_with_group_mean(
 
 
 def is_batched(rows: tf.data.Dataset) -> bool:
-    """Returns whether the elements of a text dataset are batches rather than single examples."""
+    """Returns whether a text dataset's elements are batches rather than single examples."""
     spec = rows.element_spec
     text, _ = split_pair(spec[0] if isinstance(spec, tuple) else spec)
     return bool(text.shape.rank)
@@ -146,7 +146,7 @@ class DatasetRows:
     def windows(
         self, epoch: int, options: BatchOptions, skipped: int = 0
     ) -> Iterator[BucketWindow]:
-        """Yields the windows of an epoch, except the first `skipped`."""
+        """Yields the windows in an epoch, except for the first `skipped` windows."""
         batch_size = options.rows_in_batch
         chunks = self._read()
         if options.shuffle_seed is not None:
@@ -198,15 +198,15 @@ def _batches_of_windows(in_window: int | None) -> Iterator[int]:
     """Yields the number of batches in each window.
 
     With `None`, there are 16 windows of one batch, 16 windows of two batches, 16 windows of four
-    batches and so on, up to 64 batches. A window is therefore at most about a sixteenth of the
-    examples before it.
+    batches and so on, up to 64 batches. A window therefore has at most about a sixteenth as many
+    examples as all windows before it.
     """
     for number in itertools.count():
         yield in_window or min(WINDOW_BATCHES, 1 << number // WINDOWS_IN_EPOCH)
 
 
 def _regroup(chunks: Iterable[_Rows], sizes: Iterator[int]) -> Iterator[_Rows]:
-    """Regroups rows into chunks of the given sizes. The last chunk contains the rest.
+    """Regroups examples into chunks of the given sizes. The last chunk contains the rest.
 
     Example:
 
@@ -230,7 +230,7 @@ def _regroup(chunks: Iterable[_Rows], sizes: Iterator[int]) -> Iterator[_Rows]:
 
 
 def _shuffle(chunks: Iterable[_Rows], capacity: int, seed: tuple[int, int]) -> Iterator[_Rows]:
-    """Shuffles rows in a buffer of `capacity` rows. Each new row replaces a random row."""
+    """Shuffles examples in a buffer. Each new example replaces a random example in the buffer."""
     unread = iter(chunks)
     filling, num_rows = [], 0
     while num_rows < capacity and (chunk := next(unread, None)) is not None:
@@ -255,10 +255,10 @@ def _shuffle(chunks: Iterable[_Rows], capacity: int, seed: tuple[int, int]) -> I
 
 
 def validate_dataset_weights(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Validates the sample weights in a dataset of `(x, y, weights)`. Returns others unchanged.
+    """Validates sample weights in a dataset of `(x, y, weights)`.
 
-    During iteration, a weight that is negative or not finite raises
-    `tf.errors.InvalidArgumentError`. The message contains the index of the element.
+    During iteration, a negative or non-finite weight raises `tf.errors.InvalidArgumentError`. The
+    message contains the element's index. Other datasets are returned unchanged.
     """
     spec = dataset.element_spec
     if not isinstance(spec, tuple) or len(spec) != 3 or spec[2] is None:
@@ -283,9 +283,9 @@ def validate_dataset_weights(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 # === Batches as a dataset ===
 
-# TensorFlow keeps the functions that datasets call until the process stops, and with them all
-# objects that they refer to, such as a model and its graphs. Functions therefore look up batches
-# here, by number, while the dataset exists.
+# TensorFlow keeps a dataset's functions until the process stops. It also keeps all objects that
+# they refer to, such as a model and its graphs. Functions therefore look up batches here, by
+# number, while the dataset exists.
 _BATCHES: weakref.WeakValueDictionary[int, Sequence[Any]] = weakref.WeakValueDictionary()
 _NUMBERS = itertools.count()
 
@@ -299,7 +299,7 @@ def _iterate(number: np.integer[Any]) -> Iterator[Any]:
 
 
 def _arrays(batch: Any) -> list[np.ndarray]:
-    """Returns the arrays of a batch, which may have weights but no labels."""
+    """Returns a batch's arrays. A batch may have weights but no labels."""
     return [np.asarray(x) for x in tf.nest.flatten(batch) if x is not None]
 
 
@@ -307,9 +307,9 @@ def as_dataset(reader: Any, example: Any, batches: Batches) -> tf.data.Dataset:
     """Converts batches to a `tf.data.Dataset` for a strategy or Keras' TensorFlow trainer.
 
     Args:
-        reader: A `PyDataset` with the batches, which are read in order in each iteration.
+        reader: A `PyDataset` with the batches. Each iteration reads them in order.
         example: A batch with the structure and dtypes of all batches.
-        batches: The batches, which define what is known about their shapes.
+        batches: The batches. Their attributes determine the known dimensions.
     """
 
     def spec(x: Any, for_targets: bool) -> tf.TensorSpec | None:
@@ -318,7 +318,7 @@ def as_dataset(reader: Any, example: Any, batches: Batches) -> tf.data.Dataset:
         x = np.asarray(x)
         is_fixed = batches.has_one_shape or (for_targets and not batches.targets_have_length)
         dims = x.shape[1:] if is_fixed else (None,) * (x.ndim - 1)
-        # One example may have multiple rows of features.
+        # An example may have multiple rows of features.
         rows = batches.rows_in_batch and batches.rows_in_batch * x.shape[0]
         return tf.TensorSpec((rows, *dims), x.dtype)
 
@@ -347,7 +347,7 @@ def as_dataset(reader: Any, example: Any, batches: Batches) -> tf.data.Dataset:
             _iterate, output_signature=tuple(specs), args=(number,)
         ).map(batch)
     else:
-        # Setting up a generator would take five times longer.
+        # Setting up a generator takes five times longer.
         dataset = tf.data.Dataset.range(reader.num_batches).map(read)
     # The autotuning of tf.data runs in a thread that sleeps for 10 ms, then 20 ms, and so on, up to
     # a minute. At the end of an iterator, TensorFlow 2.21 usually fails to wake this thread, but

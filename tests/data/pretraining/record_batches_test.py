@@ -250,7 +250,10 @@ def test_ragged_batches_match_padded_batches(tmp_path):
     [
         ({"input_ids": None}, "feature input_ids: there must be at least 1 value. Received: 0"),
         ({"input_ids": [5] * 6 + [99]}, r"feature input_ids: there must be values in \[0, 50\)"),
-        ({"segment_ids": [0]}, "feature segment_ids: there must be as many values as input_ids"),
+        (
+            {"segment_ids": [0]},
+            "feature segment_ids: there must be the same number of values as input_ids",
+        ),
         ({"segment_ids": "floats"}, "segment_ids: must be int64. Received: float"),
         (dict.fromkeys(("input_ids", "segment_ids", "word_starts"), [1] * 25), "at most 24 tokens"),
         ({"input_ids": [5] * 5 + [0] * 2}, "input_mask: there must be values, because input_ids"),
