@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `keras-bert`, also `python -m keras_bert`: hands over to the programs.
+"""Entry point of `keras-bert` and `python -m keras_bert`. It calls the command line in `training`.
 
-They are no part of the library: in a checkout they are the folder `training` beside it, and where
-this is installed the package `keras_bert_training`.
+The commands are not part of the library. A checkout has them in the directory `training`, and an
+installation in the package `keras_bert_training`.
 """
 
 import importlib
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Runs the command that the first argument names."""
+    """Runs the command in the first argument."""
     root = Path(__file__).parent.parent
     is_checkout = (root / "pyproject.toml").exists() and (root / "training").is_dir()
     package = "training" if is_checkout else "keras_bert_training"

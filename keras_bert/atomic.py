@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Atomic writes: a file or folder gets its name only when it is complete."""
+"""Writes files and directories atomically, so that a path never has incomplete content."""
 
 from __future__ import annotations
 
@@ -22,36 +22,38 @@ try:
 except ImportError:  # not available on Windows
     fcntl = None  # type: ignore[assignment]
 
-# In a scratch folder, the file that its process locks, with the name of the machine
+# The process that created a scratch directory keeps this file in it locked. The file contains the
+# host name.
 _LOCK_FILE = ".process"
-# Arguments of Linux' renameat2: paths are relative to the working directory; names are exchanged.
+# Arguments of Linux's renameat2: resolve paths from the working directory, and exchange them.
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
-# Paths of files that this process has open
+# Paths that refer to the open files of this process
 _STANDARD = {"/dev/stdout": "1", "/dev/stderr": "2"}
 _DESCRIPTORS = (Path("/dev/fd"), Path("/proc/self/fd"))
 
 
 @contextlib.contextmanager
 def scratch_directory(parent: str | os.PathLike[str], name: str) -> Iterator[Path]:
-    """Context manager that yields a new hidden folder, and removes it at the end.
+    """Context manager that yields a new hidden directory and removes it at the end.
 
-    A process that is killed leaves its folder, `.NAME.*.partial`. It is removed when the next one
-    is created in the same place, by any process on the same machine: a file in it is locked as long
-    as its own process lives. On Windows, and on file systems without locks, it stays.
+    If the process is killed, its directory `.NAME.*.partial` remains. It is removed when any
+    process on the same machine next creates a scratch directory in `parent`. A locked file shows
+    that the process of a scratch directory is still running. On Windows and on file systems without
+    locks, abandoned directories are not removed.
 
     Args:
-        parent: The folder to create it in, which exists.
-        name: A part of its name, such as that of the file that is being written.
+        parent: An existing directory, in which the scratch directory is created.
+        name: Part of the scratch directory's name, for example the name of the file to write.
     """
     remove_abandoned(parent)
-    # File systems limit the bytes of a name, and a character may have four.
+    # File systems limit the length of a name in bytes. A character has up to four bytes.
     part = os.fsencode(name)[:100].decode("utf-8", "ignore")
     folder = Path(tempfile.mkdtemp(".partial", f".{part}.", os.path.abspath(parent)))
     lock = _locked(folder)
     try:
         yield folder
     except OSError as error:
-        # Nobody knows the path in the hidden folder.
+        # Users do not know the hidden directory, so report the path that they passed.
         if error.errno and str(error.filename or folder).startswith(str(folder)):
             error.filename = os.path.join(parent, name)
         raise
@@ -62,17 +64,21 @@ def scratch_directory(parent: str | os.PathLike[str], name: str) -> Iterator[Pat
 
 
 def remove_abandoned(parent: str | os.PathLike[str]) -> None:
-    """Removes the scratch folders in a folder that killed processes of this machine have left."""
+    """Removes scratch directories left in `parent` by killed processes of this machine."""
     for path in Path(parent).glob(f".*.partial/{_LOCK_FILE}") if fcntl else ():
         with contextlib.suppress(OSError), open(path, "r+", encoding="utf-8") as file:
-            # A disk may be shared with machines whose locks are not seen here.
+            # On a shared disk, the locks of other machines may not be visible here.
             if file.read() == platform.node():
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _remove(path.parent)
 
 
 def _remove(folder: Path) -> None:
-    """Removes a scratch folder; its locked file last, so that a kill meanwhile leaves one again."""
+    """Removes a scratch directory.
+
+    The locked file is removed last. If the process is killed in between, another process can still
+    recognize the directory and remove it.
+    """
     with contextlib.suppress(OSError):
         for path in folder.iterdir():
             if path.is_dir() and not path.is_symlink():
@@ -83,7 +89,7 @@ def _remove(folder: Path) -> None:
 
 
 def _locked(folder: Path) -> IO[str] | None:
-    """Returns the locked file of a new scratch folder; closing it releases the lock."""
+    """Creates and locks a scratch directory's lock file. Closing the file releases the lock."""
     if fcntl is None:
         return None
     unlocked = folder / f"{_LOCK_FILE}.new"
@@ -93,9 +99,9 @@ def _locked(folder: Path) -> IO[str] | None:
             file.write(platform.node())
             file.flush()
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Only a locked file has the name by which others find it.
+            # Rename the file only now, so that other processes find it only when it is locked.
             os.replace(unlocked, folder / _LOCK_FILE)
-        except OSError:  # a file system without locks, or a full one
+        except OSError:  # The file system is full or has no locks.
             return None
         stack.pop_all()
         return file
@@ -103,29 +109,31 @@ def _locked(folder: Path) -> IO[str] | None:
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator[Path]:
-    """Context manager that yields a temporary path, and renames it to `path` at the end.
+    """Context manager that yields a temporary path and renames it to `path` at the end.
 
     If the block raises an error, the temporary file is removed, and an existing file at `path` is
-    not changed. What a killed process leaves is in a `scratch_directory` next to `path`.
+    not changed. If the process is killed, its partial output remains in a `scratch_directory` next
+    to `path`.
 
-    A link stays, and the file that it points to is replaced. A new file has the permissions of the
-    one that it replaces. A file that cannot be replaced is overwritten: one that is mounted, as in
-    a container, or one in a folder that is not writable. A device or a named pipe is written to
-    directly. To an open file, such as `/dev/stdout`, the content is added at the end.
+    If `path` is a symbolic link, its target is replaced. A new file keeps the permissions of the
+    file that it replaces. A file that cannot be replaced is overwritten in place, for example a
+    mounted file in a container or a file in a read-only directory. A device or a named pipe is
+    written directly. The content of an open file, such as `/dev/stdout`, is written when the block
+    ends.
 
     Args:
-        path: Path of a file, which is replaced if it exists; or of a folder, which must be empty or
-            not exist.
-        sync: Whether to flush the content and the renaming to disk, so that they survive a power
+        path: Path of a file or directory. An existing file is replaced. A directory must be empty
+            or not exist.
+        sync: Whether to flush the content and the new name to disk, so that they survive a power
             failure.
 
     Yields:
-        The temporary path, which does not exist, with the same name in another folder; or `path`
-        itself if it is a device or a named pipe.
+        A temporary path that does not exist yet and has the same file name. For a device or a named
+        pipe, `path` itself.
 
     Raises:
-        FileNotFoundError: If the folder of `path` does not exist.
-        NotADirectoryError: If it is a file.
+        FileNotFoundError: If the parent directory of `path` does not exist.
+        NotADirectoryError: If the parent of `path` is a file.
 
     Example:
 
@@ -147,13 +155,13 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(given))
     descriptor = _STANDARD.get(str(given), given.name if given.parent in _DESCRIPTORS else "")
     parent = tempfile.gettempdir() if is_alone or descriptor else target.parent
-    # Several may write the same file: the last one wins.
+    # If multiple processes write the same file, the last to finish wins.
     with scratch_directory(parent, given.name) as folder:
         temporary = folder / given.name
         try:
             yield temporary
         except OSError as error:
-            if error.filename is None:  # as of a full disk
+            if error.filename is None:  # For example, the disk is full.
                 error.add_note(f"while {given} was being written")
             raise
         if sync:
@@ -161,7 +169,7 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator
             for content in temporary.rglob("*"):
                 _sync(content)
         if os.name == "nt" and temporary.is_dir() and target.is_dir():
-            target.rmdir()  # Windows does not replace a folder, even an empty one.
+            target.rmdir()  # Windows does not replace directories, even empty ones.
         if descriptor:
             with (
                 open(temporary, "rb") as source,
@@ -175,15 +183,15 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator
 
 
 def _replace(new: Path, target: Path) -> None:
-    """Moves a file or folder to its place; overwrites a file that cannot be replaced."""
+    """Moves a file or directory to `target`. Overwrites a file that cannot be replaced."""
     if not (new.is_file() and target.is_file()):
         os.replace(new, target)
         return
     before = target.stat()
-    with contextlib.suppress(OSError):  # Only root may give a file to its owner.
+    with contextlib.suppress(OSError):  # Only root may change a file's owner.
         if hasattr(os, "chown"):
             os.chown(new, before.st_uid, before.st_gid)
-    with contextlib.suppress(OSError):  # a file system without permissions
+    with contextlib.suppress(OSError):  # Some file systems have no permissions.
         os.chmod(new, stat.S_IMODE(before.st_mode))
     try:
         os.replace(new, target)
@@ -194,14 +202,14 @@ def _replace(new: Path, target: Path) -> None:
 
 
 def exchange(first: Path, second: Path) -> None:
-    """Exchanges the names of two files or folders of one disk.
+    """Exchanges two files or directories on the same disk.
 
-    On Linux this is one step: whenever a process is killed, both exist, each with one of the names.
-    Elsewhere, and on file systems without this operation, `second` is in a hidden folder
-    `.NAME.*.replaced` in between, which nothing removes if the process is killed.
+    On Linux, the exchange is atomic. On other systems, and on file systems without this operation,
+    `second` is moved to a hidden directory `.NAME.*.replaced` in between. If the process is killed
+    then, that directory is not removed.
 
     Raises:
-        OSError: If they cannot be renamed; both keep their names.
+        OSError: If a path cannot be renamed. Both paths are then unchanged.
     """
     if _exchanged(first, second):
         return
@@ -221,7 +229,7 @@ def exchange(first: Path, second: Path) -> None:
 
 
 def _exchanged(first: Path, second: Path) -> bool:
-    """Exchanges two names by Linux' own operation; returns whether there is one."""
+    """Exchanges two paths with Linux's `renameat2`. Returns whether it succeeded."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     if rename is None:
         return False
@@ -236,7 +244,7 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a file in UTF-8 atomically; bytes of file names that are not UTF-8 are escaped."""
+    """Writes a UTF-8 file atomically. Surrogates, as from undecodable file names, are escaped."""
     write_bytes(path, text.encode(errors="backslashreplace"))
 
 
@@ -246,35 +254,36 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
 
 
 def make_directory(path: str | os.PathLike[str]) -> None:
-    """Creates a folder and its parents, unless they exist.
+    """Creates a directory and its parents, unless they exist.
 
     Raises:
-        NotADirectoryError: If it or one of its parents is a file.
+        NotADirectoryError: If the path or one of its parents is a file.
     """
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         blocking = next(part for part in (folder, *folder.parents) if os.path.lexists(part))
-        raise NotADirectoryError(f"{folder} cannot be a folder: {blocking} is a file.") from None
+        raise NotADirectoryError(f"{folder} cannot be a directory: {blocking} is a file.") from None
 
 
 def check_replaceable(
     paths: Iterable[Path], is_own: Callable[[Path], bool], advice: str = "", name: str = "path"
 ) -> None:
-    """Checks that a command may replace what is at some paths: only what it has written itself.
+    """Checks that a command only replaces files and directories that it has written itself.
 
-    An empty folder may always be replaced.
+    An empty directory may always be replaced.
 
     Args:
-        paths: The paths of files and folders, which need not exist.
-        is_own: Whether the command has written what is at a path.
-        advice: What the user can do if its own files must not be replaced either, such as `pass
-            overwrite=True to replace it`; empty if they may be.
-        name: The name of the option for the path, such as `--output_dir`.
+        paths: Paths of files and directories. They do not have to exist.
+        is_own: Function that returns whether the command has written the file or directory at a
+            path.
+        advice: The fix in the error message if the command's own files must not be replaced either,
+            for example `pass overwrite=True to replace it`. Empty if they may be replaced.
+        name: Name of the option for the path, for example `--output_dir`.
 
     Raises:
-        FileExistsError: If it may not.
+        FileExistsError: If an existing file or directory must not be replaced.
     """
     taken = [
         path
@@ -285,30 +294,30 @@ def check_replaceable(
     if foreign:
         deepest = min(foreign, key=lambda path: (-len(path.parts), path))
         raise FileExistsError(
-            "What exists must have been written by the same command to be replaced. Received: "
+            "Existing files are replaced only if the same command has written them. Received: "
             f"{deepest}. Choose another {name}, or move that file."
         )
     if taken and advice:
-        raise FileExistsError(f"{taken[0]} exists already; {advice}.")
+        raise FileExistsError(f"{taken[0]} already exists: {advice}.")
 
 
 def check_parent_exists(path: str | os.PathLike[str]) -> None:
-    """Checks that the folder of a file to write exists, and is no file."""
+    """Checks that the parent of a path to write is an existing directory."""
     target = Path(path)
     if target.parent.is_dir():
         return
     if target.parent.exists():
-        raise NotADirectoryError(f"{target} cannot be written: {target.parent} is not a folder.")
+        raise NotADirectoryError(f"{target} cannot be written: {target.parent} is not a directory.")
     raise FileNotFoundError(
-        f"{target} cannot be written: the folder {target.parent} does not exist."
+        f"{target} cannot be written: the directory {target.parent} does not exist."
     )
 
 
 def _sync(path: Path) -> None:
-    """Flushes a file or, where the system supports it, the entries of a folder to disk."""
+    """Flushes a file, or on POSIX systems the entries of a directory, to disk."""
     if path.is_dir() and os.name != "posix":
         return
-    # Windows flushes only what is open for writing.
+    # Windows can only flush files that are open for writing.
     descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(descriptor)

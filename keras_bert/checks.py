@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of options and libraries: one rule for arguments, configs and command-line flags."""
+"""Validates arguments, config fields and command-line flags with the same rules."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _SHOWN = 80
 
 @dataclasses.dataclass(frozen=True)
 class NumberRange:
-    """The finite numbers of a range. NaN, infinities and bools are never among them.
+    """A range of finite numbers. It never contains NaN, infinities or bools.
 
     Args:
-        at_least: The lowest accepted number; `None` for no limit.
-        above: The number that accepted ones are above, likewise.
-        at_most: The highest accepted number, likewise.
-        below: The number that accepted ones are below, likewise.
+        at_least: Inclusive lower bound, or `None`.
+        above: Exclusive lower bound, or `None`.
+        at_most: Inclusive upper bound, or `None`.
+        below: Exclusive upper bound, or `None`.
         integer: Whether only integers are accepted.
 
     Example:
@@ -47,13 +47,13 @@ class NumberRange:
     integer: bool = False
 
     def allows(self, value: object) -> bool:
-        """Returns whether a value is one of the numbers."""
+        """Returns whether a value is a number in the range."""
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             return False
         is_integer = isinstance(value, numbers.Integral)
         if not is_integer and (self.integer or not math.isfinite(value)):
             return False
-        number: Any = value  # mypy has no order between a Real and a float
+        number: Any = value  # For mypy, a Real and a float cannot be compared.
         return not (
             (is_integer and not self.integer and abs(int(number)) > sys.float_info.max)
             or (self.at_least is not None and number < self.at_least)
@@ -79,42 +79,42 @@ class NumberRange:
         return kind + "".join(f"{words} {n}" for words, n in limits.items() if n is not None)
 
     def check(self, **options: Any) -> None:
-        """Raises a ValueError with the name of the option if a value is not accepted."""
+        """Raises a `ValueError` with the option's name if a value is out of range."""
         for name, value in options.items():
             if not self.allows(value):
                 raise ValueError(f"{name} must be {self}. Received: {value!r}")
 
     def check_optional(self, **options: Any) -> None:
-        """Checks those options that are not `None`, as `check` does."""
+        """Like `check`, but also accepts `None`."""
         self.check(**{name: value for name, value in options.items() if value is not None})
 
 
 FINITE = NumberRange()
 POSITIVE = NumberRange(above=0)
 NON_NEGATIVE = NumberRange(at_least=0)
-# Of what 1 would leave nothing of, such as a dropout rate
+# For example a dropout rate. A rate of 1 would drop everything.
 PROPER_FRACTION = NumberRange(at_least=0, below=1)
 FRACTION = NumberRange(at_least=0, at_most=1)
-# Of what must not be nothing, such as the share of the tokens that are masked
+# For example the fraction of tokens to mask
 POSITIVE_FRACTION = NumberRange(above=0, at_most=1)
 INTEGER = NumberRange(integer=True)
 POSITIVE_INT = NumberRange(above=0, integer=True)
 NON_NEGATIVE_INT = NumberRange(at_least=0, integer=True)
-# That Keras, NumPy and the backends all take
+# Keras, NumPy and all backends accept these seeds.
 SEED = NumberRange(at_least=0, below=2**32, integer=True)
 
 
 def check_names(option: str, names: Iterable[Any]) -> None:
-    """Checks that the value of an option is some names, and not one, which iterates too."""
+    """Checks that an option is a sequence of names. A string, although iterable, is rejected."""
     if isinstance(names, (str, bytes)):
         raise ValueError(f"{option} must be a list or tuple of names. Received: {names!r}")
     for index, name in enumerate(names):
         if not isinstance(name, str):
-            raise ValueError(f"{option} has {name!r} at index {index}; it must have strings.")
+            raise ValueError(f"{option} must contain strings. Received: {name!r} (index {index})")
 
 
 def check_choice(choices: Iterable[str], **values: str) -> None:
-    """Checks that the value of each option is one of the choices."""
+    """Checks that each option is one of the choices."""
     choices = tuple(choices)
     for name, value in values.items():
         if value not in choices:
@@ -122,9 +122,9 @@ def check_choice(choices: Iterable[str], **values: str) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Returns a value with Python's numbers instead of NumPy's scalars, which JSON does not have.
+    """Converts NumPy scalars to Python numbers, which JSON supports.
 
-    Lists, tuples and dicts become those of plain values.
+    The values in lists, tuples and dicts are also converted.
     """
     if isinstance(value, (list, tuple)):
         return tuple(map(plain, value)) if isinstance(value, tuple) else list(map(plain, value))
@@ -135,10 +135,10 @@ def plain(value: Any) -> Any:
 
 
 def option_names(cls: type, *parts: str) -> tuple[str, ...]:
-    """Returns the names of the arguments of a class, except `parts`.
+    """Returns the names of a class's constructor arguments, except `parts`.
 
-    A constructor passes `**kwargs` on: these are the arguments of the next class in the method
-    resolution order, or its `options` if it has such an attribute.
+    If a constructor has `**kwargs`, the arguments of the next class in the method resolution order
+    are included, or its attribute `options` if it has one.
 
     Example:
 
@@ -164,7 +164,7 @@ def option_names(cls: type, *parts: str) -> tuple[str, ...]:
 
 
 def shorten_repr(value: object) -> str:
-    """Returns the `repr` of a value for an error message, cut to 80 characters.
+    """Returns the `repr` of a value for an error message, truncated to 80 characters.
 
     Example:
 
@@ -176,7 +176,9 @@ def shorten_repr(value: object) -> str:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Returns a sentence after a space with the known name nearest to a wrong one, if one is near.
+    """Suggests the known name that is most similar to `name`.
+
+    Returns a sentence that starts with a space, or an empty string if no name is similar.
 
     Example:
 
@@ -188,7 +190,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Issues a warning that shows the line of code outside this package."""
+    """Issues a warning that is attributed to the calling code outside this package."""
     package = __name__.partition(".")[0]
     frame, level = sys._getframe(), 1
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == package:
@@ -197,33 +199,36 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def install(extra: str) -> str:
-    """Returns the command that installs an extra of this project, which no package index has."""
+    """Returns the command that installs an extra of this project. It is not on PyPI."""
     return f"pip install -e '.[{extra}]' in a checkout of keras_bert"
 
 
 @contextlib.contextmanager
 def importing(extra: str, purpose: str) -> Iterator[None]:
-    """Says which extra to install where a library of it is not, after what needs the library."""
+    """Adds the extra to install to the error if the block cannot import a library.
+
+    For example, `purpose` is `"Plotting"`.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
-        raise ImportError(f"{purpose} needs {error.name}: {install(extra)}") from error
+        raise ImportError(f"{purpose} requires {error.name}: {install(extra)}") from error
 
 
 @contextlib.contextmanager
 def importing_keras() -> Iterator[None]:
-    """Says which backend Keras is set to use, and what to do, where it cannot import it.
+    """Explains how to fix the error if Keras cannot import its backend.
 
     Raises:
         ModuleNotFoundError: If the backend is not installed.
-        ValueError: If Keras has no such backend.
+        ValueError: If Keras does not support the backend.
     """
     try:
         yield
     except ModuleNotFoundError as error:
         if error.name not in BACKENDS:
             raise
-        other = f", or set KERAS_BACKEND to {' or '.join(BACKENDS[1:])} where that is installed"
+        other = f", or set KERAS_BACKEND to {' or '.join(BACKENDS[1:])} if it is installed"
         is_default = error.name == BACKENDS[0]
         raise ModuleNotFoundError(
             f"No module named {error.name!r}, the backend that Keras is set to use "
@@ -236,6 +241,6 @@ def importing_keras() -> Iterator[None]:
         if problem or not backend:
             raise
         raise ValueError(
-            f"Keras has no backend {backend!r} (KERAS_BACKEND={backend}); expected "
-            f"{', '.join(BACKENDS[:-1])} or {BACKENDS[-1]}.{did_you_mean(backend, BACKENDS)}"
+            f"KERAS_BACKEND must be one of {', '.join(BACKENDS)}. Received: {backend!r}."
+            f"{did_you_mean(backend, BACKENDS)}"
         ) from error

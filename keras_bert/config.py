@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration of an encoder, a frozen dataclass, also by the name of a released model."""
+"""Defines `BertConfig`, an encoder's architecture, and the configurations of released models."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ TOKENIZERS = ("wordpiece", "byte_pair", "sentence_piece")
 
 
 class ConfigError(ValueError):
-    """Raised if a field of a configuration is unknown or has a value that is not allowed."""
+    """Raised if a config field is unknown or has an invalid value."""
 
 
-# === The metadata of fields: which values are allowed, and how an error says so ===
+# === The allowed values of each field, and their description for error messages ===
 
 _Rule = Mapping[str, Any]
 
@@ -59,8 +59,8 @@ def _is_positive_ints(value: Any) -> bool:
 
 _POSITIVE_INT = _number(checks.POSITIVE_INT)
 _NON_NEGATIVE_INT = _number(checks.NON_NEGATIVE_INT)
-# Far more than any model has, so that a corrupt file cannot allocate memory before its tensors are
-# checked
+# No model has nearly this many layers. The limit prevents a corrupt file from exhausting the memory
+# before its tensors are checked.
 _LAYERS = _number(checks.NumberRange(at_least=1, at_most=10_000, integer=True))
 _TABLE_SIZE = _number(checks.NumberRange(at_least=1, at_most=2**20, integer=True))
 _RATE = _number(checks.PROPER_FRACTION)
@@ -72,109 +72,107 @@ _POSITIVE_INTS = _rule(_is_positive_ints, "a tuple of integers above 0")
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
-    """The architecture of an encoder of the BERT family.
+    """The architecture of a BERT-style encoder.
 
-    The encoders of BERT and its descendants differ only in the values of these fields, which can be
-    combined freely, with few exceptions. The defaults are BERT-base.
+    BERT and its descendants differ only in the values of these fields. With few exceptions, the
+    fields can be combined freely. The defaults are those of BERT-base.
 
     Args:
-        vocabulary_size: Number of token ids.
-        num_layers: Number of transformer blocks (L in the paper).
-        num_heads: Number of attention heads of a block (A); must divide `hidden_dim`.
-        num_key_value_heads: Number of heads of the keys and values, which groups of query heads
-            share (grouped-query attention); must divide `num_heads`. `None` for `num_heads`.
+        vocabulary_size: Number of token IDs.
+        num_layers: Number of transformer layers (L in the BERT paper).
+        num_heads: Number of attention heads in each layer (A). Must divide `hidden_dim`.
+        num_key_value_heads: Number of key and value heads for grouped-query attention. Must divide
+            `num_heads`. `None` for `num_heads`.
         hidden_dim: Dimension of the hidden states (H).
-        intermediate_dim: Dimension of the inner layer of the feed-forward networks (4H in the
-            paper).
-        embedding_dim: Dimension of the embeddings, which are projected to `hidden_dim` (ALBERT, the
-            small ELECTRA). `None` for `hidden_dim`, without a projection.
-        layer_sharing: Which weights the blocks share: `"none"`, `"all"` (ALBERT), `"attention"` or
-            `"feed_forward"` (this sublayer only, including its LayerNorm).
-        num_layer_groups: Number of groups of consecutive blocks that share weights.
-        max_sequence_length: Maximum length of the input in tokens.
-        num_segments: Number of segments: 2 for sentence A and sentence B, 1 for a single segment, 0
-            for no segment embeddings.
-        positions: `"learned"`, a table of position embeddings; `"rotary"`, the rotation of queries
-            and keys in every block (RoPE), for which the dimension of a head must be even; or
-            `"none"`.
-        position_offset: The row of the position table for position 0. If it is above 0 (2 in
-            RoBERTa), positions count the tokens that are not padding, and padding has the row
-            before position 0.
-        relative_positions: The relative position bias that is added to the attention scores:
-            `"bucketed"`, a learned number for each head and bucket of distances (MPNet); or
-            `"disentangled"`, products of contents and positions (DeBERTa). `None` for no bias.
-        relative_buckets: The number of buckets of distances: in total (MPNet), or for each sign
-            (DeBERTa).
-        relative_distance: The distance from which on all distances share the last bucket.
-        rotary_base: The base of the frequencies of rotary positions.
-        rotary_scale: A factor of the frequencies, below 1 for longer texts than an encoder was
-            trained on (position interpolation).
-        local_rotary_base: The base in blocks with an attention window. `None` for `rotary_base`.
-        attention_window: The largest distance of two tokens that attend to each other (sliding
-            window), except in the blocks of `global_attention_every`. `None` for no limit.
-        global_attention_every: The interval of the blocks without an attention window, beginning
-            with the first: 3 for every third block. `None` for no such block.
-        attention_bias: Whether the projections of the attention have biases.
-        feed_forward: `"plain"`, two dense layers; or `"gated"`, with a gate that multiplies the
+        intermediate_dim: Inner dimension of the feed-forward networks (4H in the BERT paper).
+        embedding_dim: Dimension of the embeddings before a projection to `hidden_dim` (ALBERT,
+            ELECTRA-small). `None` for `hidden_dim`, without a projection.
+        layer_sharing: Which weights the layers share: `"none"`, `"all"` (ALBERT), `"attention"` or
+            `"feed_forward"` (only this sublayer, including its LayerNorm).
+        num_layer_groups: Number of groups of consecutive layers that share weights.
+        max_sequence_length: Maximum sequence length in tokens.
+        num_segments: Number of segments: 2 for sentences A and B, 1 for a single segment, 0 for no
+            segment embeddings.
+        positions: `"learned"` for a table of position embeddings, `"rotary"` for the rotation of
+            queries and keys in every layer (RoPE), or `"none"`. `"rotary"` requires an even head
+            dimension.
+        position_offset: Row of the position table for position 0. If it is above 0 (2 in RoBERTa),
+            positions count only non-padding tokens, and padding uses the row before position 0.
+        relative_positions: Relative position bias of the attention scores: `"bucketed"` for a
+            learned bias per head and distance bucket (MPNet), or `"disentangled"` for products of
+            contents and positions (DeBERTa). `None` for no bias.
+        relative_buckets: Number of distance buckets, in total (MPNet) or for each sign (DeBERTa).
+        relative_distance: Minimum distance in the last bucket.
+        rotary_base: Base of RoPE's frequencies.
+        rotary_scale: Factor of RoPE's frequencies. Below 1, it extends the encoder to longer texts
+            than it was trained on (position interpolation).
+        local_rotary_base: `rotary_base` of the layers with an attention window. `None` for
+            `rotary_base`.
+        attention_window: Maximum distance between tokens that attend to each other (sliding
+            window), except in layers with global attention. `None` for no limit.
+        global_attention_every: Interval between layers without an attention window, starting with
+            the first layer. For example, 3 for every third layer. `None` for no such layers.
+        attention_bias: Whether the attention projections have biases.
+        feed_forward: `"plain"` for two dense layers, or `"gated"` with a gate that multiplies the
             inner layer (GLU).
-        feed_forward_bias: Whether the dense layers of the feed-forward networks have biases.
-        intermediate_bias: Whether their first dense layer has a bias. `None` for
-            `feed_forward_bias`.
+        feed_forward_bias: Whether the feed-forward networks' dense layers have biases.
+        intermediate_bias: Whether the feed-forward networks' first dense layer has a bias. `None`
+            for `feed_forward_bias`.
         norm: `"layer_norm"` or `"rms_norm"`.
-        norm_bias: Whether every LayerNorm has an offset.
-        norm_placement: `"post"`, the norm follows the residual connection; or `"pre"`, it precedes
-            each sublayer, and another one follows the last block.
-        first_attention_norm: Whether there is a norm before the attention of the first block, if
-            `norm_placement` is `"pre"`.
-        embedding_norm: Whether there is a norm after the embeddings.
+        norm_bias: Whether every LayerNorm has a bias.
+        norm_placement: `"post"` for a norm after each residual connection, or `"pre"` for a norm
+            before each sublayer and after the last layer.
+        first_attention_norm: With `norm_placement="pre"`, whether the first layer has a norm before
+            its attention.
+        embedding_norm: Whether a norm follows the embeddings.
         activation: `"gelu_erf"` (the exact GELU), `"gelu_tanh"` (its tanh approximation, as in the
-            released TF1 code), `"relu"`, `"silu"` or `"tanh"`. `"gelu"` is not accepted, since its
-            meaning differs between releases.
-        masked_lm_head: `"tied"`, a dense layer, an activation and a norm, and then a product with
-            the token embeddings; or `"linear"`, a matrix of its own (EuroBERT).
-        masked_lm_bias: Whether there is a bias for each token of the vocabulary.
-        masked_lm_activation: The activation of the masked LM head. `None` for `activation`.
-        pooler: Whether the encoder has a pooler. If not (DistilBERT, ELECTRA), tasks that need a
-            pooled output have a pooler of their own.
-        pooler_activation: The activation of the pooler of the encoder or task.
-        pooler_dropout: Dropout rate before the dense layer of the pooler.
+            original BERT code), `"relu"`, `"silu"` or `"tanh"`. `"gelu"` raises an error because
+            its meaning differs between libraries.
+        masked_lm_head: `"tied"` for a dense layer, an activation, a norm and a matmul with the
+            token embeddings, or `"linear"` for one separate matrix (EuroBERT).
+        masked_lm_bias: Whether the masked LM head has a bias for each token in the vocabulary.
+        masked_lm_activation: Activation of the masked LM head. `None` for `activation`.
+        pooler: Whether the encoder has a pooler. If not (DistilBERT, ELECTRA), tasks with a pooled
+            output add one.
+        pooler_activation: Activation of the encoder's or task's pooler.
+        pooler_dropout: Dropout rate before the pooler's dense layer.
         pooler_norm: Whether a norm follows the pooler's activation.
-        pooling: The input of the pooler: `"first"`, the first token; `"last"`, the last token that
-            is not padding; `"mean"`, the mean of all tokens that are not padding; or `"late"`, each
-            of these tokens, and the mean of the outputs is pooled. (With a linear head, the result
-            is the mean of all tokens' logits.) `"late"` requires `pooler=False`. `None` for
+        pooling: Input of the pooler: `"first"` for the first token, `"last"` for the last
+            non-padding token, `"mean"` for the mean of the non-padding tokens, or `"late"` to apply
+            the pooler to every non-padding token and average its outputs. With a linear head,
+            `"late"` is the mean of all tokens' logits. It requires `pooler=False`. `None` for
             `"last"` if the encoder is causal, otherwise `"first"`.
-        token_pooler: Whether token classification and question answering apply the pooler's layer
-            to every token, before their head.
-        head_bias: Whether the dense layers of the pooler and of the masked LM head have biases.
-        dropout: Dropout rate after the embeddings and after both sublayers of a block.
+        token_pooler: Whether token classification and question answering apply the pooler's dense
+            layer to every token before their head.
+        head_bias: Whether the dense layers in the pooler and the masked LM head have biases.
+        dropout: Dropout rate after the embeddings and after each sublayer.
         embedding_dropout: Dropout rate after the embeddings. `None` for `dropout`.
         attention_dropout: Dropout rate on the attention probabilities.
         classifier_dropout: Dropout rate before a classification head. `None` for `dropout`.
-        token_dropout: Dropout rate before a token classification head. `None` for the rate of other
-            classification heads.
+        token_dropout: Dropout rate before a token classification head. `None` for the same rate as
+            before other classification heads.
         answer_dropout: Dropout rate before a question answering head.
-        layer_norm_epsilon: Added to the variance, or to the mean square, in every norm.
-        initializer_range: Standard deviation of the normal initializer of kernels and embeddings,
-            which is truncated at two standard deviations.
+        layer_norm_epsilon: Added to the variance (with RMSNorm, to the mean square) in every norm.
+        initializer_range: Standard deviation of the initializer for kernels and embeddings, a
+            normal distribution truncated at two standard deviations.
         scaled_initializer: Whether to divide `initializer_range` by `sqrt(2 num_layers)` for the
             output projections of both sublayers and the dense layers of the pooler and the masked
             LM head, and to replace it with `hidden_dim ** -0.5` for classification heads
             (Megatron-LM, ModernBERT).
-        pad_token_id: The id of the padding token.
-        tokenizer: The kind of tokenizer: `"wordpiece"`, `"byte_pair"` or `"sentence_piece"`.
-        causal: Whether tokens attend only to themselves and to the tokens before them, as in the
-            left-to-right model of the paper's ablation study (section 5.1).
-        output_hidden_states: Whether a backbone also returns the hidden states of every block.
-        output_attention_scores: Whether a backbone also returns the attention probabilities of
-            every block.
-        heads_by_layer: The number of attention heads of each layer after pruning, from 1 to
-            `num_heads`; equal for layers that share their attention. `None` for `num_heads` in all
-            layers. The dimension of a head does not change.
+        pad_token_id: ID of the padding token.
+        tokenizer: Type of the tokenizer: `"wordpiece"`, `"byte_pair"` or `"sentence_piece"`.
+        causal: Whether tokens attend only to themselves and the tokens before them, as in the
+            left-to-right model of the BERT paper's ablation study (section 5.1).
+        output_hidden_states: Whether a backbone also returns every layer's hidden states.
+        output_attention_scores: Whether a backbone also returns every layer's attention
+            probabilities.
+        heads_by_layer: Number of attention heads in each layer after pruning, from 1 to
+            `num_heads`. Layers that share their attention have the same number. `None` for
+            `num_heads` in all layers. The head dimension does not change.
 
     Raises:
-        ConfigError: If the type or the value of a field is not allowed; the message names the
-            field, the value and the allowed values.
+        ConfigError: If a field has an invalid type or value. The message includes the field, the
+            value and the allowed values.
 
     Example:
 
@@ -277,15 +275,15 @@ class BertConfig:
             )
         if self.positions == "rotary" and self.head_dim % 2:
             raise ConfigError(
-                f"BertConfig.positions is 'rotary' and the dimension of a head is {self.head_dim}; "
-                "it must be even."
+                "With BertConfig.positions='rotary', the head dimension must be even. Received: "
+                f"{self.head_dim}"
             )
         if self.relative_positions is not None:
             self._check_relative_positions()
         if self.pooling == "late" and self.pooler:
             raise ConfigError(
-                "BertConfig.pooler is True; it must be False if pooling is 'late', which "
-                "classifiers do."
+                "With BertConfig.pooling='late', BertConfig.pooler must be False, because "
+                "classifiers apply the pooler. Received: True"
             )
         if self.num_layer_groups > self.num_layers:
             raise ConfigError(
@@ -306,23 +304,24 @@ class BertConfig:
                 raise ConfigError(
                     f"BertConfig.{name} must be None with relative_positions. Received: {value!r}"
                 )
-        # The first half of each sign's buckets have one distance each; it must not be empty.
+        # The first half of each sign's buckets contains one distance per bucket. It must not be
+        # empty.
         if self.relative_buckets < 4 or self.relative_distance <= self.relative_buckets:
             raise ConfigError(
-                f"BertConfig.relative_buckets is {self.relative_buckets} and relative_distance is "
-                f"{self.relative_distance}; expected at least 4 buckets, and a larger distance."
+                "BertConfig.relative_buckets must be at least 4 and below relative_distance. "
+                f"Received: {self.relative_buckets} with relative_distance={self.relative_distance}"
             )
 
     def _check_heads_by_layer(self) -> None:
         if self.heads_by_layer is None:
             return
-        # JSON has lists and no tuples.
+        # JSON has lists instead of tuples.
         heads = tuple(self.heads_by_layer)
         object.__setattr__(self, "heads_by_layer", heads)
         shared = [heads[owner] for owner in self.attention_owners if owner < len(heads)]
         for is_wrong, expected in (
             (self.num_key_value_heads is not None, "be None with num_key_value_heads"),
-            (len(heads) != self.num_layers, f"have {self.num_layers} values, one for each layer"),
+            (len(heads) != self.num_layers, f"have {self.num_layers} values, one per layer"),
             (max(heads) > self.num_heads, f"be at most num_heads, which is {self.num_heads}"),
             (shared != list(heads), "be equal for layers that share their attention"),
         ):
@@ -336,17 +335,17 @@ class BertConfig:
 
     @functools.cached_property
     def effective_heads_by_layer(self) -> tuple[int, ...]:
-        """The number of heads of each layer: `heads_by_layer`, or `num_heads` for all."""
+        """The number of heads in each layer: `heads_by_layer`, or `num_heads` for all."""
         return self.heads_by_layer or (self.num_heads,) * self.num_layers
 
     @property
     def effective_num_key_value_heads(self) -> int:
-        """The number of heads of the keys and values: `num_key_value_heads`, or `num_heads`."""
+        """The number of key and value heads: `num_key_value_heads`, or `num_heads`."""
         return self.num_key_value_heads or self.num_heads
 
     @functools.cached_property
     def attention_windows(self) -> tuple[int | None, ...]:
-        """The attention window of each layer; `None` for global attention."""
+        """The attention window of each layer, or `None` for global attention."""
         every = self.global_attention_every
         return tuple(
             None if every is not None and index % every == 0 else self.attention_window
@@ -355,7 +354,7 @@ class BertConfig:
 
     @functools.cached_property
     def rotary_bases(self) -> tuple[float, ...]:
-        """The base of the rotary positions of each layer; empty without them."""
+        """RoPE's base in each layer. Empty without rotary positions."""
         if self.positions != "rotary":
             return ()
         local = self.local_rotary_base or self.rotary_base
@@ -375,12 +374,12 @@ class BertConfig:
 
     @functools.cached_property
     def attention_owners(self) -> tuple[int, ...]:
-        """For each block, the index of the block that owns its attention weights."""
+        """For each layer, the index of the layer that owns its attention weights."""
         return self._owners("attention")
 
     @functools.cached_property
     def feed_forward_owners(self) -> tuple[int, ...]:
-        """For each block, the index of the block that owns its feed-forward weights."""
+        """For each layer, the index of the layer that owns its feed-forward weights."""
         return self._owners("feed_forward")
 
     def _owners(self, part: str) -> tuple[int, ...]:
@@ -393,13 +392,13 @@ class BertConfig:
 
     @property
     def output_initializer_range(self) -> float:
-        """The initial standard deviation of output projections, pooler and masked LM head."""
+        """Initial standard deviation of output projections, the pooler and the masked LM head."""
         depth = 2 * self.num_layers if self.scaled_initializer else 1
         return float(self.initializer_range / depth**0.5)
 
     @property
     def classifier_initializer_range(self) -> float:
-        """The standard deviation of the initial weights of a classification head."""
+        """The initial standard deviation of a classification head's weights."""
         return float(self.hidden_dim**-0.5 if self.scaled_initializer else self.initializer_range)
 
     @property
@@ -414,7 +413,7 @@ class BertConfig:
 
     @property
     def effective_token_dropout(self) -> float:
-        """The dropout rate before a token classification head: `token_dropout`, if it is given."""
+        """The dropout rate before a token classification head, with `token_dropout` resolved."""
         rate = self.token_dropout
         return self.effective_classifier_dropout if rate is None else rate
 
@@ -425,20 +424,20 @@ class BertConfig:
 
     @property
     def effective_intermediate_bias(self) -> bool:
-        """Whether the first feed-forward layer has a bias: `intermediate_bias`, if it is given."""
+        """Whether the first feed-forward layer has a bias, with `intermediate_bias` resolved."""
         has_bias = self.intermediate_bias
         return self.feed_forward_bias if has_bias is None else has_bias
 
     @property
     def effective_pooling(self) -> str:
-        """The input of the pooler: `pooling`, or `"last"` if causal, otherwise `"first"`."""
+        """The pooler's input: `pooling`, or `"last"` if causal, otherwise `"first"`."""
         return self.pooling or ("last" if self.causal else "first")
 
     def replace(self, **changes: Any) -> BertConfig:
         """Returns a copy with some fields changed.
 
         Raises:
-            ConfigError: If a field is unknown, or its value is not allowed.
+            ConfigError: If a field is unknown or has an invalid value.
         """
         _reject_unknown_fields(changes)
         return dataclasses.replace(self, **changes)
@@ -453,25 +452,25 @@ class BertConfig:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> BertConfig:
-        """Creates a config from a dict of fields; missing fields have their defaults.
+        """Creates a config from a dict of fields. Missing fields have their default values.
 
         Raises:
-            ConfigError: If a field is unknown, or its value is not allowed.
+            ConfigError: If a field is unknown or has an invalid value.
         """
         _reject_unknown_fields(fields)
         return cls(**fields)
 
     def to_json(self) -> str:
-        """Returns all fields as a string, an indented JSON object."""
+        """Returns all fields as an indented JSON object."""
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> BertConfig:
-        """Creates a config from the string that `to_json` returned.
+        """Creates a config from the JSON string returned by `to_json`.
 
         Raises:
-            ConfigError: If the string is not a JSON object, a field is unknown, or its value is not
-                allowed.
+            ConfigError: If the string is not a JSON object, or a field is unknown or has an invalid
+                value.
         """
         try:
             fields = json.loads(text)
@@ -479,7 +478,7 @@ class BertConfig:
             raise ConfigError(f"The JSON of a BertConfig cannot be parsed: {error}.") from error
         if not isinstance(fields, dict):
             raise ConfigError(
-                f"The JSON of a BertConfig must be an object, received {type(fields).__name__}."
+                f"The JSON of a BertConfig must be an object. Received: {type(fields).__name__}"
             )
         return cls.from_dict(fields)
 
@@ -488,7 +487,7 @@ class BertConfig:
         """Creates a config from a JSON file.
 
         Raises:
-            ConfigError: See `from_json`; the message names the file.
+            ConfigError: See `from_json`. The message includes the path.
         """
         try:
             with open(path, encoding="utf-8") as file:
@@ -499,26 +498,26 @@ class BertConfig:
 
     @classmethod
     def from_name(cls, name: str) -> BertConfig:
-        """Returns the configuration of a released model.
+        """Returns a released model's configuration.
 
         Args:
-            name: One of `names()`, such as `"bert_base_uncased"`, or the name of a KerasHub preset.
+            name: One of `names()`, for example `"bert_base_uncased"`, or the name of a KerasHub
+                preset.
 
         Raises:
-            ConfigError: If the name is unknown; the message lists all names.
+            ConfigError: If the name is unknown. The message lists all names.
         """
         canonical = KERAS_HUB_NAMES.get(name, name)
         if canonical not in SIZES:
             meant = checks.did_you_mean(name, cls.names())
             raise ConfigError(
-                f"There is no configuration named {name!r}.{meant} The names are: "
-                f"{', '.join(cls.names())}."
+                f"name must be one of {', '.join(cls.names())}. Received: {name!r}.{meant}"
             )
         return cls(**SIZES[canonical])
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """Returns the names of all released models, without the aliases of KerasHub."""
+        """Returns the names of all released models, without KerasHub's aliases."""
         return tuple(SIZES)
 
 
@@ -528,5 +527,5 @@ def _reject_unknown_fields(fields: Mapping[str, Any]) -> None:
     if unknown:
         raise ConfigError(
             f"BertConfig has no field {', '.join(map(repr, unknown))}. "
-            f"Its fields are: {', '.join(names)}."
+            f"The fields are: {', '.join(names)}."
         )

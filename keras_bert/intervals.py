@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 CONFIDENCE = 0.95
 SAMPLES = 2000
-# Number of indices to sample at a time
-_DRAWN = 1 << 21
+# Number of indices to sample at once
+_MAX_SAMPLED = 1 << 21
 
 
 def mean_and_interval(values: npt.ArrayLike) -> tuple[float, float]:
@@ -35,7 +35,7 @@ def mean_and_interval(values: npt.ArrayLike) -> tuple[float, float]:
     """
     scores = np.asarray(values, "float64")
     if not scores.size:
-        raise ValueError("expected at least one score, received none")
+        raise ValueError("values must contain at least one score. Received: 0 scores")
     if scores.size == 1:
         return float(scores[0]), float("nan")
     stats = _scipy_stats()
@@ -44,7 +44,7 @@ def mean_and_interval(values: npt.ArrayLike) -> tuple[float, float]:
 
 
 def mean_text(values: npt.ArrayLike) -> str:
-    """Formats the mean over seeds, and the half-width of its interval if there are several seeds.
+    """Formats the mean over seeds, followed by its half-width unless there is only one seed.
 
     Example:
 
@@ -58,7 +58,7 @@ def mean_text(values: npt.ArrayLike) -> str:
 def proportion_interval(
     count: int, total: int, confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
-    """Returns Wilson's interval of a proportion, which also holds for few units and near 0 or 1.
+    """Returns Wilson's interval for a proportion. It is also valid for few units and near 0 or 1.
 
     Example:
 
@@ -85,10 +85,10 @@ def bootstrap_interval(
     samples: int = SAMPLES,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Returns the percentile interval of a statistic of means by bootstrapping units.
+    """Returns the bootstrap percentile interval for a function of means.
 
     Args:
-        values: `(units, columns)`.
+        values: Values of each sampling unit, `(units, columns)`.
         statistic: Function from column means `(samples, columns)` to values `(samples,)`.
         confidence: Confidence level of the interval.
         samples: Number of bootstrap samples, each with as many units as `values`.
@@ -108,7 +108,7 @@ def bootstrap_interval(
         (np.arange(len(values)),),
         lambda units, axis: statistic(values[units].mean(axis=axis - 1)),
         n_resamples=samples,
-        batch=max(1, _DRAWN // len(values)),
+        batch=max(1, _MAX_SAMPLED // len(values)),
         confidence_level=confidence,
         method="percentile",
         rng=np.random.default_rng(seed),
@@ -121,6 +121,6 @@ def _scipy_stats() -> Any:
         from scipy import stats
     except ImportError as error:
         raise ImportError(
-            "Intervals require SciPy: pip install scipy, or the extra `training`."
+            "Confidence intervals require SciPy: pip install scipy, or the extra `training`."
         ) from error
     return stats

@@ -15,10 +15,10 @@ from keras_bert.checks import importing_keras
 
 @contextlib.contextmanager
 def lazy_imports(package: dict[str, Any]) -> Iterator[None]:
-    """Context manager in which `from` imports of a package are postponed to the names' first use.
+    """Context manager that postpones a package's `from` imports until a name is first used.
 
     It defines the package's `__all__`, `__getattr__` and `__dir__`. Type checkers and editors see
-    ordinary imports, so each name is only written once.
+    ordinary imports, so each name is written only once.
 
     Args:
         package: `globals()` of the package.

@@ -30,15 +30,15 @@ class InBatchNegatives(keras.losses.Loss):
         dtype: See `keras.losses.Loss`.
 
     Call arguments:
-        y_true: int `(2 * pairs,)`, a number that identifies the text or the pair of each row, or -1
-            for padding rows, which are not negatives. Pairs with a number in common, for example
-            pairs with the same text, are not negatives of each other. Negatives with the same
-            number only count once.
+        y_true: int `(2 * pairs,)`, a number that identifies the text or pair of each embedding.
+            Padding has -1 and is not a negative. Pairs that share a number, for example pairs with
+            the same text, are not negatives of each other. Negatives with the same number count
+            only once.
         y_pred: Embeddings `(2 * pairs, dim)`. The two embeddings of a pair are consecutive rows.
 
     Returns:
-        Before the reduction, a tensor `(2 * pairs,)`, which contains the loss of each pair twice,
-        or with `symmetric` the loss in both directions.
+        Before the reduction, a tensor `(2 * pairs,)` with the loss of each pair twice, or with
+        `symmetric` in both directions.
 
     Example:
 
@@ -72,8 +72,7 @@ class InBatchNegatives(keras.losses.Loss):
         numbers = ops.cast(ops.reshape(y_true, (-1, 2)), "int32")
         # (pairs, 1, 2, 1) == (pairs, 1, 2) -> (pairs, pairs)
         is_same = ops.any(numbers[:, None, :, None] == numbers[:, None], axis=(2, 3))
-        # Pairs with the number -1 only fill the batch. After transposition, the rows are the
-        # candidates.
+        # Pairs with the number -1 are padding. After transposition, the rows are the candidates.
         is_valid = ops.logical_and(numbers[:, :1] >= 0, numbers[:, 0] >= 0)
         is_negative = ops.logical_and(ops.logical_not(is_same), is_valid)
         forward = self._cross_entropy(scores, is_negative, numbers, side=1)
@@ -86,11 +85,11 @@ class InBatchNegatives(keras.losses.Loss):
     def _cross_entropy(self, scores: Any, is_negative: Any, numbers: Any, side: int) -> Any:
         """Computes the cross-entropy `(pairs,)` of the diagonal of scores `(pairs, candidates)`.
 
-        The candidates are the texts of one side of the pairs. A text counts once.
+        The candidates are the texts on one side of the pairs. Each text counts once.
         """
         candidates, indices = numbers[:, side], ops.arange(ops.shape(scores)[0])
         is_earlier = ops.logical_and(candidates[:, None] == candidates, indices[:, None] > indices)
-        # If the number identifies the pair, both rows have the same number.
+        # If the numbers identify pairs, both embeddings of a pair have the same number.
         is_again = ops.logical_and(ops.any(is_earlier, axis=1), numbers[:, 0] != numbers[:, 1])
         is_negative = ops.logical_and(is_negative, ops.logical_not(is_again))
         is_partner = indices[:, None] == indices
@@ -104,7 +103,7 @@ class InBatchNegatives(keras.losses.Loss):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class CosineSimilarityLoss(keras.losses.Loss):
-    """The squared error of the cosine similarity for pairs of embeddings with a score.
+    """The squared error of the cosine similarity for scored pairs of embeddings.
 
     Args:
         reduction: See `keras.losses.Loss`.
@@ -112,13 +111,11 @@ class CosineSimilarityLoss(keras.losses.Loss):
         dtype: See `keras.losses.Loss`.
 
     Call arguments:
-            y_true: float `(2 * pairs,)`, the score of each row's pair.
-            y_pred: Embeddings `(2 * pairs, dim)`. The two embeddings of a pair are consecutive
-                rows.
+        y_true: float `(2 * pairs,)`, the score of each embedding's pair.
+        y_pred: Embeddings `(2 * pairs, dim)`. The two embeddings of a pair are consecutive rows.
 
-        Returns:
-            Before the reduction, a tensor `(2 * pairs,)`, which contains the loss of each pair
-            twice.
+    Returns:
+        Before the reduction, a tensor `(2 * pairs,)` with the loss of each pair twice.
 
     Example:
 
@@ -146,7 +143,7 @@ class CosineSimilarityLoss(keras.losses.Loss):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class SoftTargetDivergence(keras.losses.Loss):
-    """The divergence of a student's softened distribution from its teacher's, for distillation.
+    """The divergence of a student's softened distribution from the teacher's, for distillation.
 
     It is the Kullback-Leibler divergence `T^2 KL(teacher, student)` between the softmaxes of
     `logits / T`, where T is the temperature. The factor `T^2` makes the scale of the gradients
@@ -203,7 +200,7 @@ class SoftTargetDivergence(keras.losses.Loss):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class CosineDistance(keras.losses.Loss):
-    """The cosine distance between vectors, which is 1 minus their cosine similarity.
+    """The cosine distance between vectors: 1 minus their cosine similarity.
 
     Args:
         reduction: See `keras.losses.Loss`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics that are means over all examples or tokens, so they do not depend on the batches."""
+"""Metrics over all examples or tokens, independent of how they are batched."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ElementMean(keras.metrics.Mean):
 
     `keras.metrics.Mean` first averages values and weights `(batch, length)` over the length, so an
     element in a long batch has less weight than an element in a short batch. Here, every element
-    has its own weight, independent of the batches and their padding.
+    has its own weight, regardless of the batches and their padding.
 
     Args:
         name: Name of the metric.
@@ -30,8 +30,7 @@ class ElementMean(keras.metrics.Mean):
 
     Call arguments:
         values: Numbers of any shape.
-        sample_weight: Weights of the same shape as `values`, or of its leading axes. Elements with
-            weight 0 are ignored.
+        sample_weight: Weights for `values` or its leading axes. Elements with weight 0 are ignored.
 
     Example:
 
@@ -56,7 +55,7 @@ class ElementMean(keras.metrics.Mean):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class ElementMetric(keras.metrics.MeanMetricWrapper, ElementMean):
-    """The weighted mean of a function of labels and outputs, over all elements of all batches.
+    """The weighted mean of a function over all elements of all batches.
 
     A task's `compile` creates one for each function that is passed as a metric.
 
@@ -82,20 +81,20 @@ class ElementMetric(keras.metrics.MeanMetricWrapper, ElementMean):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> ElementMetric:
-        # If a custom object has the same name, as is likely for the function, Keras would replace
-        # it.
+        # Keras would replace the name by a custom object with the same name, probably the function.
         others = {key: value for key, value in config.items() if key != "name"}
         return cls(name=config["name"], **keras.saving.deserialize_keras_object(others))
 
 
 def weights_like(weights: Any, shape: Sequence[Any]) -> Any:
-    """Broadcasts the weights of examples to all of their elements, which have a `shape`."""
+    """Broadcasts weights to elements of shape `shape`."""
     if len(weights.shape) > len(shape):
         if weights.shape[-1] not in (1, None):
             raise ValueError(
-                "A loss or metric must have a value for each row or token, and weights no further "
-                f"axes. Received: values {tuple(shape)} with weights {tuple(weights.shape)}. "
-                "Return values instead of their mean, and pass one weight for each."
+                "A loss or metric must return a value for each example or token, and weights must "
+                f"not have additional axes. Received: values {tuple(shape)} with weights "
+                f"{tuple(weights.shape)}. Return values instead of their mean, and pass one weight "
+                "for each value."
             )
         weights = ops.squeeze(weights, -1)
     for _ in range(len(shape) - len(weights.shape)):
@@ -112,12 +111,10 @@ class ClassAccuracy(ElementMean):
         dtype: Dtype of the sums. Defaults to Keras' float dtype.
 
     Call arguments:
-        y_true: Class IDs, int `(...,)`, optionally with an additional last axis of size 1. Or a
-            value for each class, `(..., classes)`. The class with the largest value is the correct
-            class.
+        y_true: Class IDs, int `(...,)`, optionally with an additional last axis of size 1. Or
+            values `(..., classes)`, of which the largest belongs to the correct class.
         y_pred: Logits or probabilities `(..., classes)`.
-        sample_weight: Weights of the same shape as the IDs, or of their leading axes. IDs with
-            weight 0 are ignored.
+        sample_weight: Weights for the IDs or their leading axes. IDs with weight 0 are ignored.
 
     Example:
 
@@ -145,8 +142,8 @@ class ClassAccuracy(ElementMean):
 def class_ids(y_true: Any, y_pred: Any) -> Any:
     """Returns the class IDs of labels, int32.
 
-    Labels are IDs, or have a value for each class. This depends on their shape, compared with the
-    shape of the logits `y_pred`, `(..., classes)`.
+    Labels are IDs or have a value for each class. The function compares their shape with the shape
+    `(..., classes)` of the logits `y_pred`.
     """
     if len(y_true.shape) < len(y_pred.shape):
         return ops.cast(y_true, "int32")
@@ -177,19 +174,19 @@ _OF_IDS = (
 class ClassificationMetric(keras.metrics.Metric):
     """A Keras metric, applied to the labels and logits of a task.
 
-    Keras' metrics expect probabilities, and each expects labels in a different form. A task's
-    `compile` wraps them, so that their values are the same as in scikit-learn. Every token has the
-    same weight, independent of the batches.
+    Keras' metrics expect probabilities and different forms of labels. A task's `compile` wraps
+    them, so that their values match scikit-learn. Every token has the same weight, regardless of
+    the batches.
 
     Args:
         metric: A classification metric of `keras.metrics`.
-        multi_label: Whether any number of labels applies to an example, so that each label has its
-            own probability. Otherwise, the classes exclude each other.
+        multi_label: Whether an example can have any number of labels, each with its own
+            probability. Otherwise, the classes are mutually exclusive.
 
     Call arguments:
         y_true: Class IDs `(...)`, or a value for each class, `(..., classes)`.
         y_pred: Logits `(..., classes)`.
-        sample_weight: Weights `(...)`, or of its leading axes.
+        sample_weight: Weights for the IDs or their leading axes.
 
     Example:
 
@@ -270,9 +267,8 @@ def compiled_metric(
 
     Args:
         metric: A metric that `keras.Model.compile` accepts, or one of the names in `_BY_NAME`.
-        num_classes: Number of classes, 1 for a regression, or `None` if it differs between
-            examples.
-        multi_label: Whether any number of labels applies to an example.
+        num_classes: Number of classes, 1 for regression, or `None` if it differs between examples.
+        multi_label: Whether an example can have any number of labels.
         takes_ids: Whether labels are class IDs. Otherwise they may be numbers for each class.
 
     Raises:
@@ -291,9 +287,9 @@ def compiled_metric(
         if not is_for_classes:
             return metric
         raise ValueError(
-            "A metric of a regression must be for numbers. Received: "
-            f"{found.name}. Pass for example keras.metrics.MeanAbsoluteError(), or for two "
-            "classes num_classes=2 to the class."
+            "A metric for regression must accept numbers. Received: "
+            f"{found.name}. Pass for example keras.metrics.MeanAbsoluteError(). For "
+            "classification with two classes, create the model with num_classes=2."
         )
     if not is_for_classes:
         if inspect.isfunction(found):
@@ -303,13 +299,13 @@ def compiled_metric(
         if not (takes_ids or multi_label) or not type(found).__module__.startswith("keras."):
             return metric
         raise ValueError(
-            f"A metric of {'several labels' if multi_label else 'class ids'} must be for classes. "
-            f'Received: {found.name}. Pass for example "accuracy".'
+            f"A metric for {'multiple labels' if multi_label else 'class IDs'} must be a "
+            f'classification metric. Received: {found.name}. Pass for example "accuracy".'
         )
     if num_classes is None and not isinstance(found, _OF_IDS):
         raise ValueError(
-            "A metric must be for ids if the number of classes depends on the row. Received: "
-            f'{found.name}. Pass for example "accuracy".'
+            "If the number of classes differs between examples, a metric must accept class IDs. "
+            f'Received: {found.name}. Pass for example "accuracy".'
         )
     if isinstance(found, keras.metrics.IoU):  # Its integer dtype would truncate weights.
         found = type(found).from_config({**found.get_config(), "dtype": "float32"})
@@ -371,7 +367,7 @@ class MultiLabelF1(keras.metrics.Metric):
 
     >>> metric = keras_bert.metrics.MultiLabelF1(num_classes=2)
     >>> metric.update_state(np.array([[1, 0], [1, 1]]), np.array([[2.0, -1.0], [-3.0, 1.0]]))
-    >>> round(float(metric.result()), 4)  # two of three labels were found, and none was wrong
+    >>> round(float(metric.result()), 4)  # two of three labels found, no wrong label
     0.8
     """
 
@@ -426,7 +422,7 @@ class MultiLabelF1(keras.metrics.Metric):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Perplexity(ElementMean):
-    """Perplexity, which is `exp` of the mean cross-entropy.
+    """Perplexity: `exp` of the mean cross-entropy.
 
     The weighted mean is over all tokens since the last reset. The mean over the perplexities of
     batches would be larger.
@@ -438,8 +434,7 @@ class Perplexity(ElementMean):
     Call arguments:
         y_true: Target IDs, int `(...,)`.
         y_pred: Logits `(..., vocabulary)`.
-        sample_weight: Weights of the same shape as `y_true`, or of its leading axes. Tokens with
-            weight 0 are ignored.
+        sample_weight: Weights for `y_true` or its leading axes. Tokens with weight 0 are ignored.
 
     Example:
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What other libraries call the arguments and flags of this one, for error messages."""
+"""Suggests this library's names for the arguments and flags of other libraries."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _CLASSES = ("num_classes", "class_names")
 _LENGTH = ("sequence_length",)
 _ENCODER_DROPOUT = ("encoder_dropout",)
 
-# Their name -> ours: those of `transformers`, its `TrainingArguments` and its scripts, of the
-# original code of BERT, and of KerasHub
+# From the names in `transformers`, its `TrainingArguments` and example scripts, the original BERT
+# code and KerasHub, to the names in this library
 _OUR_NAMES: dict[str, tuple[str, ...]] = {
     "num_labels": _CLASSES,
     "id2label": ("class_names",),
@@ -53,47 +53,47 @@ _OUR_NAMES: dict[str, tuple[str, ...]] = {
     "eval_file": ("dev_file",),
 }
 
-# What is said where none of ours exists, as in programs, which read labels from files
+# Hints for names without an equivalent, for example because a command reads the labels from files
 _ANSWERS = {
     **dict.fromkeys(
         ("num_labels", "num_classes", "id2label", "label2id"),
-        "The classes are those of the labels in the data.",
+        "The classes are inferred from the labels in the data.",
     ),
-    "task": "The files tell the task, and --regression that labels are scores.",
+    "task": "The task is inferred from the files. Pass --regression if the labels are scores.",
 }
 
 
 def suggestion(names: Iterable[str], known: Collection[str]) -> str:
-    """Returns what to write instead of the names that other libraries have.
+    """Returns a hint with the names to use instead of names from other libraries.
 
     Args:
-        names: Names of arguments or flags, which do not exist here.
-        known: Those that exist; others are not suggested.
+        names: Unknown arguments or flags.
+        known: Existing arguments or flags. Only these are suggested.
 
     Returns:
-        A sentence after a space, such as `" Instead of num_labels, write num_classes or
-        class_names."`; empty if there is nothing to suggest.
+        Sentences that start with a space, for example `" Use num_classes or class_names instead of
+        num_labels."`. An empty string if there is no suggestion.
 
     Example:
 
     >>> from keras_bert.migration_hints import suggestion
     >>> suggestion(["max_length", "verbosity"], ["sequence_length", "dropout"])
-    ' Instead of max_length, write sequence_length.'
+    ' Use sequence_length instead of max_length.'
     """
     parts = []
     for name in names:
         ours = [each for each in _OUR_NAMES.get(name, ()) if each in known]
         if ours:
-            parts.append(f" Instead of {name}, write {' or '.join(ours)}.")
+            parts.append(f" Use {' or '.join(ours)} instead of {name}.")
         elif name in _ANSWERS:
             parts.append(f" {_ANSWERS[name]}")
     return "".join(parts)
 
 
 def reject_aliases(function: Callable[..., Any], received: Iterable[str], owner: str) -> None:
-    """Raises a TypeError for arguments that other libraries have, with what to write instead.
+    """Raises a `TypeError` for other libraries' arguments, with the names to use instead.
 
-    Keras ignores some arguments that it does not know.
+    This is necessary because Keras ignores some unknown arguments.
     """
     others = [name for name in received if name in _OUR_NAMES]
     names = inspect.signature(function).parameters if others else ()

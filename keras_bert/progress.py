@@ -35,16 +35,16 @@ def bar(
     time_left: bool = True,
     **options: Any,
 ) -> tqdm[Any]:
-    """Returns a progress bar with the time left. Without a terminal, it prints a line every 30 s.
+    """Returns a progress bar, or without a terminal an object that prints a line every 30 s.
 
     Args:
-        description: What is being done.
-        total: Number of units. With `None`, it is unknown, and so is the time left.
+        description: Text in front of the bar, for example `"Reading"`.
+        total: Number of units, or `None` if it is unknown. Then the remaining time is not shown.
         unit: Name of a unit.
         file: The output. Defaults to standard error.
-        lines: Whether to print lines even on a terminal, because other output is printed in
+        lines: Whether to print lines even on a terminal, for example if there is other output in
             between.
-        time_left: Whether to show the time left according to the bar's own speed.
+        time_left: Whether to show the remaining time, estimated from the bar's speed.
         **options: Other arguments of `tqdm`.
     """
     output: Any = file or sys.stderr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables as aligned text for a terminal, as Markdown, and as HTML for a notebook."""
+"""Formats tables as aligned text for a terminal, as Markdown, and as HTML for a notebook."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
 
 
 def table_from_records(title: str, records: Records) -> tuple[list[str], list[list[Cell]]]:
-    """Returns the columns and rows of a table of records.
+    """Converts records to the columns and rows of a table.
 
     Args:
         title: Header of the column with the records' names.
@@ -93,7 +93,7 @@ def table_from_records(title: str, records: Records) -> tuple[list[str], list[li
 
 
 def replace_underscores(records: Records) -> Records:
-    """Replaces underscores in the names of records, which are keyword arguments, with spaces."""
+    """Replaces underscores in record names with spaces, because the names are keyword arguments."""
     return {name.replace("_", " "): values for name, values in records.items()}
 
 

@@ -92,9 +92,9 @@ def test_a_failure_leaves_nothing(tmp_path, kind):
         write(temporary)
     assert [path.name for path in tmp_path.iterdir()] == ["target"]
     assert (tmp_path / "target").read_text() == "older"
-    with pytest.raises(FileNotFoundError, match=r"the folder .*nowhere does not exist"):
+    with pytest.raises(FileNotFoundError, match=r"the directory .*nowhere does not exist"):
         atomic.write_text(tmp_path / "nowhere" / "a.txt", "")
-    with pytest.raises(NotADirectoryError, match="target is not a folder"):
+    with pytest.raises(NotADirectoryError, match="target is not a directory"):
         atomic.write_text(tmp_path / "target" / "a.txt", "")
     assert Path(tmp_path / "target").is_file()
 

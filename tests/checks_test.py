@@ -134,7 +134,10 @@ def classifier(**options):
     [
         (lambda: classifier(num_classes=True), "num_classes must be an integer above"),
         (lambda: classifier(class_names="ab"), "class_names must be a list or tuple"),
-        (lambda: classifier(class_names=["a", 1]), "class_names has 1 at index 1"),
+        (
+            lambda: classifier(class_names=["a", 1]),
+            r"class_names must contain strings\. Received: 1 \(index 1\)",
+        ),
         (lambda: classifier(dropout=NAN), "dropout must .*nan"),
         (lambda: Distiller(classifier(), classifier(), temperature=NAN), "temperature must .*nan"),
         (lambda: Distiller(classifier(), classifier(), label_weight=-1), "label_weight must .*-1"),

@@ -20,7 +20,7 @@ def test_means_over_seeds_have_students_interval():
     assert mean == 88.0
     assert math.isnan(half_width)
     assert mean_and_interval([70.0, 70.0]) == (70.0, 0.0)
-    with pytest.raises(ValueError, match="received none"):
+    with pytest.raises(ValueError, match="Received: 0 scores"):
         mean_and_interval([])
 
 

@@ -21,15 +21,13 @@ def classifier(backbone):
 
 
 def test_constructors_name_the_argument(backbone):
-    message = (
-        r"TextClassifier has no argument num_labels\. Instead of num_labels, write num_classes"
-    )
+    message = r"TextClassifier has no argument num_labels\. Use num_classes"
     for arguments in ({}, {"num_classes": 2}):
-        with pytest.raises(TypeError, match=message + " or class_names"):
+        with pytest.raises(TypeError, match=message + " or class_names instead"):
             keras_bert.TextClassifier(backbone, num_labels=2, **arguments)
-    with pytest.raises(TypeError, match="Instead of id2label, write class_names"):
+    with pytest.raises(TypeError, match="Use class_names instead of id2label"):
         keras_bert.TokenClassifier(backbone, id2label={0: "O"})
-    with pytest.raises(TypeError, match=r"Backbone has no argument torch_dtype\. .* write dtype"):
+    with pytest.raises(TypeError, match=r"Backbone has no argument torch_dtype\. Use dtype"):
         keras_bert.Backbone(backbone.config, torch_dtype="bfloat16")
     # A constructor would ignore it, and has no other name for it
     with pytest.raises(TypeError, match=r"MultipleChoice has no argument max_length\.$"):
@@ -48,10 +46,10 @@ def test_from_preset_names_the_option(backbone, tmp_path):
     tokenizer = {"vocabulary": list(special_tokens.SPECIAL_TOKENS)}
     keras_bert.checkpoints.save_preset(backbone, tmp_path, tokenizer=tokenizer)
     for options, advice in (
-        ({"num_labels": 2}, "Instead of num_labels, write num_classes or class_names"),
-        ({"max_length": 8}, "Instead of max_length, write sequence_length"),
-        ({"torch_dtype": "bfloat16"}, "Instead of torch_dtype, write dtype"),
-        ({"classifier_dropout": 0.1}, "Instead of classifier_dropout, write dropout"),
+        ({"num_labels": 2}, "Use num_classes or class_names instead of num_labels"),
+        ({"max_length": 8}, "Use sequence_length instead of max_length"),
+        ({"torch_dtype": "bfloat16"}, "Use dtype instead of torch_dtype"),
+        ({"classifier_dropout": 0.1}, "Use dropout instead of classifier_dropout"),
     ):
         with pytest.raises(
             ValueError, match=f"must be among .*Received: {next(iter(options))}.*{advice}"
@@ -60,7 +58,7 @@ def test_from_preset_names_the_option(backbone, tmp_path):
 
 
 def test_compile_and_fit_name_the_argument(classifier):
-    with pytest.raises(TypeError, match=r"compile has no argument learning_rate.*write optimizer"):
+    with pytest.raises(TypeError, match=r"compile has no argument learning_rate.*Use optimizer"):
         classifier.compile(learning_rate=2e-5)
-    with pytest.raises(TypeError, match="Instead of num_train_epochs, write epochs"):
+    with pytest.raises(TypeError, match="Use epochs instead of num_train_epochs"):
         classifier.fit(["a"], [0], num_train_epochs=3)

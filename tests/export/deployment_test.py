@@ -74,5 +74,5 @@ def test_half_an_export_is_refused(export, tmp_path):
 def test_a_file_is_no_base_path(export, tmp_path):
     (tmp_path / "models").write_text("")
     for base in (tmp_path / "models", tmp_path / "models" / "sst2"):
-        with pytest.raises(NotADirectoryError, match=r"cannot be a folder: .*models is a file"):
+        with pytest.raises(NotADirectoryError, match=r"cannot be a directory: .*models is a file"):
             deploy(export, base)

@@ -39,7 +39,7 @@ def test_only_exports_are_replaced(tmp_path):
             check_exports([tmp_path / name], "tf_saved_model")
     for path in own:
         check_exports([path], "tf_saved_model")
-    with pytest.raises(FileExistsError, match=r"models/1 exists already; pass overwrite=True"):
+    with pytest.raises(FileExistsError, match=r"models/1 already exists: pass overwrite=True"):
         check_exports([own[-1]], "tf_saved_model", "pass overwrite=True to replace it")
     (tmp_path / "x.bin").touch()
     (tmp_path / "model.keras").write_text("keras_bert")

@@ -100,11 +100,11 @@ def test_a_file_needs_its_folder_and_a_preset_creates_it(tmp_path):
         with pytest.raises(FileNotFoundError) as raised:
             save(folder / name)
         assert str(raised.value) == (
-            f"{folder / name} cannot be written: the folder {folder} does not exist."
+            f"{folder / name} cannot be written: the directory {folder} does not exist."
         )
     assert not (tmp_path / "no").exists()
     (tmp_path / "file").write_text("")
-    with pytest.raises(NotADirectoryError, match="file is not a folder"):
+    with pytest.raises(NotADirectoryError, match="file is not a directory"):
         backbone.save(tmp_path / "file" / "x.keras")
     backbone.save_to_preset(folder)
     assert Backbone.from_preset(folder).config == SMALL
@@ -129,6 +129,6 @@ def test_a_copy_is_made_by_its_config_or_by_clone_model():
 @pytest.mark.on_tensorflow
 def test_a_preset_is_not_written_to_a_file(tmp_path):
     (tmp_path / "preset").write_text("")
-    with pytest.raises(NotADirectoryError, match=r"cannot be a folder: .*preset is a file"):
+    with pytest.raises(NotADirectoryError, match=r"cannot be a directory: .*preset is a file"):
         Backbone(SMALL).save_to_preset(tmp_path / "preset")
     assert (tmp_path / "preset").read_text() == ""

@@ -110,8 +110,8 @@ def test_a_mistyped_command_is_answered_with_the_nearest(typed, meant, monkeypat
     ("typed", "message"),
     [
         ("--train_fil=x", "Unknown command line flag 'train_fil'. Did you mean --train_file?"),
-        ("--max_seq_length=8", "Instead of max_seq_length, write sequence_length."),
-        ("--num_labels=2", "The classes are those of the labels in the data."),
+        ("--max_seq_length=8", "Use sequence_length instead of max_seq_length."),
+        ("--num_labels=2", "The classes are inferred from the labels in the data."),
         ("--epochs=many", "base 10: 'many'. `"),
     ],
 )

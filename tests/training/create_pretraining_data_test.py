@@ -216,7 +216,7 @@ def test_single_document_corpus_raises(config, tmp_path):
 def test_the_library_for_paragraphs_is_missed_before_any_work(config, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencex", None)
     run = config.replace(format="paragraphs")
-    with pytest.raises(ImportError, match=rf"needs sentencex: {INSTALL}"):
+    with pytest.raises(ImportError, match=rf"requires sentencex: {INSTALL}"):
         create(run)
     assert not (tmp_path / "records" / ".work" / "store").exists()
     # Of the validation text alone, too: its records are written after those that are trained on
@@ -224,7 +224,7 @@ def test_the_library_for_paragraphs_is_missed_before_any_work(config, tmp_path, 
         pretraining = PretrainConfig.from_flags(
             **{name: run.input_files}, format=run.corpus.format, output_dir=str(tmp_path / "run")
         )
-        with pytest.raises(ImportError, match=rf"needs sentencex: {INSTALL}"):
+        with pytest.raises(ImportError, match=rf"requires sentencex: {INSTALL}"):
             pretrain(pretraining)
         assert not (tmp_path / "run").exists()
 

@@ -129,7 +129,7 @@ def test_errors_name_the_flags(config, tmp_path):
 
     refused(FileExistsError, r"to be replaced\. Received: .*taken\.bin", "taken.xml")
     (tmp_path / "taken.xml").write_text("<net><rt_info><keras_bert/></rt_info></net>")
-    refused(FileExistsError, r"taken\.xml exists already; pass --overwrite to", "taken.xml")
+    refused(FileExistsError, r"taken\.xml already exists: pass --overwrite to", "taken.xml")
     (tmp_path / "taken.xml").unlink()
     refused(FileExistsError, r"to be replaced\. Received: .*taken\.bin", "taken.xml")
     refused(

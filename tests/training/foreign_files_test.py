@@ -121,6 +121,6 @@ def test_strangers_files_outlive_commands(index, data, tmp_path, capsys):
         assert [name for name in own if not output_folder.is_own(name, command)] == []
         assert not any(name.startswith(".work") for name in os.listdir(tmp_path))
     if command == "tokenizer":
-        with pytest.raises(FileExistsError, match=r"\.json exists already; choose another"):
+        with pytest.raises(FileExistsError, match=r"\.json already exists: choose another"):
             main(config)
         assert contents(tmp_path) == after

@@ -89,7 +89,7 @@ def test_saving_replaces_the_file_and_leaves_nothing_else(tmp_path):
 
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=f"the folder {tmp_path / 'missing'} does not"):
+    with pytest.raises(FileNotFoundError, match=f"the directory {tmp_path / 'missing'} does not"):
         save_vocabulary(["[PAD]"], tmp_path / "missing" / "vocab.txt")
 
 
