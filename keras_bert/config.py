@@ -75,7 +75,7 @@ class BertConfig:
     """The architecture of a BERT-style encoder.
 
     BERT and its descendants differ only in the values of these fields. With few exceptions, the
-    fields can be combined freely. The defaults are those of BERT-base.
+    fields can be combined freely. The defaults are BERT-base.
 
     Args:
         vocabulary_size: Number of token IDs.

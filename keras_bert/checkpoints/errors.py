@@ -23,7 +23,7 @@ def check_same(name: str, saved: object, read: object) -> None:
     """
     if saved != read:
         raise CheckpointError(
-            f"{name} cannot be saved in this format. Received: {saved!r}, which would be read as "
+            f"{name} cannot be saved in this format. Received: {saved!r}. It would be read as "
             f"{read!r}. No file was replaced."
         )
 

@@ -14,8 +14,8 @@ Shape: TypeAlias = Any
 
 # The integer range is symmetric, so 0 stands for 0.
 LARGEST = 127
-# Kernels only use 7 bits. Without VNNI, x86 CPUs add pairs of products of an unsigned and a signed
-# byte in 16 bits, which can saturate. This is the same as ONNX Runtime's `reduce_range`.
+# Kernels use only 7 bits, like ONNX Runtime's `reduce_range`. Without VNNI, x86 CPUs multiply
+# unsigned by signed bytes and add pairs of the results in 16 bits, so 8 bits could overflow.
 LARGEST_IN_KERNEL = 64
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The batch layout: how tokens are arranged, and which tokens attend to each other.
+"""Defines the batch layout: the arrangement of tokens, and which tokens attend to each other.
 
-A batch is *padded*, *packed* (a row contains multiple sequences) or *unpadded* (the tokens of all
-sequences are concatenated without padding). See `keras_bert.layers.BatchLayoutBuilder` for an
+A batch is *padded*, *packed* (each row contains multiple sequences) or *unpadded* (the tokens of
+all sequences are concatenated without padding). See `keras_bert.layers.BatchLayoutBuilder` for an
 example.
 """
 
@@ -21,19 +21,19 @@ from keras_bert.ops.varlen import NUM_GROUPS, Varlen
 
 
 class BatchLayout(NamedTuple):
-    """How tokens are arranged, which tokens attend to each other, and their RoPE angles.
+    """The arrangement of tokens, which tokens attend to each other, and their RoPE angles.
 
     All fields are tensors or `None`, so Keras layers can accept and return a `BatchLayout`.
 
     Attributes:
         padding_mask: Bool or int `(batch, length)`, False at padding. `None` for an unpadded batch
             and for a batch without padding.
-        sequence_ids: Non-negative int `(batch, length)` of a packed batch. Tokens attend only to
+        sequence_ids: Non-negative int `(batch, length)` for packed batches. Tokens attend only to
             tokens with the same ID.
         varlen: Where the tokens of each sequence are in an unpadded batch. All fields are `None` in
             other batches.
-        output_positions: int `(batch, slots)`, the positions for which the last encoder layer
-            computes outputs. `None` for all positions.
+        output_positions: int `(batch, slots)`, the last encoder layer's output positions. `None`
+            for all positions.
         position_ids: int `(batch, length)`, the position of each token in its sequence. `None` for
             0, 1, 2, ... in every row.
         relative: The output of `keras_bert.layers.RelativeEmbeddings`, for relative positions.
@@ -81,9 +81,9 @@ class BatchLayout(NamedTuple):
     ) -> Sequence[Tensor]:
         """Returns the attention masks of `x` `(batch, length, ...)`, see `kernel_mask`.
 
-        An unpadded batch has one mask per group, and `None` for each empty group. Other batches
-        have only one mask, which comes first. `dtype` is the dtype of the scores, by default that
-        of `x`.
+        An unpadded batch has one mask per group, and `None` for each empty group. For other
+        batches, only the first element is a mask. `dtype` is the scores' dtype, by default the
+        dtype of `x`.
         """
         if pattern.name in self.masks:
             return self.masks[pattern.name]

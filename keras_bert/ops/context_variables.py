@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Context variables that are set temporarily."""
+"""Sets context variables temporarily."""
 
 from __future__ import annotations
 

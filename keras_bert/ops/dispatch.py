@@ -32,9 +32,9 @@ FUSED = {
 def fused(reference: _Operation) -> _Operation:
     """Decorates an operation's reference implementation, so that fused functions replace it.
 
-    Fused functions have the same arguments except `training`, which callers must pass by keyword.
-    On a backend without fused functions, the operation is its reference implementation. On every
-    backend, `inspect.unwrap` returns the reference implementation.
+    Fused functions have the same arguments, but without `training`. Callers must pass `training` by
+    keyword. On a backend without fused functions, the operation is its reference implementation. On
+    every backend, `inspect.unwrap` returns the reference implementation.
     """
     backend = keras.backend.backend()
     if backend not in {backend for backend, _ in FUSED}:
@@ -123,7 +123,7 @@ def backend_steps() -> BackendSteps:
 
 
 def local_shards(variable: keras.Variable) -> list[np.ndarray[Any, Any]]:
-    """Returns the shards of a variable on this process's devices."""
+    """Returns a variable's shards on this process's devices."""
     if keras.backend.backend() == "jax":
         from keras_bert.ops import jax_steps
 
@@ -137,7 +137,7 @@ def is_jax_on_cpu() -> bool:
 
 
 def cuda_capability() -> tuple[int, ...] | None:
-    """Returns the compute capability of an NVIDIA GPU on JAX or PyTorch, otherwise `None`."""
+    """Returns an NVIDIA GPU's compute capability on JAX or PyTorch, otherwise `None`."""
     backend = keras.backend.backend()
     if backend == "torch":
         return _torch_cuda_capability()
@@ -157,7 +157,7 @@ def on_cpu() -> contextlib.AbstractContextManager[object]:
 
 
 def device_of(x: Tensor) -> str:
-    """Returns the device type of a tensor: `"cpu"`, `"gpu"` or `"tpu"`."""
+    """Returns a tensor's device type: `"cpu"`, `"gpu"` or `"tpu"`."""
     backend = keras.backend.backend()
     if backend == "jax":
         return _default_jax_backend()

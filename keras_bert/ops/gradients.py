@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Computes gradients with respect to inputs, outside of training, and values without gradients."""
+"""Computes input gradients outside of training, and values without gradients."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def gradient_function(
     """Returns a function that computes another function's values and the gradient of their sum.
 
     Args:
-        function: Function of the model, a float tensor and further arguments. Returns a float
-            tensor that is differentiable with respect to the first tensor.
-        model: The model that is passed to `function`.
+        function: Function that accepts the model, a float tensor and further arguments, and returns
+            a float tensor. It must be differentiable with respect to the first tensor.
+        model: The first argument of `function`.
 
     Returns:
-        A function of a float array and further arguments, which may be nested. It returns the
-        values, and the gradient in the shape of the first argument, as NumPy arrays. On JAX, it
+        A function that accepts a float array and further arguments, in any nesting. It returns the
+        values and the gradient, in the shape of the first argument, as NumPy arrays. On JAX, it
         compiles once per shape, and the weights may change between calls. It does not keep the
         model alive. It raises `ValueError` if the model has static int8 scales, because rounding
         has no gradient.
@@ -118,7 +118,7 @@ def _with_gradient(
 
 
 def _compiled(function: Callable[..., Any], model: weakref.ref[keras.Model]) -> Callable[..., Any]:
-    """Compiles a function as a whole with JAX, which is faster than operation by operation."""
+    """Compiles a whole function with JAX. This is faster than running single operations."""
     import jax
 
     def stateless(weights: list[Tensor], *arguments: Any) -> Any:

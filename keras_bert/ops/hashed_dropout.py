@@ -23,10 +23,10 @@ def make_key(rate: float, seed: Tensor) -> Tensor:
 
 
 def fold_in(key: Tensor, number: Tensor) -> Tensor:
-    """Derives a key from another key and the number of a part, such as a chunk.
+    """Derives the key for a part, such as a chunk, from a key and the part's number.
 
     The key is hashed, not added to the number. Seeds of consecutive steps count up, so a sum would
-    equal the key of a part in another step.
+    equal a different part's key in a later step.
     """
     number = _mix(ops.cast(number, "uint32") + _uint32(0x9E3779B9))
     first = _mix(key[0] + _mix(key[1] ^ number))
@@ -37,7 +37,7 @@ def drop(x: Tensor, rate: float, key: Tensor, positions: Tensor | None = None) -
     """Sets a fraction `rate` of the elements to 0 and scales the rest by `1 / (1 - rate)`.
 
     The same key, uint32 `(2,)`, drops the same positions. If `x` is a slice of a larger tensor,
-    pass `positions`, uint32 of the same shape, the flat indices of its elements in that tensor.
+    pass its elements' flat indices in that tensor as `positions`, uint32 of the same shape.
     """
     if not rate:
         return x

@@ -11,15 +11,15 @@ from jax._src.lib import _jax
 
 
 def distributed_client() -> Any:
-    """Returns the client of `jax.distributed`, which has a key-value store."""
+    """Returns the client of `jax.distributed` for its key-value store."""
     return distributed.global_state.client
 
 
 def on_lost_process(end: Callable[[], None]) -> None:
-    """Calls a function when another process is lost, where JAX's client would abort.
+    """Calls a function when another process is lost, instead of aborting like JAX's client.
 
-    The client calls its callback with a value that it cannot convert to Python. This raises a C++
-    exception that is not caught. So the function is also installed as the handler of uncaught
+    The client calls its callback with a value that it cannot convert to Python. This raises an
+    uncaught C++ exception. So the function is also installed as the handler for uncaught
     exceptions, and it must not return.
     """
     # The C++ library keeps the pointer, so the handler must stay alive.

@@ -61,7 +61,7 @@ class JaxSteps(BackendSteps):
 
 
 def training_step(model: Any) -> Step:
-    """Returns the compiled `model.train_step`, which stores its result in the model immediately.
+    """Returns the compiled `model.train_step` that stores its result in the model immediately.
 
     The step donates the variables, since there may not be enough memory for a second copy.
     """
@@ -136,7 +136,7 @@ def step_without_donation(model: Any, step: Step) -> Step:
 
 
 def _map_arrays(function: Callable[..., Any], *states: State) -> State:
-    """Applies a function to the corresponding arrays of several states."""
+    """Applies a function to the corresponding arrays of multiple states."""
     return tuple(
         [function(*arrays) for arrays in zip(*groups, strict=True)]
         for groups in zip(*states, strict=True)
@@ -181,8 +181,8 @@ def sharded_map(
     for name, numbers in zip(must_match, values_by_process.T.tolist(), strict=True):
         if len(set(numbers)) > 1:
             raise ValueError(
-                f"{name} must be the same in all processes of a distribution, because they share "
-                f"batches. Received: {numbers}"
+                f"{name} must be the same in all processes, because they share batches. Received: "
+                f"{numbers}"
             )
     shard_size = -(-num_rows // jax.process_count())
     first = jax.process_index() * shard_size
@@ -192,7 +192,7 @@ def sharded_map(
 
 
 def replicate_outputs(outputs: Any) -> Any:
-    """Gives every process all examples in the outputs of a compiled step, in any nesting."""
+    """Replicates a compiled step's outputs, in any nesting, to every process."""
     distribution = keras.distribution.distribution()
     if distribution is None or distribution.num_processes == 1:
         return outputs
@@ -220,7 +220,7 @@ def _is_compiled(model: Any) -> bool:
 
 
 def local_shards(array: jax.Array) -> list[np.ndarray[Any, Any]]:
-    """Returns the array's shards on this process's devices: one if they have the whole array."""
+    """Returns the array's shards on this process's devices, or the whole array if they have it."""
     if array.is_fully_addressable or array.is_fully_replicated:
         return [np.asarray(array)]
     return [np.asarray(shard.data) for shard in array.addressable_shards]

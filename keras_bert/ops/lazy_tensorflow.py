@@ -44,6 +44,6 @@ def set_random_seed(seed: int) -> None:
 
 
 def serialize_keras_object(value: Any) -> Any:
-    """Returns the config of an object, as `keras.saving.serialize_keras_object` does."""
+    """Serializes an object, as `keras.saving.serialize_keras_object` does."""
     with without_tensorflow_import():
         return keras.saving.serialize_keras_object(value)

@@ -4,8 +4,8 @@
 A block of queries attends to its own tokens and to the tokens within the window before and after
 them. So a block is a sequence for ordinary attention, with fewer queries than keys, and every fast
 implementation can compute it. Sequences that would not be faster in multiple blocks form a single
-block. The number and size of blocks are computed from the length, which is an integer, or a tensor
-in a TensorFlow graph.
+block. The number and size of blocks are computed from the length, an integer, or a tensor in a
+TensorFlow graph.
 
 Reference:
     [Longformer](https://arxiv.org/abs/2004.05150), section 3.1;
@@ -30,7 +30,7 @@ MIN_BLOCKS = 4
 def is_in_sliding_window(distances: Tensor, window: int | None, causal: bool) -> Tensor:
     """Returns where queries may attend to keys, given query positions minus key positions.
 
-    If `window` is `None`, which requires `causal`, the distance is not limited.
+    If `window` is `None`, the distance is not limited. This requires `causal`.
     """
     if window is None:
         return distances >= 0
@@ -40,12 +40,12 @@ def is_in_sliding_window(distances: Tensor, window: int | None, causal: bool) ->
 
 @dataclasses.dataclass(frozen=True)
 class WindowBlocks:
-    """How sequences of a length are split. Sizes are integers, or scalar tensors if `length` is.
+    """How sequences are split into blocks. Sizes are integers, or scalar tensors if `length` is.
 
     Attributes:
         length: Sequence length.
         number: Number of blocks per sequence.
-        size: Number of queries per block. The last block of a sequence may have fewer.
+        size: Number of queries per block. A sequence's last block may have fewer.
         before: Number of tokens before its queries that a block attends to.
         after: Number of tokens after its queries that a block attends to.
         window: Maximum distance between tokens that attend to each other.
@@ -62,11 +62,11 @@ class WindowBlocks:
 
     @classmethod
     def from_length(cls, length: Tensor, window: int, causal: bool = False) -> WindowBlocks:
-        """Splits a sequence into as many blocks of at least twice the window as possible.
+        """Splits a sequence into the maximum number of blocks of at least twice the window.
 
-        A block of twice the window has twice as many keys as queries, and each query attends to
-        half of them. With blocks of one window, each query would attend to two thirds of the keys,
-        but the matmuls would be smaller.
+        A block of twice the window has two keys per query, and each query attends to half of the
+        keys. With blocks of one window, each query would attend to two thirds of the keys, but the
+        matmuls would be smaller.
         """
         number = length // max(2 * window, MIN_BLOCK_SIZE)
         if isinstance(length, int):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention masks: which queries attend to which keys."""
+"""Computes attention masks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from keras_bert.ops.reference import length_of
 
 
 def masked_score(dtype: str) -> float:
-    """Returns the score of masked keys: far below all other scores, but finite.
+    """Returns the score of masked keys, far below all other scores, but finite.
 
-    If all keys of a query are masked, its output is then the average of their values instead of
+    If all of a query's keys are masked, its output is then the average of the values instead of
     NaN.
     """
     return -3e4 if dtype == "float16" else -1e9
@@ -30,8 +30,8 @@ class AttentionPattern(NamedTuple):
     Attributes:
         causal: Whether tokens attend only to themselves and to the tokens before them.
         window: Maximum distance between two tokens that attend to each other. `None` for no limit.
-        in_blocks: Whether the mask of a window covers only the blocks into which the window divides
-            sequences, instead of all token pairs.
+        in_blocks: Whether a window's mask covers only the pairs in each of its blocks, instead of
+            all token pairs.
     """
 
     causal: bool = False
@@ -54,7 +54,7 @@ def kernel_mask(
     pattern: AttentionPattern,
     dtype: str,
 ) -> Tensor | None:
-    """Returns the mask of an attention pattern in the form that this backend's kernels expect.
+    """Returns an attention pattern's mask in the form that this backend's kernels expect.
 
     JAX kernels expect bool, True if a query may attend to a key. PyTorch and TensorFlow kernels add
     the mask to the scores. With a bool mask, some PyTorch kernels would return NaN for a sequence
@@ -100,7 +100,7 @@ def _pairs_mask(
         distances = positions[:, None] - positions
         masks.append(is_in_sliding_window(distances, window, causal)[None, None])
     if padding_mask is not None:
-        # (batch, length) -> (batch, 1, 1, length), which only masks keys.
+        # (batch, length) -> (batch, 1, 1, length), so only keys are masked.
         masks.append(ops.cast(padding_mask, "bool")[:, None, None, :])
     if sequence_ids is not None:
         masks.append(ops.equal(sequence_ids[:, None, :, None], sequence_ids[:, None, None, :]))
@@ -110,7 +110,7 @@ def _pairs_mask(
 def _blocks_mask(
     shape: Sequence[Tensor], padding_mask: Tensor, sequence_ids: Tensor, causal: bool, window: int
 ) -> Tensor | None:
-    """Returns the bool mask over the blocks into which a window divides the sequences."""
+    """Returns the bool mask over the token pairs in each of a window's blocks."""
     batch, length = shape
     blocks = WindowBlocks.from_length(length, window, causal)
     near = blocks.window_mask()

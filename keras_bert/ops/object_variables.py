@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Temporary values for shared objects, such as layers, in one thread only."""
+"""Sets temporary values for shared objects, such as layers, in one thread only."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from keras_bert.ops.annotations import Tensor
 
 
 class Coefficients(NamedTuple):
-    """The scalars of an update.
+    """The scalars in an update.
 
     Attributes:
         rate: Scalar learning rate.
@@ -51,7 +51,7 @@ Rule = Callable[[Any, Any, Any, Any, Coefficients], tuple[Any, Any, Any]]
 
 
 class Update(NamedTuple):
-    """Update of one weight: its rule, gradient, coefficients and three Keras variables.
+    """The update of one weight, with its rule, gradient, coefficients and three Keras variables.
 
     The variables `weight`, `momentum` and `velocity` have the same shape.
     """
@@ -101,8 +101,8 @@ def lamb_update(
         w ← w - rate · ‖w‖ / ‖u‖ · u,    u = m̂ / (√v̂ + ε) + decay · w
 
     The trust ratio ‖w‖ / ‖u‖ is 1 if either norm is 0. The arguments and results are as in
-    `adam_update`. `parts` is the number of equal parts of the weight's last axis. Each part has its
-    own trust ratio.
+    `adam_update`. `parts` is the number of equal parts into which the weight's last axis is split.
+    Each part has its own trust ratio.
 
     Reference:
         [LAMB](https://arxiv.org/abs/1904.00962), algorithm 2 with the identity for φ.
@@ -122,7 +122,7 @@ def lamb_update(
 
 
 def _norms(tensor: Tensor) -> Tensor:
-    """Returns the norm of each part of `(rows, parts, width)`, as `(1, parts, 1)`."""
+    """Computes the norm of each part. Maps `(rows, parts, width)` to `(1, parts, 1)`."""
     return ops.sqrt(ops.sum(ops.square(tensor), axis=(0, 2), keepdims=True))
 
 
@@ -145,7 +145,7 @@ def stable_adam_update(
 
 
 def stable_rate(gradient: Tensor, velocity: Tensor, coefficients: Coefficients) -> Tensor:
-    """Reduces the learning rate of a tensor if its gradient exceeds its second moment.
+    """Reduces a tensor's learning rate if its gradient exceeds its second moment.
 
         rate / max(1, RMS)    with    RMS = √ mean(g² / max(v̂, ε²))
 
@@ -155,7 +155,7 @@ def stable_rate(gradient: Tensor, velocity: Tensor, coefficients: Coefficients) 
     """
     gradient = _scale(gradient, velocity.dtype, coefficients)
     velocity = _moving_average(velocity, ops.square(gradient), coefficients.beta_2)
-    # Take the root first, because the square of a small ε would be 0 in float32.
+    # Take the root first, because a small ε squared would be 0 in float32.
     root = ops.sqrt(_correct_bias(velocity, coefficients.beta_2, coefficients.step))
     ratio = gradient / ops.maximum(root, coefficients.epsilon)
     rms = ops.sqrt(ops.mean(ops.square(ratio)))
@@ -202,12 +202,12 @@ def upcast(tensor: Tensor) -> Tensor:
 
 
 def portable_global_norm(gradients: Sequence[Tensor]) -> Tensor:
-    """Reference implementation of `global_norm`, with which tests compare faster versions."""
+    """Reference implementation of `global_norm`. Tests compare faster versions with it."""
     return ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
 
 
 def portable_update_variables(updates: Iterable[Update]) -> None:
-    """Reference implementation of `update_variables`, with which tests compare faster versions."""
+    """Reference implementation of `update_variables`. Tests compare faster versions with it."""
     for update in updates:
         weight, momentum, velocity = update.rule(
             update.weight.value,

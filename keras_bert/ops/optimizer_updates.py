@@ -42,9 +42,9 @@ def global_norm(gradients: Sequence[Tensor]) -> Tensor:
 
 
 def sharded_layout(layout: Any, shape: Shape) -> Any:
-    """Shards a layout also over the data-parallel devices, along the first axis that fits.
+    """Also shards a layout over the data-parallel devices, along the first axis that fits.
 
-    `layout` is the `keras.distribution.TensorLayout` of a variable of this shape. It is returned
+    `layout` is a `keras.distribution.TensorLayout` for variables of this shape. It is returned
     unchanged if no axis is divisible by the number of devices.
     """
     distribution = keras.distribution.distribution()
@@ -98,7 +98,7 @@ def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> N
 
 
 def update_variables(updates: Sequence[Update]) -> None:
-    """Applies updates: assigns the new values of each weight and its moments.
+    """Applies updates to the weights and their moments.
 
     On PyTorch, this may scale a variable's `.grad` in place, as `torch.nn.utils.clip_grad_norm_`
     does.

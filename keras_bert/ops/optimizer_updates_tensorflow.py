@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimizer updates on TensorFlow, for `tf.distribute`, and compiled to one pass on a CPU."""
+"""Optimizer updates on TensorFlow, with `tf.distribute`, and compiled to one pass on a CPU."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def sum_over_replicas(gradients: Sequence[Tensor]) -> Sequence[Any]:
 
 
 def once_for_all_replicas(function: Callable[[], None]) -> None:
-    """Calls a function in the cross-replica context, where reading a variable returns the sum."""
+    """Calls a function in the cross-replica context. There, reading a variable returns the sum."""
 
     @tf.autograph.experimental.do_not_convert
     def call(_: Any) -> None:
@@ -62,7 +62,7 @@ def outside_of_training_steps(optimizer: Any, function: Callable[[], None]) -> N
 
 
 def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
-    """Adds in place. Under `tf.distribute`, it adds to this replica's value."""
+    """Adds in place. Under `tf.distribute`, this adds to the replica's own value."""
     for accumulator, gradient in zip(accumulators, gradients, strict=True):
         accumulator.value.assign_add(tf.cast(gradient, accumulator.dtype))
 

@@ -38,7 +38,7 @@ def outside_of_training_steps(optimizer: Any, function: Callable[[], None]) -> N
 
 
 def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
-    """Adds in place. Keras' `assign_add` allocates two tensors, which costs more than the sum."""
+    """Adds in place. Keras' `assign_add` allocates two tensors and costs more than the sum."""
     if in_stateless_scope():
         for accumulator, gradient in zip(accumulators, gradients, strict=True):
             accumulator.assign(accumulator + gradient)
@@ -65,7 +65,7 @@ def update_variables(updates: Sequence[Update]) -> None:
 
 
 def _fits_fused_adamw(update: Update) -> bool:
-    """Returns whether fused AdamW supports an update, which requires equal dtypes and layouts."""
+    """Returns whether fused AdamW supports an update. It requires equal dtypes and layouts."""
     weight = update.weight.value
     state = (update.momentum.value, update.velocity.value)
     return (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reference implementations of an encoder's operations except attention.
+"""Reference implementations of all encoder operations except attention.
 
 If a module in `dispatch.FUSED` has a faster function of the same name for the backend, the
 decorator `dispatch.fused` calls that function instead.
@@ -24,8 +24,8 @@ from keras_bert.ops.annotations import Tensor
 def length_of(inputs: Tensor) -> Tensor:
     """Returns the length of inputs `(batch, length, ...)`, a tensor if it is not static.
 
-    On TensorFlow, `ops.shape` adds graph operations for every dimension that is not static. Layers
-    only need the length.
+    On TensorFlow, `ops.shape` adds graph operations for every dynamic dimension. Layers only need
+    the length.
     """
     return ops.shape(inputs)[1]
 
@@ -38,16 +38,16 @@ def tokens_at(x: Tensor, positions: Tensor, *, training: bool = False) -> Tensor
 
 @dispatch.fused
 def take(table: Tensor, indices: Tensor, *, training: bool = False) -> Tensor:
-    """Looks up rows of a table `(rows, dim)`. Returns `(*indices.shape, dim)`."""
+    """Looks up vectors in a table `(rows, dim)`. Returns `(*indices.shape, dim)`."""
     return ops.take(table, indices, axis=0)
 
 
 @dispatch.fused
 def take_of_few(table: Tensor, indices: Tensor, *, training: bool = False) -> Tensor:
-    """Looks up rows of a small table, with the same result as `take`.
+    """Looks up vectors in a small table, with the same result as `take`.
 
-    In training, the gradient is a matmul with one-hot vectors. The gradient of `take` would add up
-    the many upstream gradients for each of the few rows, one after the other.
+    In training, the gradient is a matmul with one-hot vectors. The gradient of `take` would
+    sequentially add up the many upstream gradients for each table row.
     """
     if not training:
         return take(table, indices)
@@ -58,9 +58,9 @@ def take_of_few(table: Tensor, indices: Tensor, *, training: bool = False) -> Te
 def take_once(
     x: Tensor, indices: Tensor, inverse_indices: Tensor, *, training: bool = False
 ) -> Tensor:
-    """Gathers rows of `(rows, dim)`. Only the results at `inverse_indices` have gradients.
+    """Gathers vectors from `(rows, dim)`. Only the results at `inverse_indices` have gradients.
 
-    Gathering the results at `inverse_indices` gives the rows in their original order.
+    Gathering the results at `inverse_indices` restores the original order.
     """
     return take(x, indices)
 
@@ -93,8 +93,8 @@ def cos_sin_of(positions: Tensor, dim: int, base: float, scale: float = 1.0) -> 
 def rotate(x: Tensor, cos_sin: Tensor, *, training: bool = False) -> Tensor:
     """Rotates each pair of elements `(i, i + dim / 2)` by its angle, in float32 or wider.
 
-    `x` is `(batch, length, heads, dim)`. `cos_sin` is the result of `cos_sin_of` for one row or for
-    `batch` rows. It has no gradient.
+    `x` is `(batch, length, heads, dim)`. `cos_sin` is the result of `cos_sin_of`, with batch size 1
+    or `batch`. It has no gradient.
     """
     dtype = keras.backend.standardize_dtype(x.dtype)
     upcast = ops.cast(x, dtype if dtype == "float64" else "float32")
@@ -112,7 +112,7 @@ def gelu_erf(x: Tensor) -> Tensor:
     """Computes exact GELU, `x * P(Z <= x)`, see [GELU](https://arxiv.org/abs/1606.08415)."""
     if keras.backend.backend() == "torch":
         return ops.gelu(x, approximate=False)
-    # Use erf, because Keras emits erfc on the other backends, which ONNX Runtime does not support.
+    # Use erf, because Keras emits erfc on the other backends, and ONNX Runtime does not support it.
     half = ops.cast(0.5, x.dtype)
     return half * x * (1 + ops.erf(x * ops.cast(math.sqrt(0.5), x.dtype)))
 
@@ -144,7 +144,7 @@ def bias_activation(x: Tensor, bias: Tensor, activation: str, *, training: bool 
 
 @dispatch.fused
 def gated_activation(x: Tensor, activation: str, *, training: bool = False) -> Tensor:
-    """Computes `activation(a) * b`, where `a` and `b` are the halves of the last axis of `x`.
+    """Splits the last axis of `x` into halves `a` and `b`, and computes `activation(a) * b`.
 
     Reference:
         [GLU Variants Improve Transformer](https://arxiv.org/abs/2002.05202), equation 6.
@@ -164,7 +164,7 @@ def bias_add(x: Tensor, bias: Tensor, *, training: bool = False) -> Tensor:
 
 @dispatch.fused
 def dropout(x: Tensor, rate: float, *, seed: Tensor, training: bool = False) -> Tensor:
-    """Applies dropout during training: sets elements to 0 and scales the rest by `1 / (1 - rate)`.
+    """Sets elements to 0 during training and scales the rest by `1 / (1 - rate)`.
 
     `seed` is a `keras.random.SeedGenerator`.
 
@@ -179,7 +179,7 @@ def portable_dropout(x: Tensor, rate: float, *, seed: Tensor) -> Tensor:
     """Applies dropout with operations that every device supports. Returns `x` if `rate` is 0."""
     if not rate:
         return x
-    if keras.backend.backend() == "jax":  # keras.random would be compiled at every step
+    if keras.backend.backend() == "jax":  # keras.random would be compiled at every step.
         return hashed_dropout.drop(x, rate, hashed_dropout.make_key(rate, seed))
     return keras.random.dropout(x, rate, seed=seed)
 
@@ -219,13 +219,13 @@ def norm(
     epsilon: float,
     training: bool = False,
 ) -> Tensor:
-    """Computes `layer_norm`, or `rms_norm`, which does not use `beta`, depending on `kind`."""
+    """Computes `layer_norm` or `rms_norm`, depending on `kind`. `rms_norm` does not use `beta`."""
     if kind == "rms_norm":
         return rms_norm(x, gamma, epsilon)
     return layer_norm(x, gamma, beta, epsilon)
 
 
-# === The end of a sublayer ===
+# === Residual connections ===
 
 
 # An alias for functions with an argument called `dropout`
@@ -241,14 +241,14 @@ def bias_dropout_residual(
     seed: Tensor | None = None,
     training: bool = False,
 ) -> Tensor:
-    """Computes `residual + dropout(x + bias)`, the end of a sublayer in pre-norm.
+    """Computes `residual + dropout(x + bias)`, the last step in a pre-norm sublayer.
 
     `x` and `residual` are `(..., dim)`, and the bias is `(dim,)` or `None`.
     """
     if bias is not None:
         x = bias_add(x, bias, training=training)
     x = _apply_dropout(x, dropout, seed=seed, training=training)
-    # Do not use Keras' `add`, which treats a tensor without rows as a bias.
+    # Do not use Keras' `add`, because it treats an empty tensor as a bias.
     return x + ops.cast(residual, x.dtype)
 
 
@@ -266,7 +266,7 @@ def bias_dropout_residual_norm(
     seed: Tensor | None = None,
     training: bool = False,
 ) -> Tensor:
-    """Computes `norm(residual + dropout(x + bias))`, the end of a sublayer in post-norm.
+    """Computes `norm(residual + dropout(x + bias))`, the last step in a post-norm sublayer.
 
     The arguments are as in `bias_dropout_residual` and `norm`.
     """

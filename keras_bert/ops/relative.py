@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Relative positions: maps distances to buckets, and scores of distances to scores of pairs."""
+"""Computes distance buckets and attention biases for relative positions."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def bucket_of_distances(distances: Array, num_buckets: int, max_distance: int) -
 
 
 def row_of_distances(distances: Array, num_buckets: int, max_distance: int) -> Array:
-    """Returns the row in DeBERTa's table for each distance. Small distances have separate rows.
+    """Returns the DeBERTa table index for each distance. Small distances have separate indices.
 
-    Distances are query positions minus key positions. The table has `2 * num_buckets` rows.
+    Distances are query positions minus key positions. The table has `2 * num_buckets` entries.
 
     Reference:
         [DeBERTa](https://arxiv.org/abs/2006.03654), equation 3, and the original DeBERTa-v2 code
@@ -54,7 +54,7 @@ def row_of_distances(distances: Array, num_buckets: int, max_distance: int) -> A
 
 
 def table_rows_in_range(reach: int, kind: str, num_buckets: int, max_distance: int) -> Array:
-    """Returns the table row for each distance from `-reach` to `reach`.
+    """Returns the table index for each distance from `-reach` to `reach`.
 
     Distances are key positions minus query positions. `kind` is `"bucketed"` or `"disentangled"`.
     """
@@ -65,7 +65,7 @@ def table_rows_in_range(reach: int, kind: str, num_buckets: int, max_distance: i
 
 
 def scores_of_pairs(scores: Tensor, length: Tensor) -> Tensor:
-    """Converts scores of tokens and distances to scores of token pairs.
+    """Converts scores by token and distance to scores by token pair.
 
     Args:
         scores: `(..., length, 2 * length - 1)`, the score of token i and each distance from `1 -
@@ -80,7 +80,7 @@ def scores_of_pairs(scores: Tensor, length: Tensor) -> Tensor:
         [Transformer-XL](https://arxiv.org/abs/1901.02860), appendix B.
     """
     batch = tuple(ops.shape(scores))[:-2]
-    # With one more element per row, each row starts one element earlier in the flat tensor.
+    # One additional element per row shifts each row by one element in the flat tensor.
     flat = ops.reshape(
         ops.concatenate([scores, ops.zeros_like(scores[..., :1])], axis=-1),
         (*batch, 2 * length * length),
@@ -90,7 +90,7 @@ def scores_of_pairs(scores: Tensor, length: Tensor) -> Tensor:
 
 
 def crop_distances(distances: Tensor, length: Tensor) -> Tensor:
-    """Crops the last axis, distances of longer sequences, to the distances within a length."""
+    """Crops the last axis from distances in longer sequences to distances within a length."""
     middle = ops.shape(distances)[-1] // 2
     return distances[..., middle - (length - 1) : middle + length]
 
@@ -98,7 +98,7 @@ def crop_distances(distances: Tensor, length: Tensor) -> Tensor:
 def disentangled_bias(
     query: Tensor, key: Tensor, key_positions: Tensor, query_positions: Tensor
 ) -> Tensor:
-    """Returns the content-position scores, which are added to the content-content scores.
+    """Returns the content-position scores to add to the content-content scores.
 
     They have shape `(batch, heads, length, length)`. `query` and `key` are `(batch, heads, length,
     head_dim)`. The other two tensors are the distances from `1 - n` to `n - 1`, projected to keys

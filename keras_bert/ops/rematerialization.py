@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rematerialization: recomputes intermediate results in the backward pass to save memory."""
+"""Recomputes intermediate results in the backward pass to save memory."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def rematerialize(
     Only the inputs are stored in between.
 
     Args:
-        function: Function of tensors. It may read variables, which get gradients, and other tensors
-            that do not need gradients.
+        function: Function of tensors. It may read variables and other tensors. The variables have
+            gradients, and the other tensors do not.
         inputs: Float tensors.
         seed_generators: Seed generators that the function calls, at most once each. Their seeds are
             sampled here, so that both passes drop the same elements.
@@ -53,9 +53,8 @@ def rematerialize(
 def _with_jax_on_a_cpu(function: Callable[..., Any], inputs: Sequence[Tensor]) -> Any:
     """Computes `function(*inputs)`, and again in the backward pass once the gradient is available.
 
-    XLA's CPU compiler undoes `jax.checkpoint`. It removes the barriers that separate the second
-    computation from the first, and reuses the first one's results. It does not do this inside the
-    branches of a condition or the body of a loop.
+    XLA's CPU compiler undoes `jax.checkpoint`. It removes the barriers between the two computations
+    and reuses the first results. It does not do this inside conditional branches or loop bodies.
     """
     import jax
     import jax.numpy as jnp
@@ -76,7 +75,7 @@ def _with_jax_on_a_cpu(function: Callable[..., Any], inputs: Sequence[Tensor]) -
         def zeros() -> Any:
             return jax.tree.map(jnp.zeros_like, tensors)
 
-        # This condition always holds, even for NaN, but only the running program can find out.
+        # This condition always holds, even for NaN, but the compiler cannot know this.
         (first, *_) = jax.tree.leaves(upstream)
         always = jnp.logical_not(jnp.tanh(first.ravel()[0].astype("float32")) > 2)
         return jax.lax.cond(always, gradients, zeros)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeds for random operations in layers, which differ between replicas, and uniform sampling."""
+"""Generates seeds that differ between replicas, and samples uniformly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class SeedGenerator(keras.random.SeedGenerator):
 
     Keras' seed generator has a copy of its state on every replica, so all replicas would drop the
     same positions. The first replica has the same seeds as Keras' generator without a strategy. On
-    JAX, a batch on several devices is a single array with a single mask, so it needs no such seeds.
+    JAX, a batch on multiple devices is a single array with a single mask, so different seeds are
+    not needed.
     """
 
     def replay_seed(self, seed: Tensor) -> contextlib.AbstractContextManager[None]:

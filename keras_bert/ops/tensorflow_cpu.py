@@ -31,7 +31,7 @@ def xla_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Traces a function of tensors as a graph that is inlined into the graphs calling it."""
+    """Traces a function of tensors as a graph to be inlined into the graphs calling it."""
     return trace_once(function, spec=open_spec, inline=True)
 
 
@@ -150,7 +150,7 @@ class _Normalization(NamedTuple):
 
 
 def _normalize(tensors: dict[str, Tensor | None], options: _Normalization) -> Tensor:
-    """Computes the norm from the tensors that are not `None`. A dropout key must come last."""
+    """Computes the norm. Tensors can be `None`, and a dropout key must come last."""
     shape = tf.shape(tensors["x"])
     present = {
         name: _as_rows(x) if name in ("x", "residual") else tf.convert_to_tensor(x)
@@ -204,7 +204,7 @@ def take_once(
 ) -> tuple[Any, Callable[[Any], Any]]:
     """`keras_bert.ops.reference.take_once` in training.
 
-    The gradient is also a gather, while the gradient of `tf.gather` adds up rows one by one.
+    The gradient is also a gather, while the gradient of `tf.gather` adds up vectors one by one.
     """
 
     def gradient(upstream: Tensor) -> tuple[Any, None, None]:
@@ -391,7 +391,7 @@ def _norm(options: _Normalization, names: tuple[str, ...]) -> Callable[..., Any]
 
 
 def _total(options: _Normalization, tensors: dict[str, Tensor]) -> Tensor:
-    """Computes the sum that is normalized, in float32."""
+    """Computes the input of the normalization in float32."""
     x = (
         upcast(tensors["x"]) + upcast(tensors["bias"])
         if "bias" in tensors
@@ -437,7 +437,7 @@ def _norm_gradient(options: _Normalization, names: tuple[str, ...]) -> Callable[
 
 @functools.cache
 def dropout_function(rate: float) -> Callable[..., Any]:
-    """Returns a function of a tensor of any shape and a key that applies dropout."""
+    """Returns a function that applies dropout to a tensor of any shape with a key."""
 
     @xla_function
     def apply_dropout(x: Tensor, key: Tensor) -> Tensor:

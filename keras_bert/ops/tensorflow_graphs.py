@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow functions that are traced once for all calls."""
+"""Traces TensorFlow functions once for all calls."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ def trace_once(
         function: Function of tensors or `None`, in any nesting. It is traced once per combination
             of nesting structure and specs. Graphs that XLA compiles as a whole use a separate
             trace.
-        spec: Returns the `tf.TensorSpec` of an argument.
+        spec: Function that returns an argument's `tf.TensorSpec`.
         jit_compile: Whether XLA compiles the function, in the first call with each shape.
         inline: Whether TensorFlow replaces calls by the function's operations before it optimizes a
-            graph. Without inlining, optimizing a graph with many calls takes a fraction of the
-            time.
+            graph. Without inlining, optimizing a graph with many calls is much faster.
     """
     new_graph = functools.partial(
         tf.function,
@@ -43,7 +42,7 @@ def trace_once(
         autograph=False,
         experimental_attributes=None if inline or jit_compile else {"_noinline": True},
     )
-    # A single `tf.function` would generalize the dimensions in which calls differ.
+    # A single `tf.function` would generalize dimensions that differ between calls.
     graphs: dict[str, Any] = {}
 
     def call(*arguments: Any) -> Any:

@@ -19,7 +19,7 @@ from keras_bert.ops.annotations import LARGEST, Int8Kernel, Tensor
 from keras_bert.ops.context_variables import set_variable
 from keras_bert.ops.tensorflow_private import apply_op, get_registered_kernels_for_op
 
-# By the names in `BertConfig.activation`
+# TensorFlow's names for the activations in `BertConfig.activation`
 ACTIVATIONS = {"gelu_erf": "GeluExact", "gelu_tanh": "GeluApproximate", "relu": "Relu"}
 _OPERATION = "_QuantizedMatMul"
 _kernels_are_constant = contextvars.ContextVar("_kernels_are_constant", default=False)
@@ -92,13 +92,13 @@ def _product(
 ) -> Tensor:
     """Multiplies integers, qint8 `(tokens, in)`, adds the bias `(out,)` and applies the steps.
 
-    The steps have oneDNN's names in TensorFlow. The output is float, or qint8, where the integer
+    The steps have oneDNN's names in TensorFlow. The output is float or qint8. In qint8, the integer
     127 represents `largest_output`.
     """
-    # The values that the integer 127 represents in inputs, kernel and outputs. Each one is passed
-    # twice, since the operation uses the larger absolute value of a lower and an upper limit. The
-    # operation finds the primitive of an earlier call by the address of the kernel's limits, so
-    # they must be the variable itself.
+    # The values that the integer 127 represents in inputs, kernel and outputs. Each value is passed
+    # twice, as a lower and an upper limit. The operation uses the larger absolute value. It also
+    # caches oneDNN primitives by the address of the kernel's limits, so they must be the variable
+    # itself.
     ranges = (float(LARGEST), weights.kernel_range, largest_output)
     limits = [tf.cast(largest, tf.float32) for largest in ranges for _ in range(2)]
     kernel = tf.bitcast(tf.convert_to_tensor(weights.kernel), tf.qint8)

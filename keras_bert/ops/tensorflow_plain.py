@@ -28,7 +28,7 @@ def length_of(inputs: Tensor) -> Tensor:
 
 
 def is_compiled_as_a_whole() -> bool:
-    """Returns whether XLA compiles the graph that is being traced."""
+    """Returns whether XLA compiles the graph being traced."""
     return bool(GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
 
 

@@ -19,7 +19,7 @@ class TensorFlowSteps(BackendSteps):
     def predict_function(self, model: Any) -> Any:
         """Returns the function for `model.predict_function`, one graph for batches of any shape.
 
-        Keras' function would be traced again for a second shape, which takes as long as dozens of
+        Keras' function would be traced again for a second shape. This takes as long as dozens of
         batches. After five traces in all models together, TensorFlow would log warnings. The input
         shapes of a `TokenModel` define which dimensions are unknown in the graph. Since the graph
         cannot check them, the shape of each input is checked before the call.

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keras' training step on PyTorch, compiled as a whole from the inputs to the loss.
+"""Keras' training step on PyTorch, compiled in one piece from the inputs to the loss.
 
-With `jit_compile=True`, Keras passes its whole step to `torch.compile`, which cannot trace
-`loss.backward()`. So it traces everything before the backward pass twice, and traces it again in
-the second step, when weights have gradients. For BERT-base, this takes minutes. The backward pass
-is compiled with the forward pass anyway, and the optimizer's kernels are already fused.
+With `jit_compile=True`, Keras passes its whole step to `torch.compile`. Because `torch.compile`
+cannot trace `loss.backward()`, it traces everything before the backward pass twice, and traces it
+again in the second step, when weights have gradients. For BERT-base, this takes minutes. The
+backward pass is compiled with the forward pass anyway, and the optimizer's kernels are already
+fused.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class TorchSteps(BackendSteps):
         """Returns the function for `model.train_function`, or `None` to use Keras'.
 
         Keras' function is used if the model is not compiled by PyTorch, overrides `train_step`, or
-        has nothing to train.
+        has no trainable weights.
         """
         has_own_step = type(model).train_step is not keras.Model.train_step
         if not model.jit_compile or has_own_step or not model.trainable_weights:

@@ -30,22 +30,22 @@ def should_unpad(
 ) -> bool:
     """Returns whether a batch is computed without its padding.
 
-    The first row that applies decides. Outputs are the same either way. The rows below
-    `unpadded=True` only concern speed.
+    The first row that applies decides. Outputs are the same either way. The table rows below
+    `unpadded=True` only affect speed.
 
     | case | unpadded |
     |---|---|
     | `unpadded=False` | no |
     | JAX, because its shapes are static but the number of tokens depends on the mask | no |
     | no `padding_mask`, so there is no padding | no |
-    | packed rows, whose sequences already follow one another | no |
-    | hidden states or attention scores are returned, in the shape of padded rows | no |
-    | empty batches, and PyTorch's meta tensors, whose mask has no values | no |
+    | packed batches, because their sequences already follow one another | no |
+    | hidden states or attention scores are returned, in the shape of the padded batch | no |
+    | empty batches, and PyTorch's meta tensors, because their mask has no values | no |
     | `torch.compile` traces the model | no |
     | within `forbid_unpadding()` | no |
     | `unpadded=True` | yes |
     | training, because XLA would compile kernels for each new number of tokens | no |
-    | PyTorch, if attention uses the varlen kernel and there are 65,536 or more positions | yes |
+    | PyTorch with the varlen kernel, if the batch has 65,536 or more positions | yes |
     | TensorFlow on a CPU within `allow_unpadding()`, unless XLA compiles the graph | yes |
     | all other cases | no |
 

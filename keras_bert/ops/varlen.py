@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The varlen layout: where sequences are in an unpadded batch, `(1, tokens, ...)`.
+"""Computes the varlen layout, the places of sequences in an unpadded batch `(1, tokens, ...)`.
 
 The tokens of all sequences are concatenated, so matmuls, norms and all other operations on single
-tokens spend no time on padding. Attention needs to know the sequences. There are two ways. A GPU
-kernel reads where each sequence starts (`cu_seqlens`). Otherwise, queries, keys and values are
-gathered into a few groups of sequences of similar lengths, each padded to its longest sequence, and
-the results are gathered back.
+tokens spend no time on padding. Attention depends on the sequences. A GPU kernel reads where each
+sequence starts (`cu_seqlens`). Otherwise, sequences of similar lengths form a few groups. Queries,
+keys and values are gathered into a padded tensor per group, and the results are gathered back.
 
 `keras_bert.ops.unpadding` decides which batches are unpadded.
 """
@@ -28,8 +27,8 @@ from keras_bert.ops.reference import take, take_once
 # Sequences are divided by length into this many groups, and attention is computed per group.
 # Measured on CPUs, more groups save less than the additional calls cost.
 NUM_GROUPS = 4
-# Inference on TensorFlow rounds sizes up to a multiple of this. oneDNN creates a kernel for each
-# shape, which takes up to a millisecond, and TensorFlow caches the last thousand kernels.
+# Inference on TensorFlow rounds sizes up to a multiple of this. oneDNN takes up to a millisecond to
+# create a kernel for a new shape, and TensorFlow caches the last thousand kernels.
 SIZE_STEP = 8
 
 
@@ -37,9 +36,9 @@ class Varlen(NamedTuple):
     """Where the tokens of each sequence are in an unpadded batch.
 
     Tokens after a sequence's last non-padding token are dropped, so positions do not change. If a
-    sequence is all padding, its first token is kept, so no sequence is empty. In inference on
-    TensorFlow, the last token is repeated until the number of tokens is a multiple of `SIZE_STEP`.
-    No token attends to the copies.
+    sequence has only padding, its first token is kept, so no sequence is empty. In inference on
+    TensorFlow, the last token is repeated to pad the token count to a multiple of `SIZE_STEP`. No
+    token attends to the copies.
 
     Attributes:
         token_indices: int32 `(tokens,)`, the index of each token in the flattened batch.
@@ -48,12 +47,12 @@ class Varlen(NamedTuple):
         cu_seqlens: int32 `(batch + 1,)`, the number of tokens before each sequence, and in total.
         lengths: int32 `(batch,)`, the number of tokens in each sequence.
         is_key: bool `(tokens,)`, whether other tokens in the sequence attend to each token.
-        key_indices: int32 `(keys,)`, the indices of the tokens that are attended to.
+        key_indices: int32 `(keys,)`, the indices of the tokens that serve as keys.
         group_gather: int32, the token at each place in the groups, one group after another. Padding
             repeats the sequence's last token.
         group_scatter: int32 `(tokens,)`, the place of each token in the groups.
-        key_masks: A bool mask `(rows, length)` for each group, True at tokens that are attended to.
-            `None` for a group that is known to be empty.
+        key_masks: A bool mask `(rows, length)` for each group, True at tokens that serve as keys.
+            `None` if a group is known to be empty.
     """
 
     token_indices: Tensor = None
@@ -69,7 +68,7 @@ class Varlen(NamedTuple):
 
 
 def varlen_of(padding_mask: Tensor, training: bool = False) -> Varlen:
-    """Finds the tokens of a batch to compute, and where attention reads them.
+    """Finds the tokens to compute in a batch, and where attention reads them.
 
     The mask is bool or int `(batch, length)`, 0 at padding. `training` is whether gradients will be
     computed.
@@ -89,13 +88,13 @@ def _shared_graph(step: int) -> Callable[[Tensor], Varlen]:
 
 
 def _varlen(padding_mask: Tensor, step: int) -> Varlen:
-    """Implements `varlen_of` with sizes that are multiples of a step."""
+    """Implements `varlen_of`, with sizes rounded up to a multiple of `step`."""
     mask = ops.cast(padding_mask, "bool")
     batch, length = ops.shape(mask)[0], ops.shape(mask)[1]
     positions = ops.arange(length, dtype="int32")
     ends = ops.amax(ops.where(mask, positions + 1, 0), axis=1)
     lengths = ops.maximum(ends, 1)
-    # A sequence that is all padding attends to its first token, not to other sequences.
+    # A padding-only sequence attends to its first token, not to other sequences.
     mask = ops.logical_or(mask, ops.logical_and(ends[:, None] == 0, positions == 0))
     tokens = _true_indices(ops.reshape(positions < lengths[:, None], (-1,)))
     token_ends = ops.cumsum(lengths)
@@ -109,7 +108,7 @@ def _varlen(padding_mask: Tensor, step: int) -> Varlen:
         tokens = take(tokens, indices)
         is_key = ops.logical_and(take(is_key, indices), slots == indices)
 
-    # In ascending order of length, the sequences of a group are consecutive.
+    # In ascending order of length, each group's sequences are consecutive.
     order = ops.cast(ops.argsort(lengths), "int32")
     ascending = take(lengths, order)
     bounds = [batch * group // NUM_GROUPS for group in range(NUM_GROUPS + 1)]
@@ -129,7 +128,7 @@ def _varlen(padding_mask: Tensor, step: int) -> Varlen:
     last_tokens = take(first_tokens + ascending - 1, row)
     group_tokens = ops.minimum(unclamped, last_tokens)
     are_keys = ops.logical_and(unclamped <= last_tokens, take(is_key, group_tokens))
-    # Back to the order of sequences in the batch
+    # Restore the order of sequences in the batch.
     first_places = take(first_places, ops.argsort(order))
     row_ids = tokens // length
     return Varlen(
@@ -200,8 +199,8 @@ def _split(x: Tensor, sizes: list[Tensor]) -> Sequence[Tensor]:
     """Splits the first axis into chunks with the backend's own function.
 
     On TensorFlow, `ops.split` requires a static length. On PyTorch, it copies the sizes to the
-    device and back. Slices would also work, but their gradients are padded and added up, while the
-    gradient of a split is a concatenation.
+    device and back. Slices would also work, but their gradients are padded and added up. A split's
+    gradient is a single concatenation.
     """
     chunks: Sequence[Tensor]
     if keras.backend.backend() == "torch":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BPE vocabularies: their alphabet, `vocab.json` and `merges.txt`.
+"""Reads and writes BPE vocabularies in `vocab.json` and `merges.txt`.
 
 In byte-level BPE, tokens consist of bytes, and each byte is represented by a character. In BPE with
 byte fallback, tokens consist of characters. A character outside of the vocabulary is replaced with
@@ -26,13 +26,13 @@ BLANK = "▁"
 """The character that represents the space in tokens of BPE with byte fallback."""
 
 _FIRST_LINE = "#version:"
-# The bytes that are represented by visible Latin-1 characters
+# The bytes represented by visible Latin-1 characters
 _VISIBLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 
 
 @functools.cache
 def byte_characters() -> tuple[str, ...]:
-    """Returns the character that represents each of the 256 bytes in tokens.
+    """Returns the characters that represent the 256 bytes in tokens.
 
     Visible Latin-1 characters represent their own bytes. The characters from U+0100 represent the
     other bytes in order.
@@ -48,7 +48,7 @@ def byte_characters() -> tuple[str, ...]:
 
 @functools.cache
 def byte_tokens() -> tuple[str, ...]:
-    """Returns the token of each of the 256 bytes in BPE with byte fallback, such as `<0x0A>`."""
+    """Returns the tokens for the 256 bytes in BPE with byte fallback, for example `<0x0A>`."""
     return tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
@@ -58,7 +58,7 @@ def _bytes_of_characters() -> Mapping[str, int]:
 
 
 def token_bytes(token: str) -> bytes | None:
-    """Returns the bytes of a token, or `None` if a character does not represent a byte."""
+    """Returns a token's bytes, or `None` if a character does not represent a byte."""
     known = _bytes_of_characters()
     if any(character not in known for character in token):
         return None
@@ -71,7 +71,7 @@ def load_tokens(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
 
 def tokens_in_order(ids: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """Sorts tokens by their ids, which must be 0, 1, 2 …"""
+    """Sorts tokens by their ids. The ids must be 0, 1, 2 …"""
     for token, index in ids.items():
         if not isinstance(index, int) or isinstance(index, bool):
             raise ValueError(
@@ -96,7 +96,7 @@ def tokens_in_order(ids: Mapping[str, Any], where: str) -> tuple[str, ...]:
 def load_merges(
     path: str | os.PathLike[str], vocabulary: Collection[str] | None = None
 ) -> tuple[str, ...]:
-    """Reads a `merges.txt`: two tokens per line, separated by a space, such as `"Ġ t"`.
+    """Reads a `merges.txt`. Each line has two tokens separated by a space, for example `"Ġ t"`.
 
     If a vocabulary is given, it must contain the tokens. Error messages contain the line number.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the config of a BPE tokenizer from the files in a directory."""
+"""Reads a BPE tokenizer's config from the files in a directory."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _OFF: dict[str, tuple[Any, ...]] = {
 
 
 def read_byte_pair(tokens_path: Path, merges_path: Path, add_prefix_space: bool) -> dict[str, Any]:
-    """Reads the config of a BPE tokenizer from its two files.
+    """Reads a BPE tokenizer's config from its two files.
 
-    With `add_prefix_space`, the first word of a text is tokenized as if it followed a space.
+    With `add_prefix_space`, a text's first word is tokenized as if it followed a space.
     """
     vocabulary = load_tokens(tokens_path)
     config = _roberta(vocabulary, add_prefix_space, tokens_path)
@@ -47,7 +47,7 @@ def read_byte_pair(tokens_path: Path, merges_path: Path, add_prefix_space: bool)
 def read_byte_pair_files(
     folder: Path, settings: TokenizerSettings, file: TokenizerJson | None
 ) -> dict[str, Any]:
-    """Creates the config of a BPE tokenizer."""
+    """Creates a BPE tokenizer's config."""
     if settings.is_defined_by_file and file is not None:
         return _byte_pair_of_file(file, settings)
     prefix = bool(settings.flag("add_prefix_space"))
@@ -71,7 +71,7 @@ def _roberta(vocabulary: Sequence[str], add_prefix_space: bool, path: Path) -> d
 
 
 def _byte_pair_of_file(file: TokenizerJson, settings: TokenizerSettings) -> dict[str, Any]:
-    """Creates the config of a BPE tokenizer from a `tokenizer.json`."""
+    """Creates a BPE tokenizer's config from a `tokenizer.json`."""
     options = _byte_pair_options(file)
     vocabulary = file.vocabulary()
     names, between, _ = read_special_tokens(file, settings, vocabulary)
@@ -103,7 +103,7 @@ def _byte_pair_of_file(file: TokenizerJson, settings: TokenizerSettings) -> dict
 
 
 def _byte_pair_options(tokenizer: TokenizerJson) -> dict[str, Any]:
-    """Reads how a BPE tokenizer splits and merges text, as fields of a tokenizer config."""
+    """Returns config fields for how a BPE tokenizer splits and merges text."""
     model = tokenizer.part("model")
     for name, off in _OFF.items():
         if model.get(name) not in off:
@@ -131,7 +131,7 @@ def _byte_pair_options(tokenizer: TokenizerJson) -> dict[str, Any]:
 
 
 def _merges_of(tokenizer: TokenizerJson) -> list[str]:
-    """Reads and validates the merges of a BPE model."""
+    """Reads and validates a BPE model's merges."""
     merges = tokenizer.part("model").get("merges")
     if not isinstance(merges, list):
         raise tokenizer.error(f"model.merges must be a list. Received: {type(merges).__name__}")
@@ -173,7 +173,7 @@ def _check_byte_fallback(tokenizer: TokenizerJson) -> None:
 
 
 def _byte_words(tokenizer: TokenizerJson) -> tuple[str, bool]:
-    """Reads the word pattern, and whether a space is added before a text."""
+    """Reads the word pattern and whether a space is added before a text."""
     steps = tokenizer.steps("pre_tokenizer")
     *splits, last = steps or [{}]
     names = {pattern: name for name, pattern in WORD_PATTERNS.items()}

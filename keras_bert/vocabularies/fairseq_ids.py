@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts the ids of XLM-RoBERTa and CamemBERT, which differ from their SentencePiece models.
+"""Converts between SentencePiece ids and the ids of XLM-RoBERTa and CamemBERT.
 
-The models were trained with fairseq, which puts its own tokens before the pieces of a model, and
-the mask token after them. A model that contains these tokens as pieces has the same ids.
+These encoders were trained with fairseq. It puts its own tokens before a SentencePiece model's
+pieces, and the mask token after them. A model that contains these tokens as pieces has the same
+ids.
 
 Reference:
     [fairseq](https://github.com/facebookresearch/fairseq), `Dictionary`;
@@ -22,11 +23,11 @@ from keras_bert.vocabularies.sentence_piece_model import (
 )
 
 MODEL_FILE = "sentencepiece.bpe.model"
-"""The name of a released model. Its ids differ from the ids of the vocabulary."""
+"""The file name of a released model. Its ids differ from the vocabulary's ids."""
 
 
 class FairseqIds(NamedTuple):
-    """The pieces at the start of a vocabulary.
+    """The first pieces in a vocabulary.
 
     Args:
         first: The pieces before the pieces of the released model.
@@ -58,7 +59,7 @@ CAMEMBERT = FairseqIds(
 
 
 def with_fairseq_ids(model: bytes, ids: FairseqIds) -> bytes:
-    """Converts a released, serialized model to a model with the ids of the vocabulary."""
+    """Converts a serialized released model to a model with the vocabulary's ids."""
     pieces = read_pieces(model)
     count = len(ids.replaced)
     if _texts(pieces[:count]) != _texts(ids.replaced):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 MAX_BYTES = 1 << 28
-"""The maximum size of a config or vocabulary, ten times as large as any released file."""
+"""The maximum size of config and vocabulary files, ten times as large as any released file."""
 
 
 def read_bytes(path: Path) -> bytes:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 
 class PieceType(enum.IntEnum):
-    """The type of a piece."""
+    """The type of a SentencePiece piece."""
 
     NORMAL = 1
     UNKNOWN = 2
@@ -27,7 +27,7 @@ class PieceType(enum.IntEnum):
 
 
 class Piece(NamedTuple):
-    """A piece of a model.
+    """A piece in a SentencePiece model.
 
     Args:
         text: The characters of the piece, with `▁` for the space.
@@ -48,7 +48,7 @@ _MOST_VARINT_BYTES = 10  # 64 bits, with 7 bits per byte
 
 
 def read_pieces(model: bytes) -> list[Piece]:
-    """Reads the pieces of a serialized model, at least one, in the order of their ids."""
+    """Reads the pieces of a serialized model in id order. There is at least one."""
     try:
         pieces = [_piece(value) for number, value in _fields(model) if number == 1]
     except (IndexError, TypeError, UnicodeDecodeError, struct.error) as error:
@@ -59,7 +59,7 @@ def read_pieces(model: bytes) -> list[Piece]:
 
 
 def read_characters_map(model: bytes) -> bytes:
-    """Reads the precompiled normalization map of a valid model, which may be empty."""
+    """Reads a valid model's precompiled normalization map. The map can be empty."""
     for number, normalizer in _fields(model):
         if number == 3 and isinstance(normalizer, bytes):
             value = dict(_fields(normalizer)).get(2, b"")
@@ -68,7 +68,7 @@ def read_characters_map(model: bytes) -> bytes:
 
 
 def without_characters_map(model: bytes) -> bytes:
-    """Removes the normalization map of a valid model, so that it does not change characters."""
+    """Removes a valid model's normalization map, so that the model does not change characters."""
     fields = []
     for number, value in _fields(model):
         if number == 3 and isinstance(value, bytes):
@@ -102,7 +102,7 @@ def write_model(pieces: Iterable[Piece], characters_map: bytes) -> bytes:
 
 
 def replace_pieces(model: bytes, pieces: Iterable[Piece]) -> bytes:
-    """Replaces the pieces of a valid model, and keeps its other fields."""
+    """Replaces a valid model's pieces and keeps its other fields."""
     others = [_field(number, value) for number, value in _fields(model) if number != 1]
     return b"".join([*map(_serialized, pieces), *others])
 
@@ -110,7 +110,7 @@ def replace_pieces(model: bytes, pieces: Iterable[Piece]) -> bytes:
 def _serialized(piece: Piece) -> bytes:
     fields = (
         _field(1, piece.text.encode("utf-8")),
-        b"\x15",  # The tag of field 2, whose value has four bytes
+        b"\x15",  # This is the tag of field 2, a four-byte value.
         struct.pack("<f", piece.score),
         # The library omits the default.
         b"" if piece.type == PieceType.NORMAL else _field(3, int(piece.type)),
@@ -132,7 +132,7 @@ def _piece(message: object) -> Piece:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """Yields the field numbers and values of a message. Fixed-size numbers are yielded as bytes."""
+    """Yields a message's field numbers and values. Fixed-size numbers are yielded as bytes."""
     position = 0
     while position < len(message):
         tag, position = _read_varint(message, position)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the config of a SentencePiece tokenizer from the files in a directory."""
+"""Reads a SentencePiece tokenizer's config from the files in a directory."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ MODEL_FILES = {
     fairseq_ids.MODEL_FILE: XLM_ROBERTA,
     DEBERTA_MODEL_FILE: DEBERTA_V2,
 }
-# Steps that SentencePiece itself does: it joins runs of spaces and strips spaces at the end.
+# These steps are part of SentencePiece. It joins runs of spaces and strips trailing spaces.
 _OF_SPACES = (f"Replace {SPACES!r} by ' '", f"Replace {SPACES!r} by {BLANK!r}", "Strip")
 
 
 def read_sentence_piece(path: Path) -> dict[str, Any]:
-    """Reads a tokenizer with ALBERT's special tokens that applies its model without other rules."""
+    """Reads a tokenizer with ALBERT's special tokens and no rules beyond its model."""
     return _sentence_piece(read_bytes(path), path, ALBERT_TOKENS, **UNCLEANED)
 
 
 def read_sentence_piece_files(
     folder: Path, settings: TokenizerSettings, file: TokenizerJson | None
 ) -> dict[str, Any]:
-    """Creates the config of a SentencePiece tokenizer."""
+    """Creates a SentencePiece tokenizer's config."""
     path = next((folder / name for name in MODEL_FILES if (folder / name).exists()), None)
     name = settings.tokenizer_class
     if name is None and path is not None:
@@ -92,7 +92,7 @@ def read_sentence_piece_files(
             raise settings.error("do_lower_case", "must be False or absent", True)
     if file is not None and (
         name in (None, *DEFINED_BY_FILE)
-        # ALBERT's class also reads the special tokens of a sequence from the file.
+        # ALBERT's class also reads the special tokens around a text from the file.
         or (name == ALBERT and file.part("post_processor"))
     ):
         vocabulary = [piece.text for piece in read_pieces(model)]
@@ -101,8 +101,8 @@ def read_sentence_piece_files(
     has_spaces = options["albert_rules"] or options["compose"] or read_characters_map(model)
     if file is not None and not has_spaces:
         raise file.error(
-            "normalizer must have a Precompiled step, which replaces whitespace with spaces. "
-            "Otherwise, the model does not know other whitespace"
+            "normalizer must have a Precompiled step to replace whitespace with spaces, because "
+            "the model has no pieces for other whitespace"
         )
     unknown = [piece.text for piece in read_pieces(model) if piece.type == PieceType.UNKNOWN]
     if unknown != [names["unk"]]:
@@ -154,7 +154,7 @@ def _released_model(path: Path, name: str | None) -> bytes:
 def _are_same_models(model: bytes, other: bytes, composes: bool) -> bool:
     """Returns whether two models are equivalent for a tokenizer class in transformers.
 
-    DeBERTa's class, which composes characters, ignores their map and adds the mask token.
+    DeBERTa's class composes characters, ignores the normalization map and adds the mask token.
     """
     if not composes:
         return have_same_pieces(model, other)
@@ -163,7 +163,7 @@ def _are_same_models(model: bytes, other: bytes, composes: bool) -> bool:
 
 
 def _with_added_pieces(model: bytes, settings: TokenizerSettings) -> bytes:
-    """Adds the special tokens that files define directly after the pieces of a model."""
+    """Appends the special tokens with the next ids to a model's pieces."""
     pieces = read_pieces(model)
     count = len(pieces)
     tokens = [token for token in settings.added_tokens() if token.get("special", False)]
@@ -175,7 +175,7 @@ def _with_added_pieces(model: bytes, settings: TokenizerSettings) -> bytes:
 
 
 def _with_mask(model: bytes) -> bytes:
-    """Adds the mask token to the pieces of a DeBERTa model, unless they already contain it."""
+    """Adds the mask token to a DeBERTa model's pieces, unless they already contain it."""
     pieces, mask = read_pieces(model), WORDPIECE_TOKENS["mask"]
     if any(piece.text == mask for piece in pieces):
         return model
@@ -187,7 +187,7 @@ def _with_control_pieces(
 ) -> bytes:
     """Converts all additional special tokens in a model to control pieces.
 
-    Other added tokens raise an error, because SentencePiece only finds pieces of the model.
+    Other added tokens raise an error, because SentencePiece only finds pieces in the model.
     """
     pieces = read_pieces(model)
     indices = {piece.text: index for index, piece in enumerate(pieces)}
@@ -200,7 +200,7 @@ def _with_control_pieces(
         if index is None or not token.get("special", False) or token["id"] not in (None, index):
             raise ValueError(
                 f"{token['path']}: a {SENTENCE_PIECE} tokenizer must not have added tokens, except "
-                f"for special tokens that are pieces of its model. Received: {content!r}"
+                f"for special tokens in its model. Received: {content!r}"
             )
         if pieces[index].type != PieceType.CONTROL:
             pieces[index] = pieces[index]._replace(type=PieceType.CONTROL)
@@ -261,15 +261,15 @@ def _pieces(tokenizer: TokenizerJson) -> list[Piece]:
         unknown = pieces[model["unk_id"]]
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise tokenizer.error(
-            "model.vocab must be a list of pieces with their scores, and model.unk_id the index "
-            f"of a piece ({error!r})"
+            "model.vocab must be a list of pieces with their scores, and model.unk_id one of its "
+            f"indices ({error!r})"
         ) from error
     pieces[model["unk_id"]] = unknown._replace(type=PieceType.UNKNOWN)
     return pieces
 
 
 def _unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
-    """Reads how a unigram tokenizer normalizes and splits text, as fields of a config.
+    """Returns config fields for how a unigram tokenizer normalizes and splits text.
 
     Steps that do not occur in ALBERT, XLM-RoBERTa or DeBERTa raise an error.
     """
@@ -295,9 +295,9 @@ def _unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
     ]
     if [name for name in names if name not in _OF_SPACES] != usual_names:
         raise tokenizer.error(
-            f"normalizer must have the steps of ALBERT, "
-            f"{', '.join([*rules, *usual_names[len(rules) * albert_rules :]])}, or of "
-            f"XLM-RoBERTa, Precompiled. Received: {', '.join(names) or 'none'}"
+            "normalizer must have ALBERT's steps "
+            f"({', '.join([*rules, *usual_names[len(rules) * albert_rules :]])}) or "
+            f"XLM-RoBERTa's step (Precompiled). Received: {', '.join(names) or 'no steps'}"
         )
     _check_pre_tokenizer(tokenizer, steps)
     return {
@@ -339,8 +339,8 @@ def _check_pre_tokenizer(
     splits = types == ["WhitespaceSplit", "Metaspace"] or (types == ["Metaspace"] and drops_spaces)
     if not splits or not begins_words:
         raise tokenizer.error(
-            "pre_tokenizer must have the steps of ALBERT, WhitespaceSplit and a Metaspace that "
-            f"starts every text with {BLANK}, or only that Metaspace after the normalizers "
-            "Precompiled, Strip on the right, and Replace of runs of spaces. Received: "
+            "pre_tokenizer must have ALBERT's steps, WhitespaceSplit and a Metaspace that starts "
+            f"every text with {BLANK}. After the normalizers Precompiled, Strip (right) and "
+            "Replace (runs of spaces), it must have only the Metaspace. Received: "
             f"{describe_steps(steps)}"
         )

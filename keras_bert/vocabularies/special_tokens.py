@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the special and added tokens from the files of a tokenizer."""
+"""Reads special and added tokens from tokenizer files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keras_bert.vocabularies.tokenizer_config import BYTE_PAIR, WORDPIECE
 from keras_bert.vocabularies.tokenizer_json import TokenizerJson, row_formats
 from keras_bert.vocabularies.tokenizer_settings import ALBERT_TOKENS, SAME_ROLES, TokenizerSettings
 
-# The special tokens to look for by role, if files do not define them
+# The special tokens to look for by role, if the files do not define them
 _USUAL_NAMES = {
     "pad": ("<pad>", "[PAD]"),
     "unk": ("<unk>", "[UNK]"),
@@ -26,19 +26,20 @@ _USUAL_NAMES = {
 def read_special_tokens(
     file: TokenizerJson, settings: TokenizerSettings, vocabulary: Sequence[str]
 ) -> tuple[dict[str, str], list[str], int]:
-    """Reads the special tokens of a tokenizer that a `tokenizer.json` defines completely.
+    """Reads the special tokens of a tokenizer defined by its `tokenizer.json`.
 
     CLS and SEP are the tokens that its post-processor adds. The other special tokens are defined in
     `tokenizer_config.json` or `special_tokens_map.json`, or have their usual names. If the
     vocabulary has no padding token, the SEP token is used. If it has no unknown token, the padding
-    token is used. Returns the tokens by role, the tokens between the texts of a pair, and the
-    number of segments.
+    token is used.
+
+    Returns the tokens by role, the tokens between two texts, and the number of segments.
     """
     names = {}
     for role, usual in _USUAL_NAMES.items():
         candidates = [settings.token(name) for name in (role, SAME_ROLES.get(role, role))]
         if candidates[0] is not None and candidates[0] not in vocabulary:
-            what = f"must be a token of the vocabulary of {len(vocabulary)} tokens"
+            what = f"must be in the vocabulary ({len(vocabulary)} tokens)"
             raise settings.error(f"{role}_token", what, candidates[0])
         if role == "pad" and candidates[0] is None:
             candidates = [file.part("padding").get("pad_token")]
@@ -50,8 +51,8 @@ def read_special_tokens(
     single, pair = ([name for name, _ in row] for row in (formats.single, formats.pair))
     if len(single) != 3 or single[1] != "A":
         raise file.error(
-            f"post_processor must add one token before and one after each text, such as "
-            f"{names['cls']} A {names['sep']}. Received: {' '.join(single) or 'nothing'}"
+            "post_processor must add one token before and one after each text, for example "
+            f"{names['cls']} A {names['sep']}. Received: {' '.join(single) or 'no tokens'}"
         )
     names["cls"], _, names["sep"] = single
     for role, other in (("pad", "sep"), ("unk", "pad")):
@@ -64,7 +65,8 @@ def read_special_tokens(
     usual_row = [cls, "A", *between, "B", sep]
     if pair != usual_row:
         raise file.error(
-            f"post_processor must make the row {' '.join(usual_row)}. Received: {' '.join(pair)}"
+            f"post_processor must return {' '.join(usual_row)} for a text pair. Received: "
+            f"{' '.join(pair)}"
         )
     for token in (cls, sep):
         if token not in vocabulary or formats.ids.get(token) != [vocabulary.index(token)]:
@@ -100,14 +102,14 @@ def check_names(
 
 
 def renamed_tokens(names: Mapping[str, str], usual: Mapping[str, str]) -> dict[str, str] | None:
-    """Returns the special tokens that differ from the usual tokens, or `None` if none differ."""
+    """Returns the special tokens that differ from the usual tokens, or `None` if all are equal."""
     return {role: name for role, name in names.items() if name != usual[role]} or None
 
 
 def with_added_tokens(
     config: dict[str, Any], settings: TokenizerSettings
 ) -> tuple[dict[str, Any], dict[str, bool]]:
-    """Adds tokens to the config of a WordPiece or BPE tokenizer.
+    """Adds the added tokens to a WordPiece or BPE tokenizer's config.
 
     Also returns whether each token includes preceding whitespace, if files define it. The ids of
     new tokens must follow the vocabulary. `single_word` is not supported. With BPE, `rstrip` is not
@@ -124,13 +126,13 @@ def with_added_tokens(
         content, index = token["content"], token["id"]
         if index is None:
             if content in roles.values() and content not in indices:
-                continue  # For example, a mask token that is not in the vocabulary
+                continue  # For example, the vocabulary has no mask token.
             index = indices.get(content, len(vocabulary))
         if index == len(vocabulary) and content not in indices:
             indices[content] = index
             vocabulary.append(content)
         elif not 0 <= index < len(vocabulary) or vocabulary[index] != content:
-            has = repr(vocabulary[index]) if 0 <= index < len(vocabulary) else "nothing"
+            has = repr(vocabulary[index]) if 0 <= index < len(vocabulary) else "no token"
             raise ValueError(
                 f"{token['path']}: the id of the added token {content!r} must match the vocabulary "
                 f"of {len(vocabulary)} tokens. Received: the id {index} of {has}"
@@ -149,8 +151,8 @@ def with_added_tokens(
         for option in refused:
             if token.get(option):
                 raise ValueError(
-                    f"{token['path']}: the added token {token['content']!r} must not have "
-                    f"{option}, which is not supported."
+                    f"{token['path']}: {option} of the added token {token['content']!r} is not "
+                    f"supported and must be false. Received: {token[option]!r}"
                 )
     own = [token for token in added if token["content"] not in roles.values()]
     names = [token["content"] for token in own]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The config of a tokenizer, which consists of plain values without file names.
+"""Defines tokenizer configs, dicts of plain values without file names.
 
-It is stored in `.keras` files, and reading them must not open other files. Therefore, only the
-tokenizer classes accept the path of a vocabulary.
+Configs are stored in `.keras` files, and reading a `.keras` file must not open other files.
+Therefore, only the tokenizer classes accept a vocabulary path.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_WORD_LENGTH = 200
 WORD_LENGTH = checks.NumberRange(at_least=1, below=1000, integer=True)
 """The range of other maximum word lengths. Regular expressions (RE2) cannot count further."""
 TRUNCATION_SIDES = ("right", "left")
-"""The sides at which overlong texts may be truncated. The first is the default."""
+"""The sides on which overlong texts can be truncated. The first is the default."""
 
 _STRINGS, _FLAG, _BASE64 = "a list of strings", "True or False", "a string, the model in base64"
 _STRING, _INTEGER, _NAMES = "a string", "a positive integer", "a dict of strings"
@@ -76,7 +76,7 @@ FIELDS: dict[str, dict[str, tuple[str, Any]]] = {
     },
 }
 """The type and default of each config field, by tokenizer type."""
-# Fields that configs contain even if they have the default value
+# Fields that are stored even if they have their default value
 _ALWAYS = (
     "lowercase",
     "add_prefix_space",
@@ -87,9 +87,9 @@ _ALWAYS = (
 
 
 def check_tokenizer_config(config: object) -> str:
-    """Validates a tokenizer config, which contains the arguments of its class. Returns its type.
+    """Validates a tokenizer config. Returns the tokenizer type.
 
-    Without `kind`, it is the config of a `WordPieceTokenizer`.
+    Without `kind`, the config belongs to a `WordPieceTokenizer`.
     """
     if not isinstance(config, Mapping):
         raise ValueError(f"A tokenizer config must be a dict. Received: {shorten_repr(config)}")
@@ -109,7 +109,7 @@ def check_tokenizer_config(config: object) -> str:
             f"lacks {absent_fields[0]}" if absent_fields else f"has {shorten_repr(other_fields[0])}"
         )
         raise ValueError(
-            f"The config of a {kind} tokenizer {what}. Its fields are kind, {', '.join(fields)}."
+            f"The config of a {kind} tokenizer {what}. The fields are kind, {', '.join(fields)}."
         )
     for name, value in values.items():
         field_type, _ = fields[name]
@@ -118,7 +118,7 @@ def check_tokenizer_config(config: object) -> str:
                 f"{name} in a tokenizer config must be {field_type}. Received: "
                 f"{shorten_repr(value)}"
                 + (
-                    ". Only the tokenizer's class accepts the file of a vocabulary."
+                    ". Only the tokenizer class accepts a vocabulary file."
                     if field_type == _STRINGS and isinstance(value, str)
                     else ""
                 )
@@ -133,7 +133,7 @@ def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_defaults(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Removes most default values from the fields of a tokenizer config."""
+    """Removes fields with default values, except for the fields that are always stored."""
     return {
         name: value
         for name, value in values.items()
@@ -142,7 +142,7 @@ def without_defaults(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def list_tokens(tokenizer: Mapping[str, Any]) -> list[str]:
-    """Returns the tokens of a tokenizer config in the order of their ids."""
+    """Returns the tokens in a tokenizer config in id order."""
     if check_tokenizer_config(tokenizer) == SENTENCE_PIECE:
         return [piece.text for piece in read_pieces(decode_model(tokenizer))]
     return list(tokenizer["vocabulary"])

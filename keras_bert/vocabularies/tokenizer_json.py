@@ -24,14 +24,14 @@ WORD_PATTERNS = {
     ),
 }
 """The regular expression for each word pattern."""
-# The field that contains the steps of a part with type Sequence
+# The field for the steps in a part of type Sequence
 _STEPS = {
     "normalizer": "normalizers",
     "pre_tokenizer": "pretokenizers",
     "post_processor": "processors",
 }
 QUOTES = ("``", "''")
-"""The quotes that ALBERT's normalizer replaces with a double quote."""
+"""ALBERT's normalizer replaces these quotes with a double quote."""
 SPACES = " {2,}"
 """A regular expression for the runs of spaces that normalizers join."""
 COMPOSING = [
@@ -39,7 +39,7 @@ COMPOSING = [
     {"type": "NFC"},
     {"type": "Strip", "strip_left": False, "strip_right": True},
 ]
-"""The normalizer of DeBERTa's class in `transformers` 5, which ignores the model's normalizer."""
+"""The normalizer of DeBERTa's class in `transformers` 5. It replaces the model's normalizer."""
 
 
 class TokenizerJson:
@@ -55,7 +55,7 @@ class TokenizerJson:
         return value
 
     def steps(self, name: str) -> list[Mapping[str, Any]]:
-        """Returns the steps of a normalizer, pre-tokenizer or post-processor as a list."""
+        """Lists the steps in a normalizer, pre-tokenizer or post-processor."""
         part = self.part(name)
         if part.get("type") != "Sequence":
             return [part] if part else []
@@ -73,7 +73,7 @@ class TokenizerJson:
         return str(kind)
 
     def vocabulary(self) -> tuple[str, ...]:
-        """Returns the tokens of a WordPiece or BPE model, including added tokens."""
+        """Returns a WordPiece or BPE model's tokens, including added tokens."""
         vocabulary = self.part("model")["vocab"]
         ids = {token["content"]: token["id"] for token in self.added_tokens()}
         for token, index in ids.items():
@@ -85,12 +85,12 @@ class TokenizerJson:
         return tokens_in_order({**vocabulary, **ids}, f"{self.path}: model.vocab")
 
     def added_tokens(self) -> Sequence[Mapping[str, Any]]:
-        """Returns the added tokens, which include the special tokens."""
+        """Returns the added tokens, including the special tokens."""
         added: Sequence[Mapping[str, Any]] = self._fields.get("added_tokens") or []
         return added
 
     def error(self, what: str) -> ValueError:
-        """Creates an error with the path of the file."""
+        """Creates an error with the file's path."""
         return ValueError(f"{self.path}: {what}.")
 
 
@@ -98,9 +98,8 @@ class RowFormats(NamedTuple):
     """How a post-processor adds special tokens to texts.
 
     Args:
-        single: The special tokens around one text, and `A` for the text, each with its segment.
-        pair: The special tokens around two texts, and `A` and `B` for the texts, each with its
-            segment.
+        single: The special tokens and `A` for the text, each with its segment.
+        pair: The special tokens and `A` and `B` for two texts, each with its segment.
         ids: The ids that replace each special token.
     """
 

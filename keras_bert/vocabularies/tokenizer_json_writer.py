@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a `tokenizer.json` for each type of tokenizer."""
+"""Creates the content of a `tokenizer.json` for each tokenizer type."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def wordpiece_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[
 
 
 def _words_of_model(config: Mapping[str, Any]) -> dict[str, int]:
-    """Returns the tokens that are also found as words, without tokens added at the end.
+    """Returns the model's vocabulary, without added tokens at the end.
 
-    The `tokenizers` library gives added tokens that are not words the ids after the vocabulary.
+    The `tokenizers` library assigns the next ids to added tokens outside the vocabulary.
     """
     words = list(config["vocabulary"])
     while words[-1] in config["added_tokens"]:
@@ -151,8 +151,8 @@ def unigram_json(
 ) -> dict[str, Any]:
     """Returns the content of a `tokenizer.json` for a SentencePiece model. See `byte_pair_json`.
 
-    `vocabulary` contains the pieces without DeBERTa's mask token, which is an added token. The
-    format cannot represent ALBERT's rule for commas after numbers.
+    `vocabulary` contains the pieces without DeBERTa's mask token, because the mask is an added
+    token. The format cannot represent ALBERT's rule for commas after numbers.
     """
     pieces = read_pieces(model)
     ids = {piece.text: index for index, piece in enumerate(pieces)}
@@ -203,13 +203,13 @@ def _normalizers(model: bytes, config: Mapping[str, Any]) -> list[dict[str, Any]
 
 
 def pieces_without_mask(pieces: Sequence[Piece], mask: str) -> Sequence[Piece]:
-    """Returns pieces without a mask token at the end."""
+    """Removes a mask token at the end of the pieces."""
     text, _, kind = pieces[-1]
     return pieces[:-1] if (text, kind) == (mask, PieceType.CONTROL) else pieces
 
 
 def _present(names: Mapping[str, str], ids: Mapping[str, int]) -> list[str]:
-    """Returns the distinct special tokens that are in a vocabulary."""
+    """Returns a vocabulary's distinct special tokens."""
     return list(dict.fromkeys(token for token in names.values() if token in ids))
 
 
@@ -226,7 +226,7 @@ def _added_token(token: str, token_id: int, takes_space: bool = False) -> dict[s
 
 
 def _beginning(added: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the first fields, which are the same in all files."""
+    """Returns the first fields. They are the same for all tokenizer types."""
     return {
         "version": "1.0",
         "truncation": None,
@@ -238,7 +238,7 @@ def _beginning(added: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _template(
     ids: Mapping[str, int], names: Mapping[str, str], config: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Returns the post-processor, which puts texts between special tokens."""
+    """Returns the post-processor that puts texts between special tokens."""
     cls, sep = names["cls"], names["sep"]
     between = [sep] * config["pair_separators"]
     if config.get("repeats_cls"):

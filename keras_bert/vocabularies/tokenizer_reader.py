@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the config of a tokenizer from the files in a directory."""
+"""Reads a tokenizer config from the files in a directory."""
 
 from __future__ import annotations
 
@@ -28,17 +28,16 @@ _KINDS_OF_MODELS = {"WordPiece": WORDPIECE, "BPE": BYTE_PAIR, "Unigram": SENTENC
 
 
 def read_tokenizer(folder: Path) -> dict[str, Any] | None:
-    """Reads the tokenizer in a directory: a preset of this package, a Hugging Face checkpoint or a
-    TF1 release.
+    """Reads the tokenizer of a preset, Hugging Face checkpoint or TF1 release from a directory.
 
-    If there is a `tokenizer.json`, the vocabulary is read from it, and a SentencePiece model next
-    to it must have the same pieces. The class in `tokenizer_config.json` or `config.json`
-    determines where settings are read from, as in the transformers library. For the classes of
-    BERT, MPNet, RoBERTa, ALBERT, XLM-RoBERTa, CamemBERT and DeBERTa, `tokenizer_config.json` takes
-    precedence. For other classes or without a class, settings are read from `tokenizer.json`.
-    Without a `tokenizer.json`, vocabularies are tried in this order: `vocab.txt` (WordPiece),
-    `spiece.model`, the released `30k-clean.model`, XLM-RoBERTa's `sentencepiece.bpe.model` or
-    DeBERTa's `spm.model` (SentencePiece), and `vocab.json` with `merges.txt` (BPE).
+    The vocabulary is read from `tokenizer.json` if it exists. A SentencePiece model next to it must
+    have the same pieces. The class in `tokenizer_config.json` or `config.json` determines where
+    settings are read from, as in the transformers library. For the classes of BERT, MPNet, RoBERTa,
+    ALBERT, XLM-RoBERTa, CamemBERT and DeBERTa, `tokenizer_config.json` takes precedence. For other
+    classes or without a class, settings are read from `tokenizer.json`. Without a `tokenizer.json`,
+    vocabularies are tried in this order: `vocab.txt` (WordPiece), `spiece.model`, the released
+    `30k-clean.model`, XLM-RoBERTa's `sentencepiece.bpe.model` or DeBERTa's `spm.model`
+    (SentencePiece), and `vocab.json` with `merges.txt` (BPE).
 
     Returns the config, or `None` if the directory does not contain any of these files.
 
@@ -62,8 +61,8 @@ def _read_tokenizer(folder: Path) -> dict[str, Any] | None:
     kind_of_class = KINDS.get(settings.tokenizer_class or "", kind)
     if kind_of_class != kind:
         raise ValueError(
-            f"{folder}: the class of the tokenizer must be a {kind} tokenizer, like its "
-            f"vocabulary. Received: {settings.tokenizer_class} ({kind_of_class})"
+            f"{folder}: the tokenizer class must have the type of the vocabulary, {kind}. "
+            f"Received: {settings.tokenizer_class} ({kind_of_class})"
         )
     settings.check(kind)
     readers = {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of a tokenizer in `tokenizer_config.json` and the files next to it.
+"""Reads tokenizer settings from `tokenizer_config.json` and the files next to it.
 
-Every field is either read, has no effect on ids, or must have its default value. Therefore, no
-setting is ignored silently.
+Every field is read, has no effect on ids, or must have its default value. Therefore, no setting is
+ignored silently.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from keras_bert.vocabularies.tokenizer_json import TOKENIZER_FILE, TokenizerJson
 
 SETTINGS_FILE = "tokenizer_config.json"
 NAMES_FILE = "special_tokens_map.json"
-"""The special tokens by role, if the settings do not contain all added tokens."""
+"""The special tokens by role, for settings without a list of all added tokens."""
 ADDED_FILE = "added_tokens.json"
 VOCABULARY_FILE = "vocab.txt"
 MODEL_FILE = "spiece.model"
@@ -47,7 +47,8 @@ ALL_FILES = (
     ADDED_FILE,
     NAMES_FILE,
 )
-"""All tokenizer files. Existing files that are not written belong to a different tokenizer."""
+"""All tokenizer files. A file that is not overwritten belongs to a different tokenizer.
+"""
 
 # Fields of this package that the transformers library ignores
 SPECIAL_IN_TEXT_FIELD = "special_tokens_in_text"
@@ -57,13 +58,13 @@ WORD_LENGTH_FIELD = "max_word_length"
 ALBERT_TOKENS = {**WORDPIECE_TOKENS, "pad": "<pad>", "unk": "<unk>"}
 """ALBERT's special tokens by role."""
 SAME_ROLES = {"cls": "bos", "sep": "eos"}
-"""The names of the tokens at the start and end of a text in the transformers library."""
+"""The transformers library's other names for the tokens at the start and end of a text."""
 
 ALBERT, XLM_ROBERTA, CAMEMBERT = "AlbertTokenizer", "XLMRobertaTokenizer", "CamembertTokenizer"
 MPNET, DEBERTA_V2 = "MPNetTokenizer", "DebertaV2Tokenizer"
 DEFINED_BY_FILE = ("PreTrainedTokenizer", "TokenizersBackend")
 """The `transformers` classes for tokenizers that a `tokenizer.json` defines completely."""
-# Models that are not supported, although their tokenizers are
+# Unsupported models with a supported tokenizer
 _OTHER_MODELS = {
     "convbert": "ConvBertTokenizer",
     "layoutlm": "LayoutLMTokenizer",
@@ -95,9 +96,9 @@ TOKENS_OF_CLASSES: dict[str, Mapping[str, str]] = {
     name: family.tokenizer.get("special_tokens", USUAL_TOKENS[KINDS[name]])
     for name, family in CLASS_FAMILIES.items()
 }
-"""The special tokens of each of these classes."""
+"""The special tokens of each class in `CLASS_FAMILIES`."""
 
-# Fields that change ids in `transformers`, and the values with which they have no effect
+# Fields that change ids in `transformers`, with the values that have no effect
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "split_special_tokens": (False, None),
     "init_inputs": ([], None),
@@ -115,7 +116,7 @@ _DEFAULTS_OF_KINDS: dict[str, dict[str, tuple[Any, ...]]] = {
     BYTE_PAIR: {},
     SENTENCE_PIECE: {"add_prefix_space": (True,), "split_by_punct": (False,)},
 }
-# Additional fields without a `tokenizer.json`, which otherwise defines the special tokens
+# Additional fields for directories without a `tokenizer.json`, which would define special tokens
 _DEFAULTS_WITHOUT_FILE: dict[str, tuple[Any, ...]] = {
     "add_bos_token": (False, None),
     "add_eos_token": (False, None),
@@ -126,7 +127,7 @@ _ID = re.compile("[0-9]{1,18}")
 
 
 class TokenizerSettings:
-    """The settings of a tokenizer in a directory, including its `tokenizer.json` if it has one.
+    """The tokenizer settings in a directory, including its `tokenizer.json` if it has one.
 
     Raises:
         ValueError: If a file is invalid or the tokenizer class is not supported.
@@ -197,9 +198,9 @@ class TokenizerSettings:
             )
         if self.side("padding", ("right", "left")) == "left":
             checks.warn(
-                f"{self.path}: padding_side is 'left', but rows are padded on the right, which "
-                "does not change their results. In transformers, it changes results with absolute "
-                "positions, or if the first token of a row is pooled."
+                f"{self.path}: padding_side is 'left', but keras_bert pads on the right. This "
+                "does not change the results here. In transformers, left padding changes the "
+                "results with absolute positions, or if the first token is pooled."
             )
 
     def special_tokens(self, kind: str) -> Mapping[str, str]:
@@ -208,7 +209,7 @@ class TokenizerSettings:
         return TOKENS_OF_CLASSES.get(self.tokenizer_class or "", usual)
 
     def flag(self, field: str) -> bool | None:
-        """Returns a field that is true or false, or `None` if it is absent."""
+        """Returns a boolean field, or `None` if it is absent."""
         if field not in self.fields:
             return None
         value = self.fields[field]
@@ -217,7 +218,7 @@ class TokenizerSettings:
         return value
 
     def side(self, what: str, sides: Sequence[str] = TRUNCATION_SIDES) -> str:
-        """Returns the side of padding or truncation, which `tokenizer.json` can also define."""
+        """Returns the padding or truncation side. It can also be defined in `tokenizer.json`."""
         field = f"{what}_side"
         part = self._file.part("truncation" if what == "truncation" else what) if self._file else {}
         value = self.fields.get(field) or str(part.get("direction", sides[0])).lower()
@@ -231,15 +232,15 @@ class TokenizerSettings:
         return default if names is None else "token_type_ids" in names
 
     def token(self, role: str) -> str | None:
-        """Returns the token of a role, such as `"cls"` or `"bos"`, or `None` if it is absent."""
+        """Returns the token for a role, such as `"cls"` or `"bos"`, or `None` if it is absent."""
         token: str | None = _content(self.fields.get(f"{role}_token"))
         return token
 
     def added_tokens(self) -> list[dict[str, Any]]:
-        """Returns the tokens that are added to the vocabulary or at which texts are split.
+        """Returns the added tokens. Texts are split at these tokens.
 
-        Each has a `content`, an `id`, which is `None` if only a name refers to the token, and
-        optionally `single_word`, `lstrip`, `rstrip`, `special` and `normalized`.
+        Each token has a `content` and an `id`. The id is `None` if only a name refers to the token.
+        A token can also have `single_word`, `lstrip`, `rstrip`, `special` and `normalized`.
         """
         settings: dict[str, dict[str, Any]] = {}
         for path, tokens in self._lists_of_added_tokens():
@@ -252,7 +253,7 @@ class TokenizerSettings:
                     )
                 if not all(isinstance(token.get(flag, False), bool) for flag in _FLAGS):
                     raise ValueError(
-                        f"{path}: {', '.join(_FLAGS)} of an added token must be true or false. "
+                        f"{path}: an added token's {', '.join(_FLAGS)} must be true or false. "
                         f"Received: {token!r}"
                     )
                 settings[content] = {**token, "id": int(str(index)), "path": path}
@@ -278,7 +279,7 @@ class TokenizerSettings:
             yield file_tokens
 
     def _named_tokens(self) -> Iterator[dict[str, Any]]:
-        """Yields the tokens to which fields refer by name, with or without an id."""
+        """Yields the tokens in fields such as `mask_token`, with or without an id."""
         fields = self.fields
         more = fields.get(_EXTRA) or fields.get("additional_special_tokens") or []
         specific = fields.get("model_specific_special_tokens") or {}
@@ -290,7 +291,7 @@ class TokenizerSettings:
         else:
             raise self.error(_EXTRA, "must be a list of tokens or an object", more)
         for name, value in {**values, **specific}.items():
-            # For example, add_bos_token
+            # For example, add_bos_token is a boolean.
             if value is None or isinstance(value, bool):
                 continue
             content = _content(value)
@@ -300,7 +301,7 @@ class TokenizerSettings:
             yield {**flags, "content": content, "id": None, "special": True, "path": self.path}
 
     def error(self, field: str, expected: str, value: Any) -> ValueError:
-        """Creates an error with the name of a field."""
+        """Creates an error for the value of a field."""
         return ValueError(f"{self.path}: {field} {expected}. Received: {value!r}")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the files of a tokenizer from its config."""
+"""Writes tokenizer files from a config."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _ROBERTA_FIELDS = {
 def write_tokenizer(
     folder: Path, tokenizer: Mapping[str, Any] | None, max_sequence_length: int
 ) -> None:
-    """Writes the files of a tokenizer, including `tokenizer_config.json`. Does nothing for `None`.
+    """Writes a tokenizer's files, including `tokenizer_config.json`. Does nothing for `None`.
 
     Raises:
         ValueError: If the files would be read as a different tokenizer.
@@ -96,22 +96,22 @@ def write_tokenizer(
 def check_same_tokenizer(
     tokenizer: Mapping[str, Any], read: Mapping[str, Any], ignored: Collection[str] = ()
 ) -> None:
-    """Checks that reading a tokenizer's files gives the same value for each field with an effect.
+    """Checks that a tokenizer's files are read with the same value for each relevant field.
 
     Raises:
-        ValueError: If a field differs that is not `ignored`. The message contains both values.
+        ValueError: If a field outside `ignored` differs. The message contains both values.
     """
     ours, theirs = _effects(tokenizer), _effects(read)
     for name, value in ours.items():
         if name not in ignored and value != theirs.get(name):
             raise ValueError(
-                f"{name} of the tokenizer cannot be saved in this format. Received: "
-                f"{shorten_repr(value)}, which would be read as {shorten_repr(theirs.get(name))}."
+                f"The tokenizer's {name} cannot be saved in this format. Received: "
+                f"{shorten_repr(value)}. It would be read as {shorten_repr(theirs.get(name))}."
             )
 
 
 def _effects(tokenizer: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the config fields in which tokenizers can differ, all with values."""
+    """Returns the relevant config fields, with defaults for missing fields."""
     kind, names = tokenizer.get("kind", WORDPIECE), _names(tokenizer)
     values = {"kind": kind, **with_defaults(tokenizer), "special_tokens": names}
     for field in ("added_tokens", "normalized_tokens", "special_added_tokens"):
@@ -171,8 +171,8 @@ def _write_byte_pair(
     write_json(folder / TOKENIZER_FILE, byte_pair_json(config, names))
     if without_defaults(BYTE_PAIR, config).keys() <= _ROBERTA_FIELDS:
         save_tokens_and_merges(config["vocabulary"], config["merges"], folder)
-        # The mask token includes the preceding space. RoBERTa's class in `transformers` 5 does not
-        # know this unless it is defined here.
+        # The mask token includes the preceding space, but RoBERTa's class in `transformers` 5 only
+        # applies this if it is defined here.
         masks = {"<mask>": config["mask_takes_space"]} if "<mask>" in config["vocabulary"] else {}
         return {
             "tokenizer_class": "RobertaTokenizer",
@@ -199,7 +199,7 @@ def _write_sentence_piece(
     settings: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         **_names_field(names, [piece.text for piece in pieces]),
-        # By default, classes omit the segment ids, which ALBERT needs for pairs.
+        # By default, classes omit segment ids, but ALBERT needs them for text pairs.
         "model_input_names": ["input_ids", *segments, "attention_mask"],
     }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WordPiece vocabularies in `vocab.txt`, with one token per line, and detection of uncased ones."""
+"""Reads and writes WordPiece vocabularies in `vocab.txt`, and detects uncased vocabularies."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _SPECIAL = re.compile(r"\[.+\]|<.+>")
 def load_vocabulary(
     path: str | os.PathLike[str], required: Sequence[str] = REQUIRED_TOKENS
 ) -> tuple[str, ...]:
-    """Reads a `vocab.txt` in UTF-8, with one token per line in the order of their ids.
+    """Reads a `vocab.txt` in UTF-8, with one token per line in id order.
 
     Whitespace around tokens is stripped, as in the original BERT code. A byte order mark and blank
-    lines at the end are also stripped. Tokens that are only whitespace, such as U+2028 in the
-    Chinese vocabulary, are kept, because normalized text does not contain them.
+    lines at the end are also stripped. Whitespace tokens, such as U+2028 in the Chinese vocabulary,
+    are kept, because normalized text does not contain them.
 
     Args:
         path: Path of the file.
-        required: The tokens that the vocabulary must contain.
+        required: Tokens that the vocabulary must contain.
 
     Returns:
         A tuple of the tokens.
@@ -45,7 +45,7 @@ def load_vocabulary(
     if not path.is_file():
         what = "is a directory" if path.is_dir() else "does not exist"
         raise FileNotFoundError(f"{path} {what}. Pass a file with one token per line.")
-    # Only "\n" ends a line. Other characters at which Python's splitlines() splits are tokens.
+    # Only "\n" ends a line. Other line breaks of Python's splitlines() are tokens.
     lines = read_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
     while lines and not lines[-1].strip():
         lines.pop()
@@ -85,11 +85,10 @@ def save_vocabulary(vocabulary: Sequence[str], path: str | os.PathLike[str]) -> 
 def looks_uncased(vocabulary: Sequence[str]) -> bool:
     """Returns whether a WordPiece vocabulary seems to be for lowercased text without accents.
 
-    This is the case if only special tokens contain uppercase letters, and if less than a tenth of
-    the other tokens contain characters that an uncased tokenizer never produces: Hangul syllables,
-    or marks of category Mn such as vowel signs in Thai and Hindi. In the TF1 releases, cased
-    vocabularies have thousands of tokens with uppercase letters, and uncased and Chinese
-    vocabularies have none.
+    This is the case if only special tokens contain uppercase letters, and less than a tenth of the
+    other tokens contain characters that an uncased tokenizer never produces. These are Hangul
+    syllables and marks of category Mn, such as vowel signs in Thai and Hindi. In the TF1 releases,
+    only cased vocabularies have tokens with uppercase letters, thousands of them.
     """
     words = [word for word in vocabulary if not _SPECIAL.fullmatch(word)]
     if any(word != word.lower() for word in words):
@@ -108,8 +107,7 @@ def _parse_line(line: bytes, where: str) -> str:
     except UnicodeDecodeError as error:
         raise ValueError(f"{where} must be UTF-8. Received: {line!r} ({error})") from None
     token = text.strip()
-    # Tokens that are only whitespace are kept. Inside a word, such a token would be stripped to
-    # "##".
+    # Whitespace tokens are kept. Inside a word, such a token would be stripped to "##".
     return token if token not in ("", "##") else text.strip(" \t\r\f\v")
 
 

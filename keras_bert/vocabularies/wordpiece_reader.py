@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the config of a WordPiece tokenizer from the files in a directory."""
+"""Reads a WordPiece tokenizer's config from the files in a directory."""
 
 from __future__ import annotations
 
@@ -35,12 +35,11 @@ _THEIR_WORD_LENGTH = 100
 def read_wordpiece_files(
     folder: Path, settings: TokenizerSettings, file: TokenizerJson | None
 ) -> dict[str, Any]:
-    """Creates the config of a WordPiece tokenizer.
+    """Creates a WordPiece tokenizer's config.
 
-    Whether text is lowercased is read from `tokenizer_config.json`, otherwise from the normalizer
-    in `tokenizer.json`, and otherwise inferred from the vocabulary. If `tokenizer.json` defines the
-    tokenizer class completely, or if no file defines a class, everything is read from
-    `tokenizer.json`.
+    Lowercasing is read from `tokenizer_config.json`, otherwise from the normalizer in
+    `tokenizer.json`, and otherwise inferred from the vocabulary. If the class is defined completely
+    by `tokenizer.json`, or no file defines a class, all settings are read from `tokenizer.json`.
     """
     is_mpnet = settings.tokenizer_class == MPNET
     names = settings.special_tokens(WORDPIECE)
@@ -98,14 +97,14 @@ def read_wordpiece_files(
         for token in (*added, *names.values()):
             if token in model_vocabulary and token not in normalized and token.isalnum():
                 raise ValueError(
-                    f"{folder}: the added token {token!r} must not also be a word of the "
-                    "vocabulary, which is found in lowercased text."
+                    f"{folder}: an added token must not also be a word in the vocabulary, because "
+                    f"words are found in lowercased text. Received: {token!r}"
                 )
     return config
 
 
 def _wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
-    """Reads how a WordPiece tokenizer normalizes and splits text, as fields of a config.
+    """Returns config fields for how a WordPiece tokenizer normalizes and splits text.
 
     Steps that BERT's tokenizer does not have raise an error.
     """
@@ -127,8 +126,8 @@ def _wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
         or any(step.get("behavior", "Isolated") != "Isolated" for step in steps)
     ):
         raise tokenizer.error(
-            "pre_tokenizer must be BertPreTokenizer, or split at whitespace and at punctuation "
-            f"as that does. Received: {describe_steps(steps)}"
+            "pre_tokenizer must be BertPreTokenizer, or split at whitespace and punctuation like "
+            f"it. Received: {describe_steps(steps)}"
         )
     # Text is split at whitespace, so stripping it has no effect.
     steps = [step for step in tokenizer.steps("normalizer") if step.get("type") != "Strip"]

@@ -136,13 +136,13 @@ HUB_TOKENIZER = {
             ["[PAD]", 5],
             r"vocabulary in a .* list of strings",
         ),
-        ([*TOKENIZER, "vocabulary"], ..., "wordpiece tokenizer lacks vocabulary. Its fields are"),
+        ([*TOKENIZER, "vocabulary"], ..., "wordpiece tokenizer lacks vocabulary. The fields are"),
         (
             [*TOKENIZER, "lowercase"],
             "yes",
             "lowercase in a tokenizer config must be True or False",
         ),
-        ([*TOKENIZER, "file"], "x", "wordpiece tokenizer has 'file'. Its fields are"),
+        ([*TOKENIZER, "file"], "x", "wordpiece tokenizer has 'file'. The fields are"),
         (TOKENIZER, [], r"A tokenizer config must be a dict"),
         ([*PREPROCESSOR, "sequence_length"], "8", "sequence_length .* must be an integer"),
         (

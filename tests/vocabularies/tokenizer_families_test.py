@@ -222,7 +222,7 @@ def test_other_tokenizers_are_refused_by_name(family, changes, message, tmp_path
                     ],
                 }
             },
-            "must add one token .* such as <bos> A <eos>. Received: <bos> A",
+            "must add one token .* for example <bos> A <eos>. Received: <bos> A",
         ),
     ],
 )
@@ -252,5 +252,5 @@ def test_added_tokens_with_other_options_are_refused_by_name(option, tmp_path):
         {**token, option: True} if token["content"] == "[unused1]" else token
         for token in content["added_tokens"]
     ]
-    with pytest.raises(ValueError, match=rf"'\[unused1\]' must not have {option}, which is not"):
+    with pytest.raises(ValueError, match=rf"{option} of the added token '\[unused1\]' is not"):
         read_tokenizer(write(added_tokens=added))

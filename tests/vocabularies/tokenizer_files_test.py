@@ -121,7 +121,7 @@ def test_the_class_in_config_json_counts_too(tmp_path):
     ("added", "message"),
     [
         ({"[E]": 8}, "'\\[E\\]' must match the vocabulary of 9 tokens. Received: the id 8 of 'é'"),
-        ({"[E]": 10}, "must match the vocabulary of 9 tokens. Received: the id 10 of nothing"),
+        ({"[E]": 10}, "must match the vocabulary of 9 tokens. Received: the id 10 of no token"),
         ({"[E]": 9.5}, "an id of at least 0. Received"),
     ],
 )
@@ -419,7 +419,7 @@ SINGLE, PAIR = ["[CLS]", "A", "[SEP]"], ["B:1", "[SEP]:1"]
         (template(row("A"), row("A", "B")), r"must add one token before .* Received: A"),
         (
             template(row(*SINGLE), row(*SINGLE, "[CLS]", *PAIR)),
-            r"must make the row .*Received: \[CLS\] A \[SEP\] \[CLS\] B \[SEP\]",
+            r"must return .*Received: \[CLS\] A \[SEP\] \[CLS\] B \[SEP\]",
         ),
         (template(["A"], ["A"]), "a tokenizer file is invalid"),
         (

@@ -244,11 +244,11 @@ METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "alway
     [
         (
             {"normalizer": {"type": "NFKC"}},
-            "normalizer must have the steps of ALBERT.* Received: NFKC",
+            "normalizer must have ALBERT.s steps.* Received: NFKC",
         ),
         (
             {"pre_tokenizer": METASPACE},
-            "pre_tokenizer must .*ALBERT, WhitespaceSplit.* Received: Metaspace",
+            "pre_tokenizer must .*ALBERT.s steps, WhitespaceSplit.* Received: Metaspace",
         ),
         ({"vocab": {"a": 0}}, "model.vocab must be a list of pieces with their scores"),
         ({"vocab": [["a", 0.0], ["b", 0.0]]}, r"must give '\[CLS\]' its id .*\[2\]"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention: the reference implementation, faster kernels, and the table that selects a kernel."""
+"""Computes attention with the kernel selected by a table, or the reference implementation."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def attention(
     Args:
         query_key_value: See `attention_with_scores`. An unpadded layout has a batch size of 1, `(1,
             tokens, ...)`.
-        layout: How the tokens are arranged, and which are padding. `None` for a batch without
-            padding.
+        layout: The arrangement of the tokens, and which tokens are padding. `None` for a batch
+            without padding.
         causal: Whether tokens attend only to themselves and to the tokens before them.
         window: Maximum distance between two tokens that attend to each other. `None` for no limit.
         bias: See `attention_with_scores`. Not supported with a window. For an unpadded layout, it
-            is called with the queries and keys of one group of sequences at a time.
+            is called for one group of sequences at a time.
         dropout: Dropout rate, in `[0, 1)`. Only applied if `training`.
         seed: A `keras.random.SeedGenerator`, required if dropout is active.
         training: Whether dropout is active and gradients will be computed.
@@ -91,7 +91,7 @@ def attention(
     if window is not None and (not isinstance(window, int) or window < 1):
         raise ValueError(f"window must be an integer above 0. Received: {window!r}")
     if window is not None and bias is not None:
-        raise ValueError("window and bias cannot be combined. Received both")
+        raise ValueError("window and bias must not be combined. Received: both")
     layout = layout or BatchLayout()
     rate = dropout if training else 0.0
     seed = seed if rate else None
@@ -135,8 +135,8 @@ def _mask_kind(layout: BatchLayout, mask: Tensor | None, window: int | None) -> 
     """Returns the mask type that a kernel must support, see `AttentionCase.mask`."""
     if window is None:
         return mask_kind(mask)
-    # The tensor only covers the window's blocks. Kernels for windows need to know what else is
-    # masked.
+    # The tensor only covers the window's blocks. Kernels for windows must know whether other tokens
+    # are masked.
     is_masked = layout.padding_mask is not None or layout.sequence_ids is not None
     return "pairs" if is_masked else "none"
 
@@ -206,7 +206,7 @@ def _attention_per_group(
         groups: Sequence[Any] = list(zip(*parts, strict=True))
     else:
         groups = gather_groups(query_key_value, varlen, training)
-    # A group without rows has no mask.
+    # Empty groups have no mask.
     masks = [mask for mask in masks if mask is not None]
     contexts = [
         _compute(group, BatchLayout(), [mask], options)
@@ -218,7 +218,7 @@ def _attention_per_group(
 def _windowed_attention(
     query_key_value: QueryKeyValue, mask: Tensor | None, options: _Options
 ) -> Tensor:
-    """Computes attention within a window. The mask covers the blocks of all sequences."""
+    """Computes attention within a window. The mask covers all sequences' blocks."""
     query, key, value = query_key_value_parts(query_key_value)
     assert options.window is not None
     blocks = WindowBlocks.from_length(length_of(query), options.window, options.causal)

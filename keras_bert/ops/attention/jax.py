@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JAX attention kernels that do not store all scores: cuDNN, and chunks of queries."""
+"""JAX attention kernels that do not store all scores, with cuDNN or in chunks of queries."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def chunked(
 
 
 def _positions(shape: tuple[int, ...], first: Any, length: int) -> Any:
-    """Returns the flat index of each score of a chunk among all scores, uint32.
+    """Returns the flat index, uint32, of each score in a chunk among all scores.
 
     The shape is `(batch, heads, queries, keys)`. `first` is the uint32 index of the chunk's first
     query, and `length` is the number of queries per sequence.

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Selects the attention kernel: the first row of `TABLE` that supports a case.
+"""Selects the first attention kernel in `TABLE` that supports a case.
 
 | kernel | description |
 |---|---|
 | `portable` | reference implementation with Keras operations |
-| `per_group` | each group of an unpadded batch as a padded batch, with another kernel |
-| `windowed` | the blocks of a window as separate sequences, with another kernel |
+| `per_group` | applies another kernel to each group of sequences in an unpadded batch |
+| `windowed` | applies another kernel to a window's blocks as separate sequences |
 | `varlen` | PyTorch's `varlen_attn` |
 | `flex` | PyTorch's `flex_attention`, for windows |
-| `sdpa` | PyTorch's `scaled_dot_product_attention`, which selects a kernel itself |
+| `sdpa` | PyTorch's `scaled_dot_product_attention`, with a kernel selected by PyTorch |
 | `cudnn` | JAX's `dot_product_attention` with cuDNN |
 | `chunked` | JAX operations on one chunk of queries at a time, for long sequences |
 | `fused_step` | training on a CPU with TensorFlow, with a custom backward pass |
@@ -48,9 +48,9 @@ class AttentionCase:
     Attributes:
         backend: Keras' backend.
         device: `"cpu"`, `"gpu"` or `"tpu"`.
-        cuda_capability: The compute capability of an NVIDIA GPU, such as `(8, 0)`, or `None`.
+        cuda_capability: The NVIDIA GPU's compute capability, for example `(8, 0)`, or `None`.
         dtype: The dtype of the queries.
-        head_dim: The dimension of a head.
+        head_dim: The head dimension.
         lengths: The number of queries and keys per sequence. `None` if unknown while tracing a
             graph.
         form: `"padded"`, `"packed"` or `"unpadded"`, see `keras_bert.ops.BatchLayout`.
@@ -85,7 +85,7 @@ class AttentionCase:
 
     @property
     def is_fusible(self) -> bool:
-        """Whether GPU kernels that support neither bias nor dropout can compute it."""
+        """Whether GPU kernels without bias and dropout support it."""
         return not self.bias and not self.dropout and self.has_capability(8, 0)
 
     def has_capability(self, *capability: int) -> bool:
@@ -124,7 +124,7 @@ def _takes_fused_step(case: AttentionCase) -> bool:
 
 
 class KernelRule(NamedTuple):
-    """A table row: a kernel, its backend (`None` for all backends), and the cases it supports."""
+    """A kernel with its backend (`None` for all backends) and the cases it supports."""
 
     kernel: str
     backend: str | None
@@ -154,7 +154,7 @@ def kernel_of(case: AttentionCase) -> str:
 
 
 def mask_kind(mask: Tensor | None) -> str:
-    """Returns the type of a mask that broadcasts to `(batch, heads, queries, keys)`."""
+    """Returns the mask type. The mask broadcasts to `(batch, heads, queries, keys)`."""
     if mask is None:
         return "none"
     return "keys" if tuple(mask.shape[1:3]) == (1, 1) else "pairs"

@@ -17,8 +17,8 @@ from keras_bert.ops.reference import portable_dropout
 # length, heads, head_dim)`. In three tensors, keys and values may have fewer heads. One tensor can
 # be transposed, or gathered into groups, in one operation.
 QueryKeyValue: TypeAlias = "Tensor | tuple[Tensor, Tensor, Tensor]"
-# Function of queries and keys, each `(batch, heads, length, head_dim)`. Returns what is added to
-# the scores.
+# Function of queries and keys, each `(batch, heads, length, head_dim)`. Its result is added to the
+# scores.
 Bias: TypeAlias = "Callable[[Tensor, Tensor], Tensor]"
 
 
@@ -43,9 +43,10 @@ def attention_with_scores(
             tensor to be added to the scores, broadcastable to `(batch, heads, length, length)`.
         dropout: Dropout rate on the probabilities, in `[0, 1)`. Always applied.
         seed: A `keras.random.SeedGenerator`, required if dropout is active.
+
     Returns:
-            A tuple of the output `(batch, length, heads, head_dim)` and the probabilities before
-            dropout `(batch, heads, length, length)`, in the dtype of the input.
+        A tuple of the output `(batch, length, heads, head_dim)` and the probabilities before
+        dropout `(batch, heads, length, length)`, in the input's dtype.
 
     Reference:
         [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.2.1;
@@ -58,7 +59,7 @@ def attention_with_scores(
     if bias is not None:
         scores = scores + ops.cast(bias(query, key), "float32")
     scores = apply_mask(scores, mask)
-    # Keras warns about a softmax over a single element, which occurs if the length is 1.
+    # Keras warns about a softmax over a single element, so length 1 is a special case.
     alone = scores.shape[-1] == 1
     probabilities = ops.ones_like(scores) if alone else ops.softmax(scores, axis=-1)
     probabilities = ops.cast(probabilities, query.dtype)

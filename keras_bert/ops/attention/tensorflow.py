@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow attention: operations that its graph optimizer fuses, and training on a CPU.
+"""TensorFlow attention with operations for its graph optimizer, and for training on a CPU.
 
 Training on a CPU stores the probabilities for the backward pass. In long sequences, they would take
 more memory than anything else. So the scores of long sequences are computed for one chunk of
@@ -103,7 +103,7 @@ def _attention(
     The function and its gradient contain the choice between the two implementations. If each layer
     made the choice, it would take half of the time before the first training step. `masks_queries`
     is whether the mask differs between queries. `is_long` is whether to compute chunks of queries,
-    or `None` if the number of queries is only known from the batch.
+    or `None` if it depends on the batch.
     """
 
     @functools.partial(trace_once, spec=open_spec)
@@ -166,7 +166,7 @@ def _gradients(
 
 
 def _attend_in_chunks(dropout: float, inputs: _Inputs, masks_queries: bool) -> Tensor:
-    """Computes the context chunk by chunk. Nothing is stored for the gradients."""
+    """Computes the context chunk by chunk, without storing probabilities for the gradients."""
     number, chunk = _chunks(inputs, masks_queries)
 
     def attend(index: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:

@@ -202,7 +202,7 @@ def test_a_window_is_an_integer_above_0(window):
     three = tuple(as_tensors(arrays(whole(7))[:3], "float32"))
     with pytest.raises(ValueError, match=r"window must be an integer above 0\. Received: "):
         attention(three, window=window)
-    with pytest.raises(ValueError, match="window and bias cannot"):
+    with pytest.raises(ValueError, match="window and bias must not"):
         attention(three, window=3, bias=bias_of)
 
 
