@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds candidate answers for extractive question answering from the logits of windows."""
+"""Finds candidate answers for extractive question answering from window logits."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.data.questions import QuestionRows, likely_spans
 
-# Number of windows that are processed together, which take 3 MB of logits and a million token pairs
+# Number of windows to process at a time. They have 3 MB of logits and a million token pairs.
 CHUNK = 2048
-# The best score of a question without spans
+# The best score if a question has no spans
 NO_SPAN = -1e6
 
 # The offset of the first character, the offset after the last character, and both logits
@@ -53,7 +53,7 @@ class AnswerSpans:
 
     @property
     def scores(self) -> np.ndarray:
-        """The score of each span, which is the sum of its logits, float64 `(spans,)`."""
+        """The score of each span (the sum of its logits), float64 `(spans,)`."""
         return np.asarray(self.start_logits + self.end_logits)
 
     @property
@@ -85,7 +85,8 @@ class AnswerSpans:
         Args:
             contexts: The context of each question.
             null_threshold: If a question's null score minus its best score exceeds this threshold,
-                the answer is empty. With `None`, the answer is a span whenever there is one.
+                the answer is empty. With `None`, the answer is only empty if the question has no
+                spans.
 
         Returns:
             A list of dicts with `answer`, `start` and `end` (its character offsets in the context)
@@ -162,7 +163,7 @@ def find_answer_spans(
     n_best: int = 20,
     max_answer_length: int = 30,
 ) -> AnswerSpans:
-    """Finds the candidate answers of all questions from the logits `(tokens,)` of their windows.
+    """Finds all questions' candidate answers from the logits `(tokens,)` of their windows.
 
     `keras_bert.data.questions.likely_spans` determines the candidate spans, as in exported models.
     """

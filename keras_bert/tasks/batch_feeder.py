@@ -30,10 +30,10 @@ class BatchFeeder(keras.callbacks.Callback):
         data: `Batches`. Anything else is passed on unchanged.
         epoch: Index of the first epoch.
         epochs: Number of epochs. Must be 1 if the plan has an `initial_batch`.
-        plan: Which batches of an epoch to read. With `steps_per_epoch`, no more batches are read
-            from a source of unknown size, because it may lose batches that are read ahead.
+        plan: Which batches to read in each epoch. With `steps_per_epoch`, no more batches are read
+            from a source of unknown size, because it may lose batches read ahead.
         with_targets: Whether to pass on labels and weights.
-        evaluated: The model that is evaluated on the data, if it is not trained on it.
+        evaluated: The model to evaluate on the data. `None` if the data is for training.
     """
 
     # Otherwise, on JAX, Keras waits for the result of each batch before it calls callbacks.
@@ -88,10 +88,10 @@ class BatchFeeder(keras.callbacks.Callback):
         return self._data.seconds_waited if isinstance(self._data, Batches) else 0.0
 
     def read(self) -> Iterator[Any]:
-        """Yields the batches of an epoch.
+        """Yields an epoch's batches.
 
         Raises:
-            ValueError: If there are no more batches.
+            ValueError: If the data has no more batches.
         """
         self.targets = []
         plan = self._plan
@@ -124,7 +124,7 @@ class BatchFeeder(keras.callbacks.Callback):
         """Returns the data in the form that Keras' methods accept on this backend.
 
         Raises:
-            ValueError: If there are no batches.
+            ValueError: If the data has no batches.
         """
         batches = self._data
         if not isinstance(batches, Batches):
@@ -142,7 +142,7 @@ class BatchFeeder(keras.callbacks.Callback):
         """A small batch, read without losing any examples, or `None` if the data is not `Batches`.
 
         Raises:
-            ValueError: If there are no batches.
+            ValueError: If the data has no batches.
         """
         if not isinstance(self._data, Batches):
             return None
@@ -165,7 +165,7 @@ class BatchFeeder(keras.callbacks.Callback):
 
 def _check_initial_batch(batches: Any, first: int, epochs: int) -> None:
     """Checks that a single epoch can start at a given batch."""
-    count: int | None = 0  # For example, arrays, whose batches cannot be skipped
+    count: int | None = 0  # Batches of arrays cannot be skipped.
     if isinstance(batches, Batches):
         count = batches.num_batches
     elif hasattr(batches, "cardinality"):  # A dataset. A negative number means unknown.
@@ -177,9 +177,9 @@ def _check_initial_batch(batches: Any, first: int, epochs: int) -> None:
 
 def _no_batch_left(first: int, data: str) -> ValueError:
     return ValueError(
-        "initial_batch must be less than the number of batches of text or of a tf.data.Dataset, in "
-        f"a fit of a single epoch. Received: {first}, with {data}. After the last batch of an "
-        "epoch, resume with the next initial_epoch."
+        "initial_batch must be less than the number of batches, in a single epoch of text or a "
+        f"tf.data.Dataset. Received: {first}, with {data}. After an epoch's last batch, resume "
+        "with the next initial_epoch."
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans which batches of an epoch are read, trained on, and form an optimizer step together."""
+"""Plans which batches `fit` reads, trains on, and combines in an optimizer step."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class BatchPlan:
     """Where a call of `fit` starts in its first epoch, and where its optimizer steps end.
 
     With gradient accumulation, all micro-batches in a step use the same loss divisors. If training
-    resumes in the middle of a step, it reads the step from its first batch, but does not train on
-    the first part again.
+    resumes within a step, it reads the step from its first batch, but does not train on the first
+    part again.
 
     Args:
         initial_batch: Index of the first batch to train on.
@@ -35,7 +35,7 @@ class BatchPlan:
     >>> plan.first_read, plan.num_read_again
     (3, 1)
 
-    The steps that are read have 3 and 2 batches, and in the next epoch 3, 3 and 2 batches again:
+    The remaining steps have 3 and 2 batches. The next epoch again has steps of 3, 3 and 2 batches:
 
     >>> sizes = plan.update_sizes()
     >>> [next(sizes) for _ in range(5)]
@@ -48,12 +48,12 @@ class BatchPlan:
 
     @property
     def first_read(self) -> int:
-        """Index of the first batch to read, which is the first in the step of the initial batch."""
+        """Index of the first batch to read, the first in the initial batch's optimizer step."""
         return self.initial_batch - self.num_read_again
 
     @property
     def num_read_again(self) -> int:
-        """Number of batches before the initial batch that are read, but not trained on."""
+        """Number of batches before the initial batch to read again, without training on them."""
         return self.initial_batch % self.batches_per_update
 
     def max_read(self, epochs: int) -> int | None:
@@ -62,7 +62,7 @@ class BatchPlan:
         return None if steps is None else self.num_read_again + epochs * steps
 
     def update_sizes(self) -> Iterator[int]:
-        """Yields the number of batches in each optimizer step that is read, over all epochs.
+        """Yields the number of batches to read for each optimizer step, over all epochs.
 
         Without `steps_per_epoch`, each step is full. The last step ends with the data.
         """

@@ -38,7 +38,7 @@ class CompiledModel(TokenModel):
     default_learning_rate: float | None = None
     # Whether labels are class IDs, so that `class_weight` is supported
     supports_class_weight: bool = False
-    # The weight of each class ID in the loss of a running `fit`. The last is for all other IDs.
+    # The loss weight of each class ID while `fit` runs. The last weight is for all other IDs.
     _class_weight: tuple[float, ...] | None = None
     # Whether the outputs depend on the encoder's pooler. If not, the pooler is not trained. It
     # would have no gradient, so TensorFlow would warn, and on JAX its weights would decay.
@@ -46,7 +46,7 @@ class CompiledModel(TokenModel):
 
     def __init__(self, *args: Any, backbone: Backbone | None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if backbone is not None:  # An ensemble has several.
+        if backbone is not None:  # An ensemble has multiple encoders.
             self.backbone = backbone
         # The mean loss of each output. For a single output, it is reported as `loss`.
         self._loss_means = {
@@ -133,7 +133,7 @@ class CompiledModel(TokenModel):
         )
         self._objective = objective.new_objective(loss, loss_weights, self._loss_means)
         if self._objective is not None:
-            # Keras' loss computes nothing here. But to build it, Keras would call the model
+            # Keras' loss is not used here. However, to build it, Keras would call the model
             # symbolically in each `train_on_batch`.
             self._compile_loss.built = True
 
@@ -160,7 +160,7 @@ class CompiledModel(TokenModel):
 
         Args:
             loss: The `loss` of `compile`.
-            **others: Other arguments for losses and metrics, which some classes do not support.
+            **others: The other arguments for losses and metrics. Some classes do not support them.
         """
         for part in keras.tree.flatten(loss):
             takes_logits = getattr(part, "from_logits", False) is True
@@ -178,7 +178,7 @@ class CompiledModel(TokenModel):
         return self._map_outputs(objective.class_loss)
 
     def _default_loss_weights(self) -> Any:
-        """Returns the loss weights for the default loss, if there are multiple outputs."""
+        """Returns the weights of the default losses if the model has multiple outputs."""
         return None
 
     def _default_metrics(self) -> Any:
@@ -186,7 +186,7 @@ class CompiledModel(TokenModel):
         return self._map_outputs(lambda: [objective.class_accuracy()])
 
     def _map_outputs(self, make: Callable[[], Any]) -> Any:
-        """Calls a function for each output. Returns a dict if there are multiple outputs."""
+        """Calls a function for each output. Returns a dict for multiple outputs."""
         return {name: make() for name in self.output} if isinstance(self.output, dict) else make()
 
     def _outputs_with_losses(self) -> Iterable[str]:
@@ -244,7 +244,7 @@ class CompiledModel(TokenModel):
         return loss + total
 
     def batch_loss(self, y: Any, y_pred: Tensor, sample_weight: Any = None) -> Any:
-        """Computes the loss of a batch without updating the reported means.
+        """Computes a batch's loss without updating the reported means.
 
         Args:
             y: Targets for the outputs.
@@ -278,10 +278,10 @@ class CompiledModel(TokenModel):
         return self._objective is not None
 
     def _loss_divisors(self, x: Any, y: Any, sample_weight: Any) -> Any:
-        """Returns the loss divisors of a batch, as in `compute_loss`, float32 `(losses,)`."""
+        """Returns a batch's loss divisors, as in `compute_loss`, float32 `(losses,)`."""
         y, _, sample_weight = self._compared(x, y, None, sample_weight, training=True)
         sample_weight = self._weighted_by_class(y, sample_weight)
-        compiled: Any = self._objective  # `MicroBatches` only calls this if there is an objective.
+        compiled: Any = self._objective  # `MicroBatches` only calls this with an objective.
         return compiled.divisors(x, y, self.output, sample_weight)
 
     def compute_metrics(
@@ -298,7 +298,7 @@ class CompiledModel(TokenModel):
         return metrics
 
     def _metric_weights(self, y: Any, weights: Any, name: str = "") -> Any:
-        """Returns the weights for metrics, which are 0 for labels that the output's loss ignores.
+        """Returns the weights for metrics, with 0 for labels that the output's loss ignores.
 
         Only Keras' losses have an `ignore_class`. Its metrics would count these labels.
         """
@@ -324,7 +324,7 @@ class CompiledModel(TokenModel):
     # === Targets ===
 
     def _num_targets(self, x: Any) -> Mapping[str, int | None]:
-        """Returns the number of target IDs of each output with IDs, or `None` if unknown."""
+        """Returns the number of target IDs for each output with IDs, or `None` if unknown."""
         return {}
 
     def _check_targets(self, features: Features, rules: LabelRules) -> None:
@@ -361,7 +361,7 @@ class CompiledModel(TokenModel):
         return objective.takes_ids(loss.get(name) if isinstance(loss, Mapping) else loss)
 
     def _ignored_class(self, name: str = "") -> int | None:
-        """Returns the ID that the compiled loss of an output ignores."""
+        """Returns the ID that an output's compiled loss ignores."""
         loss = getattr(self, "loss", None)
         return getattr(loss.get(name) if isinstance(loss, Mapping) else loss, "ignore_class", None)
 
@@ -372,7 +372,7 @@ class CompiledModel(TokenModel):
         """Applies class weights to the training loss, but not to metrics.
 
         Args:
-            class_weight: The weight of each class ID. IDs that are not in it have weight 1.
+            class_weight: The weight of each class ID. Missing IDs have weight 1.
         """
         if not class_weight:
             yield
@@ -437,8 +437,8 @@ class CompiledModel(TokenModel):
 
         If they differ from the trainable variables, the latter are in `optimizer_variables`. This
         is the case if the optimizer was not built, or was built before layers were frozen or
-        quantized. Each entry is an index in `variables`, or the shape and dtype of a variable that
-        quantization replaced.
+        quantized. Each entry is an index in `variables`, or if quantization replaced the variable,
+        its shape and dtype.
         """
         config: dict[str, Any] = super().get_compile_config()
         if config:

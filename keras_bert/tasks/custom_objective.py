@@ -24,13 +24,13 @@ class CustomObjective(CompiledModel):
         return ()
 
     def _report(self, names: Iterable[str]) -> None:
-        """Creates the metrics that are reported under these names."""
+        """Creates a reported metric for each name."""
         self._means = {name: ElementMean(name=name) for name in names}
         for name, mean in self._means.items():
             mean._direction = "down" if name in self._loss_parts() else "up"
 
     def _loss_parts(self) -> Mapping[str, float]:
-        """Returns the names and weights of the losses that are summed."""
+        """Returns the weight of each loss in the sum, by name."""
         raise NotImplementedError
 
     def _loss_targets(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, Mapping[str, Any]]:
@@ -59,7 +59,7 @@ class CustomObjective(CompiledModel):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        """Computes the weighted sum of a batch's losses."""
+        """Computes the weighted sum of the losses."""
         if training:
             sample_weight = self._weighted_by_class(y, sample_weight)
         values, parts = self._values(x, y, y_pred, sample_weight), self._loss_parts()
@@ -93,7 +93,7 @@ class CustomObjective(CompiledModel):
         if arguments:
             raise ValueError(
                 f"A {type(self).__name__} has its own losses and metrics. Received: "
-                f"{', '.join(arguments)}. The weights of its losses are arguments of the class."
+                f"{', '.join(arguments)}. Pass loss weights to the class."
             )
 
     def _default_loss(self) -> None:
@@ -106,8 +106,8 @@ class CustomObjective(CompiledModel):
 def slot_targets(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
     """Returns the IDs and weights of masked tokens, int32 and float32 `(batch, slots)`.
 
-    Targets and weights may be dicts, as in `Pretrainer`. Without weights, positions of 0 have a
-    weight of 0.
+    Targets and weights may be dicts, as in `Pretrainer`. Without weights, position 0 is unused and
+    has weight 0.
     """
     ids, weights = select_output("masked_lm_logits", y, sample_weight)
     if weights is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Knowledge distillation: trains a student on the outputs of a teacher."""
+"""Knowledge distillation: trains a student on its teacher's outputs."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Distiller(CustomObjective, Task):
     Both are masked LMs, to get a smaller encoder for fine-tuning, or both are classifiers, to get a
     smaller classifier. The loss is a weighted sum of up to three losses:
 
-    - The divergence of the student's softened distribution from the teacher's. For regression, it
-      is the squared difference.
-    - The loss on the labels, which are the masked tokens or the classes.
+    - The divergence of the student's softened distribution from the teacher's distribution. For
+      regression, it is the squared difference.
+    - The loss on the labels (the masked tokens or the classes).
     - For masked LMs, the cosine distance between the last hidden states, over all non-padding
       tokens.
 
@@ -73,10 +73,9 @@ class Distiller(CustomObjective, Task):
             classifiers.
         cosine_weight: Loss weight of the cosine distance. Defaults to 1 for masked LMs. Must be 0
             for classifiers.
-        divergence_tokens: The tokens for which the distributions of masked LMs are compared,
-            `"masked"` or `"all"`. `"all"` compares all non-padding tokens, as the original
-            DistilBERT code does by default, and needs logits over the vocabulary for seven times as
-            many tokens.
+        divergence_tokens: Compares masked LMs on the `"masked"` tokens or on `"all"` non-padding
+            tokens. `"all"` is the default of the original DistilBERT code. It needs logits over the
+            vocabulary for about seven times the number of tokens.
         project_hidden: Whether to train a projection of the student's hidden states to the
             teacher's dimension if the hidden dimensions differ. If `False`, different dimensions
             raise an error.
@@ -297,7 +296,7 @@ class Distiller(CustomObjective, Task):
 def _apply_task(
     task: MaskedLM | TextClassifier, inputs: dict[str, Any], with_hidden: bool, everywhere: bool
 ) -> dict[str, Any]:
-    """Returns the symbolic `logits` of a task, and with `with_hidden` its `hidden` states.
+    """Returns a task's symbolic `logits`, and with `with_hidden` also its `hidden` states.
 
     A masked LM only has logits for the masked tokens, or with `everywhere` for all tokens.
     """
@@ -319,7 +318,7 @@ def _squared_difference(x: Any, y: Any) -> Any:
 
 
 def _known_labels(y: Any, rows: Any, is_regression: bool) -> tuple[Any, Any]:
-    """Returns the labels and their weights, with 0 in the place of missing labels."""
+    """Returns the labels and their weights, with weight 0 for missing labels."""
     if y is None:
         return None, rows
     y = ops.reshape(y, (-1,))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches that are shared by multiple devices and processes."""
+"""Shares batches among multiple devices and processes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rows_of_process(rows: Any, shard: tuple[int, int]) -> Any:
 
 
 def shared_predictions(batches: Batches, num_devices: int, shard: tuple[int, int]) -> Batches:
-    """Returns a process's shard of batches that the devices of multiple processes predict.
+    """Returns one process's shard of the batches in a multi-process `predict`.
 
     Examples are repeated so that each device has the same number.
     """
@@ -55,7 +55,7 @@ def shared_predictions(batches: Batches, num_devices: int, shard: tuple[int, int
 
 
 class ArrayBatches(Batches):
-    """Batches of consecutive rows of arrays `(rows, ...)`, in any nesting, with their indices."""
+    """Batches of consecutive rows in arrays `(rows, ...)`, in any nesting, with their indices."""
 
     def __init__(self, x: Any, batch_size: int) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class ArrayBatches(Batches):
 def batches_for_more_lengths() -> int | None:
     """Returns from how many batches compiling for more lengths saves time, or `None` for never.
 
-    On a CPU, compiling for a length takes as long as ten steps. Using two to three times as many
+    On a CPU, compiling for a length takes as long as ten steps. Two to three times the number of
     lengths saves a fifth of the tokens or more. An accelerator executes hundreds of steps in the
     time it takes to compile.
     """

@@ -30,8 +30,8 @@ class Ensemble(Task):
 
     An ensemble predicts, evaluates, saves and exports like its members. Text is tokenized and
     batched once, and the members compute each batch one after another. An ensemble is not trained.
-    It shares the weights of its members, which may be trained before or after the ensemble is
-    created.
+    It shares the weights of its members. You can train them before or after you create the
+    ensemble.
 
     The average depends on the members' class:
 
@@ -49,7 +49,7 @@ class Ensemble(Task):
     first member's order. The encoders may differ in everything else. An ensemble of one model makes
     the same predictions as that model.
 
-    For an ensemble of your own task, define a subclass of both `Ensemble` and the task.
+    To combine models of a custom task, define a subclass of both `Ensemble` and the task.
 
     Args:
         members: One or more models, for example models trained with different seeds.
@@ -64,7 +64,7 @@ class Ensemble(Task):
     Raises:
         TypeError: If members have different classes, or a class that does not support ensembles,
             for example `TextEmbedder`.
-        ValueError: If there are no members, or if they differ in more than their encoders. The
+        ValueError: If `members` is empty, or if they differ in more than their encoders. The
             message includes the difference.
 
     Example:
@@ -83,7 +83,7 @@ class Ensemble(Task):
 
     # Options in addition to the options of the members' class
     options: ClassVar[tuple[str, ...]] = ()
-    # Options that must be equal for all members, and options that are averaged over the members
+    # Options that must be equal for all members, and options to average over the members
     shared_options: ClassVar[tuple[str, ...]] = ()
     mean_options: ClassVar[tuple[str, ...]] = ()
     model_fields = ("members",)
@@ -136,7 +136,7 @@ class Ensemble(Task):
 
     @property
     def members(self) -> tuple[Any, ...]:
-        """The models that are averaged."""
+        """The averaged models."""
         return tuple(self.get_layer("averaged").models)
 
     @property
@@ -165,7 +165,7 @@ class Ensemble(Task):
 
     @property
     def preprocessor(self) -> Any:
-        """The first member's preprocessor, which is the same for all members."""
+        """The first member's preprocessor. All members have equal preprocessors."""
         return self.members[0].preprocessor
 
     def _num_truncated_rows(self) -> tuple[int, int]:
@@ -176,7 +176,7 @@ class Ensemble(Task):
         config: dict[str, Any] | None = self.members[0]._preprocessor_config()
         return config
 
-    # === Methods that are not supported ===
+    # === Unsupported methods ===
 
     def _trained(self, variables: list[Any]) -> list[Any]:
         return []
@@ -301,7 +301,7 @@ def _ensemble_class(members: Sequence[Task]) -> type[Ensemble]:
     """Returns the subclass of `Ensemble` for the members' class.
 
     Raises:
-        TypeError: If members have different classes, or if there is no such subclass.
+        TypeError: If members have different classes, or a class without such a subclass.
     """
     # Maps the task that each subclass extends, in addition to `Ensemble`, to the subclass
     classes: dict[type, type[Ensemble]] = {
@@ -359,14 +359,14 @@ def _facts(member: Any, shared_options: Sequence[str], with_preprocessor: bool) 
 
 
 def _columns(first: Any, member: Any) -> list[int] | None:
-    """Returns the indices of a member's classes in the order of the first member's classes."""
+    """Returns a member's class indices, ordered like the first member's classes."""
     names: Sequence[str] | None = getattr(first, "class_names", None)
     own: Sequence[str] | None = getattr(member, "class_names", None)
     return None if names is None or own is None or names == own else [*map(own.index, names)]
 
 
 def _mean_option(members: Sequence[Any], option: str) -> float | tuple[float, ...] | None:
-    """Returns the mean of an option over the members, or `None` if it is `None` in all members.
+    """Averages an option over the members. Returns `None` if it is `None` in all members.
 
     An option with a value per class has a mean per class, in the first member's order.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An input of a task, with the output number that `keras_bert.insight.attributions` explains."""
+"""A task's input and the output value that `keras_bert.insight.attributions` explains."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import numpy as np
 from keras_bert.checks import shorten_repr
 from keras_bert.ops.dispatch import compiles_each_shape
 
-# The index of a token's text, and the offsets in it of the token's first character and after its
-# last character. `None` for a special token.
+# The index of a token's text, the offset of its first character in the text, and the offset after
+# its last character. `None` for a special token.
 Span = tuple[int, int, int] | None
 
 
 @dataclasses.dataclass(frozen=True)
 class ExplainedRow:
-    """An input of a task, and the number among its outputs that is explained.
+    """A task's input and the output value to explain.
 
     Attributes:
         features: NumPy arrays with a batch size of 1. They may have padding.
         texts: The texts.
         spans: The place of each non-padding token in the texts.
-        indices: Maps output names ("" for a single output) to the index of a number in the output.
-            If there are multiple outputs, the sum of these numbers is explained.
-        target: A name for the explained number.
+        indices: Maps output names ("" for a single output) to the index of a value in the output.
+            With multiple outputs, the sum of these values is explained.
+        target: Name of the explained value.
     """
 
     features: dict[str, np.ndarray]
@@ -73,7 +73,7 @@ def check_length(
 def pad_to_bucket_length(
     features: dict[str, np.ndarray], preprocessor: Any
 ) -> dict[str, np.ndarray]:
-    """Pads inputs to one of a few lengths on JAX, which takes seconds to compile a new length."""
+    """Pads inputs to one of a few lengths on JAX, where compiling a new length takes seconds."""
     if not compiles_each_shape():
         return features
     from keras_bert.data.bucketing import bucket_lengths
@@ -99,7 +99,7 @@ def pad_to_bucket_length(
 
 
 def pack_texts(task: Any, texts: tuple[str, ...]) -> tuple[dict[str, np.ndarray], tuple[Span, ...]]:
-    """Returns the features of a text or a pair of texts, and the spans of their tokens."""
+    """Converts a text or a pair of texts to features and token spans."""
     from keras_bert.data.texts import TextClassifierPreprocessor
 
     preprocessor = task.preprocessor
@@ -132,7 +132,7 @@ def one_row(task: Any, features: dict[str, Any]) -> dict[str, np.ndarray]:
 def predict_row(task: Any, features: dict[str, np.ndarray]) -> np.ndarray:
     """Computes the outputs for an input, `(1, ...)`."""
     if compiles_each_shape():
-        # This compiles all operations together, which is faster than compiling each one separately.
+        # Compiling all operations together is faster than compiling each one separately.
         return np.asarray(task.predict_on_batch(features))
     tensors = {name: keras.ops.convert_to_tensor(value) for name, value in features.items()}
     return np.asarray(keras.ops.convert_to_numpy(task(tensors, training=False)))
@@ -141,7 +141,7 @@ def predict_row(task: Any, features: dict[str, np.ndarray]) -> np.ndarray:
 def target_class(
     target: Any, num_classes: int, class_names: Sequence[str] | None
 ) -> tuple[int, str]:
-    """Returns the ID and name of a class, given either of them."""
+    """Returns the ID and name of the class with this ID or name."""
     if class_names is not None and target in class_names:
         return list(class_names).index(target), str(target)
     if not isinstance(target, int) or not 0 <= target < num_classes:

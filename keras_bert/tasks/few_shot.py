@@ -17,7 +17,7 @@ from keras_bert.data.labels import softmax
 from keras_bert.layers.pooling import SentencePooling
 from keras_bert.tasks.text_embedder import TextEmbedder
 
-# The maximum number of steps in a logistic regression, and the gradient at which it stops
+# A logistic regression stops after this many steps, or when the gradient is this small.
 _MAX_STEPS = 20_000
 _TOLERANCE = 1e-6
 # The number of examples to pair with all other examples at a time
@@ -36,8 +36,8 @@ class FewShotTraining:
         embedder: A `TextEmbedder` with the classifier's encoder and pooling.
 
     Raises:
-        ValueError: If the classifier has a different pooling or is a regression, or if there are
-            text pairs.
+        ValueError: If the classifier has a different pooling or is a regression, or if the texts
+            are pairs.
     """
 
     def __init__(self, classifier: Any, texts: Any, labels: np.ndarray[Any, Any]) -> None:
@@ -63,13 +63,14 @@ class FewShotTraining:
     def pairs(self, max_pairs: int | None = None) -> tuple[Any, np.ndarray[Any, Any]]:
         """Samples the pairs for an epoch with Python's random generator.
 
-        The pairs are all pairs of examples, including pairs of an example with itself, or at most
-        `max_pairs` of them. The two examples of a positive pair have a label in common. The less
-        frequent kind of pair is repeated until there are equal numbers of positive and negative
-        pairs. If there are no negative pairs, it raises `ValueError`.
+        Every example is paired with every example, including itself. Examples that share a label
+        are a positive pair. The less frequent type of pair is repeated until both types are equally
+        frequent. With `max_pairs`, a random sample of the pairs is returned. If no pair is
+        negative, `ValueError` is raised.
 
         Returns:
-            A tuple of two lists of texts, and the similarities 1 or 0, float32 `(pairs,)`.
+            A tuple with the lists of first and second texts, and the similarities 1 or 0, float32
+            `(pairs,)`.
         """
         checks.POSITIVE_INT.check_optional(max_pairs=max_pairs)
         totals = np.sum([[np.sum(kind) for kind in kinds] for _, kinds in self._kinds()], axis=0)
@@ -80,7 +81,7 @@ class FewShotTraining:
             most = min(most, max(1, max_pairs // 2))
         seed = random.getrandbits(31)
         drawn = [np.resize(_drawn(int(total), most, seed), most) for total in totals]
-        # The examples in the pairs of each kind, (2, kinds, pairs)
+        # The examples in each pair, (2, types, pairs)
         rows = np.empty((2, 2, most), "int64")
         num_before = [0, 0]
         for first_row, kinds in self._kinds():
@@ -96,10 +97,10 @@ class FewShotTraining:
         return (first, second), np.repeat(np.array([1, 0], "float32"), most)
 
     def _kinds(self) -> Iterator[tuple[int, list[np.ndarray[Any, Any]]]]:
-        """Yields the index of the first of some examples, and the later examples paired with them.
+        """Yields the positive and negative pairs of some examples with later examples.
 
-        The pairs are positive and negative, bool `(some_rows, rows)` each. All pairs of many
-        examples would take too much memory.
+        Each item has the index of the first of these examples, and two bool arrays `(some_rows,
+        rows)`. An array for all examples would take too much memory.
         """
         numbers = np.arange(len(self.targets))
         for start in range(0, len(numbers), _ROWS_AT_ONCE):
@@ -139,13 +140,11 @@ def logistic_regression(
 ) -> np.ndarray[Any, Any]:
     """Fits a logistic regression with scikit-learn's default L2 penalty, C = 1.
 
-    It minimizes the sum of the cross-entropies plus half of the sum of the squared weights. For two
-    classes, the penalty applies to the weights of the difference between both logits. Biases have
-    no penalty.
+    It minimizes the summed cross-entropy plus half the sum of squared weights. For two classes, the
+    penalty applies to the weights of the difference between both logits. Biases are not penalized.
 
-    Each step minimizes an upper bound of the loss. Whatever the weights are, the Hessian of the
-    cross-entropy is at most half of the Hessian of least squares. So the loss decreases in each
-    step.
+    Each step minimizes an upper bound on the loss, so the loss never increases. The bound exists
+    because the cross-entropy's Hessian is at most half the least-squares Hessian, for all weights.
 
     Args:
         vectors: Features, `(rows, dim)`.

@@ -35,7 +35,7 @@ class FitArguments:
     """The arguments of `fit` that determine Keras' batches, see `TextTrainer.fit`.
 
     Args:
-        keras_arguments: The `**kwargs` of `fit`, which are arguments of `keras.Model.fit`.
+        keras_arguments: The `**kwargs` of `fit`, passed on to `keras.Model.fit`.
     """
 
     batch_size: int | None
@@ -101,7 +101,7 @@ def training_options(task: TextPredictor, arguments: FitArguments) -> BatchOptio
 def evaluation_options(
     task: TextPredictor, batch_size: int | None, num_batches: int | None
 ) -> BatchOptions:
-    """Returns the options of evaluation batches, of which `num_batches` or all are used."""
+    """Returns the options for evaluation on the first `num_batches` batches, or on all batches."""
     window = _UNSORTED if num_batches else None
     return task._options(batch_size, is_shared=True, bucketing_window=window)
 
@@ -134,7 +134,7 @@ class FitPlan:
 
     @contextlib.contextmanager
     def raising_errors(self) -> Iterator[None]:
-        """Raises errors in the data unchanged, see `Feed.raising_errors`."""
+        """Raises errors in the data unchanged, see `BatchFeeder.raising_errors`."""
         with self.feed.raising_errors(), self.validation_feed.raising_errors():
             yield
 

@@ -32,14 +32,14 @@ _MESSAGE_LENGTH = 500
 
 
 def load_model(filepath: str | os.PathLike[str], *, compile: bool = True) -> Any:
-    """Loads a saved model, which may be any task or backbone in this package.
+    """Loads a saved task or backbone of any class.
 
-    The file does not need to be trusted, because it is checked first. Reading it takes an amount of
-    memory that is bounded by its size. It does not execute code or open other files.
+    You do not need to trust the file, because it is checked first. Its size bounds the memory that
+    loading uses. Loading does not execute the file's code or open other files.
     `keras.models.load_model` loads it without these checks, once the model's class is imported.
 
     Args:
-        filepath: Path of a `.keras` file, or of a directory saved with `save(..., zipped=False)`.
+        filepath: Path of a `.keras` file or a directory saved with `save(..., zipped=False)`.
         compile: Whether to compile the model with its saved optimizer, loss and metrics.
 
     Returns:
@@ -47,8 +47,8 @@ def load_model(filepath: str | os.PathLike[str], *, compile: bool = True) -> Any
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If the file is not a saved model, is corrupt, contains a model of another
-            package, or has infinite or NaN weights.
+        ValueError: If the file is not a saved model, is corrupt, contains neither a task nor a
+            backbone, or has infinite or NaN weights.
     """
     path = Path(filepath)
     config, num_bytes = _read_config(path)
@@ -73,7 +73,7 @@ def load_model(filepath: str | os.PathLike[str], *, compile: bool = True) -> Any
 
 
 def _read_config(path: Path) -> tuple[dict[str, Any], int]:
-    """Reads the config of a model in this package, and the size of its weights in bytes."""
+    """Reads a model's config, and the size of its weights in bytes."""
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist. Pass the path of a `.keras` file.")
     if path.is_dir():
@@ -102,7 +102,7 @@ def _read_config(path: Path) -> tuple[dict[str, Any], int]:
     config = config if isinstance(config, dict) else {}
     name = str(config.get("registered_name"))
     cls = keras.saving.get_registered_object(name)
-    # A user's task is registered in another package.
+    # Custom tasks are registered with a different package name.
     base = keras.Model if name.startswith(f"{PACKAGE}>") else Task
     if not (isinstance(cls, type) and issubclass(cls, base)):
         raise ValueError(
@@ -203,7 +203,7 @@ def _check_sizes(config: dict[str, Any], num_bytes: int, path: Path) -> None:
 
 
 def _config_fields(backbone: Any) -> dict[str, Any]:
-    """Returns the fields of a backbone's `BertConfig`, or `{}` if it is invalid."""
+    """Returns a backbone's `BertConfig` fields, or `{}` if it is invalid."""
     for name in ("config", "config"):
         backbone = backbone.get(name) if isinstance(backbone, dict) else None
     return backbone if isinstance(backbone, dict) else {}

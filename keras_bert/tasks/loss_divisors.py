@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses that are means over all examples or tokens in an optimizer step, however it is divided.
+"""Averages losses over all examples or tokens in an optimizer step, however it is divided.
 
-A step has `K` micro-batches, and each of `R` replicas has a part of each micro-batch. Replica `r`
-has the sum `S[k, r]` of the losses of its examples or tokens in micro-batch `k`, and a divisor
-`d[k, r]`, for example their number. The mean over the step is `sum(S) / sum(d)`, summed over all
-`k` and `r`.
+A step has `K` micro-batches, and each of `R` replicas has a part of each micro-batch. In
+micro-batch `k`, the losses of replica `r` sum to `S[k, r]`, and their divisor is `d[k, r]`, for
+example the number of examples or tokens. The mean over the step is `sum(S) / sum(d)`, summed over
+all `k` and `r`.
 
 Gradients are summed over the replicas, and the optimizer averages them over the micro-batches. So
 the loss of each part must be `S[k, r] / D`, where `D` is the mean divisor per micro-batch:
@@ -55,7 +55,7 @@ def read_mean_divisors(x: Any, names: Iterable[str]) -> dict[str, Any]:
 
 
 def divide_by_update(total: Any, divisor: Any, mean_divisor: Any) -> Any:
-    """Returns `S[k, r] / D`, the loss of this replica's part of a micro-batch, see the module.
+    """Returns `S[k, r] / D`, this replica's part in a micro-batch's loss, see the module.
 
     Args:
         total: `S[k, r]`.

@@ -87,7 +87,7 @@ class MaskedTokenTask(Task):
         return rows
 
     def _predict_rows(self, *args: Any, **kwargs: Any) -> Any:
-        # The model requires `mask_positions`, which text does not have.
+        # The model requires `mask_positions`, but text has none.
         text_hint = f" For text, use `{self.predict_method}`." if self.predict_method else ""
         raise ValueError(
             f"`predict` of a {type(self).__name__} requires token IDs. Received: text.{text_hint}"
@@ -126,7 +126,7 @@ class MaskedLM(MaskedTokenTask):
 
     `fit` and `evaluate` accept text without labels. In training, the masks differ in each epoch. In
     evaluation, they are always the same. A causal encoder is trained and evaluated as a
-    left-to-right language model instead, in which every token predicts the next token.
+    left-to-right language model instead, where every token predicts the next token.
 
     `compile()` defaults to AdamW with a learning rate of 1e-4, the cross-entropy of the masked
     tokens (divided by the sum of the sample weights), accuracy and perplexity.
@@ -135,8 +135,9 @@ class MaskedLM(MaskedTokenTask):
         backbone: The encoder, a `Backbone`.
         preprocessor: A `TextClassifierPreprocessor` or its config. Without it, the task only
             accepts token IDs.
-        masking: A dict of options of `keras_bert.data.MaskedLMMaskGenerator.from_tokenizer` for
-            masking text, for example `{"unit": "word"}`. Not supported with a causal encoder.
+        masking: A dict of masking options, the arguments of
+            `keras_bert.data.MaskedLMMaskGenerator.from_tokenizer`, for example `{"unit": "word"}`.
+            Not supported with a causal encoder.
         name: Name of the model.
 
     Call arguments:
@@ -220,13 +221,13 @@ class MaskedLM(MaskedTokenTask):
             For each mask, a list of `top_k` dicts in descending order of `score`, with `token`,
             `score` (its probability) and `text` (the text with this mask replaced by the token).
             For a text with multiple masks, a list of such lists. For a list of texts, a list of the
-            results. With `targets`, there are at most as many dicts as targets, and `score` is
-            still the probability among all tokens.
+            results. With `targets`, a mask has at most one dict per target, and `score` is still
+            the probability among all tokens.
 
         Raises:
             ValueError: If an input is not text or has no `[MASK]` within `sequence_length`, if
-                `targets` is empty or contains tokens that are not in the vocabulary, or if `top_k`
-                is not between 1 and the vocabulary size.
+                `targets` is empty or contains tokens outside the vocabulary, or if `top_k` is not
+                between 1 and the vocabulary size.
 
         Example:
 
@@ -244,7 +245,7 @@ class MaskedLM(MaskedTokenTask):
         if not texts:
             return []
         rows, positions, spans = self.masked_rows(texts)
-        # The logits of a batch are (batch, slots, vocabulary).
+        # A batch has logits (batch, slots, vocabulary).
         most_rows = max(1, _MOST_SLOTS // max(map(len, positions)))
         options = self._options(min(batch_size or DEFAULT_BATCH_SIZE, most_rows))
         batches = token_batches(rows, self.preprocessor, options, positions)
@@ -319,7 +320,7 @@ class MaskedLM(MaskedTokenTask):
         """Converts texts with `[MASK]` (RoBERTa: `<mask>`) to IDs and the positions to predict.
 
         Args:
-            texts: Texts, which are truncated to `sequence_length`.
+            texts: Texts. They are truncated to `sequence_length`.
 
         Returns:
             A `MaskedRows`, a tuple of `token_ids`, `positions` and `spans`.

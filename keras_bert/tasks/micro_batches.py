@@ -25,7 +25,7 @@ class MicroBatches(DataAdapter):
 
     Args:
         model: The compiled task.
-        plan: Which batches form an optimizer step together, and from which batch to train.
+        plan: Which batches form an optimizer step together, and where training starts.
         **data: The data arguments of `keras.Model.fit`, starting at the plan's `first_read`.
     """
 
@@ -78,9 +78,9 @@ class MicroBatches(DataAdapter):
     def _with_mean_divisors(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yields the batches to train on, each with the mean divisors of its optimizer step.
 
-        For example, batches of 8, 8, 5 and 6 examples are read, and the first one is not trained
-        on. With three micro-batches per step, this yields batches of 8 and 5 examples with the
-        divisor 7, and a batch of 6 examples with the divisor 6.
+        For example, batches of 8, 8, 5 and 6 examples are read, but training skips the first batch.
+        With three micro-batches per step, this yields batches of 8 and 5 examples with the divisor
+        7, and a batch of 6 examples with the divisor 6.
         """
         unread = iter(batches)
         num_read_again = self._plan.num_read_again

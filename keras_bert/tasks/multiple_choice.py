@@ -40,12 +40,12 @@ class MultipleChoice(Task):
     ```
 
     The number of choices may differ between examples. `fit` and `evaluate` accept a list of (text,
-    [choice, choice, …]) pairs, a tuple of a list of texts and a list of lists of choices, or a dict
-    with `text` and `choices`. `y` is the index of the correct choice for each text. For text,
+    [choice, choice, …]) pairs, a tuple (texts, choices) with a list of choices for each text, or a
+    dict with `text` and `choices`. `y` is the index of the correct choice for each text. For text,
     `predict` returns logits `(rows, choices)`, where `choices` is the maximum number of choices.
 
     `compile()` defaults to AdamW with a learning rate that depends on the encoder's size, the
-    cross-entropy over the choices of an example, and accuracy.
+    cross-entropy over each example's choices, and accuracy.
 
     Args:
         backbone: The encoder, a `Backbone`.
@@ -163,7 +163,7 @@ class MultipleChoice(Task):
             target = self.choose((text, list(choices)))[0]["choice"]
         if not isinstance(target, int) or not 0 <= target < len(choices):
             raise ValueError(f"target must be 0 to {len(choices) - 1}. Received: {target!r}")
-        # The logit of a choice only depends on its own sequence.
+        # A choice's logit only depends on its own sequence.
         texts = (text, choices[target])
         features = one_row(self, self.preprocessor([text], [[choices[target]]]))
         _, spans = pack_texts(self, texts)

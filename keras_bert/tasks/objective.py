@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The losses and metrics of tasks, which are means over examples or tokens instead of batches."""
+"""Losses and metrics of tasks, averaged over examples or tokens instead of batches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FINE_TUNING_RATES = ((1024, 2e-5), (768, 3e-5), (512, 1e-4), (0, 1.5e-4))
 
 
 def fine_tuning_rate(hidden_dim: int) -> float:
-    """Returns the default peak learning rate for fine-tuning, which is higher for small encoders.
+    """Returns the default peak learning rate for fine-tuning. Small encoders have higher rates.
 
     | hidden_dim | learning rate | source |
     |---|---|---|
@@ -49,20 +49,20 @@ def fine_tuning_rate(hidden_dim: int) -> float:
     return next(rate for least, rate in _FINE_TUNING_RATES if hidden_dim >= least)
 
 
-# The targets of these losses are IDs of classes or texts, which floats would round.
+# These losses have class or text IDs as targets. Floats would round the IDs.
 _LOSSES_OF_IDS = (keras.losses.SparseCategoricalCrossentropy, InBatchNegatives)
 
 
 class OutputLoss:
-    """The loss of an output, with a sum over examples or tokens and its divisor.
+    """An output's loss, with a sum over examples or tokens and its divisor.
 
     The sum and the divisor exclude examples and tokens that only fill a batch, whatever the
     reduction is.
 
     Args:
         loss: A Keras loss. The reduction `"sum"` has no divisor, and `"mean_with_sample_weight"`
-            divides by the sum of the weights. All others divide by the number of examples or
-            tokens, as in Keras.
+            divides by the sum of the weights. All other reductions divide by the number of examples
+            or tokens, as in Keras.
         coefficient: Loss weight.
     """
 
@@ -102,7 +102,7 @@ class OutputLoss:
         return _size(shape) if counted is None else ops.sum(counted)
 
     def _count_mask(self, x: Any, target: Any, shape: Sequence[Any], weights: Any) -> Any:
-        """Returns 1 for examples or tokens that count and 0 for others, or `None` if all count.
+        """Returns 1 for examples or tokens that count, otherwise 0, or `None` if all of them count.
 
         | does not count | marked by |
         |---|---|
@@ -120,7 +120,7 @@ class OutputLoss:
 
 
 class Objective:
-    """The losses of a compiled model, each a mean over all of an output's examples or tokens.
+    """A compiled model's losses, each a mean over all examples or tokens.
 
     Keras averages the means of batches instead, so its loss depends on the batching.
 
@@ -165,7 +165,7 @@ class Objective:
         return ops.stack(divisors)
 
     def logs(self) -> dict[str, Any]:
-        """Returns the total loss since the last reset, and each loss if there are several."""
+        """Returns the total loss since the last reset, and with multiple outputs also each loss."""
         logs, total = {}, 0.0
         for name, loss in self._losses.items():
             mean = self._means[name]
@@ -189,7 +189,7 @@ def select_output(name: str, *parts: Any) -> list[Any]:
 
 
 def spread_over_rows(value: Any, shape: Sequence[Any], is_sum: bool) -> Any:
-    """Spreads a scalar loss of a batch over its examples or tokens.
+    """Spreads a batch's scalar loss over its examples or tokens.
 
     All of them get the same value, such that their sum or mean is the scalar `v` again. For `n` of
     them:
@@ -207,8 +207,8 @@ def _size(shape: Sequence[Any]) -> Any:
 def class_loss() -> keras.losses.Loss:
     """Returns the cross-entropy of logits for class IDs.
 
-    It is divided by the sum of the sample weights instead of their number, because padding examples
-    and all but the first subword of each word have weight 0.
+    The divisor is the sum of the sample weights, not their number, because padding examples and all
+    but the first subword of each word have weight 0.
     """
     return keras.losses.SparseCategoricalCrossentropy(
         from_logits=True, reduction="mean_with_sample_weight"
@@ -226,17 +226,17 @@ def takes_ids(loss: Any) -> bool:
 
 
 def loss_name(loss: Any) -> str:
-    """Returns the normalized name of a Keras loss, which may be a string, function or object."""
+    """Returns the normalized name of a Keras loss, given as a string, function or object."""
     name = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
     return name.lower().replace("_", "")
 
 
 class LogDirections(MetricsList):
-    """Which logs of a model improve when they increase, and which when they decrease.
+    """The direction in which each of the model's logs improves, up or down.
 
-    With `mode="auto"`, Keras' callbacks look for the metric with the name of a log in a
-    `MetricsList`. There, the metrics of models with multiple outputs have different names from
-    their logs, and metrics that a model updates itself are missing.
+    With `mode="auto"`, Keras' callbacks look up a log's metric by name in a `MetricsList`. There,
+    the metrics of models with multiple outputs have different names from their logs, and metrics
+    that a model updates itself are missing.
     """
 
     def __init__(self, model: keras.Model) -> None:
@@ -313,7 +313,7 @@ def new_objective(loss: Any, weights: Any, outputs: Mapping[str, ElementMean]) -
 
 
 def _as_loss(loss: Any) -> Any:
-    """Converts the name of a loss, or a function, to a Keras loss."""
+    """Converts a loss name or function to a Keras loss."""
     loss = keras.losses.get(loss) if isinstance(loss, str) else loss
     is_function = callable(loss) and not isinstance(loss, keras.losses.Loss)
     name = getattr(loss, "__name__", type(loss).__name__)
@@ -321,7 +321,7 @@ def _as_loss(loss: Any) -> Any:
 
 
 def exclude_variables(variables: list[Any], known: list[Any]) -> list[Any]:
-    """Returns the variables that are not among the known ones."""
+    """Returns the variables without the known variables."""
     # Compare by identity, since == compares the values of variables.
     known_ids = {id(variable) for variable in known}
     return [variable for variable in variables if id(variable) not in known_ids]

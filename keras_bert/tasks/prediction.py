@@ -59,11 +59,11 @@ class TextPredictor(CompiledModel):
     """A model whose `predict` accepts text as well as arrays of token IDs.
 
     For each type of text input, there is an adapter that reads it and converts it to batches with
-    the model's preprocessor. Inputs without an adapter are features, which are checked and passed
-    on to Keras.
+    the model's preprocessor. Inputs without an adapter are features. They are checked and passed on
+    to Keras.
     """
 
-    # The adapters for inputs other than features
+    # The adapters for all inputs except features
     adapters: ClassVar[tuple[type[InputAdapter], ...]] = (
         TextAdapter,
         TextDatasetAdapter,
@@ -133,7 +133,7 @@ class TextPredictor(CompiledModel):
             batch_size: Number of examples per batch. Defaults to 32.
             verbose: See `keras.Model.predict`.
             **kwargs: Other arguments of `keras.Model.predict`. With text, `steps` is only supported
-                for input that is already batched.
+                if the input is already batched.
 
         Returns:
             Float32 outputs in the order of the input. See the class for their shapes. If the shape
@@ -184,8 +184,8 @@ class TextPredictor(CompiledModel):
         if not features.are_arrays:
             _, count = distribution.process_shard()
             raise ValueError(
-                f"In one of {count} processes, x must be text, or arrays of which each process has "
-                f"all examples. Received: features in a {type(features.x).__name__}"
+                f"In one of {count} processes, x must be text, or arrays that have all examples in "
+                f"each process. Received: features in a {type(features.x).__name__}"
             )
         batches = distribution.ArrayBatches(features.x, batch_size or DEFAULT_BATCH_SIZE)
         _, outputs = self._joined_outputs(batches, verbose, **kwargs)
@@ -243,8 +243,8 @@ class TextPredictor(CompiledModel):
     def sequence_lengths(self, x: Any, batch_size: int | None = None) -> np.ndarray[Any, Any]:
         """Counts the tokens in the sequences that text is converted to.
 
-        An example may become multiple sequences, for example the windows of a long context, or one
-        sequence per choice. Their lengths determine the cost of training.
+        An example may become multiple sequences, for example one per choice, or one per window of
+        the context. Their lengths determine the cost of training.
 
         Args:
             x: Text in any form that `fit` accepts.
@@ -275,7 +275,7 @@ class TextPredictor(CompiledModel):
             for features, *_ in self._batches(rows, options)
         ]
         lengths = np.concatenate([np.zeros(0, "int64"), *counts])
-        return lengths[lengths > 0]  # Without padding examples
+        return lengths[lengths > 0]  # Padding examples have length 0.
 
     # === Input to batches ===
 
@@ -291,7 +291,7 @@ class TextPredictor(CompiledModel):
         return rows.validate_weights()
 
     def _read_labeled(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows:
-        """Reads and checks data, which must have labels if the losses need them."""
+        """Reads and checks data, and requires labels if the losses need them."""
         rows = self._read(x, y, sample_weight, options)
         if rows.has_labels or not self.needs_labels:
             return rows
@@ -348,9 +348,9 @@ class TextPredictor(CompiledModel):
 
     @property
     def _strategy(self) -> Any:
-        """The model's `tf.distribute.Strategy`, which only exists on TensorFlow."""
+        """The model's `tf.distribute.Strategy` on TensorFlow, otherwise `None`."""
         return getattr(self, "distribute_strategy", None)
 
     def _compiles_each_shape(self) -> bool:
-        """Returns whether each new batch shape is compiled, which takes seconds."""
+        """Returns whether each new batch shape triggers a compilation that takes seconds."""
         return compiles_each_shape() or bool(self.jit_compile)

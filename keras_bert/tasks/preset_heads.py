@@ -16,11 +16,11 @@ from keras_bert.layers.top_layers import top_layer_options
 
 @dataclasses.dataclass(frozen=True)
 class HeadChoice:
-    """The options of a task's head, and whether a stored head matches them.
+    """A task's head options, and whether a stored head matches them.
 
     Args:
         options: Arguments of the task's class.
-        mismatch: Why the stored head does not match. Empty if it matches, or if there is none.
+        mismatch: Why the stored head does not match. Empty if it matches or does not exist.
         outputs: For each output, the index of the stored output. `None` for the stored order.
     """
 
@@ -31,7 +31,7 @@ class HeadChoice:
 
 @dataclasses.dataclass(frozen=True)
 class _HeadShape:
-    """What must be equal for a stored head's weights to be used.
+    """The properties in which a stored head must match, so that its weights are used.
 
     Args:
         top_layers: The layers below the head, as described by `top_layer_options`.
@@ -114,7 +114,7 @@ def _stored_shape(
     has_head: bool,
     load_weights: bool,
 ) -> _HeadShape:
-    """Returns the shape of the stored head, or without a stored head what is known of it."""
+    """Returns the stored head's shape, or its known properties if no head is stored."""
     uses_layers = has_head or not load_weights
     has_classes = has_head and "num_classes" in task_class.options
     return _HeadShape(
@@ -125,7 +125,7 @@ def _stored_shape(
 
 
 def _wanted_shape(stored: _HeadShape, given: Mapping[str, Any]) -> _HeadShape:
-    """Returns the shape of the task's head, which is the stored shape except for given options."""
+    """Returns the shape for the task's head: the stored shape, with the given options."""
     changes = {name: given[name] for name in ("num_classes", "multi_label") if name in given}
     if "num_classes" not in given and given.get("class_names"):
         changes["num_classes"] = len(given["class_names"])

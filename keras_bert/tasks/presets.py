@@ -15,7 +15,7 @@ from keras_bert.tasks.preset_heads import HeadChoice, choose_head
 from keras_bert.vocabularies.tokenizer_config import list_tokens
 
 _ENCODER_OPTIONS = ("encoder_dropout", "packed", "rematerialize", "unpadded", "dtype")
-_PADDING_TOKENS = ("<pad>", "[PAD]")  # In BPE and SentencePiece, and in WordPiece vocabularies
+_PADDING_TOKENS = ("<pad>", "[PAD]")  # The first is for BPE and SentencePiece.
 
 
 def task_of_preset(
@@ -23,7 +23,7 @@ def task_of_preset(
 ) -> tuple[Any, Callable[[], None]]:
     """Creates a task with a checkpoint's architecture, and a function that loads its weights.
 
-    Without `load_weights`, the function does nothing.
+    Without `load_weights`, the function has no effect.
 
     Args:
         task_class: The task's class, a subclass of `Task`.
@@ -112,14 +112,13 @@ def preprocessor_config(
     defaults: Mapping[str, Any],
     arguments: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Creates the config of a preprocessor with a checkpoint's tokenizer.
+    """Creates a preprocessor config with a checkpoint's tokenizer.
 
-    The arguments override the options that were saved with it. `sequence_length` defaults to the
-    encoder's maximum.
+    The arguments override the saved options. `sequence_length` defaults to the encoder's maximum.
     """
     if "sequence_length" in arguments:
         # A saved overlap is only valid for the saved length. A saved maximum question length may
-        # leave no space for a context next to the special tokens, of which there are at most four.
+        # leave no space for a context, since there can be four special tokens.
         longest = arguments["sequence_length"] - 5
         limits = {"overlap": 0, "max_query_length": longest}
         defaults = {
@@ -160,20 +159,21 @@ def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
     padding = [tokens.index(token) for token in _PADDING_TOKENS if token in tokens]
     if config.position_offset and padding[:1] != [config.pad_token_id]:
         raise ValueError(
-            "The preprocessor must pad with the pad_token_id of the encoder, by which it counts "
-            f"positions. It is {config.pad_token_id}. Received: {padding[0] if padding else None}"
+            "The preprocessor must pad with the pad_token_id of the encoder, because the encoder "
+            f"counts positions with it. The pad_token_id is {config.pad_token_id}. Received: "
+            f"{padding[0] if padding else None}"
         )
 
 
 def tokenizer_facts(task: Any) -> dict[str, Any]:
-    """Returns the options of a task's tokenizer by their names in errors, or `{}` without one.
+    """Returns a task's tokenizer options by name in errors, or `{}` without a tokenizer.
 
     Models that read the same token IDs must have the same tokenizer options. A vocabulary of the
     same size is not enough.
     """
     if task._preprocessor_config() is None:
         return {}
-    # The preprocessor adds defaults for options that are missing in older files.
+    # The preprocessor adds defaults for options missing from older files.
     tokenizer = task.preprocessor.get_config()["tokenizer"]
     return {f"tokenizer ({name})": value for name, value in tokenizer.items()}
 

@@ -25,7 +25,7 @@ from keras_bert.tasks.masked_lm import MaskedTokenTask, masked_token_metrics
 
 
 class _UnsupportedText(TextAdapter):
-    """Text, which is not supported because segment pairs are not created from it."""
+    """Rejects text, because segment pairs are not created from it."""
 
     forms = "ids"
 
@@ -52,16 +52,16 @@ class Pretrainer(MaskedTokenTask):
     that the second segment follows the first, and class 1 means that it is from a different
     document. In sentence order prediction (SOP), class 0 means that the segments are in the correct
     order, and class 1 that they are swapped. The data determines which objective is trained. `fit`
-    and `evaluate` accept the batches of a `keras_bert.data.PretrainingStream` or of
+    and `evaluate` accept batches from a `keras_bert.data.PretrainingStream` or
     `keras_bert.data.pretraining_batches`, or arrays of token IDs. They do not accept text.
 
-    `compile()` defaults to AdamW with a learning rate of 1e-4, the sum of the cross-entropies of
-    masked tokens and of sentence pairs (each divided by the sum of its sample weights), accuracies
-    and perplexity.
+    `compile()` defaults to AdamW with a learning rate of 1e-4, the summed cross-entropies for
+    masked tokens and sentence pairs (each divided by the sum of its sample weights), accuracies and
+    perplexity.
 
     Args:
         backbone: The encoder, a `Backbone`.
-        preprocessor: A `TextClassifierPreprocessor` or its config, which is saved with presets.
+        preprocessor: A `TextClassifierPreprocessor` or its config. It is saved with presets.
         next_sentence: Whether the model has a head for the sentence objective. Defaults to `True`.
         name: Name of the model.
 

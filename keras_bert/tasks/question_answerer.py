@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extractive question answering: answers are spans of a context."""
+"""Answers questions with spans from a context (extractive question answering)."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class QuestionAnswerer(Task):
     answerer.answer("Who wrote Faust?", context)  # {"answer": "Goethe", "score": 0.9, …}
     ```
 
-    A passage (`context`) that is too long for one sequence is split into overlapping windows. The
-    target of a window that does not contain the answer is `[CLS]`.
+    If a passage (`context`) is too long for one sequence, it is split into overlapping windows. The
+    target in windows without the answer is `[CLS]`.
 
     `fit` and `evaluate` accept questions with answers: a list of dicts with `question`, `context`
     and `answers`, a dict or data frame with these columns, or the result of
@@ -63,15 +63,14 @@ class QuestionAnswerer(Task):
     dict of lists with an array `(length,)` for each window.
 
     `compile()` defaults to AdamW with a learning rate that depends on the encoder's size, the mean
-    of the cross-entropies of start and end positions, and the accuracy of each.
+    cross-entropy over start and end positions, and both accuracies.
 
     Args:
         backbone: The encoder, a `Backbone`.
         preprocessor: A `QuestionAnswererPreprocessor` or its config. Without it, the task only
             accepts token IDs.
-        dropout: Dropout rate on the sequence output. Defaults to the encoder's rate, which is 0 for
-            BERT.
-        max_answer_length: Maximum length of an answer in tokens. Defaults to 30.
+        dropout: Dropout rate on the sequence output. Defaults to the encoder's rate (0 for BERT).
+        max_answer_length: Maximum answer length in tokens. Defaults to 30.
         null_threshold: If the null score exceeds the score of the best span by more than this
             threshold, `answer` returns an empty answer. With `None`, it returns the best span. As
             in the original BERT code, the answer is then only empty if the 20 best start tokens and
@@ -80,17 +79,14 @@ class QuestionAnswerer(Task):
             without the answer if another window of the question contains it. Long documents have
             many negatives. `fit` samples them once for all epochs. With 1, the default, it trains
             on all windows, as the BERT paper does for SQuAD.
-        top_layers: Keras layers that are applied in order to the sequence output `(batch, length,
-            hidden)`, before the head. The last layer must return `(batch, length, features)`. See
+        top_layers: Keras layers to apply in order to the sequence output `(batch, length, hidden)`,
+            before the head. The last layer must return `(batch, length, features)`. See
             `keras_bert.layers.bidirectional_lstm`. Layers whose outputs depend on padding raise an
             error. Defaults to no layers.
         name: Name of the model.
 
     Call arguments:
         inputs: The backbone's inputs.
-
-    Call arguments:
-        inputs: The inputs of the backbone.
 
     Output shape:
         A dict of `start_logits` and `end_logits`, `(batch, length)`, float32.
@@ -208,7 +204,7 @@ class QuestionAnswerer(Task):
         Returns:
             For a string, a dict with `answer`, its character offsets `start` and `end` in the
             context, and its probability `score` among all candidates. `end` is the offset after the
-            last character. If there is no answer, `answer` is empty, and both offsets are 0. For a
+            last character. If no answer is found, `answer` is empty, and both offsets are 0. For a
             list of strings, a list of dicts. For a pandas series, a data frame with the same index.
 
         Example:
@@ -241,7 +237,7 @@ class QuestionAnswerer(Task):
             x: Questions in any form that `fit` accepts. Answers are optional.
             batch_size: Number of windows per batch. Defaults to 32.
             verbose: 0 or 1. With 1, it shows a progress bar.
-            n_best: Number of start tokens and number of end tokens to combine in each window.
+            n_best: How many start tokens, and how many end tokens, to combine in each window.
 
         Returns:
             `AnswerSpans`.

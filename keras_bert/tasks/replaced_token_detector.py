@@ -53,27 +53,28 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
 
     `fit` and `evaluate` accept the same data as `MaskedLM`: text without labels, or token IDs with
     `mask_positions`, the original IDs as `y`, and sample weights. For text, 85% of the selected
-    tokens are masked, and the others are unchanged.
+    tokens are masked, and the rest are unchanged.
 
     `compile()` defaults to AdamW with a learning rate of 1e-4. The losses and metrics are fixed.
 
     Args:
-        backbone: The discriminator, a `Backbone`, which is used after pre-training.
+        backbone: The discriminator, a `Backbone`. It is the encoder to use after pre-training.
         preprocessor: A `TextClassifierPreprocessor` or its config. Without it, the task only
             accepts token IDs.
         generator: Architecture of the generator, a `BertConfig` or its `to_dict()`. It must have
             the same `vocabulary_size`, `max_sequence_length`, `num_segments` and embedding
             dimension. Defaults to the discriminator's architecture, scaled by `generator_size`.
         generator_size: The generator's hidden dimension, number of heads and intermediate
-            dimension, as a fraction of the discriminator's. The number of layers is the same.
-            Defaults to 0.25.
+            dimension, as a fraction of the discriminator's values. The number of layers is the
+            same. Defaults to 0.25.
         discriminator_weight: Loss weight of the discriminator. Defaults to 50.
         embedding_sharing: `"all"`, as in ELECTRA, or `"disentangled"`, as in DeBERTaV3. With
-            `"disentangled"`, the discriminator's token embeddings are the generator's plus a
-            separate table that is initialized to 0. The discriminator's loss does not change the
+            `"disentangled"`, the discriminator's token embeddings are the generator's embeddings
+            plus a separate table, initialized to 0. The discriminator's loss does not change the
             generator's embeddings. Defaults to `"all"`.
-        masking: A dict of options of `keras_bert.data.MaskedLMMaskGenerator.from_tokenizer` for
-            masking text, for example `{"mask_selection_rate": 0.25}`.
+        masking: A dict of masking options, the arguments of
+            `keras_bert.data.MaskedLMMaskGenerator.from_tokenizer`, for example
+            `{"mask_selection_rate": 0.25}`.
         seed: Integer seed for sampling in training. `None` for a random seed.
         name: Name of the model.
 
@@ -84,8 +85,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
     Returns:
         A dict with the generator's `masked_lm_logits`, float32 `(batch, slots, vocabulary)`, the
         `sampled_ids`, int32 `(batch, slots)`, and the discriminator's `replaced_token_logits`,
-        float32 `(batch, length)`. These logits are positive for tokens that are predicted to be
-        replaced.
+        float32 `(batch, length)`. These logits are positive for tokens predicted as replaced.
 
     Raises:
         ConfigError: If the generator's dimensions are invalid.
@@ -198,7 +198,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
 
     @property
     def discriminator(self) -> Backbone:
-        """The encoder that is used after pre-training."""
+        """The encoder to use after pre-training."""
         return self.backbone
 
     @property
@@ -222,7 +222,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
     ) -> Self:
         """Creates a detector from checkpoints of its discriminator and its generator.
 
-        Weights that are missing in the checkpoints are initialized randomly, with a warning.
+        Weights missing from the checkpoints are initialized randomly, with a warning.
 
         Args:
             preset: The discriminator's checkpoint, see `Task.from_preset`. A preset saved by a
@@ -279,8 +279,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
     def save_to_preset(self, preset_dir: str | os.PathLike[str]) -> None:
         """Saves the discriminator to a directory that every task's `from_preset` can load.
 
-        The generator is saved in the subdirectory `generator`, which `MaskedLM.from_preset` can
-        load.
+        The generator is saved in the subdirectory `generator`. `MaskedLM.from_preset` can load it.
 
         Args:
             preset_dir: Path of the directory. An existing preset is replaced.
@@ -346,7 +345,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         """Detects replaced tokens in texts.
 
         Args:
-            x: A string or a list of strings, which are truncated to `sequence_length`.
+            x: A string or a list of strings. They are truncated to `sequence_length`.
             batch_size: Number of texts per batch. Defaults to 32.
             verbose: 0 or 1. With 1, it shows a progress bar.
             threshold: Minimum probability of the tokens to return. With 0, all tokens are returned.
@@ -400,7 +399,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
 
 
 def generator_config(config: BertConfig, size: float) -> BertConfig:
-    """Returns the architecture of a generator that is smaller than its discriminator.
+    """Scales a discriminator's architecture down to a generator's architecture.
 
     `size` is the fraction of the discriminator's dimensions.
 

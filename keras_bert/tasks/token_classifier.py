@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TokenClassifier(Task):
-    """An encoder with a classification head on every token, which predicts a class for each word.
+    """An encoder with a classification head on every token. It predicts a class for each word.
 
     ```python
     tagger = keras_bert.TokenClassifier.from_preset("minilm", class_names=["O", "B-LOC", "I-LOC"])
@@ -42,15 +42,15 @@ class TokenClassifier(Task):
     tagger.entities("a film from New York")  # [{"type": "LOC", "text": "New York", …}]
     ```
 
-    The class of a word is the class of its first subword.
+    A word's class is the class of its first subword.
 
     `fit` and `evaluate` accept a list of sentences, each a list of words, or a list of documents,
-    each a list of sentences. In a document, the neighboring sentences are the context of a
-    sentence. `y` has a label for each word, in the same nesting. A label is a class ID, or a name
-    if the task has `class_names`. Negative IDs are ignored. `sample_weight` has a weight for each
-    word, in the same nesting. `batch_size` counts windows, and `validation_split` holds out
-    sentences or documents. For features, `y` contains class IDs `(batch, length)`. Negative IDs,
-    and IDs at padding, are ignored.
+    each a list of sentences. In a document, each sentence has its neighboring sentences as context.
+    `y` has a label for each word, in the same nesting. A label is a class ID, or a name if the task
+    has `class_names`. Negative IDs are ignored. `sample_weight` has a weight for each word, in the
+    same nesting. `batch_size` counts windows, and `validation_split` holds out sentences or
+    documents. For features, `y` contains class IDs `(batch, length)`. Negative IDs, and IDs at
+    padding, are ignored.
 
     For words, `predict` returns an array of logits `(words, num_classes)` for each sentence, nested
     like the input. It also accepts text, like `tag`.
@@ -143,8 +143,8 @@ class TokenClassifier(Task):
             x: A text or a list of texts, or words in any form that `fit` accepts. Texts are split
                 into words at whitespace and punctuation, and around each Chinese character. Note
                 that in Japanese and Thai, whole clauses have no whitespace and would be single
-                words. For these languages, pass lists of words that are split like the training
-                data, for example by a segmenter.
+                words. For these languages, pass lists of words split like the training data, for
+                example by a segmenter.
             batch_size: Number of windows per batch. Defaults to 32.
             verbose: 0 or 1. With 1, it shows a progress bar.
 
@@ -265,7 +265,7 @@ class TokenClassifier(Task):
     ) -> tuple[Any, Any, Any]:
         # Negative labels and padding get a weight of 0, whatever the form of the features.
         weights = ops.ones(ops.shape(y)[:2])
-        if len(y.shape) == 2:  # Not one-hot
+        if len(y.shape) == 2:  # Labels are class IDs, not one-hot.
             weights = ops.cast(ops.greater_equal(y, 0), "float32")
             y = ops.maximum(y, 0)
         mask = x.get("padding_mask") if isinstance(x, dict) else None

@@ -211,7 +211,7 @@ def test_predict_rows_requires_task_fields(name):
     case = task_case(name)
     task = make_task(case)
     if not case.rows:
-        with pytest.raises(ValueError, match="A Pretrainer does not answer text"):
+        with pytest.raises(ValueError, match="A Pretrainer makes no predictions for text"):
             task.predict_rows([{"text": "the test"}])
         return
     row = case.rows[0]
