@@ -13,7 +13,7 @@ pytest.importorskip("uvicorn")
 from keras_bert.export import ServedModel
 from tests.export import served_tasks
 from tests.export.small_classifier import make_classifier
-from tests.training.serving.model_server import check_task_answers_as_export
+from tests.training.serving.model_server import check_task_matches_export
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
@@ -80,7 +80,7 @@ def test_an_export_says_what_it_answers(kind, tmp_path):
     served = ServedModel(tmp_path / "1")
     texts = [row for row in rows if all(isinstance(row[name], str) for name in task.fields[:1])]
     same = len(rows[0].get("choices", ()))
-    check_task_answers_as_export(
+    check_task_matches_export(
         task, served, [row for row in texts if len(row.get("choices", ())) == same]
     )
     assert rounded(served.predict_rows([{**row, "id": 7} for row in rows])) == expected
@@ -111,4 +111,4 @@ def test_multi_label_answers_match_task(tmp_path):
     answers = task.predict_rows(rows)
     assert {len(answer) for answer in answers} >= {0, 1, 2}
     assert served.predict_rows(rows) == list(map(rounded, answers))
-    check_task_answers_as_export(task, served, rows[:9])
+    check_task_matches_export(task, served, rows[:9])

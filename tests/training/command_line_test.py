@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `keras-bert`, in a checkout and from a wheel."""
+"""The `keras-bert` command in a checkout and from a wheel."""
 
 import os
 import runpy
@@ -33,8 +33,8 @@ def run(*arguments, folder=ROOT, cwd=ROOT):
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory):
-    """A folder with what the wheel would install, and nothing else of the checkout."""
+def installed_wheel(tmp_path_factory):
+    """A directory with the files that the wheel installs. It has no other files of the checkout."""
     folder = tmp_path_factory.mktemp("wheel")
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder],
@@ -48,13 +48,13 @@ def installed(tmp_path_factory):
     return folder / "installed"
 
 
-def test_every_program_is_a_command():
-    programs = {
+def test_every_script_is_a_command():
+    scripts = {
         path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
         for path in (ROOT / "training").rglob("*.py")
         if "    program.run(" in path.read_text(encoding="utf-8")
     }
-    assert {child_commands.module_name(name) for name in COMMANDS} == programs
+    assert {child_commands.module_name(name) for name in COMMANDS} == scripts
     lines = command_line.overview().splitlines()
     for name in COMMANDS:
         (line,) = [line for line in lines if line.startswith(f"  {name} ")]
@@ -62,14 +62,14 @@ def test_every_program_is_a_command():
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"]])
-def test_without_a_command_it_lists_them(arguments, monkeypatch, capsys):
+def test_no_arguments_list_the_commands(arguments, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["keras-bert", *arguments])
     __main__.main()
     assert capsys.readouterr().out.rstrip() == command_line.overview()
 
 
-def test_a_reader_that_stops_reading_ends_it_quietly():
-    def ended(*command, **environment):
+def test_closed_output_pipe_exits_quietly():
+    def run_with_closed_pipe(*command, **environment):
         pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         environment = {**os.environ, **environment}
         with subprocess.Popen(
@@ -80,30 +80,30 @@ def test_a_reader_that_stops_reading_ends_it_quietly():
         return process.returncode, errors
 
     for arguments in (["--version"], ["finetune", "--help"]):
-        assert ended("-m", "keras_bert", *arguments) == (0, "")
+        assert run_with_closed_pipe("-m", "keras_bert", *arguments) == (0, "")
     script = "from training.engine import program; program.run(lambda _: {})"
     printing = script.format("print('a line')")
     for unbuffered in ("", "1"):
-        assert ended("-c", printing, PYTHONUNBUFFERED=unbuffered) == (141, "")
-    # What fails after it has printed says so
+        assert run_with_closed_pipe("-c", printing, PYTHONUNBUFFERED=unbuffered) == (141, "")
+    # A command that fails after it has printed reports the error.
     failing = script.format("(print('a line'), open('no.csv'))")
-    status, errors = ended("-c", failing, PYTHONUNBUFFERED="")
+    status, errors = run_with_closed_pipe("-c", failing, PYTHONUNBUFFERED="")
     assert status == 1
     assert errors.startswith("error: [Errno 2] No such file")
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"),
+    ("typed", "suggestion"),
     [
         ("predcit", "predict"),
         ("train", "finetune or pretrain"),
     ],
 )
-def test_a_mistyped_command_is_answered_with_the_nearest(typed, meant, monkeypatch, capsys):
+def test_mistyped_command_suggests_the_nearest(typed, suggestion, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["keras-bert", typed])
     with pytest.raises(SystemExit, match="2"):
         __main__.main()
-    assert f"Did you mean {meant}?" in capsys.readouterr().err
+    assert f"Did you mean {suggestion}?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_mistyped_command_is_answered_with_the_nearest(typed, meant, monkeypat
         ("--epochs=many", "base 10: 'many'. `"),
     ],
 )
-def test_a_mistyped_flag_is_one_line(typed, message, monkeypatch, capsys):
+def test_mistyped_flag_error_is_one_line(typed, message, monkeypatch, capsys):
     values = flags.FlagValues()
     tasks.define_flags(values)
     monkeypatch.setattr(flags, "FLAGS", values)
@@ -126,7 +126,7 @@ def test_a_mistyped_flag_is_one_line(typed, message, monkeypatch, capsys):
     assert message in line
 
 
-def test_a_data_file_is_also_named_without_its_flag():
+def test_data_file_needs_no_flag():
     missing = run("inspect", "none.csv")
     assert missing.returncode != 0
     (line,) = missing.stderr.strip().splitlines()
@@ -134,7 +134,7 @@ def test_a_data_file_is_also_named_without_its_flag():
     assert missing.stdout == ""
 
 
-def test_help_may_come_before_a_command(monkeypatch):
+def test_help_command_shows_flags(monkeypatch):
     shown = []
     monkeypatch.setattr(sys, "argv", ["keras-bert", "help", "export"])
     monkeypatch.setattr(runpy, "run_module", lambda name, **_: shown.append((name, sys.argv[1:])))
@@ -143,33 +143,35 @@ def test_help_may_come_before_a_command(monkeypatch):
     assert shown == [("training.export", ["--help"])]
 
 
-def test_the_wheel_has_the_library_and_the_programs(installed, tmp_path):
-    roots = {path.name for path in installed.iterdir()}
+def test_wheel_contains_library_and_commands(installed_wheel, tmp_path):
+    roots = {path.name for path in installed_wheel.iterdir()}
     assert {name for name in roots if not name.endswith(".dist-info")} == {
         "keras_bert",
         "keras_bert_training",
     }
-    (entry_points,) = installed.glob("*.dist-info/entry_points.txt")
+    (entry_points,) = installed_wheel.glob("*.dist-info/entry_points.txt")
     assert "keras-bert = keras_bert.__main__:main" in entry_points.read_text()
-    assert list(installed.glob(f"*-{keras_bert.__version__}.dist-info"))
+    assert list(installed_wheel.glob(f"*-{keras_bert.__version__}.dist-info"))
     for word_list in (ROOT / "keras_bert" / "insight" / "bias" / "word_lists").iterdir():
-        assert (installed / word_list.relative_to(ROOT)).read_bytes() == word_list.read_bytes()
-    # In a folder without the checkout: what the wheel lacks is not found.
-    help_of_finetune = run("finetune", "--help", folder=installed, cwd=tmp_path)
-    assert help_of_finetune.returncode == 0, help_of_finetune.stderr
-    assert "keras-bert finetune --train_file" in help_of_finetune.stdout
-    assert "python -m training" not in help_of_finetune.stdout
-    assert "--learning_rate=" in help_of_finetune.stdout
+        assert (
+            installed_wheel / word_list.relative_to(ROOT)
+        ).read_bytes() == word_list.read_bytes()
+    # In a directory without the checkout, files missing from the wheel are not found.
+    finetune_help = run("finetune", "--help", folder=installed_wheel, cwd=tmp_path)
+    assert finetune_help.returncode == 0, finetune_help.stderr
+    assert "keras-bert finetune --train_file" in finetune_help.stdout
+    assert "python -m training" not in finetune_help.stdout
+    assert "--learning_rate=" in finetune_help.stdout
 
 
-def test_a_program_of_the_wheel_runs(installed, tmp_path):
-    """And starts others of its package."""
+def test_wheel_command_runs(installed_wheel, tmp_path):
+    """The command also starts child processes from its package."""
     (tmp_path / "corpus.txt").write_text("the cat sat\n\na dog ran\n" * 20)
-    made = run(
+    finished = run(
         *("tokenizer", "--input_files=corpus.txt", "--output_dir=vocabulary"),
         "--vocabulary_size=40",
-        folder=installed,
+        folder=installed_wheel,
         cwd=tmp_path,
     )
-    assert made.returncode == 0, made.stderr
+    assert finished.returncode == 0, finished.stderr
     assert (tmp_path / "vocabulary" / "vocab.txt").exists()

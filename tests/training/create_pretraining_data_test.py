@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program that creates pre-training data, from text to records, at miniature size."""
+"""Creates pre-training records from text at a small scale."""
 
 import json
 import sys
@@ -37,7 +37,7 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *WORDS]
 
 @pytest.fixture
 def config(tmp_path):
-    """30 documents in two files."""
+    """A config for 30 documents in two files."""
     (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
     (tmp_path / "corpus").mkdir()
     rng = np.random.default_rng(0)
@@ -58,11 +58,11 @@ def config(tmp_path):
     )
 
 
-def elsewhere(config, tmp_path, name, **changes):
+def change_output_dir(config, tmp_path, name, **changes):
     return config.replace(output_dir=str(tmp_path / name), **changes)
 
 
-def test_from_text_to_batches(config, tmp_path):
+def test_records_are_read_as_batches(config, tmp_path):
     summary = create(config)
     folder = tmp_path / "records"
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -86,29 +86,29 @@ def test_from_text_to_batches(config, tmp_path):
     assert summary["lengths"] == tuple(np.bincount(lengths, minlength=33).tolist())
 
 
-def test_the_seed_decides_all_the_bytes(config, tmp_path):
-    first, again, other = (
-        elsewhere(config, tmp_path, name, seed=seed)
+def test_seed_determines_the_records(config, tmp_path):
+    same_seed_a, same_seed_b, other = (
+        change_output_dir(config, tmp_path, name, seed=seed)
         for name, seed in (("first", 3), ("again", 3), ("other", 4))
     )
-    summaries = [create(run) for run in (first, again, other)]
-    assert digests(first) == digests(again)
-    assert not set(digests(first).values()) & set(digests(other).values())
+    summaries = [create(run) for run in (same_seed_a, same_seed_b, other)]
+    assert digests(same_seed_a) == digests(same_seed_b)
+    assert not set(digests(same_seed_a).values()) & set(digests(other).values())
     assert 0.5 < summaries[0]["random_pairs"] < 0.8
 
 
 @pytest.mark.parametrize("independent", [False, True])
-def test_the_number_of_processes_has_no_influence(config, tmp_path, monkeypatch, independent):
-    monkeypatch.setattr(tokenized_corpus, "_BYTES_PER_PROCESS", 1)  # little text, too
+def test_records_do_not_depend_on_process_count(config, tmp_path, monkeypatch, independent):
+    monkeypatch.setattr(tokenized_corpus, "_BYTES_PER_PROCESS", 1)  # also for little text
     config = config.replace(independent_shards=independent)
-    several = elsewhere(config, tmp_path, "several", num_workers=2)
+    multiple = change_output_dir(config, tmp_path, "multiple", num_workers=2)
     create(config)
-    create(several)
-    assert digests(config) == digests(several)
+    create(multiple)
+    assert digests(config) == digests(multiple)
     assert len(digests(config)) == 3
 
 
-def test_after_a_kill_it_goes_on_to_the_same_records(config, tmp_path):
+def test_killed_command_resumes_to_the_same_records(config, tmp_path):
     config = config.replace(num_shards=30, duplicate_factor=40)
     folder = tmp_path / "records"
     before = kill_between_files(folder, config)
@@ -116,17 +116,17 @@ def test_after_a_kill_it_goes_on_to_the_same_records(config, tmp_path):
     create(config)
     assert write_times(folder).items() >= before.items()
     assert not list(folder.glob(".*"))
-    whole = elsewhere(config, tmp_path, "whole")
-    create(whole)
-    assert digests(config) == digests(whole)
-    assert len(digests(whole)) == 30
+    complete = change_output_dir(config, tmp_path, "whole")
+    create(complete)
+    assert digests(config) == digests(complete)
+    assert len(digests(complete)) == 30
 
 
-def test_text_of_a_remote_file_system_gives_the_same_records(config, tmp_path):
+def test_remote_text_yields_the_same_records(config, tmp_path):
     system = fsspec.filesystem("memory")
     for path in (tmp_path / "corpus").iterdir():
         system.pipe(f"/remote/{path.name}", path.read_bytes())
-    remote = elsewhere(config, tmp_path, "remote", input_files=("memory://remote/*.txt",))
+    remote = change_output_dir(config, tmp_path, "remote", input_files=("memory://remote/*.txt",))
     create(config)
     create(remote)
     assert digests(remote) == digests(config)
@@ -139,7 +139,7 @@ def test_text_of_a_remote_file_system_gives_the_same_records(config, tmp_path):
         create(remote)
 
 
-def test_a_vocabulary_is_not_trained_on_binary_files(tmp_path):
+def test_vocabulary_training_rejects_binary_files(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     untrained = PretrainConfig.from_flags(
         input_files=(str(tmp_path / "a.parquet"),), output_dir=str(tmp_path / "run")
@@ -148,22 +148,22 @@ def test_a_vocabulary_is_not_trained_on_binary_files(tmp_path):
         TextSource.from_config(untrained).vocabulary()
 
 
-def test_few_documents_for_second_segments_are_warned_of(config, tmp_path, caplog):
-    few = elsewhere(config, tmp_path, "few", independent_shards=True, num_shards=500)
+def test_shards_with_few_documents_warn(config, tmp_path, caplog):
+    few = change_output_dir(config, tmp_path, "few", independent_shards=True, num_shards=500)
     assert create(few)["files"] == 15
     assert "15 shards has only about 2 documents" in caplog.text
     caplog.clear()
-    create(elsewhere(config, tmp_path, "enough", independent_shards=True, num_shards=2))
+    create(change_output_dir(config, tmp_path, "enough", independent_shards=True, num_shards=2))
     assert "documents to sample" not in caplog.text
 
 
-def test_done_is_done_and_other_settings_need_another_folder(config, tmp_path, caplog):
+def test_finished_records_are_kept(config, tmp_path, caplog):
     summary = create(config.replace(keep_store=True))
     assert (tmp_path / "records" / ".work" / "store").is_dir()
     written = digests(config)
     text = tmp_path / "corpus" / "a.txt"
-    text_of_then = text.read_bytes()
-    # What exists is left as it is, and a file that is missing is written again.
+    original_text = text.read_bytes()
+    # Existing files are kept, and a missing file is written again.
     for missing in ([], list(written)[1:2], list(written)):
         for name in missing:
             (tmp_path / "records" / name).unlink()
@@ -173,8 +173,8 @@ def test_done_is_done_and_other_settings_need_another_folder(config, tmp_path, c
         assert ("lacks pretraining-0000" in caplog.text) == bool(missing)
     with pytest.raises(ValueError, match=r"records with different settings.*summary.json"):
         create(config.replace(seed=2))
-    # Another text of the same size, and of another
-    for changed in (text_of_then.replace(b"w1", b"w2"), text_of_then + b"w1 w2 .\n"):
+    # Different text of the same size, and of a different size
+    for changed in (original_text.replace(b"w1", b"w2"), original_text + b"w1 w2 .\n"):
         text.write_bytes(changed)
         with pytest.raises(ValueError, match="different settings, vocabulary or files"):
             create(config)
@@ -185,8 +185,8 @@ def test_warns_about_unknown_tokens(config, tmp_path, caplog):
     assert "unknown" not in caplog.text
     other = tmp_path / "other.txt"
     other.write_text("w1 w2 w3 서울 .\n\nw4 부산 .\n")
-    foreign = elsewhere(config, tmp_path, "foreign", input_files=(str(other),))
-    for _ in range(2):  # the records made, and those found
+    foreign = change_output_dir(config, tmp_path, "foreign", input_files=(str(other),))
+    for _ in range(2):  # The records are created, then found.
         caplog.clear()
         assert create(foreign)["unknown_tokens"] == 0.25
         assert "25.0% of the tokens" in caplog.text
@@ -196,30 +196,31 @@ def test_warns_about_unknown_tokens(config, tmp_path, caplog):
 def test_single_document_corpus_raises(config, tmp_path):
     single = tmp_path / "single.txt"
     single.write_text("w1 w2 .\nw3 w4 .\n")
-    one = config.replace(input_files=(str(single),))
+    config_with_file = config.replace(input_files=(str(single),))
     with pytest.raises(
         ValueError,
         match="--sequence_format=next_sentence requires at least 2 documents.* Received: "
         rf"1 document in {single}. .* a document ends at a blank line",
     ):
-        create(one)
+        create(config_with_file)
     single.write_text("w1 w2 .\n\nw3 w4 w5 .\n")
-    assert create(one)["documents"] == 2
-    # Files of records are not removed, be they only a part.
+    assert create(config_with_file)["documents"] == 2
+    # Record files are not removed, even if they are incomplete.
     (tmp_path / "records" / "summary.json").unlink()
     (tmp_path / "records" / ".work").mkdir()
     (tmp_path / "records" / ".work" / "settings.json").write_text('{"fingerprint": "other"}')
     with pytest.raises(ValueError, match=r"records with different settings.*\.work/settings.json"):
-        create(one)
+        create(config_with_file)
 
 
-def test_the_library_for_paragraphs_is_missed_before_any_work(config, tmp_path, monkeypatch):
+def test_missing_sentencex_raises_before_any_work(config, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencex", None)
     run = config.replace(format="paragraphs")
     with pytest.raises(ImportError, match=rf"requires sentencex: {INSTALL}"):
         create(run)
     assert not (tmp_path / "records" / ".work" / "store").exists()
-    # Of the validation text alone, too: its records are written after those that are trained on
+    # Validation text alone also raises at once, although its records are written after the training
+    # records.
     for name in ("input_files", "dev_files"):
         pretraining = PretrainConfig.from_flags(
             **{name: run.input_files}, format=run.corpus.format, output_dir=str(tmp_path / "run")
@@ -229,7 +230,7 @@ def test_the_library_for_paragraphs_is_missed_before_any_work(config, tmp_path, 
         assert not (tmp_path / "run").exists()
 
 
-def test_the_summary_is_printed_as_text_and_a_table(config, tmp_path, capsys):
+def test_summary_is_printed_with_a_table(config, tmp_path, capsys):
     create_pretraining_data.main(CreatePretrainingDataConfig(config))
     printed = capsys.readouterr().out
     summary = json.loads((tmp_path / "records" / "summary.json").read_text())
@@ -239,22 +240,22 @@ def test_the_summary_is_printed_as_text_and_a_table(config, tmp_path, capsys):
     header = next(n for n, words in enumerate(lines) if words[:1] == ["tokens"])
     assert lines[header] == ["tokens", "mean", "5%", "25%", "median", "75%", "95%"]
     lengths = np.repeat(np.arange(33), summary["lengths"])
-    shares = np.quantile(lengths, [0.05, 0.25, 0.5, 0.75, 0.95], method="inverted_cdf")
-    expected = ["per", "example", f"{lengths.mean():.2f}", *(str(int(n)) for n in shares)]
+    quantiles = np.quantile(lengths, [0.05, 0.25, 0.5, 0.75, 0.95], method="inverted_cdf")
+    expected = ["per", "example", f"{lengths.mean():.2f}", *(str(int(n)) for n in quantiles)]
     assert lines[header + 1] == expected
     assert str(tmp_path / "records" / "summary.json") in printed
     assert len(lines) < 12
 
 
-def test_shards_follow_the_size_and_no_shard_is_empty(config, tmp_path):
-    by_size = elsewhere(config, tmp_path, "by_size", num_shards=0)
-    create(by_size)
-    assert list(digests(by_size)) == ["pretraining-00000-of-00001.tfrecord"]
-    many = elsewhere(config, tmp_path, "many", num_shards=500)
+def test_number_of_shards_depends_on_size(config, tmp_path):
+    automatic = change_output_dir(config, tmp_path, "by_size", num_shards=0)
+    create(automatic)
+    assert list(digests(automatic)) == ["pretraining-00000-of-00001.tfrecord"]
+    many = change_output_dir(config, tmp_path, "many", num_shards=500)
     assert create(many)["files"] == 30
 
 
-def test_bad_files_and_flags_end_in_a_line(config, tmp_path):
+def test_invalid_corpus_raises_before_any_work(config, tmp_path):
     (tmp_path / "corpus" / "c.jsonl").write_text('{"text": 3}\n')
     with pytest.raises(
         ValueError, match=r"c\.jsonl, line 1: 'text' must be a string, but it is of type int"
@@ -263,11 +264,11 @@ def test_bad_files_and_flags_end_in_a_line(config, tmp_path):
     assert not (tmp_path / "records" / ".work" / "store").exists()
     with pytest.raises(SystemExit, match=r"error: .*c.jsonl, line 1"), program.exit_on_user_error():
         create_pretraining_data.main(
-            CreatePretrainingDataConfig(elsewhere(config, tmp_path, "locked"))
+            CreatePretrainingDataConfig(change_output_dir(config, tmp_path, "locked"))
         )
     (tmp_path / "corpus" / "c.jsonl").unlink()
     empty = tmp_path / "empty.txt"
     empty.write_text("\n\n")
-    nothing = elsewhere(config, tmp_path, "nothing", input_files=(str(empty),))
+    empty_corpus = change_output_dir(config, tmp_path, "nothing", input_files=(str(empty),))
     with pytest.raises(ValueError, match=r"must contain text. Received: .*empty.txt"):
-        create(nothing)
+        create(empty_corpus)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--devices`: a run on two devices is that on one.
+"""`--devices`: a run on two devices has the same results as a run on one.
 
-The number of devices is fixed when a process starts, so the runs are made in a separate process
-with two virtual CPUs.
+The number of devices is fixed when a process starts, so a separate process with two virtual CPUs
+makes the runs.
 """
 
 import json
@@ -38,7 +38,7 @@ from training.pretraining.config import PretrainConfig
 from training.pretraining.run import pretrain
 from training.readers.trec_files import Collection
 
-folder, DATA = pathlib.Path(sys.argv[1]), sys.argv[1]
+directory, DATA = pathlib.Path(sys.argv[1]), sys.argv[1]
 WORDS = ["good", "bad", "film", "a", "dull", "long"]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 config = keras_bert.BertConfig(
@@ -49,74 +49,74 @@ preprocessor = TextClassifierPreprocessor(make_tokenizer(*TOKENS), sequence_leng
 keras.utils.set_random_seed(0)
 keras_bert.TextClassifier(
     keras_bert.Backbone(config), 2, preprocessor=preprocessor
-).save_to_preset(folder / "preset")
+).save_to_preset(directory / "preset")
 rows = [
-    " ".join(WORDS[(i * i + j) % 6] for j in range(i % 7 + 1)) + f"\\t{i * i % 6 % 2}"
+    " ".join(WORDS[(i * i + j) % 6] for j in range(i % 7 + 1)) + f"\\t{(i * i % 6) % 2}"
     for i in range(45)
 ]
-(folder / "train.tsv").write_text("text\\tlabel\\n" + "\\n".join(rows) + "\\n")
-(folder / "corpus.txt").write_text(
+(directory / "train.tsv").write_text("text\\tlabel\\n" + "\\n".join(rows) + "\\n")
+(directory / "corpus.txt").write_text(
     "\\n\\n".join("\\n".join(row.split("\\t")[0] + " ." for row in rows) for _ in range(4))
 )
 
-def finetuned(num_devices):
-    made = FinetuneConfig.from_flags(
-        preset=str(folder / "preset"), train_file=str(folder / "train.tsv"), dropout=0.0,
+def run_finetune(num_devices):
+    run_config = FinetuneConfig.from_flags(
+        preset=str(directory / "preset"), train_file=str(directory / "train.tsv"), dropout=0.0,
         encoder_dropout=0.0, epochs=2, batch_size=8, accumulation=2,
         learning_rate=1e-2, sequence_length=16, checkpoint_seconds=0.0,
         precision="float32", export=False, measure_energy=False, devices=num_devices,
-        output_dir=str(folder / f"finetune_{num_devices}"),
+        output_dir=str(directory / f"finetune_{num_devices}"),
     )
-    results = finetuning.run(ClassificationJob, made, read_data(made), None)
+    results = finetuning.run(ClassificationJob, run_config, read_data(run_config), None)
     (run,) = results["runs"]
     return {"loss": run["history"]["loss"], "scores": run["final"]}
 
-def pretrained(num_devices, folder=folder, **options):
-    made = PretrainConfig.from_flags(
+def run_pretrain(num_devices, directory=directory, **options):
+    run_config = PretrainConfig.from_flags(
         input_files=("corpus.txt",), dev_files=("corpus.txt",), data_dir=DATA,
         vocabulary_size=40, model="bert_tiny_uncased", num_layers=1, hidden_dim=16, num_heads=2,
         dropout=0.0, phases=("16:1",), batch_size=8, accumulation=2, num_steps=6,
         eval_every=2, warmup_steps=1, learning_rate=1e-2, dev_batches=2, duplicate_factor=1,
         num_workers=1, precision="float32", measure_energy=False, devices=num_devices,
-        output_dir=str(folder / f"pretrain_{num_devices}"), **options,
+        output_dir=str(directory / f"pretrain_{num_devices}"), **options,
     )
-    log = pretrain(made)["log"]
+    log = pretrain(run_config)["log"]
     return {name: [record[name] for record in log] for name in ("loss", "val_loss")}
 
-# A run on two devices, each with a part of the optimizer, and its end on one
-def resumed():
-    before, after = folder / "before", folder / "after"
-    logs = [pretrained(2, before, shard_optimizer=True)]
+# Runs on two devices with a sharded optimizer, then resumes the run on one device.
+def run_resumed():
+    before, after = directory / "before", directory / "after"
+    logs = [run_pretrain(2, before, shard_optimizer=True)]
     shutil.rmtree(before / "pretrain_2" / "checkpoints" / "step_000000006")
     shutil.copytree(before / "pretrain_2", after / "pretrain_1")
-    logs.append(pretrained(1, after))
+    logs.append(run_pretrain(1, after))
     assert (after / "pretrain_1" / "checkpoints" / "step_000000004").is_dir()
     return logs
 
-def ranked(num_devices):
-    made = RerankConfig.from_flags(
-        preset=str(folder / "preset"), loss="pointwise", candidates=4, negatives=1,
+def run_rerank(num_devices):
+    run_config = RerankConfig.from_flags(
+        preset=str(directory / "preset"), loss="pointwise", candidates=4, negatives=1,
         epochs=3, batch_size=4, learning_rate=1e-2, sequence_length=16, precision="float32",
         checkpoint_seconds=0.0, devices=num_devices, shard_optimizer=num_devices > 1,
-        output_dir=str(folder / f"ranked_{num_devices}"),
+        output_dir=str(directory / f"ranked_{num_devices}"),
     )
     documents = {f"d{number}": row.split("\\t")[0] for number, row in enumerate(rows)}
     queries = {f"q{number}": f"{word} film" for number, word in enumerate(WORDS)}
     qrels = {query: {f"d{5 * number + 6}": 1} for number, query in enumerate(queries)}
-    rerank(made, Collection(documents, queries, qrels))
-    lines = (folder / f"ranked_{num_devices}" / "reranked.run").read_text().splitlines()
+    rerank(run_config, Collection(documents, queries, qrels))
+    lines = (directory / f"ranked_{num_devices}" / "reranked.run").read_text().splitlines()
     ranking = [line.split() for line in lines]
     return {f"{query} {document}": float(score) for query, _, document, _, score, _ in ranking}
 
 with contextlib.redirect_stdout(sys.stderr):
-    # Of TensorFlow, one program shows the strategy: its scope, its variables in checkpoints.
+    # On TensorFlow, one command covers the strategy's scope and its variables in checkpoints.
     if keras.backend.backend() == "tensorflow":
-        answer = {"finetuned": [finetuned(1), finetuned(2)]}
+        results = {"finetuned": [run_finetune(1), run_finetune(2)]}
     else:
-        answer = {"pretrained": pretrained(1), "resumed": resumed()}
-        answer["ranked"] = [ranked(1), ranked(2)]
-    answer["distribution_is_reset"] = keras.distribution.distribution() is None
-print(json.dumps(answer))
+        results = {"pretrained": run_pretrain(1), "resumed": run_resumed()}
+        results["ranked"] = [run_rerank(1), run_rerank(2)]
+    results["distribution_is_reset"] = keras.distribution.distribution() is None
+print(json.dumps(results))
 """
 
 
@@ -133,34 +133,34 @@ def runs(tmp_path_factory):
     return json.loads(finished.stdout)
 
 
-@pytest.mark.skipif(BACKEND != "tensorflow", reason="JAX has the other programs")
-def test_fine_tuning_on_text(runs):
-    one, two = runs["finetuned"]
-    assert one["loss"][-1] < one["loss"][0]
-    assert two["loss"] == pytest.approx(one["loss"], rel=1e-5)
-    assert two["scores"] == one["scores"]
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="JAX runs the other commands")
+def test_fine_tuning_matches_on_two_devices(runs):
+    one_device, two_devices = runs["finetuned"]
+    assert one_device["loss"][-1] < one_device["loss"][0]
+    assert two_devices["loss"] == pytest.approx(one_device["loss"], rel=1e-5)
+    assert two_devices["scores"] == one_device["scores"]
 
 
-@pytest.mark.skipif(BACKEND != "jax", reason="only JAX divides the state of the optimizer")
-def test_resume_on_another_device_count(runs):
-    one, (whole, on_one) = runs["pretrained"], runs["resumed"]
-    assert one["loss"][-1] < one["loss"][0]
-    for name, expected in one.items():
-        assert whole[name] == pytest.approx(expected, rel=1e-5), name
-    for name, expected in whole.items():
-        assert on_one[name][:2] == expected[:2]
-        assert on_one[name] == pytest.approx(expected, rel=1e-5), name
-    assert runs["distribution_is_reset"]  # the distribution ends with the run
+@pytest.mark.skipif(BACKEND != "jax", reason="only JAX shards the optimizer state")
+def test_resume_on_fewer_devices_matches(runs):
+    one_device, (two_then_two, two_then_one) = runs["pretrained"], runs["resumed"]
+    assert one_device["loss"][-1] < one_device["loss"][0]
+    for name, expected in one_device.items():
+        assert two_then_two[name] == pytest.approx(expected, rel=1e-5), name
+    for name, expected in two_then_two.items():
+        assert two_then_one[name][:2] == expected[:2]
+        assert two_then_one[name] == pytest.approx(expected, rel=1e-5), name
+    assert runs["distribution_is_reset"]  # The run resets the distribution.
 
 
-@pytest.mark.skipif(BACKEND != "jax", reason="only JAX divides the state of the optimizer")
-def test_a_ranking_by_a_divided_optimizer(runs):
-    one, two = runs["ranked"]
-    assert len(set(one.values())) > 1
-    assert two == pytest.approx(one, rel=1e-4)
+@pytest.mark.skipif(BACKEND != "jax", reason="only JAX shards the optimizer state")
+def test_ranking_matches_with_a_sharded_optimizer(runs):
+    one_device, two_devices = runs["ranked"]
+    assert len(set(one_device.values())) > 1
+    assert two_devices == pytest.approx(one_device, rel=1e-4)
 
 
-def test_devices_that_are_not_there_are_refused():
+def test_unavailable_devices_raise():
     message = (
         "--devices must be 1 with PyTorch" if BACKEND == "torch" else "--devices must be at most"
     )
@@ -169,7 +169,7 @@ def test_devices_that_are_not_there_are_refused():
 
 
 @pytest.mark.backend_independent
-def test_each_device_has_as_many_rows():
+def test_batch_size_must_be_divisible_by_devices():
     with pytest.raises(ValueError, match="--devices must be a divisor of 2 "):
         FineTuningConfig.from_flags(batch_size=8, accumulation=4, devices=4)
     with pytest.raises(

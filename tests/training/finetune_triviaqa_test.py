@@ -18,7 +18,7 @@ from tests.training.finetune_squad_test import (  # noqa: E402, F401
     read,
     write_squad,
 )
-from tests.training.readers.triviaqa_test import question, write  # noqa: E402
+from tests.training.readers.triviaqa_test import make_question, write_files  # noqa: E402
 from training import evaluate  # noqa: E402
 from training.engine import finetuning, run_presets  # noqa: E402
 from training.jobs.question_answering import QuestionJob, SquadConfig, read_data  # noqa: E402
@@ -38,10 +38,12 @@ def trivia(tmp_path):
     folder = tmp_path / "triviaqa"
     folder.mkdir()
     pages = ["Ann.txt", "Bob.txt", "None.txt"]
-    write(folder, question(1, pages), documents=DOCUMENTS, name="train.json")
-    write(folder, question(2, pages), question(3, ["None.txt"]), documents=DOCUMENTS)
-    web = question(4, ["Ann.txt"], results=["1.txt"])
-    write(folder, web, documents=DOCUMENTS, domain="Web", name="web.json")
+    write_files(folder, make_question(1, pages), documents=DOCUMENTS, name="train.json")
+    write_files(
+        folder, make_question(2, pages), make_question(3, ["None.txt"]), documents=DOCUMENTS
+    )
+    web = make_question(4, ["Ann.txt"], results=["1.txt"])
+    write_files(folder, web, documents=DOCUMENTS, domain="Web", name="web.json")
     return folder / "qa"
 
 

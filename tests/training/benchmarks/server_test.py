@@ -13,7 +13,7 @@ pytest.importorskip("uvicorn")
 
 from keras_bert.export import ServedModel
 from tests.export.small_classifier import make_classifier
-from tests.training.serving.model_server import serving
+from tests.training.serving.model_server import serve_models
 from training.benchmarks import benchmark
 from training.benchmarks.report import format_table
 from training.benchmarks.server import LOCUSTFILE
@@ -43,7 +43,7 @@ def server(classifier, tmp_path_factory):
 
     batcher = Batcher(compute, threads=1, batch_size=8, max_waiting=100)
     model = LoadedModel(**vars(answers), name="small", version="1", batcher=batcher)
-    with serving({"small": model}, max_rows=8, max_bytes=10_000) as port:
+    with serve_models({"small": model}, max_rows=8, max_bytes=10_000) as port:
         yield f"http://127.0.0.1:{port}/v1/models/small", answered_rows
 
 

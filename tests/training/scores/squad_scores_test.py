@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQuAD's metrics on answers whose scores can be counted by hand."""
+"""SQuAD metrics on answers whose scores are easy to compute by hand."""
 
 import json
 import subprocess
@@ -32,12 +32,12 @@ pytestmark = pytest.mark.backend_independent
         ("“Quoted” – 東京。", "“quoted” – 東京。"),
     ],
 )
-def test_articles_punctuation_and_case_are_normalized(text, expected):
+def test_normalized_removes_articles_and_punctuation(text, expected):
     assert normalized(text) == expected
 
 
-def test_words_are_counted_as_often_as_both_have_them():
-    # 2 of 3 predicted words are correct, of 4 gold words: precision 2/3, recall 1/2
+def test_f1_counts_shared_words():
+    # 2 of 3 predicted words and 2 of 4 gold words match, so precision is 2/3 and recall is 1/2.
     f1 = WORDS.f1
     assert f1("red red car", "red red big bus") == pytest.approx(2 * (2 / 3) * 0.5 / (2 / 3 + 0.5))
     assert f1("red", "blue") == 0
@@ -56,15 +56,13 @@ def test_words_are_counted_as_often_as_both_have_them():
         (["red car", "東京"], WORDS, "red", "red car", 0, 2 / 3),
     ],
 )
-def test_answers_are_compared_as_their_language_is(
-    answers, rule, prediction, gold, exact, expected
-):
+def test_rule_for_depends_on_the_language(answers, rule, prediction, gold, exact, expected):
     assert rule_for(answers) is rule
     assert rule.exact_match(prediction, gold) == exact
     assert rule.f1(prediction, gold) == pytest.approx(expected)
 
 
-def test_scores_follow_the_language_of_the_answers():
+def test_scores_use_the_rule_of_the_language():
     golds = [GoldQuestion("a", ("北京市",)), GoldQuestion("b", ("上海",))]
     predictions = {"a": "北京", "b": "《上海》"}
     expected = {"exact_match": 50.0, "f1": pytest.approx(100 * (4 / 5 + 1) / 2)}
@@ -80,21 +78,21 @@ GOLDS = [
 ]
 
 
-def test_version_1_counts_missing_predictions_as_wrong():
+def test_squad_v1_counts_missing_predictions_as_wrong():
     scores = score_squad_v1(GOLDS, {"a": "a red car", "b": "in 1999", "c": "a", "e": "?"})
-    # c is equal after normalization, and has no common word
+    # After normalization, the answers to c are equal but empty, so they share no word.
     assert scores == pytest.approx({"exact_match": 100 * 2 / 4, "f1": 100 * (1 + 2 / 3) / 4})
     with pytest.raises(ValueError, match="'n' has no answers"):
         score_squad_v1([GoldQuestion("n", ())], {})
 
 
-def test_squad_v2_scores():
+def test_squad_v2_scores_missing_and_empty_answers():
     golds = [*GOLDS[:3], GoldQuestion("n", ()), GoldQuestion("m", ()), GOLDS[3]]
     predictions = {"a": "a red car", "b": "in 1999", "c": "", "n": "", "m": "y"}
     scores = score_squad_v2(golds, predictions)
     assert scores == pytest.approx(
         {
-            # c's gold answer is empty after normalization, so that no answer is correct
+            # The gold answer of c is empty after normalization, so an empty answer is correct.
             "exact": 60.0, "f1": 100 * (1 + 2 / 3 + 1 + 1) / 5, "total": 5,
             "HasAns_exact": 100 * 2 / 3, "HasAns_f1": 100 * (1 + 2 / 3 + 1) / 3, "HasAns_total": 3,
             "NoAns_exact": 50.0, "NoAns_f1": 50.0, "NoAns_total": 2,
@@ -105,7 +103,7 @@ def test_squad_v2_scores():
         score_squad_v2(golds, {})
 
 
-def test_null_odds_above_the_threshold_empty_a_prediction():
+def test_null_odds_above_threshold_empty_predictions():
     golds = [GOLDS[0], GOLDS[1], GoldQuestion("n", ())]
     predictions = {"a": "car", "b": "1999", "n": "y"}
     odds = {"a": -1.0, "b": 2.0, "n": 1.0}
@@ -113,31 +111,32 @@ def test_null_odds_above_the_threshold_empty_a_prediction():
     scores = score_squad_v2(golds, predictions, odds, threshold=0.5)
     assert scores["exact"] == pytest.approx(200 / 3)
     assert (scores["HasAns_exact"], scores["NoAns_exact"]) == (50.0, 100.0)
-    # Thresholds between -1 and 1 answer a but not n; above 2, both a and b, and n incorrectly.
+    # A threshold between -1 and 1 keeps the answer to a but not to n. A threshold above 2 keeps
+    # the answers to a and b, but also the wrong answer to n.
     assert (scores["best_f1"], scores["best_f1_thresh"]) == (pytest.approx(200 / 3), -1.0)
     with pytest.raises(ValueError, match="no null odds for question 'a'"):
         score_squad_v2(golds, predictions, {"b": 1.0})
 
 
-def test_the_best_threshold_is_the_best_of_all():
+def test_best_threshold_is_optimal():
     generator = np.random.default_rng(0)
     for _ in range(50):
         scores, null = generator.random((2, 12)).round(1)
-        odds = generator.integers(-3, 4, 12) / 2  # of which many are equal
+        odds = generator.integers(-3, 4, 12) / 2  # many are equal
         threshold = best_threshold(scores, null, odds)
 
-        def total(cut, parts=(scores, null, odds)):
-            scores, null, odds = parts
-            return np.where(odds > cut, null, scores).sum()
+        def total(limit, arrays=(scores, null, odds)):
+            scores, null, odds = arrays
+            return np.where(odds > limit, null, scores).sum()
 
         assert total(threshold) == pytest.approx(max(map(total, np.arange(-5, 5, 0.25))))
-        # Not on the odds of a question, which another runtime would round to the other side
+        # The threshold is not close to any odds, because other runtimes may round them differently.
         assert np.min(np.abs(odds - threshold)) >= 0.25
-    # Where empty answers are no better, none is empty.
+    # If empty answers score no better, the threshold keeps all answers.
     assert best_threshold(np.zeros(3), np.zeros(3), np.arange(3.0)) == 3
 
 
-def data_file(folder, is_version_2):
+def write_data(folder, is_version_2):
     questions = [
         {"id": gold.id, "answers": [{"text": text} for text in gold.texts]} for gold in GOLDS[:2]
     ]
@@ -150,7 +149,7 @@ def data_file(folder, is_version_2):
     return str(path)
 
 
-def write(path, value):
+def write_json(path, value):
     path.write_text(json.dumps(value))
     return str(path)
 
@@ -163,11 +162,11 @@ def score_files(data, predictions, odds=""):
     return score_squad_v2(golds.questions, answers, read_null_odds(odds) if odds else None)
 
 
-def test_the_program_tells_the_version_by_the_data(tmp_path):
-    predictions = write(tmp_path / "predictions.json", {"a": "car", "b": "", "n": ""})
-    assert score_files(data_file(tmp_path, False), predictions)["exact_match"] == 50.0
-    odds = write(tmp_path / "odds.json", {"a": 0, "b": 1.5, "n": 2})
-    data = data_file(tmp_path, True)
+def test_evaluate_infers_the_squad_version(tmp_path):
+    predictions = write_json(tmp_path / "predictions.json", {"a": "car", "b": "", "n": ""})
+    assert score_files(write_data(tmp_path, False), predictions)["exact_match"] == 50.0
+    odds = write_json(tmp_path / "odds.json", {"a": 0, "b": 1.5, "n": 2})
+    data = write_data(tmp_path, True)
     assert score_files(data, predictions, odds)["NoAns_exact"] == 100.0
     finished = subprocess.run(
         [
@@ -180,11 +179,11 @@ def test_the_program_tells_the_version_by_the_data(tmp_path):
     assert json.loads(finished.stdout) == pytest.approx(score_files(data, predictions, odds))
 
 
-def test_malformed_files_are_named(tmp_path):
-    data = data_file(tmp_path, True)
+def test_invalid_squad_files_raise(tmp_path):
+    data = write_data(tmp_path, True)
     with pytest.raises(ValueError, match=r"bad\.json: 'a' has 3, expected a string"):
-        score_files(data, write(tmp_path / "bad.json", {"a": 3}))
+        score_files(data, write_json(tmp_path / "bad.json", {"a": 3}))
     with pytest.raises(ValueError, match=r"list\.json contains a list"):
-        score_files(data, write(tmp_path / "list.json", []))
+        score_files(data, write_json(tmp_path / "list.json", []))
     with pytest.raises(ValueError, match=r"empty\.json is not in SQuAD's format.*: KeyError"):
-        read_gold(write(tmp_path / "empty.json", {"data": [{}]}))
+        read_gold(write_json(tmp_path / "empty.json", {"data": [{}]}))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TriviaQA's metrics, with scores that the official scorer gives for these answers."""
+"""Compares TriviaQA metrics with recorded scores of the official scorer."""
 
 import pytest
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.backend_independent
         ("Theatre", "theatre"),
     ],
 )
-def test_punctuation_becomes_spaces(text, expected):
+def test_normalize_replaces_punctuation_with_spaces(text, expected):
     assert TRIVIA_WORDS.normalize(text) == expected
 
 
@@ -33,6 +33,6 @@ def test_scores_match_official_scorer():
     predictions = {"a": "West Sunset Blvd.", "b": "Shawn_Carter", "c": "An", "other": "x"}
     scores = score_squad_v1(golds, predictions, TRIVIA_WORDS)
     assert scores == {"exact_match": 50.0, "f1": 45.0}
-    for wrong, message in (([], "at least one"), ([GoldQuestion("e", ())], "'e' .* no answers")):
+    for invalid, message in (([], "at least one"), ([GoldQuestion("e", ())], "'e' .* no answers")):
         with pytest.raises(ValueError, match=message):
-            score_squad_v1(wrong, {"e": "x"}, TRIVIA_WORDS)
+            score_squad_v1(invalid, {"e": "x"}, TRIVIA_WORDS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows share a batch, and what a batch that fails or a full queue does to each request."""
+"""Checks which rows share a batch, and how failed batches and a full queue affect requests."""
 
 import contextlib
 import threading
@@ -14,30 +14,30 @@ LONG = "long " * 2000
 
 
 class Model:
-    """Answers a row by its text; its batches wait until they may go on."""
+    """Predicts a row's text. Batches wait until `may_continue` is set."""
 
     def __init__(self):
         self.batches = []
-        self.may_go_on = threading.Event()
-        self.has_begun = threading.Semaphore(0)
+        self.may_continue = threading.Event()
+        self.has_started = threading.Semaphore(0)
 
-    def answer(self, signature, rows):
+    def predict(self, signature, rows):
         texts = [row["text"] for row in rows]
         self.batches.append((signature, texts))
-        self.has_begun.release()
-        assert self.may_go_on.wait(60)
+        self.has_started.release()
+        assert self.may_continue.wait(60)
         if "bad" in texts:
             raise ValueError(f"bad is one of {len(texts)}")
         return [{"answer": f"{signature} {text}"} for text in texts]
 
 
 @contextlib.contextmanager
-def batcher_of(model, *, threads=1, max_waiting=100):
-    batcher = Batcher(model.answer, threads=threads, batch_size=4, max_waiting=max_waiting)
+def make_batcher(model, *, threads=1, max_waiting=100):
+    batcher = Batcher(model.predict, threads=threads, batch_size=4, max_waiting=max_waiting)
     try:
         yield batcher
     finally:
-        model.may_go_on.set()
+        model.may_continue.set()
         batcher.close()
 
 
@@ -45,16 +45,16 @@ def submit(batcher, *texts, signature="serve"):
     return batcher.submit(signature, [{"text": text} for text in texts])
 
 
-def test_waiting_rows_of_one_signature_and_length_share_batches():
+def test_batches_share_signature_and_length():
     model = Model()
-    with batcher_of(model) as batcher:
+    with make_batcher(model) as batcher:
         first = submit(batcher, "first")
-        assert model.has_begun.acquire(timeout=60)  # and nothing waits with it
+        assert model.has_started.acquire(timeout=60)  # no other row shares the batch
         many = submit(batcher, "a", LONG, "b", "c")
         other = submit(batcher, "d", signature="other")
         late = submit(batcher, "e", "f")
         assert batcher.waiting == 7
-        model.may_go_on.set()
+        model.may_continue.set()
         answers = [
             [row["answer"] for row in future.result(60)] for future in (first, many, other, late)
         ]
@@ -66,7 +66,7 @@ def test_waiting_rows_of_one_signature_and_length_share_batches():
     ]
     assert model.batches == [
         ("serve", ["first"]),
-        # Requests of one and of many rows take turns
+        # Rows of small and large requests alternate.
         ("serve", ["a", "e", "f", "b"]),
         ("other", ["d"]),
         ("serve", [LONG]),
@@ -75,33 +75,33 @@ def test_waiting_rows_of_one_signature_and_length_share_batches():
     assert batcher.waiting == 0
 
 
-def test_a_request_of_many_rows_does_not_hold_up_others():
+def test_large_request_does_not_block_others():
     model = Model()
-    with batcher_of(model) as batcher:
+    with make_batcher(model) as batcher:
         submit(batcher, "first")
-        assert model.has_begun.acquire(timeout=60)
+        assert model.has_started.acquire(timeout=60)
         submit(batcher, *"abcdefghijklmnop")
         submit(batcher, "late")
     assert ["late" in texts for _, texts in model.batches] == [False, True, *[False] * 4]
 
 
-def test_lists_of_one_length_share_a_batch():
+def test_batch_lists_have_equal_lengths():
     model = Model()
-    with batcher_of(model) as batcher:
+    with make_batcher(model) as batcher:
         submit(batcher, "first")
-        assert model.has_begun.acquire(timeout=60)
+        assert model.has_started.acquire(timeout=60)
         for words in (["a", "b"], ["a"], ["c", "d"]):
             batcher.submit("words", [{"text": words}])
     assert model.batches[1:] == [("words", [["a", "b"], ["c", "d"]]), ("words", [["a"]])]
 
 
-def test_an_error_is_of_the_request_that_causes_it():
+def test_error_affects_only_its_request():
     model = Model()
-    with batcher_of(model) as batcher:
+    with make_batcher(model) as batcher:
         first = submit(batcher, "first")
-        assert model.has_begun.acquire(timeout=60)
+        assert model.has_started.acquire(timeout=60)
         good, bad, other = submit(batcher, "a"), submit(batcher, "bad", "b"), submit(batcher, "c")
-        model.may_go_on.set()
+        model.may_continue.set()
         assert first.result(60)
         assert [row["answer"] for row in (*good.result(60), *other.result(60))] == [
             "serve a",
@@ -112,11 +112,11 @@ def test_an_error_is_of_the_request_that_causes_it():
         assert submit(batcher, "d").result(60)
 
 
-def test_a_full_queue_refuses_and_cancelled_rows_leave_it():
+def test_full_queue_raises_until_rows_are_cancelled():
     model = Model()
-    with batcher_of(model, max_waiting=3) as batcher:
+    with make_batcher(model, max_waiting=3) as batcher:
         submit(batcher, "first")
-        assert model.has_begun.acquire(timeout=60)
+        assert model.has_started.acquire(timeout=60)
         waiting = submit(batcher, "a", "b", "c")
         with pytest.raises(QueueFullError, match=r"at most 3 examples may wait. Received: 1"):
             submit(batcher, "d")
@@ -128,28 +128,28 @@ def test_a_full_queue_refuses_and_cancelled_rows_leave_it():
         submit(batcher, "f")
 
 
-def test_long_texts_leave_a_thread_to_short_ones():
+def test_long_texts_leave_a_thread_for_short_texts():
     model = Model()
-    with batcher_of(model, threads=2) as batcher:
+    with make_batcher(model, threads=2) as batcher:
         for _ in range(3):
             submit(batcher, LONG)
         short = submit(batcher, "short")
         for _ in range(2):
-            assert model.has_begun.acquire(timeout=60)
+            assert model.has_started.acquire(timeout=60)
         assert sorted(texts for _, texts in model.batches) == [[LONG], ["short"]]
-        model.may_go_on.set()
+        model.may_continue.set()
         assert short.result(60)
     assert len(model.batches) == 4
 
 
 @pytest.mark.parametrize("name", ["choices", "token_ids"])
-def test_a_batch_counts_the_choices_of_its_rows(name):
+def test_batch_size_counts_choices(name):
     model = Model()
-    with batcher_of(model) as batcher:
+    with make_batcher(model) as batcher:
         submit(batcher, "first")
-        assert model.has_begun.acquire(timeout=60)
+        assert model.has_started.acquire(timeout=60)
         choice = "a" if name == "choices" else [1]
         for count in (2, 2, 2, 7):
             batcher.submit("serve", [{"text": str(count), name: [choice] * count}])
-        model.may_go_on.set()
+        model.may_continue.set()
     assert [texts for _, texts in model.batches[1:]] == [["2", "2"], ["2"], ["7"]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections without a request, with half of one, and with one whose client sends no more."""
+"""Connections without a request, with a partial request, and closed for sending."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ HEADER = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n"
 SECONDS = 1
 
 
-def answer(client):
+def read_response(client):
     response = http.client.HTTPResponse(client)
     response.begin()
     return response.read()
@@ -42,8 +42,8 @@ async def echo(scope, receive, send):
 
 
 @pytest.fixture
-def started(monkeypatch):
-    """A server of few connections, its thread, and a function that connects to it."""
+def running_server(monkeypatch):
+    """A server with few connections, its thread, and a function that connects to it."""
     monkeypatch.setattr(connections, "_SECONDS_FOR_REQUEST", SECONDS)
     monkeypatch.setattr(connections, "_allow_files", lambda number: 64)
     server = connections.server(echo, seconds_to_end=20)
@@ -62,8 +62,8 @@ def started(monkeypatch):
         thread.join()
 
 
-def test_a_connection_without_a_whole_header_is_closed(started):
-    *_, connect = started
+def test_connection_without_full_header_is_closed(running_server):
+    *_, connect = running_server
     idle, slow = connect(), connect(HEADER[:5])
     slow.settimeout(0.1)
     end = time.monotonic() + 10 * SECONDS
@@ -77,37 +77,37 @@ def test_a_connection_without_a_whole_header_is_closed(started):
     assert idle.recv(1) == b""
 
 
-def test_connections_without_a_request_make_room_for_others(started):
-    *_, connect = started
-    answered = connect(HEADER)
+def test_idle_connections_are_closed_for_others(running_server):
+    *_, connect = running_server
+    busy = connect(HEADER)
     time.sleep(0.1)
     idle = [connect(HEADER[:5]) for _ in range(100)]
     client = connect(HEADER + b"more")
-    assert answer(client) == b"more"
-    answered.sendall(b"more")
-    assert answer(answered) == b"more"
+    assert read_response(client) == b"more"
+    busy.sendall(b"more")
+    assert read_response(busy) == b"more"
     assert len(idle) == 100
 
 
-def test_a_client_that_sends_no_more_gets_its_answer(started):
-    *_, connect = started
+def test_client_that_closes_sending_gets_response(running_server):
+    *_, connect = running_server
     client = connect(HEADER + b"more")
     client.shutdown(socket.SHUT_WR)
-    assert answer(client) == b"more"
+    assert read_response(client) == b"more"
     assert client.recv(1) == b""
-    half = connect(HEADER + b"mo")
-    half.shutdown(socket.SHUT_WR)
-    assert half.recv(1000) == b""
+    partial = connect(HEADER + b"mo")
+    partial.shutdown(socket.SHUT_WR)
+    assert partial.recv(1000) == b""
 
 
-def test_the_end_waits_for_answers_and_not_for_bodies(started, caplog):
-    server, thread, connect = started
-    half, whole = connect(HEADER + b"mo"), connect(HEADER + b"more")
+def test_shutdown_waits_only_for_complete_requests(running_server, caplog):
+    server, thread, connect = running_server
+    partial, complete = connect(HEADER + b"mo"), connect(HEADER + b"more")
     time.sleep(0.1)
     with caplog.at_level(logging.WARNING):
         server.should_exit = True
         thread.join(10)
     assert not thread.is_alive()
-    assert answer(whole) == b"more"
-    assert half.recv(1000) == b""
+    assert read_response(complete) == b"more"
+    assert partial.recv(1000) == b""
     assert not caplog.records

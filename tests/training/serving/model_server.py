@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server of models in a thread of a test."""
+"""Runs a model server in a thread of a test."""
 
 import asyncio
 import contextlib
@@ -26,14 +26,10 @@ from training.serving.server import ModelServer
 
 
 @contextlib.contextmanager
-def serving(
+def serve_models(
     models: Mapping[str, LoadedModel], max_rows: int, max_bytes: int, api_key: str = ""
 ) -> Iterator[int]:
-    """Serves models by their names.
-
-    Yields:
-        The port on this machine.
-    """
+    """Serves models by name, and yields the local port."""
     server = ModelServer(models, Metrics(), max_rows=max_rows, max_bytes=max_bytes)
     uvicorn = connections.server(application(server, api_key=api_key), seconds_to_end=5)
     with listening("127.0.0.1", 0) as listener:
@@ -47,16 +43,16 @@ def serving(
             server.close()
 
 
-def loaded(name: str, answers: ModelPredictions, batch_size: int = 8) -> LoadedModel:
-    """Returns a model that a server can answer with."""
+def load_model(name: str, answers: ModelPredictions, batch_size: int = 8) -> LoadedModel:
+    """Returns a model that a server can use for predictions."""
     batcher = Batcher(answers.compute, threads=1, batch_size=batch_size, max_waiting=20)
     return LoadedModel(**vars(answers), name=name, version="1", batcher=batcher)
 
 
-def ask(
+def send_request(
     port: int, path: str, request: Any = None, headers: Mapping[str, str] | None = None
 ) -> tuple[int, Any, Any]:
-    """Returns the status, the headers and the content of an answer."""
+    """Returns the status, headers and content of a response."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     with contextlib.closing(connection):
         body = request if request is None or isinstance(request, bytes) else json.dumps(request)
@@ -66,17 +62,17 @@ def ask(
         return response.status, response.headers, json.loads(content) if content else None
 
 
-def check_task_answers_as_export(task: Any, served: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Compares a task with its export on every route of a server that has both.
+def check_task_matches_export(task: Any, served: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Compares the responses for a task and its export on every route of a server.
 
     Args:
         task: The task.
-        served: Its `ServedModel`.
-        rows: Rows of text; the lists of a field have one length.
+        served: The `ServedModel` of its export.
+        rows: Rows of text. All lists of a field must have the same length.
     """
-    in_python = answers_of_task(task, served.fields, optional_fields=())
-    answers = {"own_task": in_python, "own_export": answers_of_saved_model(served)}
-    models = {name: loaded(name, own) for name, own in answers.items()}
+    task_predictions = answers_of_task(task, served.fields, optional_fields=())
+    answers = {"own_task": task_predictions, "own_export": answers_of_saved_model(served)}
+    models = {name: load_model(name, predictions) for name, predictions in answers.items()}
     texts = [row["text"] if "text" in row else row["question"] for row in rows]
     columns = {name: [row[name] for row in rows] for name in served.fields}
     pairs = [
@@ -84,7 +80,7 @@ def check_task_answers_as_export(task: Any, served: Any, rows: Sequence[Mapping[
         for text, row in zip(texts, rows, strict=True)
     ]
     requests = [
-        *(("/v1/models/NAME:predict", {"instances": some}) for some in (rows, rows[:1], rows[-1:])),
+        *(("/v1/models/NAME:predict", {"instances": part}) for part in (rows, rows[:1], rows[-1:])),
         ("/v1/models/NAME:predict", {"inputs": columns}),
         ("/models/NAME/predict", {"inputs": pairs}),
         ("/models/NAME/predict", {"inputs": pairs, "aggregation_strategy": "none"}),
@@ -96,13 +92,13 @@ def check_task_answers_as_export(task: Any, served: Any, rows: Sequence[Mapping[
         *(("/models/NAME", {"inputs": text, "parameters": {}}) for text in texts[:2]),
         ("/models/NAME/info", None),
     ]
-    with serving(models, max_rows=100, max_bytes=100_000) as port:
+    with serve_models(models, max_rows=100, max_bytes=100_000) as port:
         for path, request in requests:
             results = []
             for name in models:
                 body = None if request is None else json.dumps(request).replace("NAME", name)
-                own = ask(port, path.replace("NAME", name), body and body.encode())
-                results.append(json.loads(json.dumps(own[::2]).replace(name, "NAME")))
+                response = send_request(port, path.replace("NAME", name), body and body.encode())
+                results.append(json.loads(json.dumps(response[::2]).replace(name, "NAME")))
             assert results[0] == _approximately(results[1]), path
 
 

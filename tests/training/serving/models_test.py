@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server reads of texts, and the rows that it answers before the first client's."""
+"""Counts the tokens of requests, and checks the warm-up rows of a server."""
 
 import pytest
 
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.backend_independent
         ((None, 3), {"text": "a é"}, 4, True),
     ],
 )
-def test_rows_are_counted_with_special_tokens(limits, row, num_tokens, is_cut):
+def test_token_counts_include_special_tokens(limits, row, num_tokens, is_cut):
     limits = TextLimits(make_tokenizer(*LETTER_TOKENS), *limits)
     expected = {"num_tokens": num_tokens, "is_cut": is_cut}
     assert limits.count([row, {"text": ""}]) == [expected, {"num_tokens": 2, "is_cut": False}]
 
 
-def test_the_warm_up_lengthens_a_text_and_not_choices():
-    """The inputs of an export are in the order of their names."""
+def test_warm_up_lengthens_only_the_text():
+    """An export's inputs are sorted by name, so the text is not the first input."""
     rows = []
     inputs = {"choices": Tensor(STRING, (-1, -1)), "text": Tensor(STRING, (-1,))}
     warm_up(Signature(inputs, {}, rows.extend), [1], longest=8, compiles=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of OpenAI, of Text Embeddings Inference and of Hugging Face, at one server of models."""
+"""Tests the OpenAI, Text Embeddings Inference (TEI) and Hugging Face protocols on one server."""
 
 import asyncio
 import base64
@@ -24,7 +24,7 @@ from keras_bert.data import (
 )
 from tests.checkpoints.small_models import small_config
 from tests.text.small_tokenizers import LETTER_TOKENS, make_tokenizer
-from tests.training.serving.model_server import ask, loaded, serving
+from tests.training.serving.model_server import load_model, send_request, serve_models
 from training.serving.models import answers_of_task
 from training.serving.server import respond
 
@@ -44,8 +44,8 @@ NON_ASCII = [
 ]
 
 
-def tasks():
-    """Small tasks, whose weights differ from row to row enough to be told apart."""
+def make_tasks():
+    """Small tasks with weights large enough that each text has different predictions."""
     config = small_config(
         vocabulary_size=len(LETTER_TOKENS),
         num_layers=1,
@@ -53,7 +53,7 @@ def tasks():
         initializer_range=1.0,
     )
 
-    def made(task, preprocessor, *arguments, **options):
+    def make_task(task, preprocessor, *arguments, **options):
         keras.utils.set_random_seed(1)
         preprocessor = preprocessor(TOKENIZER, sequence_length=LENGTH)
         return task(keras_bert.Backbone(config), *arguments, preprocessor=preprocessor, **options)
@@ -61,104 +61,108 @@ def tasks():
     names = ["O", "B-PER", "I-PER"]
     labels = {"class_names": ["-", "+"], "multi_label": True}
     return {
-        "embedder": made(keras_bert.TextEmbedder, TextClassifierPreprocessor),
-        "raw": made(keras_bert.TextEmbedder, TextClassifierPreprocessor, normalize=False),
-        "sst2": made(keras_bert.TextClassifier, TextClassifierPreprocessor, class_names=["-", "+"]),
-        "toxic": made(keras_bert.TextClassifier, TextClassifierPreprocessor, **labels),
-        "bare": made(
+        "embedder": make_task(keras_bert.TextEmbedder, TextClassifierPreprocessor),
+        "raw": make_task(keras_bert.TextEmbedder, TextClassifierPreprocessor, normalize=False),
+        "sst2": make_task(
+            keras_bert.TextClassifier, TextClassifierPreprocessor, class_names=["-", "+"]
+        ),
+        "toxic": make_task(keras_bert.TextClassifier, TextClassifierPreprocessor, **labels),
+        "bare": make_task(
             keras_bert.TokenClassifier, TokenClassifierPreprocessor, class_names=["O", "LOC", "PER"]
         ),
-        "ranker": made(keras_bert.TextClassifier, TextClassifierPreprocessor, 1),
-        "tagger": made(keras_bert.TokenClassifier, TokenClassifierPreprocessor, class_names=names),
-        "chooser": made(keras_bert.MultipleChoice, MultipleChoicePreprocessor),
+        "ranker": make_task(keras_bert.TextClassifier, TextClassifierPreprocessor, 1),
+        "tagger": make_task(
+            keras_bert.TokenClassifier, TokenClassifierPreprocessor, class_names=names
+        ),
+        "chooser": make_task(keras_bert.MultipleChoice, MultipleChoicePreprocessor),
     }
 
 
 @pytest.fixture(scope="module")
 def server():
-    """A server in a thread: its tasks by name, and its port."""
-    models, models_in_python = {}, tasks()
-    same = {"alone": "embedder", "org/한": "embedder"}
-    models_in_python |= {name: models_in_python[of] for name, of in same.items()}
-    for name, task in models_in_python.items():
+    """The tasks of a server by name, and its port. The server runs in a thread."""
+    models, tasks = {}, make_tasks()
+    aliases = {"alone": "embedder", "org/한": "embedder"}
+    tasks |= {name: tasks[target] for name, target in aliases.items()}
+    for name, task in tasks.items():
         answers = answers_of_task(task, task.fields)
-        models[name] = loaded(name, answers, batch_size=1 if name == "alone" else 8)
+        models[name] = load_model(name, answers, batch_size=1 if name == "alone" else 8)
     models["wide"] = dataclasses.replace(models["embedder"], name="wide", embedding_dim=2**20)
-    with serving(models, max_rows=MAX_ROWS, max_bytes=10_000) as port:
-        yield models_in_python | {"wide": None}, port
+    with serve_models(models, max_rows=MAX_ROWS, max_bytes=10_000) as port:
+        yield tasks | {"wide": None}, port
 
 
-def answer(server, path, request=None):
-    status, _, content = ask(server[1], path, request)
+def request_content(server, path, request=None):
+    status, _, content = send_request(server[1], path, request)
     assert status == 200, content
     return content
 
 
-def close_to(values):
+def approximately(values):
     return pytest.approx(np.asarray(values), abs=1e-5)
 
 
-def test_openai_embeddings(server):
+def test_openai_embeddings_match_the_task(server):
     name = "embedder"
     expected = server[0][name].embed(TEXTS)
     request = {"model": name, "input": TEXTS, "user": "me"}
-    content = answer(server, "/v1/embeddings", request)
+    content = request_content(server, "/v1/embeddings", request)
     assert (content["object"], content["model"]) == ("list", name)
-    assert [(one["object"], one["index"]) for one in content["data"]] == [
+    assert [(item["object"], item["index"]) for item in content["data"]] == [
         ("embedding", index) for index in range(3)
     ]
-    assert np.array([one["embedding"] for one in content["data"]]) == close_to(expected)
+    assert np.array([item["embedding"] for item in content["data"]]) == approximately(expected)
     num_tokens = sum(map(len, TOKENIZER.encode(TEXTS)))
     assert content["usage"] == {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
 
-    def vectors(**options):
-        content = answer(server, "/v1/embeddings", {"model": name, **options})
-        return [one["embedding"] for one in content["data"]]
+    def get_embeddings(**options):
+        content = request_content(server, "/v1/embeddings", {"model": name, **options})
+        return [item["embedding"] for item in content["data"]]
 
-    # As the `openai` package asks, which takes the bytes of little-endian float32
-    (encoded,) = vectors(input=TEXTS[0], encoding_format="base64")
-    assert np.frombuffer(base64.b64decode(encoded), "<f4") == close_to(expected[0])
+    # The `openai` package requests base64, and decodes it as little-endian float32.
+    (encoded,) = get_embeddings(input=TEXTS[0], encoding_format="base64")
+    assert np.frombuffer(base64.b64decode(encoded), "<f4") == approximately(expected[0])
     ids = TOKENIZER(TEXTS[0])
-    assert np.array(vectors(input=ids)) == close_to(expected[:1])
-    # With special tokens and without, of unequal lengths
-    assert np.array(vectors(input=[TOKENIZER.encode(TEXTS[0]), TOKENIZER(TEXTS[2])])) == close_to(
-        expected[[0, 2]]
-    )
-    (short,) = vectors(input=TEXTS[0], dimensions=3)
-    assert np.array(short) == close_to(expected[0, :3] / np.linalg.norm(expected[0, :3]))
+    assert np.array(get_embeddings(input=ids)) == approximately(expected[:1])
+    # Token ids with and without special tokens, of different lengths
+    assert np.array(
+        get_embeddings(input=[TOKENIZER.encode(TEXTS[0]), TOKENIZER(TEXTS[2])])
+    ) == approximately(expected[[0, 2]])
+    (short,) = get_embeddings(input=TEXTS[0], dimensions=3)
+    assert np.array(short) == approximately(expected[0, :3] / np.linalg.norm(expected[0, :3]))
 
 
-def test_openai_models(server):
-    # Vectors of another norm are scaled, as all of OpenAI's are.
+def test_openai_models_and_normalization(server):
+    # OpenAI embeddings have unit norm, so other embeddings are normalized.
     raw = server[0]["raw"].embed(TEXTS[0])
     request = {"model": "raw", "input": TEXTS[0]}
-    (one,) = answer(server, "/v1/embeddings", request)["data"]
-    assert np.array(one["embedding"]) == close_to(raw / np.linalg.norm(raw))
-    models = answer(server, "/v1/models")["data"]
+    (item,) = request_content(server, "/v1/embeddings", request)["data"]
+    assert np.array(item["embedding"]) == approximately(raw / np.linalg.norm(raw))
+    models = request_content(server, "/v1/models")["data"]
     assert [model["id"] for model in models] == list(server[0])
-    assert answer(server, "/v1/models/sst2") == {
-        **answer(server, "/v1/models/sst2"),
+    assert request_content(server, "/v1/models/sst2") == {
+        **request_content(server, "/v1/models/sst2"),
         **next(model for model in models if model["id"] == "sst2"),
     }
 
 
 @pytest.mark.parametrize("name", ["org/%ED%95%9C", "org%2F%ED%95%9C"])
-def test_addresses_of_a_name_with_slashes(server, name):
-    state = answer(server, f"/v1/models/{name}")
+def test_endpoints_accept_names_with_slashes(server, name):
+    state = request_content(server, f"/v1/models/{name}")
     assert (state["id"], state["model_version_status"][0]["state"]) == ("org/한", "AVAILABLE")
     for path in ("", "/metadata", "/versions/1", "/versions/1/metadata"):
-        assert answer(server, f"/v1/models/{name}{path}")
-    (vector,) = server[0]["embedder"].embed(["a"])
+        assert request_content(server, f"/v1/models/{name}{path}")
+    (embedding,) = server[0]["embedder"].embed(["a"])
     for path in (":predict", "/versions/1:predict"):
-        answered = answer(server, f"/v1/models/{name}{path}", {"instances": ["a"]})
-        assert np.array(answered["predictions"]) == close_to([vector])
+        response = request_content(server, f"/v1/models/{name}{path}", {"instances": ["a"]})
+        assert np.array(response["predictions"]) == approximately([embedding])
     for path in ("", "/embed"):
-        assert np.array(answer(server, f"/models/{name}{path}", {"inputs": "a"})) == close_to(
-            [vector]
-        )
-    assert answer(server, f"/models/{name}/info")["model_id"] == "org/한"
+        assert np.array(
+            request_content(server, f"/models/{name}{path}", {"inputs": "a"})
+        ) == approximately([embedding])
+    assert request_content(server, f"/models/{name}/info")["model_id"] == "org/한"
     request = {"model": urllib.parse.unquote(name), "input": "a"}
-    assert answer(server, "/v1/embeddings", request)["model"] == "org/한"
+    assert request_content(server, "/v1/embeddings", request)["model"] == "org/한"
 
 
 @pytest.mark.parametrize(
@@ -172,8 +176,8 @@ def test_addresses_of_a_name_with_slashes(server, name):
         ("/nothing/é", None),
     ],
 )
-def test_errors_have_the_format_of_the_address(server, path, error):
-    status, _, content = ask(server[1], urllib.parse.quote(path))
+def test_error_format_matches_the_endpoint(server, path, error):
+    status, _, content = send_request(server[1], urllib.parse.quote(path))
     assert status == 404
     if error:
         assert set(content["error"]) == error
@@ -189,7 +193,7 @@ def test_errors_have_the_format_of_the_address(server, path, error):
         ({"Content-Type": "text/plain", "Origin": "http://evil.example"}, 403),
         ({"Origin": "null"}, 403),
         ({"Origin": "http://localhost:1", "Host": "localhost"}, 403),
-        # A page whose own name points to this machine
+        # A page whose host name resolves to this machine
         ({"Origin": "http://evil.example:80", "Host": "evil.example:80"}, 403),
         ({"Host": "evil.example"}, 403),
         ({"Host": "127.0.0.1.evil.example"}, 403),
@@ -201,17 +205,18 @@ def test_errors_have_the_format_of_the_address(server, path, error):
         ({"Host": "host.docker.internal:8501"}, 200),
         ({"Host": "localhost."}, 200),
         ({"Origin": "http://localhost:8501", "Host": "127.0.0.1:8501"}, 200),
-        ({"Content-Type": "application/x-www-form-urlencoded"}, 200),  # as curl -d
+        # `curl -d` sends this type.
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 200),
         ({"Origin": "http://LOCALHOST:8501", "Host": "localhost:8501"}, 200),
         ({"Host": "[::1]:8501"}, 200),
     ],
 )
-def test_pages_of_other_sites_are_refused(server, headers, status):
+def test_cross_site_requests_are_rejected(server, headers, status):
     for path in ("/models/sst2/predict", "/v1/embeddings", "/v1/models/sst2:predict"):
         request = {"inputs": "a"} if path.endswith("/predict") else {"instances": ["a"]}
         request = {"model": "embedder", "input": "a"} if path == OPENAI else request
-        own_status, _, content = ask(server[1], path, request, headers)
-        assert own_status == status, content
+        actual_status, _, content = send_request(server[1], path, request, headers)
+        assert actual_status == status, content
         assert (status == 200) != ("error" in content)
 
 
@@ -228,16 +233,16 @@ def test_pages_of_other_sites_are_refused(server, headers, status):
     ],
 )
 def test_api_key_is_required(path, token, status):
-    with serving({}, max_rows=16, max_bytes=9999, api_key="secret") as port:
+    with serve_models({}, max_rows=16, max_bytes=9999, api_key="secret") as port:
         headers = {} if token is None else {"Authorization": token}
-        own_status, answered, content = ask(port, path, headers=headers)
-        assert own_status == status
+        actual_status, response, content = send_request(port, path, headers=headers)
+        assert actual_status == status
         if status == 401:
-            assert answered["WWW-Authenticate"] == "Bearer"
+            assert response["WWW-Authenticate"] == "Bearer"
             assert "Authorization: Bearer" in str(content["error"])
 
 
-def test_the_header_of_cut_texts_is_bounded():
+def test_truncated_inputs_header_is_bounded():
     response = asyncio.run(respond(lambda: b"[]", range(2048)))
     assert response.headers["X-Truncated-Inputs"].split(",") == list(map(str, range(100)))
     assert response.headers["X-Truncated-Count"] == "2048"
@@ -251,8 +256,8 @@ def test_the_header_of_cut_texts_is_bounded():
         ("/v1/models/wide:predict", {"instances": ["a"] * 5}),
     ],
 )
-def test_an_answer_that_is_too_large_is_not_computed(server, path, request_):
-    status, _, content = ask(server[1], path, request_)
+def test_too_large_response_is_rejected(server, path, request_):
+    status, _, content = send_request(server[1], path, request_)
     message = content["error"]["message"] if path == OPENAI else content["error"]
     assert (status, "Send at most 4 examples" in message) == (413, True)
 
@@ -260,71 +265,81 @@ def test_an_answer_that_is_too_large_is_not_computed(server, path, request_):
 def test_batch_size_one_is_deterministic(server):
     texts = ["a film", "a plot of a film", "b", "é", "plot plot", "a b c", "film b c"]
 
-    def vectors(inputs):
+    def get_embeddings(inputs):
         request = {"model": "alone", "input": inputs, "encoding_format": "base64"}
-        return [one["embedding"] for one in answer(server, "/v1/embeddings", request)["data"]]
+        return [
+            item["embedding"] for item in request_content(server, "/v1/embeddings", request)["data"]
+        ]
 
-    assert vectors(texts) == [vectors(text)[0] for text in texts]
+    assert get_embeddings(texts) == [get_embeddings(text)[0] for text in texts]
 
 
-def test_tei_embeddings(server):
+def test_tei_embeddings_match_the_task(server):
     expected = server[0]["embedder"].embed([*TEXTS, LONG])
     path = "/models/embedder/embed"
-    assert np.array(answer(server, path, {"inputs": TEXTS[0]})) == close_to(expected[:1])
+    assert np.array(request_content(server, path, {"inputs": TEXTS[0]})) == approximately(
+        expected[:1]
+    )
     mixed = [TEXTS[0], TOKENIZER(TEXTS[2]), LONG, TOKENIZER(LONG)]
-    status, headers, content = ask(server[1], path, {"inputs": mixed, "truncate": True})
+    status, headers, content = send_request(server[1], path, {"inputs": mixed, "truncate": True})
     assert (status, headers["X-Truncated-Inputs"]) == (200, "2,3")
     assert headers["X-Truncated-Count"] == "2"
-    assert np.array(content) == close_to(expected[[0, 2, 3, 3]])
+    assert np.array(content) == approximately(expected[[0, 2, 3, 3]])
     raw = server[0]["raw"].embed(TEXTS)
     request = {"inputs": TEXTS, "normalize": False, "dimensions": 2, "truncation_direction": "Left"}
-    assert np.array(answer(server, "/models/raw/embed", request)) == close_to(raw[:, :2])
+    assert np.array(request_content(server, "/models/raw/embed", request)) == approximately(
+        raw[:, :2]
+    )
     sentences = {"source_sentence": TEXTS[0], "sentences": TEXTS}
     for path in ("/models/embedder/similarity", "/models/embedder"):
-        similarities = answer(server, path, {"inputs": sentences, "parameters": {"truncate": True}})
-        assert np.array(similarities) == close_to(expected[:3] @ expected[0])
+        similarities = request_content(
+            server, path, {"inputs": sentences, "parameters": {"truncate": True}}
+        )
+        assert np.array(similarities) == approximately(expected[:3] @ expected[0])
 
 
-def test_tei_predictions_and_ranks(server):
+def test_tei_predict_and_rerank_match_the_task(server):
     models = server[0]
     classes = models["sst2"].classify(TEXTS, top_k=2)
     expected = [
-        [{"score": pytest.approx(one["score"], abs=1e-5), "label": one["label"]} for one in row]
+        [{"score": pytest.approx(item["score"], abs=1e-5), "label": item["label"]} for item in row]
         for row in classes
     ]
-    assert answer(server, "/models/sst2/predict", {"inputs": TEXTS[0]}) == expected[0]
+    assert request_content(server, "/models/sst2/predict", {"inputs": TEXTS[0]}) == expected[0]
     batch = {"inputs": [[text] for text in TEXTS]}
-    assert answer(server, "/models/sst2/predict", batch) == expected
-    # A pair is one input: TEI's two strings.
+    assert request_content(server, "/models/sst2/predict", batch) == expected
+    # In TEI, a list of two strings is a text pair.
     (pair,) = models["sst2"].classify([(TEXTS[0], TEXTS[2])])
-    (best, _) = answer(server, "/models/sst2/predict", {"inputs": [TEXTS[0], TEXTS[2]]})
+    (best, _) = request_content(server, "/models/sst2/predict", {"inputs": [TEXTS[0], TEXTS[2]]})
     assert best["score"] == pytest.approx(pair["score"], abs=1e-5)
 
     texts = ["plot", "film", "a film"]
-    scores = [one["score"] for one in models["ranker"].classify([("a", text) for text in texts])]
+    scores = [item["score"] for item in models["ranker"].classify([("a", text) for text in texts])]
     order = np.argsort(scores)[::-1].tolist()
     request = {"query": "a", "texts": texts, "return_text": True}
-    ranks = answer(server, "/models/ranker/rerank", {**request, "raw_scores": True})
+    ranks = request_content(server, "/models/ranker/rerank", {**request, "raw_scores": True})
     assert ranks == [
         {"index": index, "score": pytest.approx(scores[index], abs=1e-5), "text": texts[index]}
         for index in order
     ]
-    ranks = answer(server, "/models/ranker/rerank", request)
+    ranks = request_content(server, "/models/ranker/rerank", request)
     sigmoid = 1 / (1 + np.exp(-np.array(scores)))
-    assert [one["score"] for one in ranks] == pytest.approx(sigmoid[order].tolist(), abs=1e-5)
-    # A classifier of two classes ranks by its last one, and a multiple choice by its choices.
-    relevant = answer(server, "/models/sst2/rerank", {"query": "a", "texts": texts})
-    one = answer(server, "/models/sst2/predict", {"inputs": ["a", texts[relevant[0]["index"]]]})
-    score = {row["label"]: row["score"] for row in one}["+"]
+    assert [item["score"] for item in ranks] == pytest.approx(sigmoid[order].tolist(), abs=1e-5)
+    # A binary classifier ranks by its last class. Multiple choice ranks the texts as choices.
+    relevant = request_content(server, "/models/sst2/rerank", {"query": "a", "texts": texts})
+    items = request_content(
+        server, "/models/sst2/predict", {"inputs": ["a", texts[relevant[0]["index"]]]}
+    )
+    score = {row["label"]: row["score"] for row in items}["+"]
     assert relevant[0]["score"] == pytest.approx(score, abs=1e-6)
     row = {"text": "a", "choices": texts}
     (choices,) = models["chooser"].serving_answers([row])
-    ranks = answer(server, "/models/chooser", {"query": "a", "texts": texts})
-    assert [one["index"] for one in ranks] == choices["ranking"]
+    ranks = request_content(server, "/models/chooser", {"query": "a", "texts": texts})
+    assert [item["index"] for item in ranks] == choices["ranking"]
 
 
-def test_choices_of_a_row_share_batches_of_any_size(server):
-    """The answers do not depend on them, nor on padding."""
+def test_choices_are_batched_at_any_size(server):
+    """The predictions do not depend on the batch size or on padding."""
     task, sizes = server[0]["chooser"], []
     answers = answers_of_task(task, task.fields)
     answer_rows = answers.choice_signature.answer
@@ -337,48 +352,59 @@ def test_choices_of_a_row_share_batches_of_any_size(server):
     answers = dataclasses.replace(answers, choice_signature=choice_signature)
     texts = ["plot", "film", "a film", "", "b", "c a", "é"]
     rows = [{"text": "a", "choices": [*texts, ""]}, {"text": "b", "choices": [*texts[::-1], "a"]}]
-    with serving({"chooser": loaded("chooser", answers, 2)}, max_rows=16, max_bytes=9999) as port:
-        predicted = ask(port, "/v1/models/chooser:predict", {"instances": rows})[2]["predictions"]
-        ranks = ask(port, "/rerank", {"query": "a", "texts": texts})[2]
+    with serve_models(
+        {"chooser": load_model("chooser", answers, 2)}, max_rows=16, max_bytes=9999
+    ) as port:
+        predictions = send_request(port, "/v1/models/chooser:predict", {"instances": rows})[2][
+            "predictions"
+        ]
+        ranks = send_request(port, "/rerank", {"query": "a", "texts": texts})[2]
         empty = {"instances": [{"text": "a", "choices": []}]}
-        assert ask(port, "/v1/models/chooser:predict", empty)[0] == 400
+        assert send_request(port, "/v1/models/chooser:predict", empty)[0] == 400
     assert max(sizes) <= 2
-    for row, expected, own in zip(rows, task.serving_answers(rows), predicted, strict=True):
-        assert own["probabilities"] == pytest.approx(expected["probabilities"], abs=1e-5)
-        assert own["ranked_scores"] == sorted(own["probabilities"], reverse=True)
-        assert own["ranked_choices"] == [row["choices"][index] for index in own["ranking"]]
+    for row, expected, prediction in zip(
+        rows, task.serving_answers(rows), predictions, strict=True
+    ):
+        assert prediction["probabilities"] == pytest.approx(expected["probabilities"], abs=1e-5)
+        assert prediction["ranked_scores"] == sorted(prediction["probabilities"], reverse=True)
+        assert prediction["ranked_choices"] == [
+            row["choices"][index] for index in prediction["ranking"]
+        ]
     (choices,) = task.serving_answers([{"text": "a", "choices": texts}])
-    scores = [one["score"] for one in sorted(ranks, key=lambda one: one["index"])]
+    scores = [item["score"] for item in sorted(ranks, key=lambda item: item["index"])]
     assert scores == pytest.approx(choices["probabilities"], abs=1e-5)
 
 
-def test_tei_entities(server):
-    """Groups of words with offsets in the text, in windows where it is long."""
+def test_tei_entities_match_the_task(server):
+    """A long text is split into windows. The offsets still count from its start."""
     path, text = "/models/tagger/predict", "Ann é Lee, film. " * 8
     expected = server[0]["tagger"].entities(text)
     assert expected
-    groups = answer(server, path, {"inputs": text})
+    groups = request_content(server, path, {"inputs": text})
     assert groups == [
         {
-            "entity_group": one["type"],
-            "score": pytest.approx(one["score"], abs=1e-5),
-            "word": one["text"],
-            "start": one["start"],
-            "end": one["end"],
+            "entity_group": item["type"],
+            "score": pytest.approx(item["score"], abs=1e-5),
+            "word": item["text"],
+            "start": item["start"],
+            "end": item["end"],
         }
-        for one in expected
+        for item in expected
     ]
     options = {"aggregation_strategy": "none", "ignore_labels": ["B-PER"]}
     texts = [text, text[:-6]]
-    words = answer(server, path, {"inputs": [[text] for text in texts], **options})
-    assert [[(one["entity"], one["start"]) for one in row] for row in words] == [
+    words = request_content(server, path, {"inputs": [[text] for text in texts], **options})
+    assert [[(item["entity"], item["start"]) for item in row] for row in words] == [
         [(tag["label"], tag["start"]) for tag in row if tag["label"] != "B-PER"]
         for row in server[0]["tagger"].tag(texts)
     ]
 
 
-def test_tei_bare_types(server):
-    """As in pipelines, adjacent words of one type are an entity, and O is a type if not ignored."""
+def test_tei_labels_without_prefixes_are_grouped(server):
+    """Like in transformers pipelines, adjacent words with the same label form an entity.
+
+    O is also a label unless it is ignored.
+    """
     texts = ["a b c film plot a", "é, film"]
     for text in texts:
         tags, groups = server[0]["bare"].tag(text), []
@@ -386,29 +412,29 @@ def test_tei_bare_types(server):
             first, *_, last = [*words] * 2
             groups.append((label, first["start"], last["end"]))
         request = {"inputs": text, "parameters": {"ignore_labels": []}}
-        answered = answer(server, "/models/bare", request)
-        assert [(one["entity_group"], one["start"], one["end"]) for one in answered] == groups
+        response = request_content(server, "/models/bare", request)
+        assert [(item["entity_group"], item["start"], item["end"]) for item in response] == groups
         expected = [group for group in groups if group[0] != "O"]
         entities = server[0]["bare"].entities(text)
-        assert [(one["type"], one["start"], one["end"]) for one in entities] == expected
-        answered = answer(server, "/models/bare/predict", {"inputs": text})
-        assert [(one["entity_group"], one["start"], one["end"]) for one in answered] == expected
+        assert [(item["type"], item["start"], item["end"]) for item in entities] == expected
+        response = request_content(server, "/models/bare/predict", {"inputs": text})
+        assert [(item["entity_group"], item["start"], item["end"]) for item in response] == expected
 
 
-def test_tei_functions_to_apply(server):
+def test_tei_function_to_apply(server):
     functions = {"sst2": {"softmax"}, "toxic": {"sigmoid"}, "ranker": {"sigmoid", "none"}}
     for name, allowed in functions.items():
         for function in ("softmax", "sigmoid", "none"):
             request = {"inputs": "a", "parameters": {"function_to_apply": function}}
-            status, _, content = ask(server[1], f"/models/{name}", request)
+            status, _, content = send_request(server[1], f"/models/{name}", request)
             assert status == (200 if function in allowed else 422), (name, function)
             if name != "ranker" and status == 200:
-                total = sum(one["score"] for one in content[0])
+                total = sum(item["score"] for item in content[0])
                 assert (total == pytest.approx(1)) == (function == "softmax")
 
 
-def test_tei_nulls_are_absent(server):
-    """Options that may be null in TEI's schema, with all others at their default."""
+def test_tei_null_means_the_default(server):
+    """TEI's schema allows null for these options."""
     nulls = dict.fromkeys(["truncate", "truncation_direction", "prompt_name", "raw_scores"])
     requests = {
         "/models/embedder/embed": {"inputs": "a", "dimensions": None, **nulls},
@@ -424,51 +450,51 @@ def test_tei_nulls_are_absent(server):
     }
     for path, request in requests.items():
         absent = {name: value for name, value in request.items() if value is not None}
-        assert answer(server, path, request) == answer(server, path, absent), path
+        assert request_content(server, path, request) == request_content(server, path, absent), path
     request = {**requests["/models/embedder/similarity"], "parameters": None}
-    assert len(answer(server, "/models/embedder/similarity", request)) == 1
+    assert len(request_content(server, "/models/embedder/similarity", request)) == 1
     request["parameters"] = {"truncation_direction": "Right", "truncate": True}
-    assert len(answer(server, "/models/embedder/similarity", request)) == 1
+    assert len(request_content(server, "/models/embedder/similarity", request)) == 1
 
 
-def test_tei_tokens_and_descriptions(server):
+def test_tei_tokenize_decode_and_info(server):
     path = "/models/embedder/tokenize"
-    (row,) = answer(server, path, {"inputs": "é b"})
+    (row,) = request_content(server, path, {"inputs": "é b"})
     assert [token["id"] for token in row] == TOKENIZER.encode("é b")
-    # Offsets are in bytes of UTF-8.
+    # Offsets count UTF-8 bytes.
     assert row[1] == {"id": row[1]["id"], "text": "é", "special": False, "start": 0, "stop": 2}
     assert row[0] == {**row[0], "text": "[CLS]", "special": True, "start": None, "stop": None}
     for text in NON_ASCII:
-        (row,) = answer(server, path, {"inputs": text, "add_special_tokens": False})
+        (row,) = request_content(server, path, {"inputs": text, "add_special_tokens": False})
         for token in row:
             assert text.encode()[token["start"] : token["stop"]].decode() == token["text"]
-    rows = answer(server, path, {"inputs": TEXTS, "add_special_tokens": False})
+    rows = request_content(server, path, {"inputs": TEXTS, "add_special_tokens": False})
     assert [[token["id"] for token in row] for row in rows] == TOKENIZER(TEXTS)
     ids = {"ids": TOKENIZER.encode(["a b", "c"])}
-    assert answer(server, "/models/embedder/decode", ids) == ["a b", "c"]
-    info = answer(server, "/models/sst2/info")
+    assert request_content(server, "/models/embedder/decode", ids) == ["a b", "c"]
+    info = request_content(server, "/models/sst2/info")
     assert (info["model_id"], info["max_input_length"]) == ("sst2", LENGTH)
     assert info["model_type"]["classifier"]["id2label"] == {"0": "-", "1": "+"}
     for path in ("/health", "/ping", "/"):
-        assert answer(server, path) is None
+        assert request_content(server, path) is None
 
 
-def test_hugging_face_inference_client(server):
-    """Its answers are those of pipelines; it asks the address itself, without a path."""
+def test_hugging_face_inference_client_matches_tasks(server):
+    """The client sends requests to the model's URL without a path, and expects pipeline outputs."""
 
     def client(name):
         return InferenceClient(f"http://127.0.0.1:{server[1]}/models/{name}", token="none")
 
     expected = server[0]["embedder"].embed(TEXTS)
-    assert client("embedder").feature_extraction(TEXTS) == close_to(expected)
+    assert client("embedder").feature_extraction(TEXTS) == approximately(expected)
     similarities = client("embedder").sentence_similarity(TEXTS[0], TEXTS)
-    assert np.array(similarities) == close_to(expected @ expected[0])
+    assert np.array(similarities) == approximately(expected @ expected[0])
     (best,) = client("sst2").text_classification(TEXTS[0], top_k=1)
     assert best.label == server[0]["sst2"].classify(TEXTS[0])["label"]
     entities = client("tagger").token_classification("Ann Lee, film.")
-    assert [(one.entity_group, one.start, one.end) for one in entities] == [
-        (one["type"], one["start"], one["end"])
-        for one in server[0]["tagger"].entities("Ann Lee, film.")
+    assert [(item.entity_group, item.start, item.end) for item in entities] == [
+        (item["type"], item["start"], item["end"])
+        for item in server[0]["tagger"].entities("Ann Lee, film.")
     ]
 
 
@@ -551,8 +577,8 @@ OPENAI, EMBED, PREDICT = "/v1/embeddings", "/models/embedder/embed", "/models/ss
         ),
     ],
 )
-def test_a_malformed_request_names_the_field(server, path, request_, status, message):
-    own_status, _, content = ask(server[1], path, request_)
+def test_invalid_request_error(server, path, request_, status, message):
+    actual_status, _, content = send_request(server[1], path, request_)
     if path == OPENAI:
         error = content["error"]
         assert set(error) == {"message", "type", "param", "code"}
@@ -561,5 +587,5 @@ def test_a_malformed_request_names_the_field(server, path, request_, status, mes
         content = {"error": error["message"], "error_type": ""}
     assert set(content) == {"error", "error_type"}
     assert (content["error_type"] == "Empty") == (path != OPENAI and status == 400)
-    assert own_status == status
+    assert actual_status == status
     assert message in content["error"]

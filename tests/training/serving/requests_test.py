@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests in JSON to rows, and outputs to answers."""
+"""Converts JSON requests to rows, and predictions to JSON responses."""
 
 import json
 
@@ -23,7 +23,7 @@ SIGNATURES = {
 }
 
 
-def read(body, signature="serving_default"):
+def read_body(body, signature="serving_default"):
     if isinstance(body, dict):
         body = json.dumps({"signature_name": signature, **body}).encode()
     return read_request(body, SIGNATURES, max_rows=3)
@@ -48,8 +48,8 @@ def read(body, signature="serving_default"):
         ("choices", {"inputs": [[[1], [2]]]}, [{"token_ids": [[1], [2]]}]),
     ],
 )
-def test_rows_of_requests(signature, request_, rows):
-    request = read(request_, signature)
+def test_read_request_returns_rows(signature, request_, rows):
+    request = read_body(request_, signature)
     assert request.rows == rows
     assert request.is_columns == ("inputs" in request_)
     assert request.signature == (signature or "serving_default")
@@ -102,21 +102,21 @@ def test_rows_of_requests(signature, request_, rows):
         ),
     ],
 )
-def test_a_malformed_request_is_described(body, message):
+def test_invalid_request_error(body, message):
     with pytest.raises(RequestError) as error:
-        read(body)
+        read_body(body)
     assert any(part in str(error.value) for part in message.split("|"))
     assert len(str(error.value)) < 400
 
 
-def test_answers_have_the_names_of_several_outputs_only():
-    rows, columns = read({"instances": ["a", "b"]}), read({"inputs": ["a", "b"]})
-    one = [{"score": 0.5}, {"score": 1.0}]
-    assert json.loads(write_answer(rows, one)) == {"predictions": [0.5, 1.0]}
-    assert json.loads(write_answer(columns, one)) == {"outputs": [0.5, 1.0]}
-    two = [{"label": "é", "score": 0.5}, {"label": "b", "score": 1.0}]
-    assert json.loads(write_answer(rows, two)) == {"predictions": two}
-    assert json.loads(write_answer(columns, two)) == {
+def test_response_omits_name_of_single_output():
+    rows, columns = read_body({"instances": ["a", "b"]}), read_body({"inputs": ["a", "b"]})
+    single_output = [{"score": 0.5}, {"score": 1.0}]
+    assert json.loads(write_answer(rows, single_output)) == {"predictions": [0.5, 1.0]}
+    assert json.loads(write_answer(columns, single_output)) == {"outputs": [0.5, 1.0]}
+    two_outputs = [{"label": "é", "score": 0.5}, {"label": "b", "score": 1.0}]
+    assert json.loads(write_answer(rows, two_outputs)) == {"predictions": two_outputs}
+    assert json.loads(write_answer(columns, two_outputs)) == {
         "outputs": {"label": ["é", "b"], "score": [0.5, 1.0]}
     }
     with pytest.raises(ValueError, match="a number is not finite"):
@@ -125,13 +125,13 @@ def test_answers_have_the_names_of_several_outputs_only():
         write_answer(rows, [{"word": "a" * 2**25}] * 2)
 
 
-def test_lists_are_padded_to_the_longest_row():
+def test_lists_are_padded_to_the_longest():
     answers = [
         {"count": 1, "words": ["a"], "scores": [0.5], "probabilities": [0.1, 0.2, 0.3]},
         {"count": 2, "words": ["b", "c"], "scores": [0.25, 1.0], "probabilities": [0.4, 0.5, 0.6]},
         {"count": 0, "words": [], "scores": [], "probabilities": [0.7, 0.8, 0.9]},
     ]
-    request = read({"instances": ["a", "b c", ""]})
+    request = read_body({"instances": ["a", "b c", ""]})
     assert json.loads(write_answer(request, answers))["predictions"] == [
         {**answers[0], "words": ["a", ""], "scores": [0.5, 0.0]},
         answers[1],
@@ -139,7 +139,7 @@ def test_lists_are_padded_to_the_longest_row():
     ]
 
 
-def test_encoded_numbers_are_the_shortest_float32():
+def test_encode_json_writes_shortest_float32():
     numbers = np.random.default_rng(0).normal(size=1200) * 10.0 ** np.repeat(np.arange(-30, 30), 20)
     numbers = np.append(numbers, [-0.0, 1e-45, -9.9e15, 3.4028235e38]).astype("float32")
     text = encode_json({"array": numbers, "list": numbers.tolist()})
