@@ -40,7 +40,7 @@ class Ragged(NamedTuple):
         return [values[start:end] for start, end in self._bounds()]
 
     def to_arrays(self) -> list[Any]:
-        """Returns each row as a slice of a NumPy array. This is faster than `np.split`."""
+        """Returns each row as a NumPy slice. This is faster than `np.split`."""
         return [self.values[start:end] for start, end in self._bounds()]
 
     def _bounds(self) -> Iterator[tuple[int, int]]:
@@ -62,7 +62,7 @@ class Arrays:
         return np.asarray(x).astype(dtype, copy=False)
 
     def size(self, x: Any, axis: int = 0) -> Any:
-        """Returns the size of an axis, by default the number of rows."""
+        """Returns an axis size, by default the number of rows."""
         return x.shape[axis]
 
     def arange(self, stop: Any) -> Any:
@@ -70,7 +70,7 @@ class Arrays:
         return np.arange(stop, dtype="int64")
 
     def full(self, count: Any, value: Any, dtype: str) -> Any:
-        """Returns `count` copies of a value."""
+        """Repeats a value `count` times."""
         return np.full(count, value, dtype)
 
     def concat(self, arrays: Sequence[Any], axis: int = 0) -> Any:
@@ -185,7 +185,7 @@ class Arrays:
         return np.reshape(x, shape)
 
     def random_bits(self, seed: tuple[Any, Any], size: Any, first: Any = 0) -> Any:
-        """Returns `size` numbers of a seed's random stream, starting at index `first`.
+        """Returns `size` numbers from a seed's random stream, starting at index `first`.
 
         They are int64 in `[0, 2^32)`.
         """

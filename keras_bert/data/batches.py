@@ -37,7 +37,7 @@ class Batches(abc.ABC):
         """The number of batches in an epoch, or `None` if it is unknown."""
 
     def end_epoch(self) -> None:  # noqa: B027
-        """Notifies the source that the batches of an epoch have been used."""
+        """Notifies the source that an epoch has ended."""
 
     def __len__(self) -> int:
         if self.num_batches is None:
@@ -75,7 +75,7 @@ class Batches(abc.ABC):
     def first_targets(self) -> tuple[Any, Any]:
         """Returns the labels and weights (or `None`) of the examples in memory.
 
-        For other sources, it returns those of the first examples.
+        Other sources only return the labels and weights of the first examples.
         """
         _, labels, weights = (*(self.example() or (None,)), None, None)[:3]
         return labels, weights
@@ -86,7 +86,7 @@ class Batches(abc.ABC):
 
 
 class WrappedBatches(Batches):
-    """Base class for batches that are each made from another batch."""
+    """Base class for batches derived from other batches, one by one."""
 
     def __init__(self, batches: Batches) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class WrappedBatches(Batches):
         return self._batches.example()
 
     def end_epoch(self) -> None:
-        """Notifies the source that the batches of an epoch have been used."""
+        """Notifies the source that an epoch has ended."""
         self._batches.end_epoch()
 
 

@@ -32,9 +32,9 @@ class MultipleChoicePreprocessor(Preprocessor):
             are truncated one token at a time, at the end of the longer text. Defaults to 512.
 
     Call arguments:
-        text: A string, or a batch of strings of shape `(batch,)`.
-        choices: For a single string, strings of shape `(choices,)`. For a batch, a list of such
-            lists of any length, or a ragged or dense tensor `(batch, None)`.
+        text: A string, or strings of shape `(batch,)`.
+        choices: For a single string, strings of shape `(choices,)`. For a batch, a list of lists of
+            any lengths, or a ragged or dense tensor `(batch, None)`.
 
     Returns:
         A dict of `token_ids` (int32), `segment_ids` (int32, 1 for the choice in families with two

@@ -47,7 +47,7 @@ def column_names(x: Any) -> tuple[Any, ...] | None:
 
 
 def label_column(x: Any, class_names: Sequence[str] | None = None) -> Any:
-    """Returns the `named_labels` of a dict's or table's `label` column, or `None` without it."""
+    """Returns the `named_labels` of the `label` column, or `None` without such a column."""
     if "label" not in (column_names(x) or ()):
         return None
     features = getattr(x, "features", None)

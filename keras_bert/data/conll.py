@@ -25,7 +25,7 @@ _NO_VALUE = "_"
 _NOT_A_WORD = re.compile(r"\d+[-.]\d+")
 _NEW_DOCUMENT = re.compile(r"#\s*newdoc\b")
 # CoNLL-U and its predecessor CoNLL-X have this number of columns. A sentence starts with one of
-# these ids, and the last two numbers are the columns of words and universal parts of speech.
+# these ids. The last two numbers are the columns with words and universal parts of speech.
 _CONLL_U_COLUMNS = 10
 _FIRST_ID = re.compile(r"1(-\d+)?|0\.1")
 _FORM, _UPOS = 1, 3

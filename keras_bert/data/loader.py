@@ -294,7 +294,7 @@ def _check_sizes(received: np.ndarray, expected: np.ndarray, rows: np.ndarray) -
     if len(differs):
         at = differs[0]
         raise ValueError(
-            f"All processes must have the same rows. Received: row {rows[at]} with "
+            f"All processes must have the same examples. Received: example {rows[at]} with "
             f"{received[at][0]} tokens in this process, and with {expected[at][0]} in another"
         )
 

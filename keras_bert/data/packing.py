@@ -145,7 +145,7 @@ def num_special_tokens(tokenizer: Tokenizer, num_texts: int = 1) -> int:
 def truncate(
     xp: Arrays, tokenizer: Tokenizer, first: Ragged, second: Ragged | None, max_tokens: int
 ) -> list[Ragged]:
-    """Truncates texts or pairs to a maximum number of tokens. Longer texts in pairs come first.
+    """Truncates texts or pairs to a maximum number of tokens. In pairs, longer texts come first.
 
     The tokenizer determines the side to truncate. Returns a list with the truncated texts, and for
     pairs also the truncated second texts.
@@ -229,5 +229,5 @@ def single_or_batch(texts: Any) -> tuple[Any, bool]:
 
 
 def first_row(features: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the features of a batch's first example."""
+    """Returns the first example's features."""
     return {name: value[0] for name, value in features.items()}

@@ -153,7 +153,7 @@ class QuestionAnswererPreprocessor(Preprocessor):
         return self.windows(self.tokenize(question, context))
 
     def tokenize(self, question: Any, context: Any) -> TokenizedQuestions:
-        """Tokenizes questions and passages. This is the first step of a call."""
+        """Tokenizes questions and passages. This is the first step in a call."""
         ids = tokenized(self.tokenizer, question)
         if not is_tensor(question):
             self.truncated_rows.add(ids.lengths, self.max_query_length)
@@ -168,7 +168,7 @@ class QuestionAnswererPreprocessor(Preprocessor):
         return TokenizedQuestions(question_ids, *passages)
 
     def windows(self, tokens: TokenizedQuestions) -> QuestionWindows:
-        """Splits tokenized passages into windows. This is the second step of a call."""
+        """Splits tokenized passages into windows. This is the second step in a call."""
         xp = functions_for(tokens.passage_ids.values)
         row, first, length = self._spans(xp, tokens)
         # The indices of each window's tokens in the flat array of all passages
@@ -247,8 +247,8 @@ class QuestionRows:
         is_max_context: Bool `(tokens,)`.
         question_index: The index of each window's question, int32 `(windows,)`.
         start_positions: The position of the answer's first token in each window, int32
-            `(windows,)`. If the window does not contain the complete answer, 0 (the position of
-            `[CLS]`).
+            `(windows,)`. It is 0 (the position of `[CLS]`) if the window does not contain the
+            complete answer.
         end_positions: The position of the answer's last token in each window, int32 `(windows,)`. 0
             if the window does not contain the complete answer.
         num_questions: The number of questions.

@@ -53,7 +53,7 @@ class QuestionExample:
 
 @dataclasses.dataclass(frozen=True)
 class SquadFile:
-    """The content of a SQuAD file.
+    """The questions in a SQuAD file.
 
     Args:
         path: Path to the file.
@@ -89,8 +89,8 @@ def read_squad(
 
     Raises:
         SquadError: If the file is invalid. The message contains the article, paragraph and
-            question. A file without JSON or without a list of articles always raises an error, even
-            with `skip_invalid`.
+            question. Invalid JSON or a missing list of articles always raises an error, even with
+            `skip_invalid`.
         FileNotFoundError: If the file does not exist.
     """
     return parse_squad(load_json(path), path, labeled=labeled, skip_invalid=skip_invalid)

@@ -58,7 +58,7 @@ def plain_name(name: str) -> str:
 
 
 def read_lines(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator[str]:
-    """Yields the physical lines of a text file or URL, with their line ends.
+    """Yields the physical lines in a text file or URL, with their line ends.
 
     The file must be UTF-8 (or in `encoding`), with or without a byte order mark, or UTF-16 or
     UTF-32 with a byte order mark. Files that start like gzip, bzip2, xz or Zstandard files are
@@ -74,7 +74,7 @@ def read_lines(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterato
 def decoded_lines(
     file: BinaryIO, name: str | os.PathLike[str], encoding: str = "utf-8"
 ) -> Iterator[str]:
-    """Yields the lines of a binary file, such as standard input. See `read_lines`."""
+    """Yields the lines in a binary file, such as standard input. See `read_lines`."""
     number = 0
     is_ascii = True
     lines = byte_lines(file, name)
@@ -133,7 +133,7 @@ def _encoding_advice(
 
 
 def byte_lines(file: BinaryIO, name: str | os.PathLike[str]) -> Iterator[bytes]:
-    """Yields the lines of a binary file, decompressed and without a UTF-8 byte order mark."""
+    """Yields the lines in a binary file, decompressed and without a UTF-8 byte order mark."""
     file, start = _peek(file)
     if start == _ZSTANDARD:
         file, start = _peek(_from_zstandard(file, name))

@@ -80,7 +80,7 @@ class TextClassifierPreprocessor(Preprocessor):
             tokenizer's `truncation_side` is `"left"`. Defaults to 512.
 
     Call arguments:
-        text: A string, or a batch of strings of shape `(batch,)`.
+        text: A string, or strings of shape `(batch,)`.
         text_pair: The second texts, of the same shape, or `None` for single texts.
 
     Returns:

@@ -113,13 +113,13 @@ class TokenClassifierPreprocessor(Preprocessor):
         tokenizer: The tokenizer that converts words to ids.
         sequence_length: Maximum sequence length in tokens, including special tokens. Defaults to
             512.
-        overlap: Number of shared tokens between consecutive windows of a sentence. Defaults to a
+        overlap: Number of shared tokens between consecutive windows in a sentence. Defaults to a
             quarter of the window.
 
     Call arguments:
         words: Sentences of words (nested lists), documents of such sentences (with one more nesting
             level), or a ragged TensorFlow tensor, `(sentences, None)` or `(documents, None, None)`.
-            In a document, the rest of a window is filled with the surrounding sentences, on the
+            In a document, the rest of each window is filled with the surrounding sentences, on the
             left and right in equal parts if possible.
 
     Returns:
@@ -334,7 +334,7 @@ def _nearest_window(xp: Arrays, words: Spans, num_windows: Any, max_tokens: int,
     >>> _nearest_window(Arrays(), words, num_windows, max_tokens=6, step=3).tolist()
     [0, 1]
     """
-    # The middle of a window is `step * number + max_tokens / 2`.
+    # Windows have their middle at `step * number + max_tokens / 2`.
     nearest = (words.start + words.stop - max_tokens + step) // (2 * step)
     # The first and last window that contain the complete word
     first = xp.maximum(-((max_tokens - words.stop) // step), 0)

@@ -148,7 +148,7 @@ def combining_marks() -> str:
 
 
 def combining_points() -> set[int]:
-    """Returns the code points of combining marks and of characters that decompose to them."""
+    """Returns the code points of combining marks, including characters that decompose to marks."""
     ranges = (range(row.first, row.last + 1) for row in combining_classes())
     return {*itertools.chain.from_iterable(ranges), *map(ord, DECOMPOSED_MARKS)}
 

@@ -65,8 +65,8 @@ class SentencePieceTokenizer(Tokenizer):
         lowercase: Whether to lowercase text, as the released ALBERT models expect. Defaults to
             `True`.
         keep_accents: Whether to keep accents instead of decomposing characters. If the model itself
-            decomposes a character, such as a ligature, the span of a piece does not include it if
-            the piece ends inside it. Defaults to `False`.
+            decomposes a character, such as a ligature, a piece that ends inside the character does
+            not include it in its span. Defaults to `False`.
         albert_rules: Whether to apply the rules above for whitespace, quotes, and numbers with
             commas. Defaults to `True`.
         special_tokens_in_text: Whether `[MASK]` (including the preceding whitespace), `[SEP]` and

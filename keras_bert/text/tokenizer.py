@@ -137,7 +137,7 @@ class Tokenizer(abc.ABC):
         Raises:
             keras_bert.checkpoints.CheckpointError: If files are missing or invalid, or if the
                 tokenizer or its model is not supported.
-            ValueError: If the tokenizer is of a different class.
+            ValueError: If the tokenizer has a different class.
         """
         # This is imported here because tokenizers do not need Keras or its backend.
         from keras_bert.checkpoints.loading import open_tokenizer

@@ -55,9 +55,8 @@ def train_vocabulary(
     The corpus is read once, and normalized and split into words like in the tokenizer. Only the
     distinct words and their counts are in memory. The `tokenizers` library then learns the
     vocabulary with exactly the requested size. This takes seconds, whereas TF Text's learner is
-    written in Python and takes minutes or hours. The library breaks ties by the number of a
-    character, and by default the numbers differ between runs. Here the order is fixed, so training
-    is deterministic.
+    written in Python and takes minutes or hours. The library breaks ties by character numbers that
+    differ between runs by default. Here the order is fixed, so training is deterministic.
 
     Args:
         corpus: The path to a text file, or an iterable of texts and `pathlib.Path`s of text files.

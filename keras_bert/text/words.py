@@ -48,8 +48,8 @@ def word_patterns(characters: Callable[[str], str]) -> tuple[str, str]:
     letters, numbers, marks, spaces, punctuation, symbols = map(characters, "LNMZPS")
     controls, formats = map(characters, ("Cc", "Cf"))
     emoji = characters("So") + characters("Sk")
-    # The first character of a word, and the other characters. The latter include accents and the
-    # zero-width joiners of Persian or Hindi.
+    # The characters that can start a word, and the characters that can follow. The latter include
+    # accents and the zero-width joiners of Persian or Hindi.
     first = f"[^{spaces}{punctuation}{symbols}{controls}{formats}{IDEOGRAPHS}]"
     letter = f"[^{spaces}{punctuation}{symbols}{controls}{IDEOGRAPHS}]"
     word = "|".join(

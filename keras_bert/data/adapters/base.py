@@ -85,7 +85,7 @@ class InputAdapter(abc.ABC):
     ) -> tuple[Batches, Restore]:
         """Returns batches of `(features, index)`, and a function that restores the input order.
 
-        `index` contains the indices of a batch's examples. The function accepts the features, index
+        `index` contains the example indices in a batch. The function accepts the features, index
         and outputs of each batch as NumPy arrays, and the model's output shape.
         """
 
@@ -96,7 +96,7 @@ def in_order(outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> np.ndarr
     if not batches:
         return np.zeros((0, *shape[1:]), "float32")
     index, values = (np.concatenate(arrays) for arrays in zip(*batches, strict=True))
-    # Padding examples repeat the index of a real example.
+    # Padding examples repeat a real example's index.
     in_order_of_input = np.empty((index.max() + 1, *values.shape[1:]), values.dtype)
     in_order_of_input[index] = values
     return in_order_of_input

@@ -46,8 +46,8 @@ def read_corpus(
             (one document of paragraphs per row), or `"auto"`: `"jsonl"` for the suffixes `.jsonl`
             and `.ndjson`, `"parquet"` for `.parquet`, and `"sentences"` otherwise. Defaults to
             `"auto"`.
-        document_ends: What ends a document: `"blank_lines"`, `"wikitext"` (lines such as ` = Title
-            = `, as in the WikiText data sets), or `"files"` (only the end of the file). WikiText
+        document_ends: What ends a document: `"blank_lines"`, `"wikitext"` (titles in the WikiText
+            data sets, such as ` = Title = `), or `"files"` (only the end of the file). WikiText
             headings are dropped, as the BERT paper does for Wikipedia. Ignored for JSON Lines and
             Parquet. Defaults to `"blank_lines"`.
         field: The key of the text in JSON Lines, or its column in Parquet. Defaults to `"text"`.

@@ -85,13 +85,16 @@ class MaskedLMMaskGenerator:
             this for evaluation.
 
     Returns:
-        A dict with the features except for `word_starts`, and with `token_ids`: int32, with the
-        selected tokens replaced; `mask_positions`: int32 `(batch, slots)`, the positions of
-        selected tokens, ascending; `mask_ids`: int32 `(batch, slots)`, the selected tokens before
-        replacement; `mask_weights`: float32 `(batch, slots)`, 1 for selected tokens. There are
-        `num_predictions(length)` slots. Unused slots are 0 and at the end. The values are tensors
-        if the ids are a tensor, with a static shape if `length` is static, and NumPy arrays
-        otherwise.
+        A dict with the features except for `word_starts`, and with:
+
+        - `token_ids`: The ids with the selected tokens replaced, int32.
+        - `mask_positions`: Positions of the selected tokens, ascending, int32 `(batch, slots)`.
+        - `mask_ids`: The selected tokens before replacement, int32 `(batch, slots)`.
+        - `mask_weights`: 1 for selected tokens, float32 `(batch, slots)`.
+
+        There are `num_predictions(length)` slots. Unused slots are 0 and at the end. If the ids are
+        a tensor, the values are tensors, with a static shape if `length` is static. Otherwise, they
+        are NumPy arrays.
 
     Raises:
         ValueError: If an argument is out of range, a feature is ragged, or words are selected
@@ -219,7 +222,7 @@ class MaskedLMMaskGenerator:
         method, not after it. When training resumes, pass the number of previous batches.
 
         Args:
-            dataset: A dataset of features or of tuples with features first.
+            dataset: A dataset of features or tuples. In tuples, the features are first.
             first_step: The step of the first batch. Defaults to 0.
 
         Returns:

@@ -20,15 +20,17 @@ class NextTokenTargets:
 
     Call arguments:
         features: A dict with `token_ids`, int `(batch, length)` or `(length,)`, or just the ids.
-            Optional keys are `padding_mask` and `sequence_ids` for packed rows, because the last
-            token of a sequence has no target. Without `padding_mask`, tokens with a `sequence_ids`
-            value of 0 are padding, or without `sequence_ids`, the `pad_token_id`.
+            Optional keys are `padding_mask` and `sequence_ids` for packed rows, because a
+            sequence's last token has no target. Without `padding_mask`, tokens with a
+            `sequence_ids` value of 0 are padding, or without `sequence_ids`, the `pad_token_id`.
         step: Ignored.
 
     Returns:
-        A dict with the features except for `word_starts`, and with `mask_positions`: int32 `(batch,
-        length - 1)`, the position that predicts; `mask_ids`: int32 `(batch, length - 1)`, the token
-        that follows it; `mask_weights`: float32 `(batch, length - 1)`, 0 without a next token.
+        A dict with the features except for `word_starts`, and with:
+
+        - `mask_positions`: Positions that predict a token, int32 `(batch, length - 1)`.
+        - `mask_ids`: The next token of each position, int32 `(batch, length - 1)`.
+        - `mask_weights`: 0 without a next token, otherwise 1, float32 `(batch, length - 1)`.
 
     Example:
 
@@ -74,7 +76,7 @@ class NextTokenTargets:
         """Adds targets to `tf.data.Dataset` batches. See `MaskedLMMaskGenerator.mask_dataset`.
 
         Args:
-            dataset: A dataset of features or of tuples with features first.
+            dataset: A dataset of features or tuples. In tuples, the features are first.
             first_step: Ignored.
 
         Returns:

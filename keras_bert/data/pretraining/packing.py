@@ -70,9 +70,11 @@ def pack_sequences(features: Mapping[str, Any], sequence_length: int) -> dict[st
         sequence_length: Number of tokens in a row.
 
     Returns:
-        A dict with the features, `(rows, sequence_length)`, padded with 0, and with `position_ids`:
-        int32, the position of each token in its sequence, from 0; `sequence_ids`: int32, the number
-        of each token's sequence in its row, from 1, and 0 for padding.
+        A dict with the features, padded with 0, and with two more features. All have the shape
+        `(rows, sequence_length)`.
+
+        - `position_ids`: Position of each token in its sequence, from 0, int32.
+        - `sequence_ids`: Number of each token's sequence in its row, from 1, int32. 0 for padding.
 
     Raises:
         ValueError: If `token_ids` are missing, a sequence is longer than a row, features differ in

@@ -32,11 +32,11 @@ def pretraining_batches(
 
     Args:
         files: TFRecord files with the same features, or a pattern such as `"records/*.tfrecord"`.
-        batch_size: Number of rows in a batch.
-        sequence_length: The length to pad to. Longer rows raise an error.
+        batch_size: Number of records in a batch.
+        sequence_length: The length to pad to. Longer records raise an error.
         buckets: Alternative lengths to pad to, in ascending order. The last must be
-            `sequence_length`. Rows of similar lengths are then grouped into batches, and each batch
-            is padded to the shortest possible bucket.
+            `sequence_length`. Records of similar lengths are then grouped into batches, and each
+            batch is padded to the shortest possible bucket.
         shuffle_seed: Seed for shuffling files and records, differently in each epoch. `None` keeps
             their order.
         vocabulary_size: If given, ids outside `[0, vocabulary_size)` raise an error.
@@ -84,8 +84,8 @@ def ragged_pretraining_batches(
 
     Args:
         files: See `pretraining_batches`.
-        batch_size: Number of rows in a batch.
-        sequence_length: Maximum row length in tokens. Longer rows raise an error.
+        batch_size: Number of records in a batch.
+        sequence_length: Maximum length in tokens. Longer records raise an error.
         shuffle_seed: See `pretraining_batches`.
         vocabulary_size: See `pretraining_batches`.
 

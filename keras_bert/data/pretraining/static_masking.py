@@ -11,7 +11,7 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.data.pretraining.token_store import Ids
 
-# Units to select are single tokens, whole words, or n-grams of words.
+# The units to select are single tokens, whole words, or n-grams of words.
 UNITS = ("token", "word", "ngram")
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 

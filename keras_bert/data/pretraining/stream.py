@@ -50,8 +50,8 @@ class PretrainingStream:
     """An infinite stream of masked batches, shuffled differently in each epoch.
 
     Batch n, including its masks, only depends on the files, the seed and n. A run that resumes at
-    batch n therefore gets the same batches as an uninterrupted run. The remaining rows at the end
-    of an epoch are dropped. They differ between epochs.
+    batch n therefore gets the same batches as an uninterrupted run. Each epoch drops the rows that
+    do not fill a batch. They differ between epochs.
 
     Args:
         files: TFRecord files with the same features, or a pattern such as `"records/*.tfrecord"`.
@@ -251,7 +251,7 @@ class PretrainingStream:
             start = StreamPosition(start.epoch + 1, 0, start.batch + count)
 
     def _shuffle(self, epoch: int, group: int) -> Iterator[Any]:
-        """Yields a file group's rows in the order of an epoch."""
+        """Yields a file group's rows in the epoch's order."""
         num_groups = len(self._groups)
         seed = (self.seed, epoch) if num_groups == 1 else (self.seed, epoch, group)
         # All windows together have the same number of rows in memory as a single window.

@@ -167,10 +167,10 @@ def chunked(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 def _tables() -> tuple[np.ndarray, np.ndarray]:
     """Returns how a piece's bytes and the initial state contribute to its CRC-32C.
 
-    A CRC is linear. It is the exclusive or of one contribution per byte, and each contribution
-    depends on the number of bytes after the byte. Both arrays are uint32. The first is `(piece,
-    256)` and indexed by the number of bytes after a byte. The second is `(piece,)` and indexed by
-    the length of the piece.
+    A CRC is linear. Each byte contributes a value that depends on the number of bytes after it, and
+    these values are combined with exclusive or. Both arrays are uint32. The first is `(piece, 256)`
+    and indexed by the number of bytes after a byte. The second is `(piece,)` and indexed by the
+    length of the piece.
     """
     state = np.arange(256, dtype="uint32")
     for _ in range(8):

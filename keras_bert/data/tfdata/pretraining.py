@@ -13,7 +13,7 @@ import tensorflow as tf
 def masked_dataset(
     masker: Callable[[Any, Any], dict[str, Any]], dataset: tf.data.Dataset, first_step: int = 0
 ) -> tf.data.Dataset:
-    """Masks the batches of a dataset in its graph. See `MaskedLMMaskGenerator.mask_dataset`."""
+    """Masks a dataset's batches in its graph. See `MaskedLMMaskGenerator.mask_dataset`."""
 
     def mask(step: tf.Tensor, element: Any) -> Any:
         if not isinstance(element, tuple):

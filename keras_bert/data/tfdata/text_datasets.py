@@ -19,7 +19,7 @@ from keras_bert.data.loader import BucketWindow, ReadColumns
 from keras_bert.data.prefetching import Readings
 from keras_bert.data.texts import TextClassifierPreprocessor, TextExamples, split_pair
 
-# The size of a dataset's shuffle buffer in batches
+# The shuffle buffer size for datasets in batches
 SHUFFLE_BATCHES = 1024
 # The number of examples to read from a dataset at a time
 _ROWS_READ = 1024
@@ -52,7 +52,7 @@ def map_with_group_mean(
     period: int | None = None,
     first: int = 0,
 ) -> tf.data.Dataset:
-    """Maps each element with a function of the element and its group's mean of a measure.
+    """Maps elements with a function of the element and the mean measure in its group.
 
     A group consists of `size` consecutive elements. A new group also starts after `period`
     elements. For example, with `size=2` and `period=5`, the groups are:
@@ -67,7 +67,7 @@ def map_with_group_mean(
     """
     if not isinstance(dataset, tf.data.Dataset):
         raise TypeError(
-            f"x must be a tf.data.Dataset, because fit reads the batches of an optimizer step "
+            f"x must be a tf.data.Dataset, because fit reads all batches in an optimizer step "
             f"together with gradient_accumulation_steps. Received: {type(dataset).__name__}"
         )
     period = period or size
@@ -350,8 +350,8 @@ def as_dataset(reader: Any, example: Any, batches: Batches) -> tf.data.Dataset:
         # Setting up a generator takes five times longer.
         dataset = tf.data.Dataset.range(reader.num_batches).map(read)
     # The autotuning of tf.data runs in a thread that sleeps for 10 ms, then 20 ms, and so on, up to
-    # a minute. At the end of an iterator, TensorFlow 2.21 usually fails to wake this thread, but
-    # waits for it. Then `fit` and `evaluate` would return later by this time, in every epoch.
+    # a minute. When an iterator ends, TensorFlow 2.21 usually fails to wake this thread, but waits
+    # for it. This would delay the return of `fit` and `evaluate` by the same time in every epoch.
     options = tf.data.Options()
     options.autotune.enabled = False
     dataset = dataset.with_options(options)

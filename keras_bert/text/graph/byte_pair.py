@@ -282,7 +282,7 @@ def _llama3_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) 
 class _Joints:
     """Starts a word at each character that no merge joins to the previous one. See `WordStarts`.
 
-    Long runs of a character are also split into words of the lengths in `runs`, because merging
+    Long runs of the same character are also split, after the lengths in `runs`, because merging
     requires one step per character in a word.
     """
 

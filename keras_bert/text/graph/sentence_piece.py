@@ -173,9 +173,9 @@ def _to_characters(
 ) -> Pieces:
     """Converts offsets in normalized texts to offsets in the original texts.
 
-    Pieces that consist of a space have an empty span. `widths` contains the size of each original
-    character in the normalized texts, in bytes. A character with `is_joined` is merged with the
-    previous character. A character's span includes its dropped marks.
+    Space pieces have an empty span. `widths` contains the size of each original character in the
+    normalized texts, in bytes. A character with `is_joined` is merged with the previous character.
+    A character's span includes its dropped marks.
     """
     rows = row_ids(pieces.ids)
     points = characters.points

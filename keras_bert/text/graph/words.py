@@ -22,6 +22,7 @@ def words_with_offsets(
         A tuple of the words (strings), the offset of each word's first character (int32), and the
         offset after each word's last character (int32). All are ragged `(texts, None)`. Offsets
         count the Unicode code points of the text, without invalid bytes.
+
     Example:
 
     >>> import tensorflow as tf
