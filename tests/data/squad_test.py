@@ -88,7 +88,7 @@ def test_unlabeled_questions_need_no_answers(tmp_path):
     path = write(tmp_path / "squad.json", value)
     examples = read_squad(path, labeled=False).examples
     assert [example.answers for example in examples] == [None, None]
-    with pytest.raises(SquadError, match=r"question 1 .*'answers' is missing"):
+    with pytest.raises(SquadError, match=r"question 1 \(id 'q1'\): the field 'answers' is missing"):
         read_squad(path)
 
 

@@ -88,7 +88,7 @@ def test_notations_are_converted(labels, notation, converted):
         ("(A(B* *))", r"not be nested. Received: '\(A\(B\*'"),
         ("* *)", r"must follow an opening bracket. Received: '\*\)'"),
         ("(A* *", r"must end in its sentence. Received: \(A\*"),
-        ("(A* O", "Brackets must contain one span .*'O'"),
+        ("(A* O", "Brackets must contain one span and not be nested. Received: 'O'"),
     ],
 )
 def test_invalid_brackets_raise(labels, message):
@@ -99,12 +99,16 @@ def test_invalid_brackets_raise(labels, message):
 def test_parts_of_speech_are_not_span_labels():
     assert detect_scheme([["NNP", "VBZ", "."]]) is None
     assert not are_span_labels(["O"])
-    with pytest.raises(ValueError, match=r"A span label must .*'NNP'"):
+    with pytest.raises(
+        ValueError, match=r"A span label must be O, B-TYPE, I-TYPE …. Received: 'NNP'"
+    ):
         entities(["NNP"])
 
 
 def test_strict_scheme_rejects_other_prefixes():
-    with pytest.raises(ValueError, match=r"Labels in IOB2 must .*'S-A'"):
+    with pytest.raises(
+        ValueError, match=r"Labels in IOB2 must start with B, I or O. Received: 'S-A'"
+    ):
         entities(["S-A"], strict="IOB2")
 
 

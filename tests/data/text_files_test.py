@@ -47,8 +47,14 @@ def test_readers_accept_utf_16_and_gzip(tmp_path):
             "line 2: the file must be UTF-8. Received: byte 0xff at position 1 .* `iconv -f",
         ),
         (gzip.compress(b"x\n" * 99, mtime=0)[:-9], "cannot be read past line"),
-        ("text\n".encode("utf-16-le"), "NUL bytes, as in UTF-16 .* `iconv -f UTF-16LE"),
-        ("text\n".encode("utf-16-be"), "NUL bytes, as in UTF-16 .* `iconv -f UTF-16BE"),
+        (
+            "text\n".encode("utf-16-le"),
+            "NUL bytes, as in UTF-16 without a byte order mark. `iconv -f UTF-16LE",
+        ),
+        (
+            "text\n".encode("utf-16-be"),
+            "NUL bytes, as in UTF-16 without a byte order mark. `iconv -f UTF-16BE",
+        ),
         ("a\nb\n".encode("utf-16") + b"c", "line 3: the byte order mark is for UTF-16, but"),
         (b"PK\x03\x04...", "Received: a ZIP archive, such as an .xlsx file. Save it as CSV"),
         (b"PAR1...", "Received: a Parquet file. Save it"),

@@ -82,7 +82,9 @@ def truncate_one_token_at_a_time(first, second, max_tokens):
 
 
 def test_too_short_sequence_length_raises():
-    with pytest.raises(ValueError, match=r"sequence_length must .*4"):
+    with pytest.raises(
+        ValueError, match=r"sequence_length must be an integer of at least 5. Received: 4"
+    ):
         TextClassifierPreprocessor(make_tokenizer(*TOKENS), sequence_length=4)
 
 

@@ -98,13 +98,20 @@ def test_parquet_rows_are_documents(tmp_path):
     assert list(read_corpus(path)) == list(read_corpus(path, "parquet")) == expected
     with open(path, "rb") as file:
         assert list(read_corpus("another.parquet", file=file)) == expected
-    with pytest.raises(ValueError, match=r"a.parquet: the column 'body' is missing.*'text', 'id'"):
+    with pytest.raises(
+        ValueError,
+        match=r"a.parquet: the column 'body' is missing. The columns are \['text', 'id'\]",
+    ):
         list(read_corpus(path, field="body"))
-    with pytest.raises(ValueError, match=r"a.parquet, row 1: 'id' must .* of type int"):
+    with pytest.raises(
+        ValueError, match=r"a.parquet, row 1: 'id' must be a string, but it is of type int"
+    ):
         list(read_corpus(path, field="id"))
     rows[2]["text"] = None
     parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-    with pytest.raises(ValueError, match=r"a.parquet, row 3: 'text' must .* of type NoneType"):
+    with pytest.raises(
+        ValueError, match=r"a.parquet, row 3: 'text' must be a string, but it is of type NoneType"
+    ):
         list(read_corpus(path))
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(ValueError, match=r"a.parquet: cannot be read past row 0"):
@@ -124,8 +131,16 @@ def test_parquet_rows_are_documents(tmp_path):
     [
         ("a.txt", b"good\nb\xffd\n", "a.txt, line 2: the file must be UTF-8"),
         ("a.jsonl", b'{"text": "good"}\n{"text": ', "a.jsonl, line 2: each line must be JSON"),
-        ("a.jsonl", b'\n["text"]\n', "a.jsonl, line 2: .*object. Received: list"),
-        ("a.jsonl", b'{"body": "x"}\n', r"line 1: 'text' must .* is missing.* keys are \['body'\]"),
+        (
+            "a.jsonl",
+            b'\n["text"]\n',
+            "a.jsonl, line 2: each line must be a JSON object. Received: list",
+        ),
+        (
+            "a.jsonl",
+            b'{"body": "x"}\n',
+            r"line 1: 'text' must be a string, but it is missing. The keys are \['body'\]",
+        ),
         (
             "a.jsonl",
             b'{"text": "\\ud83d"}\n',

@@ -317,7 +317,8 @@ def test_missing_shard_error_includes_name(tmp_path):
     paths[1].unlink()
     with pytest.raises(
         FileNotFoundError,
-        match=f"all 3 record files. Received: 2 .* missing file is .*{names[1]}. To read only",
+        match=f"must match all 3 record files. Received: 2 files. The first missing file is "
+        f".*{names[1]}. To read",
     ):
         read_batches(tmp_path / "*.tfrecord")
     assert len(read_batches([paths[0], paths[2]])) == 2
@@ -355,7 +356,8 @@ def test_other_records_raise(tmp_path):
     for record, message in {
         serialize_example(
             {**valid, "input_mask": [1]}
-        ): r": the first record must .*Received: \['input_ids', 'input_mask',",
+        ): r": the first record must have \['input_ids', 'segment_ids', 'word_starts'\], as "
+        r"in .*a.tfrecord. Received: \['input_ids', 'input_mask',",
         b"\xff\xff": ", record 0: the record is not a tf.train.Example",
     }.items():
         write_records(tmp_path / "b.tfrecord", [record])

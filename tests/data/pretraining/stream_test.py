@@ -271,7 +271,11 @@ def test_shortened_file_raises(tmp_path):
         write_rows(tmp_path / f"{number}.tfrecord", rows)
     records = make_stream(str(tmp_path / "*.tfrecord"), file_groups=2)
     write_rows(tmp_path / "1.tfrecord", range(5))
-    with pytest.raises(ValueError, match=r"fewer rows than before in the files of .*1\.tfrecord"):
+    with pytest.raises(
+        ValueError,
+        match=r"must not change during training. Received: fewer rows than before in the files "
+        r"of .*1\.tfrecord",
+    ):
         take(records.from_batch(), 4)
 
 
@@ -288,5 +292,9 @@ def test_pretraining_examples(files):
 
 def test_pretraining_examples_without_masks_raise(files):
     batches = pretraining_batches(files, batch_size=4, sequence_length=LENGTH)
-    with pytest.raises(ValueError, match=r"must have masks.*masker=MaskedLMMaskGenerator\."):
+    with pytest.raises(
+        ValueError,
+        match=r"The records must have masks. Received: .* PretrainingStream\(files, "
+        r"masker=MaskedLMMaskGenerator\.",
+    ):
         pretraining_examples(batches, next_sentence=True)

@@ -38,9 +38,9 @@ def test_documents_round_trip(tmp_path):
 def test_out_of_range_index_raises(tmp_path):
     store = write_store(tmp_path / "store", [[[5]], [[6]]])
     for index in (2, -3):
-        with pytest.raises(IndexError, match=f"index must be in .* Received: {index}"):
+        with pytest.raises(IndexError, match=rf"index must be in \[-2, 2\). Received: {index}"):
             store[index]
-    with pytest.raises(IndexError, match=r"index must be in .* Received: 1"):
+    with pytest.raises(IndexError, match=r"index must be in \[-1, 1\). Received: 1"):
         store[0][1]
 
 
