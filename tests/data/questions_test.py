@@ -18,7 +18,7 @@ from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.questions import question_rows
 from keras_bert.text.wordpiece import WordPieceTokenizer
 from tests.text.small_tokenizers import make_tokenizer
-from tests.text.vocabularies import released
+from tests.text.vocabularies import released_vocabulary
 
 pytestmark = pytest.mark.backend_independent
 
@@ -233,7 +233,7 @@ def test_batches_contain_each_window_once():
 def test_squad_targets_contain_answers():
     file = read_squad(Path(os.environ["KERAS_BERT_DATA"]) / "squad" / "dev-v1.1.json")
     examples = file.examples[:1500]
-    preprocessor = QuestionAnswererPreprocessor(WordPieceTokenizer(list(released())))
+    preprocessor = QuestionAnswererPreprocessor(WordPieceTokenizer(list(released_vocabulary())))
     rows = question_rows(examples, preprocessor)
     count = exact = 0
     for window, (start, end) in enumerate(positions(rows)):

@@ -96,7 +96,7 @@ TOKENIZERS = {
     "cased": lambda: small_tokenizers.make("wordpiece", lowercase=False),
     "accents": lambda: small_tokenizers.make("wordpiece", strip_accents=False),
     "ideographs": lambda: small_tokenizers.make("wordpiece", tokenize_chinese_chars=False),
-    "mpnet": lambda: tokenizer_from_config(small_tokenizers.mpnet()),
+    "mpnet": lambda: tokenizer_from_config(small_tokenizers.mpnet_config()),
     "added": added_tokens,
     "byte_pair": lambda: small_tokenizers.make("byte_pair"),
     "prefixed": lambda: small_tokenizers.make("byte_pair", add_prefix_space=True),
@@ -313,15 +313,15 @@ REAL_TOKENIZERS = {
     "uncased": lambda: WordPieceTokenizer(real_text.vocabulary("uncased")),
     "cased": lambda: WordPieceTokenizer(real_text.vocabulary("cased"), lowercase=False),
     "byte_pair": lambda: BytePairTokenizer(
-        *train_byte_pair_vocabulary(real_text.folder() / CORPUS, 8000, progress=False)
+        *train_byte_pair_vocabulary(real_text.data_directory() / CORPUS, 8000, progress=False)
     ),
     "sentence_piece": lambda: SentencePieceTokenizer(
-        train_sentence_piece_model(real_text.folder() / CORPUS, 8000, progress=False)
+        train_sentence_piece_model(real_text.data_directory() / CORPUS, 8000, progress=False)
     ),
 }
 
 
-@real_text.needed
+@real_text.requires_data
 @pytest.mark.parametrize("name", REAL_TOKENIZERS)
 def test_many_characters_match_preprocessor(name):
     preprocessor = TextClassifierPreprocessor(REAL_TOKENIZERS[name](), 512)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Byte-level BPE against the tokenizers library: ids, offsets, special tokens, files, errors."""
+"""Compares byte-level BPE with the tokenizers library, and tests its files and errors."""
 
 import json
 import random
@@ -11,8 +11,8 @@ tokenizers = pytest.importorskip("tokenizers")
 
 from keras_bert.text import BytePairTokenizer, train_byte_pair_vocabulary  # noqa: E402
 from tests.text import small_tokenizers, vocabularies  # noqa: E402
-from tests.text.executors import InGraph  # noqa: E402
-from tests.text.reference_byte_pair import differences, reference  # noqa: E402
+from tests.text.executors import GraphTokenizer  # noqa: E402
+from tests.text.reference_byte_pair import find_mismatches, make_reference  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
@@ -23,23 +23,23 @@ MIXED = (
 )
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["plain", "prefixed"])
+@pytest.fixture(scope="module", params=[False, True], ids=["default", "add_prefix_space"])
 def pair(request):
-    """A tokenizer and the reference of it."""
-    made = small_tokenizers.byte_pair_vocabulary()
-    return BytePairTokenizer(*made, add_prefix_space=request.param), reference(
-        *made, add_prefix_space=request.param
+    """A tokenizer and its reference."""
+    trained = small_tokenizers.byte_pair_vocabulary()
+    return BytePairTokenizer(*trained, add_prefix_space=request.param), make_reference(
+        *trained, add_prefix_space=request.param
     )
 
 
-def test_english_and_other_text(pair):
-    assert differences(small_tokenizers.texts(), *pair) == []
+def test_texts_match_tokenizers(pair):
+    assert find_mismatches(small_tokenizers.texts(), *pair) == []
 
 
-def test_random_mixtures(pair):
+def test_random_mixtures_match_tokenizers(pair):
     generator = random.Random(0)
     texts = ["".join(generator.choices(MIXED, k=generator.randrange(24))) for _ in range(8000)]
-    assert differences(texts, *pair) == []
+    assert find_mismatches(texts, *pair) == []
 
 
 @pytest.mark.parametrize(
@@ -62,26 +62,42 @@ def test_random_mixtures(pair):
         "👩‍👩‍👧‍👦🇩🇪",
     ],
 )
-def test_edges(pair, text):
-    assert differences([text, "it", text], *pair) == []
+def test_edge_cases_match_tokenizers(pair, text):
+    assert find_mismatches([text, "it", text], *pair) == []
 
 
-def test_every_seventh_character(pair):
-    texts = [f"a{it}1{it} {it}{it}'s" for it in vocabularies.assigned_characters()[::7]]
-    assert differences(texts, *pair) == []
+def test_characters_match_tokenizers(pair):
+    texts = [
+        f"a{character}1{character} {character}{character}'s"
+        for character in vocabularies.assigned_characters()[::7]
+    ]
+    assert find_mismatches(texts, *pair) == []
 
 
-def test_special_tokens_that_are_typed():
-    made = small_tokenizers.byte_pair_vocabulary()
-    tokenizer = BytePairTokenizer(*made, special_tokens_in_text=True)
-    expected = reference(*made, special_tokens_in_text=True)
+def test_special_tokens_in_text_match_tokenizers():
+    trained = small_tokenizers.byte_pair_vocabulary()
+    tokenizer = BytePairTokenizer(*trained, special_tokens_in_text=True)
+    expected = make_reference(*trained, special_tokens_in_text=True)
     generator = random.Random(2)
-    parts = (*SPECIAL, "<mask>", " ", "  ", "\n", "\u3000", "the", " test", "'s", "<", "mask", "é")
-    texts = ["".join(generator.choices(parts, k=generator.randrange(10))) for _ in range(3000)]
-    assert differences(texts, tokenizer, expected) == []
+    choices = (
+        *SPECIAL,
+        "<mask>",
+        " ",
+        "  ",
+        "\n",
+        "\u3000",
+        "the",
+        " test",
+        "'s",
+        "<",
+        "mask",
+        "é",
+    )
+    texts = ["".join(generator.choices(choices, k=generator.randrange(10))) for _ in range(3000)]
+    assert find_mismatches(texts, tokenizer, expected) == []
 
 
-def test_of_merges_of_one_pair_the_last_one_counts():
+def test_last_of_duplicate_merges_counts():
     tokens = [*SPECIAL, "a", "b", "c", "ab", "bc"]
     merges = ["a b", "b c", "a b"]
     model = tokenizers.models.BPE(
@@ -89,46 +105,46 @@ def test_of_merges_of_one_pair_the_last_one_counts():
     )
     expected = [token.id for token in model.tokenize("abc")]
     tokenizer = BytePairTokenizer(tokens, merges)
-    for each in (tokenizer, InGraph(tokenizer)):
-        assert each("abc") == expected == [tokens.index("a"), tokens.index("bc")]
+    for executor in (tokenizer, GraphTokenizer(tokenizer)):
+        assert executor("abc") == expected == [tokens.index("a"), tokens.index("bc")]
 
 
-def test_words_of_their_own_have_a_space_before_them():
+def test_separate_words_have_a_leading_space():
     tokenizer = small_tokenizers.make("byte_pair")
     words = ["the", "test", "", "'s", " case"]
     expected = tokenizer([" the", " test", "", " 's", " case"])
-    for each in (tokenizer, InGraph(tokenizer)):
-        assert each.tokenize_words(words) == expected
+    for executor in (tokenizer, GraphTokenizer(tokenizer)):
+        assert executor.tokenize_words(words) == expected
     assert tokenizer("the test")[-1] == expected[1][0]
 
 
-def test_bytes_that_the_vocabulary_lacks_are_unknown():
+def test_missing_bytes_are_unknown():
     tokens = [*SPECIAL, "a", "b", "Ġ", "ab", "Ġab"]
     tokenizer = BytePairTokenizer(tokens, ["a b", "Ġ ab"])
-    for each in (tokenizer, InGraph(tokenizer)):
-        ids, starts, ends = each.tokenize_with_offsets("ab éab")
+    for executor in (tokenizer, GraphTokenizer(tokenizer)):
+        ids, starts, ends = executor.tokenize_with_offsets("ab éab")
         assert ids == [8, 7, 3, 3, 8]
         assert (starts, ends) == ([0, 3, 3, 3, 4], [2, 3, 4, 4, 6])
 
 
-def test_tokens_that_no_merge_leads_to():
+def test_unreachable_tokens():
     tokens = [*SPECIAL, *"abc", "ab", "bc", "abc"]
     tokenizer = BytePairTokenizer(tokens, ["a b", "b c", "a bc"])
-    for each in (tokenizer, InGraph(tokenizer)):
-        assert each(["abc", "bc", "ab"]) == [[8, 7], [9], [8]]
+    for executor in (tokenizer, GraphTokenizer(tokenizer)):
+        assert executor(["abc", "bc", "ab"]) == [[8, 7], [9], [8]]
 
 
-def test_detokenize_puts_bytes_together():
+def test_detokenize_joins_bytes():
     tokenizer = small_tokenizers.make("byte_pair")
     for text in (small_tokenizers.OTHER_TEXT, " two  spaces\n", "🙂"):
-        for each in (tokenizer, InGraph(tokenizer)):
-            assert each.detokenize(tokenizer(text)) == text
-    for each in (tokenizer, InGraph(tokenizer)):
-        assert each.detokenize(tokenizer("🙂")[:1]) == "\ufffd"
+        for executor in (tokenizer, GraphTokenizer(tokenizer)):
+            assert executor.detokenize(tokenizer(text)) == text
+    for executor in (tokenizer, GraphTokenizer(tokenizer)):
+        assert executor.detokenize(tokenizer("🙂")[:1]) == "\ufffd"
     assert tokenizer.token_text(tokenizer.token_to_id("Ġthe")) == " the"
 
 
-def test_malformed_files_are_named(tmp_path):
+def test_invalid_file_error_includes_name(tmp_path):
     tokenizer = small_tokenizers.make("byte_pair")
     tokenizer.save_vocabulary(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["merges.txt", "vocab.json"]
@@ -143,33 +159,45 @@ def test_malformed_files_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("vocabulary", "merges", "error", "message"),
     [
-        (SPECIAL[1:], [], ValueError, "must contain <s>, <pad>, </s>, <unk>. .* without <s>"),
+        (
+            SPECIAL[1:],
+            [],
+            ValueError,
+            "must contain <s>, <pad>, </s>, <unk>. Received: 4 tokens without <s>",
+        ),
         ([*SPECIAL, "a", "a"], [], ValueError, r"'a' .index 5, index 6."),
         (
             [*SPECIAL, "a", "b"],
             ["a b"],
             ValueError,
-            "Merge 0 must be .*'a b': the vocabulary lacks 'ab'",
+            "Merge 0 must be two tokens of the vocabulary .* Received: 'a b': the vocabulary "
+            "lacks 'ab'",
         ),
-        ([*SPECIAL, "a"], ["a"], ValueError, "Merge 0 must be .*'a': the vocabulary lacks ''"),
+        (
+            [*SPECIAL, "a"],
+            ["a"],
+            ValueError,
+            "Merge 0 must be two tokens of the vocabulary .* Received: 'a': the vocabulary "
+            "lacks ''",
+        ),
         ([*SPECIAL, "a"], [("a", "b")], ValueError, "Merge 0 must be a string"),
     ],
 )
-def test_invalid_vocabularies_and_texts_are_refused(vocabulary, merges, error, message):
+def test_invalid_vocabulary_raises(vocabulary, merges, error, message):
     with pytest.raises(error, match=message):
         BytePairTokenizer(vocabulary, merges)
 
 
-def test_training_is_that_of_the_library(tmp_path):
+def test_training_matches_tokenizers(tmp_path):
     texts = small_tokenizers.texts()
     path = tmp_path / "corpus.txt"
     path.write_text("\n".join(texts), encoding="utf-8")
-    made = train_byte_pair_vocabulary(path, 700, progress=False)
-    assert made == small_tokenizers.byte_pair_vocabulary()
-    assert made.vocabulary[:5] == SPECIAL
-    assert len(made.vocabulary) == len(set(made.vocabulary)) == 700
+    trained = train_byte_pair_vocabulary(path, 700, progress=False)
+    assert trained == small_tokenizers.byte_pair_vocabulary()
+    assert trained.vocabulary[:5] == SPECIAL
+    assert len(trained.vocabulary) == len(set(trained.vocabulary)) == 700
     library = tokenizers.ByteLevelBPETokenizer()
     library.train_from_iterator(texts, 700, special_tokens=list(SPECIAL), show_progress=False)
     model = json.loads(library.to_str())["model"]
-    assert [" ".join(merge) for merge in model["merges"]] == list(made.merges)
-    assert model["vocab"] == {token: index for index, token in enumerate(made.vocabulary)}
+    assert [" ".join(merge) for merge in model["merges"]] == list(trained.merges)
+    assert model["vocab"] == {token: index for index, token in enumerate(trained.vocabulary)}

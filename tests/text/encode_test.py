@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of ids with special tokens, and ids as text: as the preprocessors and `transformers`."""
+"""Compares `encode` and `decode` with the preprocessors and with `transformers`."""
 
 import itertools
 import json
@@ -21,26 +21,26 @@ from tests.text import real_text, small_tokenizers  # noqa: E402
 pytestmark = pytest.mark.backend_independent
 
 TEXTS = ["The test fails.", "", "it's  the\tcase , 'quoted' !", "Größe «été» 中国 [SEP] </s> <unk>"]
-# Special tokens in texts are recognized there by default
-TYPED = {"special_tokens_in_text": True}
+# transformers recognizes special tokens in texts by default.
+SPECIAL_TOKENS_IN_TEXT = {"special_tokens_in_text": True}
 
 
 @pytest.fixture(scope="module", params=small_tokenizers.MAKERS)
 def tokenizer(request):
-    return small_tokenizers.make(request.param, **TYPED)
+    return small_tokenizers.make(request.param, **SPECIAL_TOKENS_IN_TEXT)
 
 
 @pytest.fixture(scope="module")
-def folder(tokenizer, tmp_path_factory):
-    """A folder with the files of the tokenizer alone."""
+def directory(tokenizer, tmp_path_factory):
+    """A directory that only contains the tokenizer files."""
     path = tmp_path_factory.mktemp("tokenizer")
     write_tokenizer(path, tokenizer.get_config(), 512)
     return path
 
 
 @pytest.fixture(scope="module")
-def theirs(folder):
-    return transformers.AutoTokenizer.from_pretrained(folder)
+def transformers_tokenizer(directory):
+    return transformers.AutoTokenizer.from_pretrained(directory)
 
 
 # === encode, decode ===
@@ -56,45 +56,50 @@ def test_encode_matches_preprocessor(tokenizer):
         assert row == features["token_ids"].tolist()
 
 
-def test_batches_are_their_rows(tokenizer):
+def test_encode_batch_matches_single_texts(tokenizer):
     others = TEXTS[::-1]
     rows = [tokenizer.encode(*pair) for pair in zip(TEXTS, others, strict=True)]
     assert tokenizer.encode(TEXTS, others) == rows
     assert tokenizer.encode(np.array(TEXTS), [text.encode() for text in others]) == rows
     assert tokenizer.encode([]) == []
-    without = {"add_special_tokens": False}
-    assert tokenizer.encode(TEXTS, **without) == tokenizer(TEXTS)
-    pair = tokenizer.encode(TEXTS[2], TEXTS[2], **without, sequence_length=5)
+    no_special_tokens = {"add_special_tokens": False}
+    assert tokenizer.encode(TEXTS, **no_special_tokens) == tokenizer(TEXTS)
+    pair = tokenizer.encode(TEXTS[2], TEXTS[2], **no_special_tokens, sequence_length=5)
     assert pair == [*tokenizer(TEXTS[2])[:3], *tokenizer(TEXTS[2])[:2]]
 
 
-def test_transformers_has_the_same_rows_and_reads_the_same_text(tokenizer, theirs):
+def test_encode_and_decode_match_transformers(tokenizer, transformers_tokenizer):
     texts = [*small_tokenizers.texts()[:100], *TEXTS]
-    rows = theirs(texts)["input_ids"]
+    rows = transformers_tokenizer(texts)["input_ids"]
     assert tokenizer.encode(texts) == rows
-    assert tokenizer.encode(texts, texts[::-1]) == theirs(texts, texts[::-1])["input_ids"]
+    assert (
+        tokenizer.encode(texts, texts[::-1])
+        == transformers_tokenizer(texts, texts[::-1])["input_ids"]
+    )
     for skip in (False, True):
-        expected = theirs.decode(rows, skip_special_tokens=skip)
+        expected = transformers_tokenizer.decode(rows, skip_special_tokens=skip)
         assert tokenizer.decode(rows, skip_special_tokens=skip) == expected
         assert tokenizer.decode(np.array(rows[0]), skip) == expected[0]
-    # Ids that no text has: parts of words at the beginning, and all tokens one after another
+    # Ids that no text has: word pieces at the start, and all tokens in vocabulary order
     ids = [[5, 6, 7], [], list(range(tokenizer.vocabulary_size))]
-    assert tokenizer.decode(ids) == theirs.decode(ids)
+    assert tokenizer.decode(ids) == transformers_tokenizer.decode(ids)
 
 
-@real_text.needed
-def test_real_lines_have_the_rows_and_the_text_of_transformers(tmp_path):
+@real_text.requires_data
+def test_real_text_matches_transformers(tmp_path):
     pairs = []
     for name in ("uncased", "cased"):
-        ours = WordPieceTokenizer(real_text.vocabulary(name), name == "uncased", **TYPED)
+        tokenizer = WordPieceTokenizer(
+            real_text.vocabulary(name), name == "uncased", **SPECIAL_TOKENS_IN_TEXT
+        )
         (tmp_path / name).mkdir()
-        write_tokenizer(tmp_path / name, ours.get_config(), 512)
-        pairs.append((ours, transformers.AutoTokenizer.from_pretrained(tmp_path / name)))
+        write_tokenizer(tmp_path / name, tokenizer.get_config(), 512)
+        pairs.append((tokenizer, transformers.AutoTokenizer.from_pretrained(tmp_path / name)))
     for lines in real_text.batches(500, every=100):
-        for ours, theirs in pairs:
-            rows = theirs(lines, verbose=False)["input_ids"]
-            assert ours.encode(lines) == rows
-            assert ours.decode(rows) == theirs.decode(rows)
+        for tokenizer, transformers_tokenizer in pairs:
+            rows = transformers_tokenizer(lines, verbose=False)["input_ids"]
+            assert tokenizer.encode(lines) == rows
+            assert tokenizer.decode(rows) == transformers_tokenizer.decode(rows)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +111,7 @@ def test_real_lines_have_the_rows_and_the_text_of_transformers(tmp_path):
         ((5,), "Texts must be strings"),
     ],
 )
-def test_rows_that_are_no_text_or_pair_are_refused(tokenizer, arguments, message):
+def test_encode_rejects_invalid_input(tokenizer, arguments, message):
     with pytest.raises((TypeError, ValueError), match=message):
         tokenizer.encode(*arguments)
 
@@ -114,35 +119,37 @@ def test_rows_that_are_no_text_or_pair_are_refused(tokenizer, arguments, message
 # === from_preset ===
 
 
-def test_from_preset_finds_the_class_in_files(tokenizer, folder, theirs, tmp_path):
-    """In those of a tokenizer alone, of Hugging Face, and of our own presets."""
+def test_from_preset_detects_the_class(tokenizer, directory, transformers_tokenizer, tmp_path):
+    """Detects it in a tokenizer directory, a Hugging Face directory and a preset."""
     backbone = small_backbone(vocabulary_size=tokenizer.vocabulary_size)
     preprocessor = TextClassifierPreprocessor(tokenizer, 8)
     task = keras_bert.TextClassifier(backbone, 2, preprocessor)
     task.save_to_preset(tmp_path / "preset")
     keras_bert.checkpoints.save_hugging_face(task, tmp_path / "hugging_face")
-    theirs.save_pretrained(tmp_path / "saved")
-    for path in (folder, tmp_path / "preset", str(tmp_path / "hugging_face")):
+    transformers_tokenizer.save_pretrained(tmp_path / "saved")
+    for path in (directory, tmp_path / "preset", str(tmp_path / "hugging_face")):
         loaded_tokenizer = keras_bert.Tokenizer.from_preset(path)
         assert type(loaded_tokenizer) is type(tokenizer)
         assert loaded_tokenizer.get_config() == tokenizer.get_config()
-    loaded_tokenizer = type(tokenizer).from_preset(tmp_path / "saved", **TYPED)
+    loaded_tokenizer = type(tokenizer).from_preset(tmp_path / "saved", **SPECIAL_TOKENS_IN_TEXT)
     assert loaded_tokenizer.encode(TEXTS) == tokenizer.encode(TEXTS)
-    assert not Tokenizer.from_preset(folder, special_tokens_in_text=False).special_tokens_in_text
+    assert not Tokenizer.from_preset(directory, special_tokens_in_text=False).special_tokens_in_text
 
 
-def test_from_preset_of_a_subclass(folder, tokenizer):
-    class Lower(type(tokenizer)):
+def test_from_preset_of_subclass(directory, tokenizer):
+    class Subclass(type(tokenizer)):
         pass
 
-    assert type(Lower.from_preset(folder)) is Lower
-    assert type(Tokenizer.from_preset(folder)) is type(tokenizer)
+    assert type(Subclass.from_preset(directory)) is Subclass
+    assert type(Tokenizer.from_preset(directory)) is type(tokenizer)
     other = keras_bert.BytePairTokenizer if tokenizer.kind == "wordpiece" else WordPieceTokenizer
-    with pytest.raises(ValueError, match=f"must be a .* Received: {type(tokenizer).__name__}"):
-        other.from_preset(folder)
+    with pytest.raises(
+        ValueError, match=f"must be a {other.__name__}. Received: {type(tokenizer).__name__}"
+    ):
+        other.from_preset(directory)
 
 
-def test_folders_without_a_tokenizer_are_refused(tmp_path):
+def test_from_preset_without_tokenizer_raises(tmp_path):
     with pytest.raises(CheckpointError, match=r"has no checkpoint\. It must contain"):
         Tokenizer.from_preset(tmp_path)
     (tmp_path / "model.keras").touch()
@@ -152,5 +159,7 @@ def test_folders_without_a_tokenizer_are_refused(tmp_path):
     with pytest.raises(CheckpointError, match=r"has no vocabulary\. It must contain"):
         Tokenizer.from_preset(tmp_path / "encoder")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
-    with pytest.raises(CheckpointError, match=r"model_type must .*'gpt2'"):
+    with pytest.raises(
+        CheckpointError, match=r"model_type must be 'bert' or .* or 'deberta-v2'. Received: 'gpt2'"
+    ):
         Tokenizer.from_preset(tmp_path)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both ways to run a tokenizer, in Python and as graph operations, with lists as results."""
+"""Runs a tokenizer in Python or as graph operations, with lists as results."""
 
 import tensorflow as tf
 
 EXECUTORS = ("python", "graph")
 
 
-class InGraph:
-    """A tokenizer that is given its texts as tensors.
+class GraphTokenizer:
+    """A tokenizer that receives its texts as tensors.
 
     Args:
         tokenizer: The tokenizer.
@@ -33,13 +33,13 @@ class InGraph:
         return texts.decode() if isinstance(texts, bytes) else [text.decode() for text in texts]
 
 
-def run_by(tokenizer, executor):
-    """The tokenizer as one of the `EXECUTORS` runs it."""
-    return InGraph(tokenizer) if executor == "graph" else tokenizer
+def select_executor(tokenizer, executor):
+    """Returns a tokenizer that runs with one of the `EXECUTORS`."""
+    return GraphTokenizer(tokenizer) if executor == "graph" else tokenizer
 
 
 def as_tensor(text):
-    """A string tensor, ragged if rows differ in length."""
+    """Returns a string tensor, which is ragged if the rows differ in length."""
     try:
         return tf.constant(text, tf.string)
     except ValueError:
@@ -47,5 +47,5 @@ def as_tensor(text):
 
 
 def as_lists(ids):
-    """Tensors as lists."""
+    """Converts tensors to lists."""
     return ids.to_list() if isinstance(ids, tf.RaggedTensor) else ids.numpy().tolist()

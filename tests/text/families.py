@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small tokenizers of the newer encoders, and the same built with the tokenizers library.
+"""Small tokenizers of the newer encoders, and the same ones built with the tokenizers library.
 
-Their vocabularies are trained on few texts; everything else is as in the released `tokenizer.json`
-of ModernBERT and EuroBERT, and as `transformers` makes those of XLM-RoBERTa, CamemBERT and DeBERTa.
+Their vocabularies are trained on a few texts. All other settings are those of the released
+`tokenizer.json` files of ModernBERT and EuroBERT, or match how `transformers` builds the
+tokenizers of XLM-RoBERTa, CamemBERT and DeBERTa.
 """
 
 import functools
@@ -60,16 +61,16 @@ CHARACTERS = (
 
 @functools.cache
 def texts():
-    """Sentences of many languages, each also in parts, and some English code."""
+    """Returns sentences in many languages, their words, and some English code."""
     parts = [part for text in LANGUAGES.values() for part in text.split(" ")]
     return [*LANGUAGES.values(), *parts, *small_tokenizers.texts()[::4]]
 
 
 def mixed_texts(count, *parts, seed=0):
-    """Random mixtures of characters and of `parts`."""
-    draw = random.Random(seed)
+    """Returns random mixtures of characters and `parts`."""
+    generator = random.Random(seed)
     choices = [*CHARACTERS, *parts * 3]
-    return ["".join(draw.choices(choices, k=draw.randrange(16))) for _ in range(count)]
+    return ["".join(generator.choices(choices, k=generator.randrange(16))) for _ in range(count)]
 
 
 @functools.cache
@@ -107,7 +108,7 @@ def _modernbert():
 def _eurobert():
     tokens, merges = _byte_pairs()
     added = [f"<|reserved_special_token_{number}|>" for number in range(20)]
-    # No merge leads to this token: it is found as a whole word.
+    # No merge produces this token, so it is only found as a whole word.
     whole = "Ġhello"
     begin, end, mask = "<|begin_of_text|>", "<|end_of_text|>", "<|mask|>"
     return {
@@ -127,7 +128,7 @@ def _eurobert():
 
 @functools.cache
 def _character_pairs():
-    """Pieces of characters in the order in which they were learned, none across words."""
+    """Returns pieces that do not cross words, in the order in which they were learned."""
     library = tokenizers.Tokenizer(tokenizers.models.BPE())
     library.normalizer = normalizers.Replace(" ", "▁")
     library.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
@@ -136,15 +137,15 @@ def _character_pairs():
     return sorted(library.get_vocab(), key=library.token_to_id)
 
 
-def _merges_of_pieces(scores):
-    """All merges that lead to pieces, as `transformers` makes them of a SentencePiece model."""
-    made = [
+def _merges_from_pieces(scores):
+    """Returns all merges that produce pieces, as `transformers` derives them from SentencePiece."""
+    scored_merges = [
         (score, index, len(piece) - index, f"{piece[:index]} {piece[index:]}")
         for piece, score in scores.items()
         for index in range(1, len(piece))
         if piece[:index] in scores and piece[index:] in scores
     ]
-    return [merge for *_, merge in sorted(made, reverse=True)]
+    return [merge for *_, merge in sorted(scored_merges, reverse=True)]
 
 
 def _mmbert():
@@ -152,16 +153,16 @@ def _mmbert():
     runs = [letter * count for letter in "\n▁" for count in range(2, 13)]
     added = ["[@BOS@]", "<unused0>", *runs[:11], "<table>", "<s>", "</s>"]
     tokens = _character_pairs()
-    # Gemma has a tab instead of its byte.
+    # Gemma has a tab in place of the byte token for tabs.
     fallback = [f"<0x{byte:02X}>" if byte != 9 else "\t" for byte in range(256)]
-    # Pieces that were defined have the best score, so that merges of runs come before others.
+    # User-defined pieces have the best score, so merges of runs come before other merges.
     scores = {**dict.fromkeys((*runs, *added, "\n"), 0)}
     scores |= {token: -index for index, token in enumerate(tokens, 1) if token not in scores}
     vocabulary = dict.fromkeys([*special, *added, *runs, *fallback, "\n", *tokens])
     return {
         "kind": "byte_pair",
         "vocabulary": list(vocabulary),
-        "merges": _merges_of_pieces(scores),
+        "merges": _merges_from_pieces(scores),
         "add_prefix_space": False,
         "special_tokens": {"cls": "<bos>", "sep": "<eos>"},
         "pair_separators": 1,
@@ -172,8 +173,8 @@ def _mmbert():
     }
 
 
-def across_words():
-    """A config like mmBERT's whose pieces are learned from whole texts: they have spaces inside."""
+def cross_word_config():
+    """Returns a config like mmBERT's with pieces that cross words, so they contain spaces."""
     library = tokenizers.Tokenizer(tokenizers.models.BPE())
     library.normalizer = normalizers.Replace(" ", "▁")
     trainer = trainers.BpeTrainer(vocab_size=600, show_progress=False)
@@ -197,21 +198,21 @@ DEBERTA_TOKENS = {
     "sep": "[SEP]",
     "mask": "[MASK]",
 }
-_OF_DEBERTA = {
-    f"{name}_{what}": value
+_DEBERTA_TRAINER_OPTIONS = {
+    f"{name}_{field}": value
     for index, (name, piece) in enumerate(
         {"pad": "[PAD]", "bos": "[CLS]", "eos": "[SEP]", "unk": "[UNK]"}.items()
     )
-    for what, value in {"id": index, "piece": piece}.items()
+    for field, value in {"id": index, "piece": piece}.items()
 }
 
 
 @functools.cache
 def released_model(deberta=False):
-    """A SentencePiece model as released: XLM-RoBERTa's before fairseq's ids, or DeBERTa's."""
+    """Returns a SentencePiece model as released for DeBERTa or XLM-RoBERTa, without fairseq ids."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        **(_OF_DEBERTA if deberta else {}),
+        **(_DEBERTA_TRAINER_OPTIONS if deberta else {}),
         sentence_iterator=iter([*LANGUAGES.values(), *small_tokenizers.texts()]),
         model_writer=model,
         model_type="unigram",
@@ -263,27 +264,27 @@ CONFIGS = {
 
 @functools.cache
 def make(family, **options):
-    """A tokenizer of a family."""
+    """Returns a tokenizer of a family."""
     config = CONFIGS[family]()
-    # As `get_config` has it
+    # `get_config` returns this default.
     config = {"special_tokens_in_text": False, **config, **options}
     tokenizer = tokenizer_from_config(config)
     assert tokenizer.get_config() == config
     return tokenizer
 
 
-def reference(tokenizer):
-    """The same tokenizer, built with the tokenizers library."""
+def build_reference(tokenizer):
+    """Returns the same tokenizer, built with the tokenizers library."""
     if isinstance(tokenizer, BytePairTokenizer):
         library = _byte_pair_reference(tokenizer)
     else:
         library = _unigram_reference(tokenizer)
     cls, sep = tokenizer.cls_token, tokenizer.sep_token
-    between = " ".join([sep] * (tokenizer.pair_separators - tokenizer.repeats_cls))
-    between += f" {cls}" * tokenizer.repeats_cls
+    separators = " ".join([sep] * (tokenizer.pair_separators - tokenizer.repeats_cls))
+    separators += f" {cls}" * tokenizer.repeats_cls
     library.post_processor = processors.TemplateProcessing(
         single=f"{cls} $A {sep}",
-        pair=f"{cls} $A {between} $B {sep}",
+        pair=f"{cls} $A {separators} $B {sep}",
         special_tokens=[(token, tokenizer.token_to_id(token)) for token in {cls, sep}],
     )
     library.encode_special_tokens = not tokenizer.special_tokens_in_text
@@ -348,8 +349,8 @@ def _unigram_reference(tokenizer):
         strip = normalizers.Strip(left=False, right=True)
         library.normalizer = normalizers.Sequence([spaces, normalizers.NFC(), strip])
         library.pre_tokenizer = metaspace
-    special = [piece.text for piece in pieces if piece.type != PieceType.NORMAL]
+    special_tokens = [piece.text for piece in pieces if piece.type != PieceType.NORMAL]
     library.add_special_tokens(
-        [AddedToken(token, lstrip=token == "<mask>", normalized=False) for token in special]
+        [AddedToken(token, lstrip=token == "<mask>", normalized=False) for token in special_tokens]
     )
     return library

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Public data sets, if `KERAS_BERT_DATA` names a folder with them."""
+"""Public datasets in the directory in `KERAS_BERT_DATA`, if it is set."""
 
 import itertools
 import json
@@ -11,41 +11,43 @@ import pytest
 
 from keras_bert.vocabularies.vocab_txt import load_vocabulary
 
-# All lines and characters, and not a part of them
+# Whether to test all lines and characters instead of a sample
 WHOLE = os.environ.get("KERAS_BERT_RELEASE") == "1"
 TEXT_SUFFIXES = (".tsv", ".csv", ".conll", ".annotated", ".tokens", ".txt", ".1400", ".qry")
 
 
-def is_there() -> bool:
-    """Whether there are data sets."""
-    return "KERAS_BERT_DATA" in os.environ and folder().is_dir()
+def has_data() -> bool:
+    """Returns whether the datasets exist."""
+    return "KERAS_BERT_DATA" in os.environ and data_directory().is_dir()
 
 
-def folder() -> Path:
-    """The folder of data sets."""
+def data_directory() -> Path:
+    """Returns the directory with the datasets."""
     return Path(os.environ["KERAS_BERT_DATA"])
 
 
-needed = pytest.mark.skipif(not is_there(), reason="KERAS_BERT_DATA names no folder of data sets")
+requires_data = pytest.mark.skipif(
+    not has_data(), reason="KERAS_BERT_DATA is not a directory of datasets"
+)
 
 
 def vocabulary(name: str) -> tuple[str, ...]:
-    """A released vocabulary: `uncased`, `cased` or `chinese`."""
-    return load_vocabulary(folder() / "vocab" / f"bert-base-{name}.txt")
+    """Returns a released vocabulary: `uncased`, `cased` or `chinese`."""
+    return load_vocabulary(data_directory() / "vocab" / f"bert-base-{name}.txt")
 
 
 def lines() -> Iterator[str]:
-    """Every line of every text file, and the strings in every JSON file, each once."""
+    """Yields each distinct line of the text files and each distinct string in the JSON files."""
     seen = set()
-    for path in sorted(folder().rglob("*")):
-        for line in _lines_of(path):
+    for path in sorted(data_directory().rglob("*")):
+        for line in _read_lines(path):
             if line not in seen:
                 seen.add(line)
                 yield line
 
 
 def batches(size: int, every: int) -> Iterator[list[str]]:
-    """The lines in lists of `size`: one list of `every`, or all with `KERAS_BERT_RELEASE=1`."""
+    """Yields every n-th batch of lines, or all batches if `KERAS_BERT_RELEASE` is 1."""
     iterator = lines()
     for number in itertools.count():
         batch = list(itertools.islice(iterator, size))
@@ -55,7 +57,7 @@ def batches(size: int, every: int) -> Iterator[list[str]]:
             yield batch
 
 
-def _lines_of(path: Path) -> Iterator[str]:
+def _read_lines(path: Path) -> Iterator[str]:
     if path.suffix in TEXT_SUFFIXES:
         yield from path.read_bytes().decode("utf-8", "ignore").split("\n")
     elif path.suffix == ".json":

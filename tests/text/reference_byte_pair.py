@@ -3,13 +3,13 @@
 
 import tokenizers
 
-from tests.text.executors import InGraph
+from tests.text.executors import GraphTokenizer
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 
 
-def reference(vocabulary, merges, add_prefix_space=False, special_tokens_in_text=False):
-    """The library's tokenizer, without special tokens around a text."""
+def make_reference(vocabulary, merges, add_prefix_space=False, special_tokens_in_text=False):
+    """Returns the library's tokenizer, which adds no special tokens around texts."""
     ids = {token: index for index, token in enumerate(vocabulary)}
     pairs = [tuple(merge.split(" ")) for merge in merges]
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=ids, merges=pairs))
@@ -24,27 +24,27 @@ def reference(vocabulary, merges, add_prefix_space=False, special_tokens_in_text
     return tokenizer
 
 
-def differences(texts, tokenizer, expected):
-    """Texts whose ids or places are not those of the library, in Python or as graph operations.
+def find_mismatches(texts, tokenizer, expected):
+    """Returns texts whose ids or offsets differ from the library's, in Python or in a graph.
 
-    Where a space is added before texts, the library takes that of a text which begins with one for
-    added too, and leaves it in the first token's place: such places are not looked at.
+    With `add_prefix_space`, the library includes the leading space of a text in the first token's
+    offsets. The offsets of such texts are not compared.
     """
     encodings = expected.encode_batch(list(texts), add_special_tokens=False)
     return [
         text
-        for executor in (tokenizer, InGraph(tokenizer))
-        for text in _differing(list(texts), executor, encodings)
+        for executor in (tokenizer, GraphTokenizer(tokenizer))
+        for text in _find_mismatches(list(texts), executor, encodings)
     ]
 
 
-def _differing(texts, tokenizer, encodings):
+def _find_mismatches(texts, tokenizer, encodings):
     ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
-    alone = tokenizer(texts)
+    ids_only = tokenizer(texts)
     return [
         text
         for index, (text, encoding) in enumerate(zip(texts, encodings, strict=True))
-        if not encoding.ids == ids[index] == alone[index]
+        if not encoding.ids == ids[index] == ids_only[index]
         or (
             not (tokenizer.add_prefix_space and text.startswith(" "))
             and encoding.offsets != list(zip(starts[index], ends[index], strict=True))

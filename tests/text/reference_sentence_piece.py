@@ -7,11 +7,11 @@ SPACE = "▁"
 
 
 class ReferenceTokenizer:
-    """Text to pieces as ALBERT's released code makes them.
+    """Converts text to pieces as the original ALBERT code does.
 
     Args:
-        model: A serialized model.
-        lowercase, keep_accents: As for the tokenizer.
+        model: Serialized model.
+        lowercase, keep_accents: Same as for the tokenizer.
     """
 
     def __init__(self, model, lowercase=True, keep_accents=False):
@@ -22,19 +22,19 @@ class ReferenceTokenizer:
         self.keep_accents = keep_accents
 
     def clean(self, text):
-        """The text that the model gets."""
+        """Returns the input of the model."""
         text = " ".join(text.split()).replace("``", '"').replace("''", '"')
         if not self.keep_accents:
             text = unicodedata.normalize("NFKD", text)
-            text = "".join(letter for letter in text if not unicodedata.combining(letter))
+            text = "".join(character for character in text if not unicodedata.combining(character))
         return text.lower() if self.lowercase else text
 
-    def normalized(self, text):
-        """The cleaned text as the model itself normalizes it."""
+    def normalize(self, text):
+        """Returns the cleaned text after the model's own normalization."""
         return self.processor.normalize(self.clean(text))
 
     def pieces(self, text):
-        """The pieces of a text, numbers taken apart from their commas."""
+        """Returns the pieces of a text, with numbers separated from their commas."""
         pieces = []
         for piece in self.processor.encode(self.clean(text), out_type=str):
             if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit():
@@ -47,22 +47,22 @@ class ReferenceTokenizer:
         return pieces
 
     def __call__(self, text):
-        """The ids of a text."""
+        """Returns the ids of a text."""
         return [self.processor.piece_to_id(piece) for piece in self.pieces(text)]
 
     def to_pieces(self, ids):
-        """The pieces of ids."""
+        """Returns the pieces of ids."""
         return [self.processor.id_to_piece(token_id) for token_id in ids]
 
     def is_best(self, text, ids):
-        """Whether ids are the reference's, or as good: `x xx` scores as `xx x`.
+        """Returns whether ids match the reference or have the same score.
 
-        Which of these wins is a matter of rounding, and not the same in all of the library's
-        versions.
+        For example, `x xx` has the same score as `xx x`. Rounding decides, and it differs between
+        versions of the library.
         """
         expected = self(text)
         if ids == expected:
             return True
         same_text = "".join(self.to_pieces(ids)) == "".join(self.to_pieces(expected))
-        score, best = (sum(map(self.processor.get_score, row)) for row in (ids, expected))
-        return same_text and abs(score - best) < 1e-6 * abs(best)
+        score, expected_score = (sum(map(self.processor.get_score, row)) for row in (ids, expected))
+        return same_text and abs(score - expected_score) < 1e-6 * abs(expected_score)

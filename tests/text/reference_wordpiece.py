@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT's tokenizer in plain Python, as in its released code, with the offsets of each token.
+"""A reference implementation of BERT's tokenizer in plain Python, with the offsets of each token.
 
-A reference for tests, with the Unicode tables of the running Python.
+It follows the original BERT code and uses the Unicode tables of the running Python.
 """
 
 import functools
@@ -23,25 +23,25 @@ LONGEST_WORD = 200
 JOINERS_AND_TAGS = {"\u200c", "\u200d", *map(chr, range(0xE0020, 0xE0080))}
 
 
-# A character of the normalized text, and the index of the one it comes from.
-Placed = tuple[str, int]
-Word = list[Placed]
-# An id, and the smallest span of characters with a part in it and the dropped marks that belong to
-# them: the first, and one past the last.
+# A character of the normalized text, and the index of the source character
+SourcedCharacter = tuple[str, int]
+Word = list[SourcedCharacter]
+# An id, and the start and end of the smallest span that contains the token's source characters and
+# their dropped marks
 Piece = tuple[int, int, int]
 
 
 @functools.cache
-def kind(character: str) -> str:
-    """What the clean-up makes of a character: `drop`, `space`, `alone` (ideograph) or `keep`."""
+def character_class(character: str) -> str:
+    """Classifies a character for cleaning: `drop`, `space`, `ideograph` or `keep`."""
     category = unicodedata.category(character)
-    # What str.split() takes for white space beyond this are control characters.
+    # Other characters that str.split() treats as whitespace are control characters.
     if character in " \t\n\r\u2028\u2029" or category == "Zs":
         return "space"
     if character in "\0\ufffd" or category in ("Cc", "Cf"):
         return "drop"
     is_ideograph = any(first <= ord(character) <= last for first, last in IDEOGRAPHS)
-    return "alone" if is_ideograph else "keep"
+    return "ideograph" if is_ideograph else "keep"
 
 
 @functools.cache
@@ -51,57 +51,57 @@ def is_punctuation(character: str) -> bool:
 
 
 def clean_words(text: str, splits_ideographs: bool) -> Iterator[Word]:
-    """Words between white space, without what is dropped; ideographs may be words."""
+    """Yields the words between whitespace, without dropped characters. Ideographs can be words."""
     word: Word = []
-    for placed in zip(text, itertools.count(), strict=False):
-        what = kind(placed[0])
-        if what == "keep" or (what == "alone" and not splits_ideographs):
-            word.append(placed)
-        elif what != "drop":
+    for sourced in zip(text, itertools.count(), strict=False):
+        class_name = character_class(sourced[0])
+        if class_name == "keep" or (class_name == "ideograph" and not splits_ideographs):
+            word.append(sourced)
+        elif class_name != "drop":
             yield word
-            yield [placed] if what == "alone" else []
+            yield [sourced] if class_name == "ideograph" else []
             word = []
     yield word
 
 
 def split_at_punctuation(word: Word) -> Iterator[Word]:
-    """Each punctuation mark a word of its own."""
-    begin = 0
+    """Yields words, with each punctuation mark as a separate word."""
+    start = 0
     for index, (character, _) in enumerate(word):
         if is_punctuation(character):
-            yield word[begin:index]
+            yield word[start:index]
             yield word[index : index + 1]
-            begin = index + 1
-    yield word[begin:]
+            start = index + 1
+    yield word[start:]
 
 
-def lower(word: Word) -> Word:
+def lowercase_word(word: Word) -> Word:
     lowered = "".join([character for character, _ in word]).lower()
-    placed, position = [], 0
+    sourced, position = [], 0
     for character, source in word:
-        # The small letters depend on the neighbors (a final sigma), their number does not.
+        # Lowercase letters depend on their neighbors (final sigma). Their number does not.
         width = len(character.lower())
-        placed += [(part, source) for part in lowered[position : position + width]]
+        sourced += [(part, source) for part in lowered[position : position + width]]
         position += width
     assert position == len(lowered)
-    return placed
+    return sourced
 
 
 @functools.cache
-def decomposed(character: str) -> str:
-    """The canonical decomposition without the marks of category Mn."""
+def decompose(character: str) -> str:
+    """Returns the canonical decomposition without marks of category Mn."""
     parts = unicodedata.normalize("NFD", character)
     return "".join([part for part in parts if unicodedata.category(part) != "Mn"])
 
 
 def strip_accents(word: Word) -> Word:
-    return in_canonical_order(
-        [(part, source) for character, source in word for part in decomposed(character)]
+    return sort_marks(
+        [(part, source) for character, source in word for part in decompose(character)]
     )
 
 
-def in_canonical_order(word: Word) -> Word:
-    """Each run of combining marks sorted by combining class."""
+def sort_marks(word: Word) -> Word:
+    """Sorts each run of combining marks by combining class."""
     classes = [unicodedata.combining(character) for character, _ in word]
     if not any(classes):
         return word
@@ -117,16 +117,16 @@ def in_canonical_order(word: Word) -> Word:
 def words(
     text: str, lowercase: bool, strips: bool | None = None, splits_ideographs: bool = True
 ) -> list[Word]:
-    """What the basic tokenizer makes of a text."""
+    """Returns the words of the basic tokenizer."""
     strips = lowercase if strips is None else strips
     cleaned = clean_words(text, splits_ideographs)
-    lowered = (lower(word) if lowercase else word for word in cleaned)
+    lowered = (lowercase_word(word) if lowercase else word for word in cleaned)
     normalized = (strip_accents(word) if strips else word for word in lowered)
     return [part for word in normalized for part in split_at_punctuation(word) if part]
 
 
 def extend_over_dropped_marks(text: str, start: int, end: int, strips: bool) -> tuple[int, int]:
-    """A span and the dropped marks behind it, and those before it that no character is before."""
+    """Extends a span by the dropped marks after it, and by those before it at a word start."""
 
     def is_dropped_mark(character: str) -> bool:
         is_mark = unicodedata.category(character) == "Mn"
@@ -137,16 +137,16 @@ def extend_over_dropped_marks(text: str, start: int, end: int, strips: bool) -> 
     marks = start
     while marks and is_dropped_mark(text[marks - 1]):
         marks -= 1
-    return (marks if not marks or kind(text[marks - 1]) == "space" else start), end
+    return (marks if not marks or character_class(text[marks - 1]) == "space" else start), end
 
 
 class ReferenceTokenizer:
-    """Ids and places of word pieces.
+    """Computes the ids and offsets of word pieces.
 
     Args:
-        vocabulary: The tokens, a token's id being its index.
-        lowercase: Whether to lower-case.
-        strip_accents: Whether to strip accents, by default as `lowercase`.
+        vocabulary: Tokens in id order.
+        lowercase: Whether to lowercase the text.
+        strip_accents: Whether to strip accents. Defaults to `lowercase`.
         tokenize_chinese_chars: Whether ideographs are words.
     """
 
@@ -160,26 +160,26 @@ class ReferenceTokenizer:
         self.ids = {token: index for index, token in enumerate(vocabulary)}
         self.strips = lowercase if strip_accents is None else strip_accents
         self.rules = lowercase, self.strips, tokenize_chinese_chars
-        # A plain space always ends a word, so that what lies between two can be looked up. Tuples,
-        # because the garbage collector passes them over.
-        self.pieces_of = functools.lru_cache(100_000)(lambda text: tuple(self.tokenize(text)))
+        # A space always ends a word, so the text between two spaces can be cached. The cache holds
+        # tuples because the garbage collector does not track them.
+        self.cached_pieces = functools.lru_cache(100_000)(lambda text: tuple(self.tokenize(text)))
 
     def __call__(self, text: str) -> list[Piece]:
-        pieces, begin = [], 0
+        pieces, offset = [], 0
         for part in text.split(" "):
-            for token_id, start, end in self.pieces_of(part):
-                pieces.append((token_id, begin + start, begin + end))
-            begin += len(part) + 1
+            for token_id, start, end in self.cached_pieces(part):
+                pieces.append((token_id, offset + start, offset + end))
+            offset += len(part) + 1
         return pieces
 
     def tokenize(self, text: str) -> Iterator[Piece]:
-        """The same, without looking anything up."""
+        """Yields the same pieces as a call, without the cache."""
         for word in words(text, *self.rules):
-            for token_id, start, end in self.cut(word):
+            for token_id, start, end in self.split_word(word):
                 yield token_id, *extend_over_dropped_marks(text, start, end, self.strips)
 
-    def cut(self, word: Word) -> list[Piece]:
-        """Greedily, the longest token first; unknown if a rest is left."""
+    def split_word(self, word: Word) -> list[Piece]:
+        """Matches the longest tokens greedily. A word with an unmatched rest is unknown."""
         letters = "".join([character for character, _ in word])
         sources = [source for _, source in word]
         unknown = [(self.ids["[UNK]"], min(sources), max(sources) + 1)]

@@ -1,6 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of values one after another, against NumPy."""
-
 import numpy as np
 import pytest
 
@@ -15,7 +13,7 @@ COUNTS = [[], [0], [0, 0], [3], [0, 2, 0, 0, 5, 1, 0], [1, 0, 4]]
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("counts", COUNTS)
-def test_rows_are_repeated(counts, dtype):
+def test_repeat_matches_numpy(counts, dtype):
     x = np.arange(len(counts)) * 10
     repeated = repeat(tf.constant(x), tf.constant(counts, dtype))
     np.testing.assert_array_equal(repeated, np.repeat(x, counts))

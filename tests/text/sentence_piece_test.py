@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SentencePiece against the library and ALBERT's normalization in plain Python."""
+"""Compares SentencePiece with the sentencepiece library and ALBERT's normalization in Python."""
 
 import random
 
@@ -10,7 +10,7 @@ pytest.importorskip("sentencepiece")
 
 from keras_bert.text import SentencePieceTokenizer, train_sentence_piece_model  # noqa: E402
 from tests.text import small_tokenizers, vocabularies  # noqa: E402
-from tests.text.executors import InGraph  # noqa: E402
+from tests.text.executors import GraphTokenizer  # noqa: E402
 from tests.text.reference_sentence_piece import SPACE, ReferenceTokenizer  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
@@ -22,35 +22,35 @@ MIXED = (
 )
 
 
-def differences(texts, tokenizer, reference):
-    """Texts whose ids are not the reference's, but for pieces of equal scores in another order."""
+def find_mismatches(texts, tokenizer, reference):
+    """Returns texts whose ids differ from the reference, except pieces with equal scores."""
     return [
         text
-        for executor in (tokenizer, InGraph(tokenizer))
-        for text in _differing(list(texts), executor, reference)
+        for executor in (tokenizer, GraphTokenizer(tokenizer))
+        for text in _find_mismatches(list(texts), executor, reference)
     ]
 
 
-def _differing(texts, tokenizer, reference):
-    alone = tokenizer(texts)
+def _find_mismatches(texts, tokenizer, reference):
+    ids_only = tokenizer(texts)
     ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
     return [
         text
         for index, text in enumerate(texts)
-        if ids[index] != alone[index]
+        if ids[index] != ids_only[index]
         or not reference.is_best(text, ids[index])
-        or not _well_placed(reference, text, ids[index], starts[index], ends[index])
+        or not _has_valid_offsets(reference, text, ids[index], starts[index], ends[index])
     ]
 
 
-def _well_placed(reference, text, ids, starts, ends):
-    """Whether each piece is in what its place is cleaned up to.
+def _has_valid_offsets(reference, text, ids, starts, ends):
+    """Returns whether each span, normalized, contains its piece.
 
-    With accents, where the model itself takes ligatures apart, of a piece that ends inside one.
+    With accents, the model itself splits ligatures, so a piece may end inside a ligature.
     """
     for piece, start, end in zip(reference.to_pieces(ids), starts, ends, strict=True):
         visible_text = piece.removeprefix(SPACE).replace("ς", "σ")
-        span = reference.normalized(text[start:end]).replace("ς", "σ")
+        span = reference.normalize(text[start:end]).replace("ς", "σ")
         visible_text = visible_text[:1] if reference.keep_accents else visible_text
         if piece != "<unk>" and visible_text not in span.replace(" ", SPACE):
             return False
@@ -60,7 +60,7 @@ def _well_placed(reference, text, ids, starts, ends):
 @pytest.fixture(
     scope="module",
     params=[{}, {"lowercase": False}, {"keep_accents": True}],
-    ids=["usual", "cased", "accents"],
+    ids=["uncased", "cased", "keep_accents"],
 )
 def pair(request):
     model = small_tokenizers.sentence_piece_model()
@@ -69,19 +69,21 @@ def pair(request):
     )
 
 
-def test_english_and_other_text(pair):
-    assert differences(small_tokenizers.texts(), *pair) == []
+def test_texts_match_reference(pair):
+    assert find_mismatches(small_tokenizers.texts(), *pair) == []
 
 
-def test_random_mixtures(pair):
+def test_random_mixtures_match_reference(pair):
     generator = random.Random(0)
     texts = ["".join(generator.choices(MIXED, k=generator.randrange(24))) for _ in range(3000)]
-    assert differences(texts, *pair) == []
+    assert find_mismatches(texts, *pair) == []
 
 
-def test_every_thirteenth_character(pair):
-    texts = [f"a{it}b {it} the" for it in vocabularies.assigned_characters()[::13]]
-    assert differences(texts, *pair) == []
+def test_characters_match_reference(pair):
+    texts = [
+        f"a{character}b {character} the" for character in vocabularies.assigned_characters()[::13]
+    ]
+    assert find_mismatches(texts, *pair) == []
 
 
 @pytest.mark.parametrize(
@@ -97,39 +99,39 @@ def test_every_thirteenth_character(pair):
         "x" * 3000,
     ],
 )
-def test_edges(pair, text):
-    assert differences([text, "it", text], *pair) == []
+def test_edge_cases_match_reference(pair, text):
+    assert find_mismatches([text, "it", text], *pair) == []
 
 
-def places(tokenizer, text):
+def piece_spans(tokenizer, text):
     ids, starts, ends = tokenizer.tokenize_with_offsets(text)
-    assert (ids, starts, ends) == InGraph(tokenizer).tokenize_with_offsets(text)
+    assert (ids, starts, ends) == GraphTokenizer(tokenizer).tokenize_with_offsets(text)
     return [
         (tokenizer.id_to_token(token_id), text[start:end])
         for token_id, start, end in zip(ids, starts, ends, strict=True)
     ]
 
 
-def test_numbers_lose_their_commas_and_keep_their_places():
+def test_numbers_are_split_from_commas():
     tokenizer = small_tokenizers.make("sentence_piece")
     assert "▁1991," in tokenizer.vocabulary
-    parts = places(tokenizer, "in  １９９１, the")
+    parts = piece_spans(tokenizer, "in  １９９１, the")
     assert parts[-2:] == [(",", ","), ("▁the", "the")]
-    assert "".join(place for _, place in parts) == "in１９９１,the"
-    plain = small_tokenizers.make("sentence_piece", albert_rules=False)
-    assert ("▁1991,", "1991,") in places(plain, "in 1991, the")
+    assert "".join(span for _, span in parts) == "in１９９１,the"
+    without_albert_rules = small_tokenizers.make("sentence_piece", albert_rules=False)
+    assert ("▁1991,", "1991,") in piece_spans(without_albert_rules, "in 1991, the")
 
 
-def test_places_of_quotes_accents_and_spaces():
+def test_offsets_of_quotes_accents_and_spaces():
     tokenizer = small_tokenizers.make("sentence_piece")
-    quotes = [place for piece, place in places(tokenizer, "the ``test'' '") if '"' in piece]
+    quotes = [span for piece, span in piece_spans(tokenizer, "the ``test'' '") if '"' in piece]
     assert quotes == ["``", "''"]
-    accents = places(tokenizer, "E\u0301te\u0301")
-    assert "".join(place for _, place in accents) == "E\u0301te\u0301"
-    assert [place for _, place in places(tokenizer, "\u3000 the  ")] == ["the"]
+    accents = piece_spans(tokenizer, "E\u0301te\u0301")
+    assert "".join(span for _, span in accents) == "E\u0301te\u0301"
+    assert [span for _, span in piece_spans(tokenizer, "\u3000 the  ")] == ["the"]
 
 
-def test_files_that_are_no_model_are_refused():
+def test_invalid_model_raises():
     with pytest.raises(ValueError, match=r"must be a SentencePiece model. Received: 4 bytes"):
         SentencePieceTokenizer(b"text")
     config = small_tokenizers.make("sentence_piece").get_config()
@@ -137,14 +139,14 @@ def test_files_that_are_no_model_are_refused():
         SentencePieceTokenizer.from_config({**config, "model": "%"})
 
 
-def test_words_that_continue():
+def test_continuation_token_ids():
     tokenizer = small_tokenizers.make("sentence_piece")
     continuing = {tokenizer.vocabulary[index] for index in tokenizer.continuation_token_ids}
     assert {"s", "ing"} <= continuing
     assert not continuing & {"▁", "▁the", ".", "(", "1", "é", "<unk>", "[MASK]"}
 
 
-def test_the_same_corpus_makes_the_same_model(tmp_path):
+def test_training_is_deterministic(tmp_path):
     texts = small_tokenizers.texts()
     path = tmp_path / "corpus.txt"
     path.write_text("\n".join(texts), encoding="utf-8")

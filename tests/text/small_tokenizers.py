@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small tokenizers of every kind, trained on the same text, shared by several tests."""
+"""Small tokenizers of every kind, trained on the same text and shared by tests."""
 
 import functools
 import inspect
@@ -16,12 +16,12 @@ from keras_bert.text import (
     train_vocabulary,
 )
 
-# Texts whose words or letters are in the vocabularies
+# Text whose words or characters are in the vocabularies
 OTHER_TEXT = (
     "Größe «été» naïve 中国 漢字 ガギ Ελλάδα, in 1990, and 2,000; it's, they'll 1990, 1991,"
 )
 _LETTERS = string.ascii_lowercase
-# Each letter is a token, so that every English word is known
+# Each letter is a token, so every English word is known.
 LETTER_TOKENS = (
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
     *_LETTERS,
@@ -31,7 +31,7 @@ LETTER_TOKENS = (
 
 @functools.cache
 def texts():
-    """Some English with names in it: Python's own test library; and a line of other letters."""
+    """Returns English text with identifiers, from Python's unittest, and lines in other scripts."""
     return [*inspect.getsource(unittest.case).splitlines()[:600], *[OTHER_TEXT] * 4]
 
 
@@ -64,27 +64,27 @@ MPNET = {
 }
 
 
-def mpnet():
-    """The config of a small tokenizer of MPNet, whose vocabulary has BERT's special tokens too."""
+def mpnet_config():
+    """Returns a small MPNet tokenizer's config. Its vocabulary also has BERT's special tokens."""
     tokens = ["<s>", "<pad>", "</s>", "<unk>", *wordpiece_vocabulary(), "<mask>"]
     return WordPieceTokenizer(tokens, **MPNET, max_word_length=100).get_config()
 
 
 def wordpiece_config(**options):
-    """The config of a small WordPiece tokenizer as files of `transformers` have it."""
+    """Returns the config of a small WordPiece tokenizer in the files of `transformers`."""
     return make("wordpiece", **options, max_word_length=100).get_config()
 
 
 @functools.cache
 def make_tokenizer(*tokens, **options):
-    """A WordPiece tokenizer, which all tests with these tokens share: its graphs are traced once.
+    """Returns a WordPiece tokenizer that all tests with these tokens share.
 
-    Tasks that are loaded with its config share it too.
+    Tasks loaded with its config also share it, so its graphs are traced only once.
     """
     return tokenizer_from_config(WordPieceTokenizer(tokens, **options).get_config())
 
 
 @functools.cache
 def make(kind, **options):
-    """A tokenizer of a kind, which tasks that are loaded with its config share."""
+    """Returns a tokenizer of a kind. Tasks loaded with its config share it."""
     return tokenizer_from_config(MAKERS[kind](**options).get_config())

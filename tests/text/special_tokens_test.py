@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Added tokens are found where the tokenizers library finds them, in Python and in a graph."""
+"""Compares added tokens with the tokenizers library, in Python and in a graph."""
 
 import json
 import random
@@ -48,20 +48,20 @@ RULES = [
 ]
 
 
-def texts(draw, count):
-    return ["".join(draw.choices(PARTS, k=draw.randrange(1, 9))) for _ in range(count)]
+def random_texts(generator, count):
+    return ["".join(generator.choices(PARTS, k=generator.randrange(1, 9))) for _ in range(count)]
 
 
-def check(ours, file, count, seed):
-    theirs = tokenizers.Tokenizer.from_str(json.dumps(file))
-    batch = texts(random.Random(seed), count)
-    ids, starts, ends = ours.tokenize_with_offsets(batch)
+def check_added_tokens(tokenizer, file, count, seed):
+    library = tokenizers.Tokenizer.from_str(json.dumps(file))
+    batch = random_texts(random.Random(seed), count)
+    ids, starts, ends = tokenizer.tokenize_with_offsets(batch)
     for text, row in zip(batch, ids, strict=True):
-        assert row == theirs.encode(text, add_special_tokens=False).ids, repr(text)
-    assert ids == ours(batch)
-    graph = ours.tokenize_with_offsets(tf.constant(batch))
+        assert row == library.encode(text, add_special_tokens=False).ids, repr(text)
+    assert ids == tokenizer(batch)
+    graph = tokenizer.tokenize_with_offsets(tf.constant(batch))
     assert [part.to_list() for part in graph] == [ids, starts, ends]
-    assert ours(tf.constant(batch)).to_list() == ids
+    assert tokenizer(tf.constant(batch)).to_list() == ids
     for text, *offsets in zip(batch, starts, ends, strict=True):
         assert offsets == list(map(sorted, offsets)), repr(text)
 
@@ -73,20 +73,20 @@ def check(ours, file, count, seed):
         *(pytest.param(rules, 20_000, marks=pytest.mark.release) for rules in RULES),
     ],
 )
-def test_added_words_match_tokenizers(rules, count):
-    draw = random.Random(str(rules))
-    added = draw.sample(ADDED, len(ADDED))
+def test_added_wordpiece_tokens_match_tokenizers(rules, count):
+    generator = random.Random(str(rules))
+    added = generator.sample(ADDED, len(ADDED))
     tokens = small_tokenizers.wordpiece_vocabulary()
     tokenizer = WordPieceTokenizer(
         [*tokens, *added],
         **rules,
         special_tokens_in_text=True,
         added_tokens=added,
-        normalized_tokens=[token for token in added if draw.random() < 0.7],
+        normalized_tokens=[token for token in added if generator.random() < 0.7],
         max_word_length=100,
     )
     file = wordpiece_json(with_defaults(tokenizer.get_config()), WORDPIECE_TOKENS)
-    check(tokenizer, file, count, count)
+    check_added_tokens(tokenizer, file, count, count)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_added_words_match_tokenizers(rules, count):
         *(pytest.param(compose, 20_000, marks=pytest.mark.release) for compose in (False, True)),
     ],
 )
-def test_added_byte_pairs_match_tokenizers(compose, count):
+def test_added_byte_pair_tokens_match_tokenizers(compose, count):
     vocabulary, merges = small_tokenizers.byte_pair_vocabulary()
     tokenizer = BytePairTokenizer(
         [*vocabulary, *ADDED],
@@ -106,4 +106,4 @@ def test_added_byte_pairs_match_tokenizers(compose, count):
         compose=compose,
     )
     file = byte_pair_json(with_defaults(tokenizer.get_config()), ROBERTA_TOKENS)
-    check(tokenizer, file, count, count)
+    check_added_tokens(tokenizer, file, count, count)

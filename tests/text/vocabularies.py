@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vocabularies and texts shared by several tests of tokenizers."""
+"""Vocabularies and characters shared by the tokenizer tests."""
 
 import functools
 import unicodedata
@@ -11,30 +11,30 @@ from tests.text.real_text import WHOLE
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-def released_file() -> Path:
-    """The uncased English vocabulary of 30,522 tokens, from an installed package."""
+def released_vocabulary_file() -> Path:
+    """Returns the uncased English vocabulary file with 30,522 tokens from an installed package."""
     return minilm.directory() / "vocab.txt"
 
 
 @functools.cache
-def released() -> tuple[str, ...]:
-    """The tokens of `released_file`, read in the plainest way."""
-    return tuple(released_file().read_bytes().decode().split("\n")[:-1])
+def released_vocabulary() -> tuple[str, ...]:
+    """Returns the tokens of `released_vocabulary_file`, read without the library."""
+    return tuple(released_vocabulary_file().read_bytes().decode().split("\n")[:-1])
 
 
 @functools.cache
 def assigned_characters() -> tuple[str, ...]:
-    """Every character that this Python's Unicode tables know."""
+    """Returns every character in this Python's Unicode tables."""
     characters = map(chr, range(0x110000))
     unassigned = ("Cn", "Co", "Cs")
     return tuple(item for item in characters if unicodedata.category(item) not in unassigned)
 
 
 @functools.cache
-def characters_of_rules() -> tuple[str, ...]:
-    """Of blocks that one rule holds for, a character of eleven, and of the others every one.
+def representative_characters() -> tuple[str, ...]:
+    """Returns the assigned characters, with one in eleven from blocks with uniform rules.
 
-    Before a release all of them.
+    Before a release, all characters are returned.
     """
     blocks = ("CJK UNIFIED IDEOGRAPH", "HANGUL SYLLABLE", "TANGUT IDEOGRAPH")
     return tuple(
@@ -45,15 +45,15 @@ def characters_of_rules() -> tuple[str, ...]:
 
 
 def character_vocabulary(characters, *tokens: str) -> tuple[str, ...]:
-    """A vocabulary in which every character is a token, at a word's beginning and inside."""
+    """Returns a vocabulary with a token for each character at the start of and inside a word."""
     lowered = {part for item in characters for part in unicodedata.normalize("NFD", item.lower())}
-    letters = sorted({*characters, *lowered})
-    return (*SPECIAL_TOKENS, *tokens, *letters, *(f"##{letter}" for letter in letters))
+    alphabet = sorted({*characters, *lowered})
+    return (*SPECIAL_TOKENS, *tokens, *alphabet, *(f"##{character}" for character in alphabet))
 
 
 @functools.cache
-def cased() -> tuple[str, ...]:
-    """The released vocabulary with capitalised words put in."""
-    words = [token for token in released() if token.isascii() and token.isalpha()]
-    capitalised = sorted({word.capitalize() for word in words} | {word.upper() for word in words})
-    return (*released(), *capitalised)
+def cased_vocabulary() -> tuple[str, ...]:
+    """Returns the released vocabulary with capitalized words added."""
+    words = [token for token in released_vocabulary() if token.isascii() and token.isalpha()]
+    capitalized = sorted({word.capitalize() for word in words} | {word.upper() for word in words})
+    return (*released_vocabulary(), *capitalized)

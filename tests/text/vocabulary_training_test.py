@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training of vocabularies on small corpora."""
+"""Trains vocabularies on small corpora."""
 
 import inspect
 import sys
@@ -22,7 +22,7 @@ from tests.text.reference_wordpiece import words
 
 pytestmark = pytest.mark.backend_independent
 
-# The preamble of the Universal Declaration of Human Rights, its beginning.
+# The start of the preamble of the Universal Declaration of Human Rights
 CHINESE = """
 鉴于对人类家庭所有成员的固有尊严及其平等的和不移的权利的承认,乃是世界自由、正义与和平的基础,
 鉴于对人权的无视和侮蔑已发展为野蛮暴行,这些暴行玷污了人类的良心,
@@ -31,7 +31,7 @@ Article 1 of the UDHR: 人人生而自由,在尊严和权利上一律平等。
 
 
 def source_code():
-    """Some English with names in it: Python's own test library."""
+    """Returns English text with identifiers from Python's unittest."""
     return inspect.getsource(unittest.case).splitlines()
 
 
@@ -53,7 +53,7 @@ def unknown_words(vocabulary, texts, lowercase=True):
         (["3.14"], True, "there are no letters"),
     ],
 )
-def test_the_letters_of_a_corpus_decide_on_its_case(corpus, lowercase, reason, tmp_path):
+def test_choose_lowercase(corpus, lowercase, reason, tmp_path):
     choice = choose_lowercase(corpus)
     assert choice.lowercase is lowercase
     assert reason in choice.reason
@@ -62,19 +62,21 @@ def test_the_letters_of_a_corpus_decide_on_its_case(corpus, lowercase, reason, t
     assert choose_lowercase(path) == choose_lowercase([path]) == choice
 
 
-def test_lowercase_reads_whole_corpus(tmp_path):
+def test_choose_lowercase_reads_whole_corpus(tmp_path):
     path = tmp_path / "corpus.txt"
     path.write_text("an English line\n" * 200_000 + "한국어 문장이다\n" * 200_000, "utf-8")
     assert choose_lowercase(path).lowercase is False
     with pytest.raises(
-        ValueError, match=r"a path, or a list of texts or paths, .* Received: generator"
+        ValueError,
+        match=r"corpus must be a path, or a list of texts or paths, because lowercase=None .* "
+        r"Received: generator",
     ):
         train_vocabulary((text for text in ["a"]), 40, lowercase=None, progress=False)
     vocabulary = train_vocabulary(["한국어"] * 9, 40, lowercase=None, progress=False)
     assert "한" in vocabulary
 
 
-def test_an_english_corpus():
+def test_english_vocabulary():
     texts = source_code()
     vocabulary = train_vocabulary(texts, 800, progress=False)
     assert len(vocabulary) == len(set(vocabulary)) == 800
@@ -88,24 +90,24 @@ def test_an_english_corpus():
     assert pieces < letters / 2.5
 
 
-def test_the_alphabet_is_cut_at_its_rarest():
+def test_alphabet_size_drops_rarest_characters():
     texts = ["aaaa aaaa bbbb bbbb ccc 中中中中国"]
     vocabulary = train_vocabulary(texts, 100, alphabet_size=3, progress=False)
     assert vocabulary[5:10] == ("a", "b", "中", "##a", "##b")
     assert unknown_words(vocabulary, texts) == 2
-    # Words with one of the other characters are skipped.
+    # Words with any other character are skipped.
     assert not any("c" in token for token in vocabulary[5:])
     assert train_vocabulary(texts, 16, progress=False)[5:10] == ("a", "b", "中", "##a", "##b")
 
 
-def test_the_same_corpus_makes_the_same_vocabulary():
+def test_training_is_deterministic():
     texts = [*source_code()[:400], CHINESE]
     first = train_vocabulary(texts, 700, progress=False)
     assert all(train_vocabulary(texts, 700, progress=False) == first for _ in range(3))
     assert train_vocabulary(reversed(texts), 700, progress=False) == first
 
 
-def test_files_texts_and_bytes_are_one_corpus(tmp_path):
+def test_corpus_of_files_texts_and_bytes(tmp_path):
     texts = [*source_code()[:200], "Größe «é»"]
     path = tmp_path / "corpus.txt"
     path.write_bytes("\r\n".join(texts).encode() + b"\xff\n")
@@ -116,20 +118,26 @@ def test_files_texts_and_bytes_are_one_corpus(tmp_path):
     other.write_text("\n".join(texts[100:]), encoding="utf-8")
     mixed = (item for item in (texts[0].encode(), *texts[1:100], other))
     assert train_vocabulary(mixed, 300, progress=False) == expected
-    with pytest.raises(ValueError, match=r"pathlib\.Path.*is an existing file"):
+    with pytest.raises(
+        ValueError,
+        match=r"Files must be passed as pathlib\.Path. Received: the text .*, which is an existing "
+        r"file",
+    ):
         train_vocabulary([str(path)], 300, progress=False)
 
 
-def test_invalid_sizes_and_corpora_are_refused():
+def test_invalid_sizes_and_corpora_raise():
     with pytest.raises(ValueError, match="must contain words"):
         train_vocabulary(["", " \n"], 100, progress=False)
     with pytest.raises(
-        ValueError, match=r"vocabulary_size must be at least 11.* the 3 characters.* Received: 9"
+        ValueError,
+        match=r"vocabulary_size must be at least 11, for the special tokens and the 3 "
+        r"characters of the alphabet. Received: 9",
     ):
         train_vocabulary(["abc"], 9, alphabet_size=3, progress=False)
 
 
-def test_without_the_library_the_error_says_what_to_install(monkeypatch):
+def test_missing_library_error_shows_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ImportError, match=r"pip install -e '\.\[vocabulary\]'"):
         train_vocabulary(["the"], 100)
@@ -137,7 +145,7 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch):
 
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_split_words_matches_reference(lowercase):
-    """As the pieces are learned from words that the tokenizer would never ask for otherwise."""
+    """Pieces must be learned from the words that the tokenizer looks up."""
     characters = vocabularies.assigned_characters()[::9]
     texts = [f"a{character}b {character} the\t" for character in characters]
     split = split_words(lowercase)
@@ -149,7 +157,7 @@ def test_split_words_matches_reference(lowercase):
     ] == []
 
 
-def test_special_tokens_have_ids_in_their_order():
+def test_special_token_ids_follow_their_order():
     texts = source_code()
     mpnet = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "[UNK]", "mask": "<mask>"}
     vocabulary = train_vocabulary(texts, 500, special_tokens=mpnet, progress=False)
@@ -157,10 +165,10 @@ def test_special_tokens_have_ids_in_their_order():
     model = train_sentence_piece_model(
         texts, 500, False, True, special_tokens=deberta, progress=False
     )
-    plain = {"lowercase": False, "keep_accents": True, "albert_rules": False}
+    options = {"lowercase": False, "keep_accents": True, "albert_rules": False}
     for tokenizer, names in (
         (WordPieceTokenizer(vocabulary, special_tokens=mpnet), mpnet),
-        (SentencePieceTokenizer(model, **plain, special_tokens=deberta), deberta),
+        (SentencePieceTokenizer(model, **options, special_tokens=deberta), deberta),
     ):
         assert tokenizer.vocabulary[:5] == tuple(names.values())
         row = tokenizer.encode("import unittest\u2603")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ids and offsets against those of the original algorithm: every character, and real text."""
+"""Compares ids and offsets with the reference implementation, on all characters and real text."""
 
 import itertools
 import random
@@ -15,9 +15,9 @@ from tests.text.reference_wordpiece import ReferenceTokenizer  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
-# The tokenizer lowers and strips accents by Unicode 14 or newer, whichever TensorFlow's copies are.
-# New characters of Unicode 16 (Python 3.14) that they do not know yet, all in `lowercase` only:
-# capital letters, marks, two letters with a decomposition; and U+1171E, which is no mark any more.
+# The tokenizer lowercases and strips accents by Unicode 14 or newer, depending on TensorFlow.
+# These are Unicode 16 characters (Python 3.14) that it may not know yet, all with `lowercase` only:
+# capital letters, marks, two letters with a decomposition, and U+1171E, which is no longer a mark.
 UNICODE_16 = {
     0x897, 0x1C89, *range(0x10D50, 0x10D66), *range(0x10D69, 0x10D6E), 0x10EFC, 0x11385,
     *range(0x113BB, 0x113C1), 0x113CE, 0x113D0, 0x113D2, 0x113E1, 0x113E2, 0x1171E, 0x11F5A,
@@ -33,95 +33,104 @@ MIXED = (
 )
 
 
-class Compared:
-    """A tokenizer beside the original algorithm.
+class Comparison:
+    """A tokenizer and the reference implementation.
 
     Args:
-        vocabulary: The tokens.
-        lowercase: Whether text is lower-cased.
-        in_python: Whether to compare plain Python too, and not graph operations alone.
-        options: Other arguments of both.
+        vocabulary: Tokens in id order.
+        lowercase: Whether text is lowercased.
+        include_python: Whether to also compare plain Python, in addition to graph operations.
+        options: Other arguments of both tokenizers.
     """
 
-    def __init__(self, vocabulary, lowercase, in_python=True, **options):
-        self.in_python = in_python
+    def __init__(self, vocabulary, lowercase, include_python=True, **options):
+        self.include_python = include_python
         self.tokenizer = WordPieceTokenizer(vocabulary, lowercase, **options)
         self.reference = ReferenceTokenizer(vocabulary, lowercase, **options)
 
     def rows(self, texts):
-        """For each text ids alone, and ids and places, by graph operations and in Python."""
+        """Yields, for each text, ids without and with offsets, from the graph and from Python."""
         tensor = tf.constant(texts)
-        in_graph = (self.tokenizer(tensor), *self.tokenizer.tokenize_with_offsets(tensor))
-        parts = list(map(rows, in_graph))
-        if self.in_python:
+        graph_outputs = (self.tokenizer(tensor), *self.tokenizer.tokenize_with_offsets(tensor))
+        parts = list(map(iterate_rows, graph_outputs))
+        if self.include_python:
             parts += (self.tokenizer(texts), *self.tokenizer.tokenize_with_offsets(texts))
         return zip(*parts, strict=True)
 
-    def is_right(self, text, *row):
-        """Whether a row of `rows` is what the original algorithm gives."""
+    def matches_reference(self, text, *row):
+        """Returns whether a row of `rows` matches the reference implementation."""
         expected = self.reference(text)
         return all(
-            expected == list(zip(ids, starts, ends, strict=True)) and ids == alone
-            for alone, ids, starts, ends in zip(*[iter(row)] * 4, strict=True)
+            expected == list(zip(ids, starts, ends, strict=True)) and ids == ids_only
+            for ids_only, ids, starts, ends in zip(*[iter(row)] * 4, strict=True)
         )
 
 
-def rows(ragged):
-    """The rows as lists, made one at a time."""
+def iterate_rows(ragged):
+    """Yields the rows as lists, one at a time."""
     values, splits = ragged.flat_values.numpy(), ragged.row_splits.numpy()
-    return (values[begin:end].tolist() for begin, end in itertools.pairwise(splits))
+    return (values[start:end].tolist() for start, end in itertools.pairwise(splits))
 
 
-def differences(texts, *compared):
-    """Texts whose ids or places are not those of the original."""
-    by_text = zip(*(each.rows(texts) for each in compared), strict=True)
+def find_mismatches(texts, *comparisons):
+    """Returns texts whose ids or offsets differ from the reference implementation."""
+    outputs_by_text = zip(*(comparison.rows(texts) for comparison in comparisons), strict=True)
     return [
         text
-        for text, outcomes in zip(texts, by_text, strict=True)
+        for text, outcomes in zip(texts, outputs_by_text, strict=True)
         if not all(
-            each.is_right(text, *outcome) for each, outcome in zip(compared, outcomes, strict=True)
+            comparison.matches_reference(text, *outcome)
+            for comparison, outcome in zip(comparisons, outcomes, strict=True)
         )
     ]
 
 
-def differing_characters(characters, *compared):
+def find_mismatched_characters(characters, *comparisons):
     texts = [f"a{character}b {character} the" for character in characters]
-    codes = {ord(text[1]) for text in differences(texts, *compared)}
+    codes = {ord(text[1]) for text in find_mismatches(texts, *comparisons)}
     return {hex(code) for code in codes - NEWER_CHARACTERS}
 
 
 @pytest.mark.parametrize("lowercase", [True, pytest.param(False, marks=pytest.mark.release)])
-def test_every_character(lowercase):
-    characters = vocabularies.characters_of_rules()
-    all_known = Compared(vocabularies.character_vocabulary(characters, "the"), lowercase)
-    assert differing_characters(characters, all_known) == set()
+def test_characters_match_reference(lowercase):
+    characters = vocabularies.representative_characters()
+    all_known = Comparison(vocabularies.character_vocabulary(characters, "the"), lowercase)
+    assert find_mismatched_characters(characters, all_known) == set()
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_characters_that_are_mostly_unknown(lowercase):
-    few_known = Compared(vocabularies.released() if lowercase else vocabularies.cased(), lowercase)
-    assert differing_characters(vocabularies.assigned_characters()[::7], few_known) == set()
+def test_unknown_characters_match_reference(lowercase):
+    few_known = Comparison(
+        vocabularies.released_vocabulary() if lowercase else vocabularies.cased_vocabulary(),
+        lowercase,
+    )
+    assert find_mismatched_characters(vocabularies.assigned_characters()[::7], few_known) == set()
 
 
-@real_text.needed
+@real_text.requires_data
 @pytest.mark.parametrize(
     ("lowercase", "names"), [(True, ["uncased", "chinese"]), (False, ["cased"])]
 )
-def test_characters_with_the_released_vocabularies(lowercase, names):
-    # What becomes of each character is compared above; here it has other ids.
+def test_released_vocabularies_match_reference(lowercase, names):
+    # The normalization of each character is compared above. These vocabularies have other ids.
     step = 1 if real_text.WHOLE else 7
-    compared = [Compared(real_text.vocabulary(name), lowercase, in_python=False) for name in names]
-    assert differing_characters(vocabularies.assigned_characters()[::step], *compared) == set()
+    comparisons = [
+        Comparison(real_text.vocabulary(name), lowercase, include_python=False) for name in names
+    ]
+    assert (
+        find_mismatched_characters(vocabularies.assigned_characters()[::step], *comparisons)
+        == set()
+    )
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_random_mixtures(lowercase):
+def test_random_mixtures_match_reference(lowercase):
     vocabulary = vocabularies.character_vocabulary(
         set(MIXED) - set(" \t\n\r"), "ab", "##ab", "##b0", "σς"
     )
     generator = random.Random(0)
     texts = ["".join(generator.choices(MIXED, k=generator.randrange(24))) for _ in range(10_000)]
-    assert differences(texts, Compared(vocabulary, lowercase)) == []
+    assert find_mismatches(texts, Comparison(vocabulary, lowercase)) == []
 
 
 @pytest.mark.parametrize(
@@ -132,23 +141,25 @@ def test_random_mixtures(lowercase):
         (True, {"tokenize_chinese_chars": False}),
     ],
 )
-def test_accents_without_case_and_ideographs_in_words(lowercase, options):
+def test_accent_and_ideograph_options(lowercase, options):
     characters = vocabularies.assigned_characters()[::27]
-    all_known = Compared(vocabularies.character_vocabulary(characters, "the"), lowercase, **options)
-    assert differing_characters(characters, all_known) == set()
+    all_known = Comparison(
+        vocabularies.character_vocabulary(characters, "the"), lowercase, **options
+    )
+    assert find_mismatched_characters(characters, all_known) == set()
     known = set(MIXED) - set(" \t\n\r\U0010ffff")
-    compared = Compared(
+    comparison = Comparison(
         vocabularies.character_vocabulary(known, "中国", "##国か"), lowercase, **options
     )
     generator = random.Random(0)
     texts = ["".join(generator.choices(MIXED, k=generator.randrange(24))) for _ in range(1_000)]
     texts += ["中" * 201 + " " + "中" * 200, "\U000f0000中", "[MASK]中[SEP]"]
-    assert differences(texts, compared) == []
+    assert find_mismatches(texts, comparison) == []
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["uncased", "cased"])
 def edge_case_tokenizer(request):
-    return Compared((*vocabularies.released(), "##é", "é", "##"), request.param)
+    return Comparison((*vocabularies.released_vocabulary(), "##é", "é", "##"), request.param)
 
 
 @pytest.mark.parametrize(
@@ -175,27 +186,40 @@ def edge_case_tokenizer(request):
         "z" * 70_000 + " ok",
     ],
 )
-def test_edges(edge_case_tokenizer, text):
-    assert differences([text, "it", text], edge_case_tokenizer) == []
+def test_edge_cases_match_reference(edge_case_tokenizer, text):
+    assert find_mismatches([text, "it", text], edge_case_tokenizer) == []
 
 
-def test_tokens_that_no_text_can_have():
-    never = ["a b", "a\u2028b", "\u2028", "##\u2028", "##", "a\x85b", "a.b", "##.", "a中", "##中"]
-    vocabulary = (*vocabularies.character_vocabulary("abc.中"), *never)
+def test_unreachable_tokens_match_reference():
+    unreachable = [
+        "a b",
+        "a\u2028b",
+        "\u2028",
+        "##\u2028",
+        "##",
+        "a\x85b",
+        "a.b",
+        "##.",
+        "a中",
+        "##中",
+    ]
+    vocabulary = (*vocabularies.character_vocabulary("abc.中"), *unreachable)
     texts = ["a b", "a\u2028b", "\u2028", "ab##", "##", "a\x85b", "a.b", "a中", "##\u2028", "a  b"]
-    assert differences(texts, Compared(tuple(dict.fromkeys(vocabulary)), lowercase=True)) == []
+    assert (
+        find_mismatches(texts, Comparison(tuple(dict.fromkeys(vocabulary)), lowercase=True)) == []
+    )
 
 
-@real_text.needed
+@real_text.requires_data
 @pytest.mark.parametrize(
     ("name", "lowercase"),
     [("uncased", True), pytest.param("cased", False, marks=pytest.mark.release)],
 )
-def test_real_text(name, lowercase):
-    compared = Compared(real_text.vocabulary(name), lowercase)
-    wrong, count = [], 0
+def test_real_text_matches_reference(name, lowercase):
+    comparison = Comparison(real_text.vocabulary(name), lowercase)
+    mismatches, count = [], 0
     for lines in real_text.batches(4096, every=8):
         count += len(lines)
-        wrong += differences(lines, compared)
+        mismatches += find_mismatches(lines, comparison)
     assert count > 25_000
-    assert wrong == []
+    assert mismatches == []

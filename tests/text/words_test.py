@@ -14,7 +14,7 @@ from tests.text import real_text, vocabularies  # noqa: E402
 
 
 def split_in_graph(texts):
-    """The words of each text with their places."""
+    """Returns the words of each text with their offsets."""
     words, starts, ends = (part.to_list() for part in words_with_offsets(tf.constant(texts)))
     words = [[word.decode() for word in row] for row in words]
     return [list(map(list, row)) for row in zip(words, starts, ends, strict=True)]
@@ -43,46 +43,52 @@ def split_in_python(texts):
         (" \t\n", ""),
     ],
 )
-def test_words(split, text, words):
+def test_split_words(split, text, words):
     ((actual, starts, ends),) = split([text])
     assert actual == [word for word in words.split("|") if word]
     assert [text[start:end] for start, end in zip(starts, ends, strict=True)] == actual
 
 
-def differences(texts):
+def find_mismatches(texts):
     rows = zip(texts, split_in_python(texts), split_in_graph(texts), strict=True)
-    return [text for text, in_python, in_graph in rows if in_python != in_graph]
+    return [text for text, python_words, graph_words in rows if python_words != graph_words]
 
 
-def test_every_character_in_python_and_in_the_graph():
-    characters = vocabularies.characters_of_rules()
+def test_graph_matches_python_on_all_characters():
+    characters = vocabularies.representative_characters()
     assert (
-        differences([f"a{each}1 {each}{each} .{each}b http://{each}a" for each in characters]) == []
+        find_mismatches(
+            [
+                f"a{character}1 {character}{character} .{character}b http://{character}a"
+                for character in characters
+            ]
+        )
+        == []
     )
 
 
-def test_random_mixtures_in_python_and_in_the_graph():
-    letters = (
+def test_graph_matches_python_on_random_text():
+    characters = (
         "aZ09éß中\u0301\u200d\ufe0f👍🏽😀.,:/-'’&@_+#$<|…» \t\0\x0b\x1c\x85\xa0\u2028\u3000\ue000"
     )
     generator = random.Random(0)
-    tokens = [*letters, "http://", "https://", "U.S.", "3,0", "한국"]
+    tokens = [*characters, "http://", "https://", "U.S.", "3,0", "한국"]
     texts = ["".join(generator.choices(tokens, k=generator.randrange(24))) for _ in range(10_000)]
-    assert differences(texts) == []
+    assert find_mismatches(texts) == []
 
 
 @pytest.mark.release
-@real_text.needed
-def test_real_text_in_python_and_in_the_graph():
-    wrong, count = [], 0
+@real_text.requires_data
+def test_graph_matches_python_on_real_text():
+    mismatches, count = [], 0
     for lines in real_text.batches(4096, every=16):
         count += len(lines)
-        wrong += differences(lines)
+        mismatches += find_mismatches(lines)
     assert count > 10_000
-    assert wrong == []
+    assert mismatches == []
 
 
-def test_offsets_are_of_each_text_for_itself():
+def test_offsets_restart_in_each_text():
     texts = ["é a", "", "😀 b c"]
     words, starts, ends = words_with_offsets(tf.constant(texts))
     assert starts.to_list() == [[0, 2], [], [0, 2, 4]]
@@ -90,7 +96,7 @@ def test_offsets_are_of_each_text_for_itself():
     assert words.row_lengths().numpy().tolist() == [2, 0, 3]
 
 
-def test_invalid_bytes_are_left_out():
+def test_invalid_bytes_are_dropped():
     words, starts, _ = words_with_offsets(tf.constant([b"\xffa \xc3 b"]))
     assert words.to_list() == [[b"a", b"b"]]
     assert starts.to_list() == [[0, 3]]

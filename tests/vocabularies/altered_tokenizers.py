@@ -149,10 +149,10 @@ KINDS: dict[str, Callable[[], Files]] = {
         _small("wordpiece"), "bert", tokenizer_class="PreTrainedTokenizerFast"
     ),
     "bert, accents": lambda: _saved(_small("wordpiece", strip_accents=False), "bert"),
-    "mpnet": lambda: _with_names(_saved(small_tokenizers.mpnet(), "mpnet")),
-    "mpnet, vocab.txt": lambda: _written(small_tokenizers.mpnet(), "mpnet"),
+    "mpnet": lambda: _with_names(_saved(small_tokenizers.mpnet_config(), "mpnet")),
+    "mpnet, vocab.txt": lambda: _written(small_tokenizers.mpnet_config(), "mpnet"),
     "mpnet, tokenizer.json": lambda: _saved(
-        small_tokenizers.mpnet(), "mpnet", tokenizer_class="PreTrainedTokenizerFast"
+        small_tokenizers.mpnet_config(), "mpnet", tokenizer_class="PreTrainedTokenizerFast"
     ),
     "roberta": lambda: _with_names(_saved(_small("byte_pair"), "roberta")),
     "roberta, vocab.json": lambda: _written(_small("byte_pair"), "roberta"),

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 CONFIGS = {
     **families.CONFIGS,
-    "mpnet": small_tokenizers.mpnet,
+    "mpnet": small_tokenizers.mpnet_config,
     "bert, accents": functools.partial(small_tokenizers.wordpiece_config, strip_accents=False),
     "bert, ideographs in words": functools.partial(
         small_tokenizers.wordpiece_config, tokenize_chinese_chars=False

@@ -18,11 +18,14 @@ def load(folder, content):
 
 
 def test_the_released_vocabulary():
-    assert load_vocabulary(vocabularies.released_file()) == vocabularies.released()
-    assert len(vocabularies.released()) == 30_522
+    assert (
+        load_vocabulary(vocabularies.released_vocabulary_file())
+        == vocabularies.released_vocabulary()
+    )
+    assert len(vocabularies.released_vocabulary()) == 30_522
 
 
-@real_text.needed
+@real_text.requires_data
 @pytest.mark.parametrize(
     ("name", "size"), [("uncased", 30_522), ("cased", 28_996), ("chinese", 21_128)]
 )
@@ -30,7 +33,7 @@ def test_other_released_vocabularies_are_written_as_they_were(name, size, tmp_pa
     tokens = real_text.vocabulary(name)
     assert len(tokens) == size
     save_vocabulary(tokens, tmp_path / "vocab.txt")
-    original = real_text.folder() / "vocab" / f"bert-base-{name}.txt"
+    original = real_text.data_directory() / "vocab" / f"bert-base-{name}.txt"
     assert (tmp_path / "vocab.txt").read_bytes() == original.read_bytes()
 
 
