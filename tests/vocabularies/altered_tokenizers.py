@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the reader of tokenizer files against `transformers`, on files that are altered.
+"""Compares the reader of tokenizer files with `transformers`, on altered files.
 
-    python -m tests.vocabularies.altered_tokenizers            # all, before a release
-    python -m tests.vocabularies.altered_tokenizers --every=40  # every 40th one
+    python -m tests.vocabularies.altered_tokenizers            # all cases, before a release
+    python -m tests.vocabularies.altered_tokenizers --every=40  # every 40th case
 
-Each key and each step of the tokenizer files of each kind is removed, and replaced by other values;
-keys that the classes of `transformers` know are added. Both libraries then read the folder, and
-encode some texts and pairs. They must be equal, or one of them must refuse the files; a file whose
-word changes the answer, and that is read without that word, is a fault. So is an exception that is
-not a `ValueError`.
+For each kind of tokenizer, each key and each step of its files is removed or replaced by other
+values, and keys that the `transformers` classes support are added. Both libraries then read the
+directory and encode some texts and pairs. Their results must be equal, or one of them must reject
+the files. A different result is a fault, and so is any exception other than a `ValueError`.
 """
 
 import argparse
@@ -34,17 +33,22 @@ from keras_bert.vocabularies.tokenizer_writer import write_tokenizer
 from tests.text import families, small_tokenizers
 
 OUTCOMES = (
-    *("equal", "both refuse", "ours refuses", "theirs refuses", "differs as documented"),
-    *("differ", "traceback"),
+    "equal",
+    "both reject",
+    "keras_bert rejects",
+    "transformers rejects",
+    "differs as documented",
+    "differ",
+    "traceback",
 )
 FAULTS = ("differ", "traceback")
-# What differs as it is meant to, by the description of an alteration
+# Intended differences, by a pattern of the alteration's description
 DOCUMENTED = {
     r"^bert, cased: tokenizer_config.json(: do_lower_case)? removed$": (
-        "A cased vocabulary is not lowercased where no file says whether to."
+        "If no file specifies the case, a cased vocabulary is not lowercased."
     ),
     r"^roberta, vocab.json: tokenizer_config.json(: added_tokens_decoder(.4)?)?( removed| = {})$": (
-        "RoBERTa's mask token includes the space before it, which `transformers` 5 has forgotten."
+        "RoBERTa's mask token includes the space before it. `transformers` 5 lost this."
     ),
 }
 SETTINGS, FILE, NAMES, ADDED = (
@@ -53,16 +57,16 @@ SETTINGS, FILE, NAMES, ADDED = (
     "special_tokens_map.json",
     "added_tokens.json",
 )
-# Without the special tokens of a row, an even number: of an odd one, BERT's released code gives a
-# pair's first text one token more, `transformers` the longer text.
-TOKENS_OF_ROW = 8
+# The row length without special tokens. It is even because for an odd length, the original BERT
+# code keeps one more token of the first text, and `transformers` one more of the longer text.
+TOKENS_PER_ROW = 8
 
 Files = dict[str, Any]
-"""The content of a folder: JSON by the name of its file, or bytes."""
+"""The content of a directory: parsed JSON or bytes by file name."""
 
 
 def _texts(mask: str | None) -> list[tuple[str, ...]]:
-    """Texts and pairs that show differences; without a mask token, none has it."""
+    """Returns texts and pairs that reveal differences, with the mask token if it exists."""
     long = "x" * 150
     return [
         ("The train to the coast leaves at 7:45, doesn't it?",),
@@ -80,47 +84,52 @@ def _texts(mask: str | None) -> list[tuple[str, ...]]:
 # === The files ===
 
 
-def _saved(config: dict[str, Any], model_type: str, **settings: Any) -> Files:
-    """The files that `transformers` saves for a tokenizer, and a config.json."""
-    with tempfile.TemporaryDirectory() as folder:
-        write_tokenizer(Path(folder), config, 512)
-        theirs = transformers.AutoTokenizer.from_pretrained(folder)
-        theirs.save_pretrained(f"{folder}/saved")
-        files = _read(Path(folder, "saved"))
-    return _loaded_by_transformers(files, model_type, **settings)
+def _save_with_transformers(config: dict[str, Any], model_type: str, **settings: Any) -> Files:
+    """Returns the files that `transformers` saves for a tokenizer, and a config.json."""
+    with tempfile.TemporaryDirectory() as directory:
+        write_tokenizer(Path(directory), config, 512)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+        tokenizer.save_pretrained(f"{directory}/saved")
+        files = _read(Path(directory, "saved"))
+    return _remove_own_fields(files, model_type, **settings)
 
 
-def _loaded_by_transformers(files: Files, model_type: str, **settings: Any) -> Files:
-    """The files without fields of this package, and with a config.json."""
-    ours = ("special_tokens_in_text", "space_before_first_word", "albert_rules", "max_word_length")
-    for name in (*ours, "is_local", "local_files_only"):
+def _remove_own_fields(files: Files, model_type: str, **settings: Any) -> Files:
+    """Returns the files without this package's fields, and with a config.json."""
+    own_fields = (
+        "special_tokens_in_text",
+        "space_before_first_word",
+        "albert_rules",
+        "max_word_length",
+    )
+    for name in (*own_fields, "is_local", "local_files_only"):
         files[SETTINGS].pop(name, None)
     files[SETTINGS] |= settings
     return {**files, "config.json": {"model_type": model_type}}
 
 
-def _written(config: dict[str, Any], model_type: str) -> Files:
-    """The files that this package writes."""
-    with tempfile.TemporaryDirectory() as folder:
-        write_tokenizer(Path(folder), config, 512)
-        files = _read(Path(folder))
-    return _loaded_by_transformers(files, model_type)
+def _write(config: dict[str, Any], model_type: str) -> Files:
+    """Returns the files that this package writes."""
+    with tempfile.TemporaryDirectory() as directory:
+        write_tokenizer(Path(directory), config, 512)
+        files = _read(Path(directory))
+    return _remove_own_fields(files, model_type)
 
 
-def _read(folder: Path) -> Files:
+def _read(directory: Path) -> Files:
     return {
         path.name: json.loads(path.read_bytes()) if path.suffix == ".json" else path.read_bytes()
-        for path in folder.iterdir()
+        for path in directory.iterdir()
         if path.is_file()
     }
 
 
-def _small(kind: str, **options: Any) -> dict[str, Any]:
+def _small_config(kind: str, **options: Any) -> dict[str, Any]:
     return small_tokenizers.make(kind, **options).get_config()
 
 
-def _with_names(files: Files) -> Files:
-    """Files of `transformers` 4: special tokens also in their own file."""
+def _add_special_tokens_map(files: Files) -> Files:
+    """Adds the file with special tokens that `transformers` 4 writes."""
     names = {key: value for key, value in files[SETTINGS].items() if key.endswith("_token")}
     names["mask_token"] = {
         "content": names["mask_token"],
@@ -132,8 +141,8 @@ def _with_names(files: Files) -> Files:
     return {**files, NAMES: names}
 
 
-def _with_decoder(files: Files) -> Files:
-    """Files of `transformers` 4 whose settings have all added tokens."""
+def _add_tokens_decoder(files: Files) -> Files:
+    """Adds the added tokens to the settings, as `transformers` 4 does."""
     decoder = {
         str(token["id"]): {key: value for key, value in token.items() if key != "id"}
         for token in files[FILE]["added_tokens"]
@@ -142,36 +151,52 @@ def _with_decoder(files: Files) -> Files:
 
 
 KINDS: dict[str, Callable[[], Files]] = {
-    "bert": lambda: _with_names(_saved(_small("wordpiece"), "bert")),
-    "bert, cased": lambda: _with_decoder(_saved(_small("wordpiece", lowercase=False), "bert")),
-    "bert, vocab.txt": lambda: _written(_small("wordpiece"), "bert"),
-    "bert, tokenizer.json": lambda: _saved(
-        _small("wordpiece"), "bert", tokenizer_class="PreTrainedTokenizerFast"
+    "bert": lambda: _add_special_tokens_map(
+        _save_with_transformers(_small_config("wordpiece"), "bert")
     ),
-    "bert, accents": lambda: _saved(_small("wordpiece", strip_accents=False), "bert"),
-    "mpnet": lambda: _with_names(_saved(small_tokenizers.mpnet_config(), "mpnet")),
-    "mpnet, vocab.txt": lambda: _written(small_tokenizers.mpnet_config(), "mpnet"),
-    "mpnet, tokenizer.json": lambda: _saved(
+    "bert, cased": lambda: _add_tokens_decoder(
+        _save_with_transformers(_small_config("wordpiece", lowercase=False), "bert")
+    ),
+    "bert, vocab.txt": lambda: _write(_small_config("wordpiece"), "bert"),
+    "bert, tokenizer.json": lambda: _save_with_transformers(
+        _small_config("wordpiece"), "bert", tokenizer_class="PreTrainedTokenizerFast"
+    ),
+    "bert, accents": lambda: _save_with_transformers(
+        _small_config("wordpiece", strip_accents=False), "bert"
+    ),
+    "mpnet": lambda: _add_special_tokens_map(
+        _save_with_transformers(small_tokenizers.mpnet_config(), "mpnet")
+    ),
+    "mpnet, vocab.txt": lambda: _write(small_tokenizers.mpnet_config(), "mpnet"),
+    "mpnet, tokenizer.json": lambda: _save_with_transformers(
         small_tokenizers.mpnet_config(), "mpnet", tokenizer_class="PreTrainedTokenizerFast"
     ),
-    "roberta": lambda: _with_names(_saved(_small("byte_pair"), "roberta")),
-    "roberta, vocab.json": lambda: _written(_small("byte_pair"), "roberta"),
-    "modernbert": lambda: _saved(families.CONFIGS["modernbert"](), "modernbert"),
-    "eurobert": lambda: _saved(families.CONFIGS["eurobert"](), "eurobert"),
-    "mmbert": lambda: _with_decoder(_saved(families.CONFIGS["mmbert"](), "modernbert")),
-    "albert": lambda: _saved(_small("sentence_piece"), "albert"),
-    "xlm_roberta": lambda: _with_names(_saved(families.CONFIGS["xlm_roberta"](), "xlm-roberta")),
-    "camembert": lambda: _saved(families.CONFIGS["camembert"](), "camembert"),
-    "deberta_v2": lambda: _with_decoder(_saved(families.CONFIGS["deberta_v2"](), "deberta-v2")),
+    "roberta": lambda: _add_special_tokens_map(
+        _save_with_transformers(_small_config("byte_pair"), "roberta")
+    ),
+    "roberta, vocab.json": lambda: _write(_small_config("byte_pair"), "roberta"),
+    "modernbert": lambda: _save_with_transformers(families.CONFIGS["modernbert"](), "modernbert"),
+    "eurobert": lambda: _save_with_transformers(families.CONFIGS["eurobert"](), "eurobert"),
+    "mmbert": lambda: _add_tokens_decoder(
+        _save_with_transformers(families.CONFIGS["mmbert"](), "modernbert")
+    ),
+    "albert": lambda: _save_with_transformers(_small_config("sentence_piece"), "albert"),
+    "xlm_roberta": lambda: _add_special_tokens_map(
+        _save_with_transformers(families.CONFIGS["xlm_roberta"](), "xlm-roberta")
+    ),
+    "camembert": lambda: _save_with_transformers(families.CONFIGS["camembert"](), "camembert"),
+    "deberta_v2": lambda: _add_tokens_decoder(
+        _save_with_transformers(families.CONFIGS["deberta_v2"](), "deberta-v2")
+    ),
     "deberta_v2, spm.model": lambda: {
         name: content
-        for name, content in _written(families.CONFIGS["deberta_v2"](), "deberta-v2").items()
+        for name, content in _write(families.CONFIGS["deberta_v2"](), "deberta-v2").items()
         if name != FILE
     },
-    "deberta_v2, tokenizer.json": lambda: _saved(
+    "deberta_v2, tokenizer.json": lambda: _save_with_transformers(
         families.CONFIGS["deberta_v2"](), "deberta-v2", tokenizer_class="PreTrainedTokenizerFast"
     ),
-    "unigram, tokenizer.json": lambda: _saved(
+    "unigram, tokenizer.json": lambda: _save_with_transformers(
         families.CONFIGS["xlm_roberta"](),
         "xlm-roberta",
         tokenizer_class="PreTrainedTokenizerFast",
@@ -181,7 +206,7 @@ KINDS: dict[str, Callable[[], Files]] = {
 
 # === The alterations ===
 
-# Fields of which only a few are altered, since all are alike, or none since they are data
+# Only a few entries of sampled fields are altered because all are similar. Data is not altered.
 _DATA = {"vocab", "merges", "precompiled_charsmap", "Regex"}
 _SAMPLED = {"added_tokens", "added_tokens_decoder"}
 
@@ -269,7 +294,7 @@ _ADDED_TOKEN = {
     "normalized": False,
     "special": True,
 }
-# Values of keys of tokenizer_config.json that classes of `transformers` know
+# Values for tokenizer_config.json keys that the `transformers` classes support
 _KEYS: dict[str, list[Any]] = {
     "additional_special_tokens": [["the"], ["[NEW]"], [dict(_ADDED_TOKEN)], "the", None],
     "extra_special_tokens": [["the"], ["[NEW]"], {"new_token": "the"}, {}, "the"],
@@ -331,7 +356,7 @@ _KEYS: dict[str, list[Any]] = {
     "unk_id": [5],
     "vocab": [["the"]],
     "merges": [["t h"]],
-    "a_key_that_nobody_knows": [True],
+    "an_unknown_key": [True],
     "tokenizer_class": [
         *("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "RobertaTokenizer"),
         *("AlbertTokenizer", "XLMRobertaTokenizerFast", "CamembertTokenizer", "GemmaTokenizer"),
@@ -348,13 +373,13 @@ _KEYS: dict[str, list[Any]] = {
         {"5": {**_ADDED_TOKEN, "content": content}} for content in ("the", "[NEW]")
     ],
 }
-# Values of fields of a `tokenizer.json` of their own
+# Other values for specific fields of a `tokenizer.json`
 _VALUES: dict[str, list[Any]] = {
     "max_input_chars_per_word": [10, 120, 200],
     "dropout": [0.5],
     "unk_token": ["the", "[NEW]"],
     "unk_id": [0, 5, 10**6],
-    "continuing_subword_prefix": [""],  # A longer one ends the process of `tokenizers`.
+    "continuing_subword_prefix": [""],  # A longer prefix crashes `tokenizers`.
     "end_of_word_suffix": ["</w>"],
     "prepend_scheme": ["first", "never"],
     "strip_accents": [True, False],
@@ -368,8 +393,8 @@ _VALUES: dict[str, list[Any]] = {
 }
 
 
-def _others(key: str, value: Any) -> list[Any]:
-    """Other values of a field."""
+def _other_values(key: str, value: Any) -> list[Any]:
+    """Returns other values of a field."""
     values: list[Any] = [None, *_VALUES.get(key, ())]
     if isinstance(value, bool):
         values += [not value, "false"]
@@ -383,92 +408,105 @@ def _others(key: str, value: Any) -> list[Any]:
             values += [[*value, value[-1]], value[::-1]]
     elif isinstance(value, dict):
         values += [{}, []]
-    return [other for other in values if other != value or type(other) is not type(value)]
+    return [
+        other_value
+        for other_value in values
+        if other_value != value or type(other_value) is not type(value)
+    ]
 
 
-def _altered(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
-    """Yields descriptions of changes of a JSON value, each with the changed value."""
+def _alter(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
+    """Yields descriptions of changes to a JSON value, each with the changed value."""
     if isinstance(value, dict):
         keys = list(value)
         if path and path[-1] in _SAMPLED:
             keys = [*keys[:2], *keys[-1:]]
         for key in keys:
-            where = ".".join(map(str, (*path, key)))
-            yield f"{where} removed", {name: each for name, each in value.items() if name != key}
-            for other in _others(key, value[key]):
-                yield f"{where} = {_shown(other)}", {**value, key: other}
+            location = ".".join(map(str, (*path, key)))
+            yield (
+                f"{location} removed",
+                {name: element for name, element in value.items() if name != key},
+            )
+            for other in _other_values(key, value[key]):
+                yield f"{location} = {_format(other)}", {**value, key: other}
             if path == () and key in _STEPS:
                 for other in _STEPS[key]:
-                    yield f"{where} = {_shown(other)}", {**value, key: other}
-                yield from _with_steps(value, key)
+                    yield f"{location} = {_format(other)}", {**value, key: other}
+                yield from _add_steps(value, key)
             if key not in _DATA:
-                for what, changed in _altered(value[key], (*path, key)):
-                    yield what, {**value, key: changed}
+                for description, changed in _alter(value[key], (*path, key)):
+                    yield description, {**value, key: changed}
     elif isinstance(value, list):
         indices = range(len(value))
         if path and path[-1] in _SAMPLED:
             indices = [0, 1, len(value) - 1] if len(value) > 2 else indices
         for index in indices:
-            where = f"{'.'.join(map(str, path))}[{index}]"
-            yield f"{where} removed", [*value[:index], *value[index + 1 :]]
-            for what, changed in _altered(value[index], (*path, index)):
-                yield what, [*value[:index], changed, *value[index + 1 :]]
+            location = f"{'.'.join(map(str, path))}[{index}]"
+            yield f"{location} removed", [*value[:index], *value[index + 1 :]]
+            for description, changed in _alter(value[index], (*path, index)):
+                yield description, [*value[:index], changed, *value[index + 1 :]]
 
 
-def _with_steps(file: dict[str, Any], part: str) -> Iterator[tuple[str, Any]]:
-    """Yields a part of a `tokenizer.json` with one step more."""
+def _add_steps(file: dict[str, Any], part: str) -> Iterator[tuple[str, Any]]:
+    """Yields the `tokenizer.json` with one additional step in a part."""
     names = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers"}
     if part not in names:
         return
-    own = file[part]
-    steps = own[names[part]] if own and own["type"] == "Sequence" else [own] if own else []
+    part_steps = file[part]
+    steps = (
+        part_steps[names[part]]
+        if part_steps and part_steps["type"] == "Sequence"
+        else [part_steps]
+        if part_steps
+        else []
+    )
     for step in _STEPS[part]:
         for position, changed in (("first", [step, *steps]), ("last", [*steps, step])):
             sequence = {"type": "Sequence", names[part]: changed}
-            yield f"{part} with {_shown(step)} {position}", {**file, part: sequence}
+            yield f"{part} with {_format(step)} {position}", {**file, part: sequence}
 
 
 def _model_alterations(file: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yields a `tokenizer.json` with another vocabulary or other merges."""
+    """Yields the `tokenizer.json` with a different vocabulary or different merges."""
     model = file["model"]
     vocab = model["vocab"]
     if isinstance(vocab, dict):
         *names, last = vocab
-        others = {
+        altered_vocabularies = {
             "a gap": {**vocab, last: len(vocab) + 1},
             "one less": {name: vocab[name] for name in names},
             "a list": names,
             "null": None,
-            "an id of a string": {**vocab, last: "x"},
+            "a string as id": {**vocab, last: "x"},
         }
     else:
-        others = {
+        altered_vocabularies = {
             "one less": vocab[:-1],
             "an entry null": [*vocab[:-1], None],
             "a score null": [*vocab[:-1], [vocab[-1][0], None]],
-            "another score": [*vocab[:-1], [vocab[-1][0], -1.0]],
+            "a different score": [*vocab[:-1], [vocab[-1][0], -1.0]],
             "null": None,
         }
     if model.get("merges"):
         merges = model["merges"]
-        for what, changed in {
+        for description, changed in {
             "null": [*merges, None],
             "a pair of null": [*merges, [None, None]],
-            "a pair again": [*merges, merges[0]],
-            "an empty one": [*merges, []],
-            "of three": [*merges, ["t", "h", "e"]],
-            "of unknown tokens": [*merges, ["qqq", "zzz"]],
+            "a duplicate pair": [*merges, merges[0]],
+            "an empty pair": [*merges, []],
+            "three tokens": [*merges, ["t", "h", "e"]],
+            "unknown tokens": [*merges, ["qqq", "zzz"]],
             "a number": [*merges, 5],
             "strings": [" ".join(merge) for merge in merges],
         }.items():
-            yield f"merges with {what}", {**file, "model": {**model, "merges": changed}}
-    for what, changed in others.items():
-        yield f"vocab with {what}", {**file, "model": {**model, "vocab": changed}}
+            yield f"merges with {description}", {**file, "model": {**model, "merges": changed}}
+    for description, changed in altered_vocabularies.items():
+        yield f"vocab with {description}", {**file, "model": {**model, "vocab": changed}}
     last = len(vocab)
-    for what, token in {
+    for description, token in {
         "the": {**_ADDED_TOKEN, "id": _index(vocab, "the")},
-        "a new one": {**_ADDED_TOKEN, "content": "[NEW]", "id": last},
-        "a new one, not special": {
+        "a new token": {**_ADDED_TOKEN, "content": "[NEW]", "id": last},
+        "a new token that is not special": {
             **{**_ADDED_TOKEN, "content": "[NEW]", "id": last},
             **{"special": False, "normalized": True},
         },
@@ -476,7 +514,7 @@ def _model_alterations(file: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     }.items():
         if token["id"] is not None:
             tokens = [*file["added_tokens"], token]
-            yield f"added_tokens with {what}", {**file, "added_tokens": tokens}
+            yield f"added_tokens with {description}", {**file, "added_tokens": tokens}
 
 
 def _index(vocab: Any, token: str) -> int | None:
@@ -484,43 +522,43 @@ def _index(vocab: Any, token: str) -> int | None:
     return names.index(token) if token in names else None
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 90 else f"{text[:90]}…"
 
 
-def alterations(files: Files) -> Iterator[tuple[str, Files]]:
-    """Yields the files, and all alterations of them, each with its description."""
-    yield "as it is", files
+def alter_files(files: Files) -> Iterator[tuple[str, Files]]:
+    """Yields the files and all their alterations, each with a description."""
+    yield "unchanged", files
     for name in files:
         if name != "config.json":
-            yield f"{name} removed", {each: files[each] for each in files if each != name}
+            yield f"{name} removed", {other: files[other] for other in files if other != name}
     for name in (SETTINGS, FILE, NAMES):
-        for what, changed in _altered(files.get(name, {}), ()):
-            yield f"{name}: {what}", {**files, name: changed}
+        for description, changed in _alter(files.get(name, {}), ()):
+            yield f"{name}: {description}", {**files, name: changed}
     settings = files[SETTINGS]
     for key, values in _KEYS.items():
         for value in values:
             changed = {**settings, key: value}
             if changed != settings:
-                yield f"{SETTINGS}: with {key} = {_shown(value)}", {**files, SETTINGS: changed}
-            named = {"additional_special_tokens", "extra_special_tokens", "image_token"}
-            if key in named or (key.endswith("_token") and key in files.get(NAMES, {})):
+                yield f"{SETTINGS}: with {key} = {_format(value)}", {**files, SETTINGS: changed}
+            token_keys = {"additional_special_tokens", "extra_special_tokens", "image_token"}
+            if key in token_keys or (key.endswith("_token") and key in files.get(NAMES, {})):
                 names = {**files.get(NAMES, {}), key: value}
-                yield f"{NAMES}: with {key} = {_shown(value)}", {**files, NAMES: names}
+                yield f"{NAMES}: with {key} = {_format(value)}", {**files, NAMES: names}
     if FILE in files:
-        for what, changed in _model_alterations(files[FILE]):
-            yield f"{FILE}: {what}", {**files, FILE: changed}
-    for added in ({"the": 5}, {"[NEW]": 10**4}, {"[NEW]": None}):
-        yield f"{ADDED}: {_shown(added)}", {**files, ADDED: added}
+        for description, changed in _model_alterations(files[FILE]):
+            yield f"{FILE}: {description}", {**files, FILE: changed}
+    for added_tokens in ({"the": 5}, {"[NEW]": 10**4}, {"[NEW]": None}):
+        yield f"{ADDED}: {_format(added_tokens)}", {**files, ADDED: added_tokens}
 
 
 # === The comparison ===
 
 
-def _ours(folder: Path) -> Any:
-    """What this library makes of a folder: rows and segment ids of texts and pairs."""
-    config = read_tokenizer(folder)
+def _encode_with_keras_bert(directory: Path) -> Any:
+    """Returns the mask token, the padding id and the encoded rows of this library."""
+    config = read_tokenizer(directory)
     if config is None:
         raise ValueError("no tokenizer")
     tokenizer = tokenizer_from_config(config).with_special_tokens_in_text
@@ -528,7 +566,7 @@ def _ours(folder: Path) -> Any:
     rows = []
     for texts in _texts(mask if mask in tokenizer.vocabulary else None):
         special = len(tokenizer.row_format(len(texts))) - len(texts)
-        preprocessor = TextClassifierPreprocessor(tokenizer, max(TOKENS_OF_ROW + special, 7))
+        preprocessor = TextClassifierPreprocessor(tokenizer, max(TOKENS_PER_ROW + special, 7))
         row = preprocessor(*texts)
         rows.append(
             (
@@ -537,16 +575,16 @@ def _ours(folder: Path) -> Any:
                 row["segment_ids"].tolist(),
             )
         )
-    known = mask if mask in tokenizer.vocabulary else None
-    return known, tokenizer.pad_token_id, rows
+    known_mask = mask if mask in tokenizer.vocabulary else None
+    return known_mask, tokenizer.pad_token_id, rows
 
 
-def _theirs(folder: Path, mask: str | None) -> Any:
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+def _encode_with_transformers(directory: Path, mask: str | None) -> Any:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     rows = []
     for texts in _texts(tokenizer.mask_token and mask):
         special = tokenizer.num_special_tokens_to_add(len(texts) > 1)
-        length = max(TOKENS_OF_ROW + special, 7)
+        length = max(TOKENS_PER_ROW + special, 7)
         row = tokenizer(*texts, truncation=True, max_length=length)
         rows.append(
             (
@@ -559,87 +597,97 @@ def _theirs(folder: Path, mask: str | None) -> Any:
 
 
 def compare(files: Files) -> tuple[str, str]:
-    """Returns the outcome for some files, one of `OUTCOMES`, and what differs."""
+    """Returns the outcome for the files, one of `OUTCOMES`, and the difference."""
     with tempfile.TemporaryDirectory() as path:
-        folder = Path(path)
+        directory = Path(path)
         for name, content in files.items():
             data = content if isinstance(content, bytes) else json.dumps(content).encode()
-            (folder / name).write_bytes(data)
-        refused = ours = None
+            (directory / name).write_bytes(data)
+        error_message = result = None
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                ours = _ours(folder)
+                result = _encode_with_keras_bert(directory)
         except ValueError as error:
-            refused = str(error)
+            error_message = str(error)
         except Exception as error:
             frame = traceback.extract_tb(error.__traceback__)[-1]
             return "traceback", f"{error!r} at {Path(frame.filename).name}:{frame.lineno}"
         try:
-            theirs = _theirs(folder, ours[0] if ours else None)
-        except BaseException as error:  # Panics of `tokenizers` are no `Exception`.
+            expected = _encode_with_transformers(directory, result[0] if result else None)
+        except BaseException as error:  # Panics of `tokenizers` are not an `Exception`.
             if isinstance(error, KeyboardInterrupt):
                 raise
-            theirs = None
-        if refused is not None:
-            return ("both refuse" if theirs is None else "ours refuses"), refused
-        if theirs is None:
-            return "theirs refuses", ""
+            expected = None
+        if error_message is not None:
+            return ("both reject" if expected is None else "keras_bert rejects"), error_message
+        if expected is None:
+            return "transformers rejects", ""
         names = ("mask", "padding")
-        for name, our, their in zip(names, ours, theirs, strict=False):
-            if our != their and None not in (our, their):
-                return "differ", f"{name}: ours {our}, theirs {their}"
-        for texts, our, their in zip(_texts(ours[0]), ours[-1], theirs[-1], strict=True):
-            if theirs[0] is None and ours[0] in texts[0]:
+        for name, actual_value, expected_value in zip(names, result, expected, strict=False):
+            if actual_value != expected_value and None not in (actual_value, expected_value):
+                return "differ", f"{name}: keras_bert {actual_value}, transformers {expected_value}"
+        for texts, actual_value, expected_value in zip(
+            _texts(result[0]), result[-1], expected[-1], strict=True
+        ):
+            if expected[0] is None and result[0] in texts[0]:
                 continue
-            if their[2] is None:
-                # Without a field that says so, what a class of `transformers` gives its model
-                # depends on its version.
-                named = "model_input_names" in files.get(SETTINGS, {})
-                their = (*their[:2], [0] * len(their[1]) if named else our[2])
-            if our != their:
-                what = ["tokens", "row", "segments"]
-                first = next(i for i in range(3) if our[i] != their[i])
-                shown = tuple(text[:20] for text in texts)
-                sides = f"ours {our[first][:24]}, theirs {their[first][:24]}"
-                return "differ", f"{what[first]} of {shown}: {sides}"
+            if expected_value[2] is None:
+                # Without this field, the segments that a `transformers` class passes to its
+                # model depend on the version of `transformers`.
+                has_input_names = "model_input_names" in files.get(SETTINGS, {})
+                expected_value = (
+                    *expected_value[:2],
+                    [0] * len(expected_value[1]) if has_input_names else actual_value[2],
+                )
+            if actual_value != expected_value:
+                parts = ["tokens", "row", "segments"]
+                first = next(i for i in range(3) if actual_value[i] != expected_value[i])
+                excerpt = tuple(text[:20] for text in texts)
+                values = (
+                    f"keras_bert {actual_value[first][:24]}, transformers "
+                    f"{expected_value[first][:24]}"
+                )
+                return "differ", f"{parts[first]} of {excerpt}: {values}"
     return "equal", ""
 
 
 def run(every: int = 1, only: str = "", progress: bool = True) -> dict[str, list[str]]:
-    """Compares each `every`-th alteration; returns the descriptions by outcome."""
+    """Compares every n-th alteration and returns the descriptions by outcome."""
     logging.disable(logging.ERROR)
     kinds = {name: make() for name, make in KINDS.items() if only in name}
     cases = [
-        (f"{kind}: {what}", altered)
+        (f"{kind}: {description}", altered_files)
         for kind, files in kinds.items()
-        for what, altered in alterations(files)
+        for description, altered_files in alter_files(files)
     ][::every]
-    by_outcome: dict[str, list[str]] = collections.defaultdict(list)
+    descriptions: dict[str, list[str]] = collections.defaultdict(list)
     try:
-        for what, files in tqdm(cases, disable=not progress):
+        for description, files in tqdm(cases, disable=not progress):
             outcome, detail = compare(files)
-            if outcome == "differ" and any(re.search(each, what) for each in DOCUMENTED):
+            if outcome == "differ" and any(
+                re.search(pattern, description) for pattern in DOCUMENTED
+            ):
                 outcome = "differs as documented"
-            by_outcome[outcome].append(f"{what}: {detail}" if detail else what)
+            descriptions[outcome].append(f"{description}: {detail}" if detail else description)
     finally:
         logging.disable(logging.NOTSET)
-    return by_outcome
+    return descriptions
 
 
 def main() -> None:
-    """Prints the counts, and each fault."""
+    """Prints the faults and the number of cases per outcome."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--only", default="", help="a part of the name of a kind")
+    parser.add_argument("--only", default="", help="a part of a kind's name")
     parser.add_argument("--show", default=",".join(FAULTS), help="outcomes whose cases are printed")
     arguments = parser.parse_args()
-    by_outcome = run(arguments.every, arguments.only)
+    descriptions = run(arguments.every, arguments.only)
     for outcome in arguments.show.split(","):
-        for line in by_outcome[outcome]:
+        for line in descriptions[outcome]:
             print(f"{outcome}: {line}")
-    print(", ".join(f"{outcome} {len(by_outcome[outcome])}" for outcome in OUTCOMES))
-    sys.exit(any(by_outcome[outcome] for outcome in FAULTS))
+    print(", ".join(f"{outcome} {len(descriptions[outcome])}" for outcome in OUTCOMES))
+    sys.exit(any(descriptions[outcome] for outcome in FAULTS))
 
 
 if __name__ == "__main__":

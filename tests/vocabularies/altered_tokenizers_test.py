@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sample of the comparison of altered tokenizer files with `transformers`."""
+"""Compares a sample of altered tokenizer files with `transformers`."""
 
 import pytest
 
@@ -13,8 +13,8 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 
 def test_altered_files_match_transformers():
-    by_outcome = altered_tokenizers.run(every=97, progress=False)
-    assert not by_outcome["differ"]
-    assert not by_outcome["traceback"]
-    assert len(by_outcome["equal"]) > 15
-    assert len(by_outcome["ours refuses"]) > 3
+    descriptions = altered_tokenizers.run(every=97, progress=False)
+    assert not descriptions["differ"]
+    assert not descriptions["traceback"]
+    assert len(descriptions["equal"]) > 15
+    assert len(descriptions["keras_bert rejects"]) > 3
