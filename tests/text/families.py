@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small tokenizers of the newer encoders, and the same ones built with the tokenizers library.
 
-Their vocabularies are trained on a few texts. All other settings are those of the released
+Their vocabularies are trained on a few texts. All other settings match the released
 `tokenizer.json` files of ModernBERT and EuroBERT, or match how `transformers` builds the
 tokenizers of XLM-RoBERTa, CamemBERT and DeBERTa.
 """

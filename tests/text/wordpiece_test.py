@@ -141,7 +141,7 @@ def test_detokenize_rejects_invalid_ids():
         with pytest.raises(ValueError, match=r"\(tokens,\) or \(batch, tokens\)"):
             tokenizer.detokenize(invalid_ids)
     with pytest.raises(
-        ValueError, match=r"must be \(tokens,\) or \(batch, tokens\). Received the shape \(\)"
+        ValueError, match=r"must be \(tokens,\) or \(batch, tokens\). Received: \(\)"
     ):
         tokenizer.detokenize(tf.constant(5))
 

@@ -293,8 +293,7 @@ METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "alway
         ),
         (
             {"pre_tokenizer": METASPACE},
-            "pre_tokenizer must have ALBERT's steps, WhitespaceSplit and .* Received: "
-            "Metaspace",
+            "pre_tokenizer must have ALBERT's steps, WhitespaceSplit and .* Received: Metaspace",
         ),
         ({"vocab": {"a": 0}}, "model.vocab must be a list of pieces with their scores"),
         (

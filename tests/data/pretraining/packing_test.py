@@ -133,7 +133,7 @@ def test_whole_word_masking_of_packed_rows():
 def test_overlong_sequence_raises():
     with pytest.raises(
         ValueError,
-        match=r"must have at most 8 tokens, the length of a row. Received: 9 tokens \(sequence 1\)",
+        match=r"must have at most sequence_length=8 tokens. Received: 9 tokens \(sequence 1\)",
     ):
         pack_sequences(make_sequences([4, 9]), 8)
 
