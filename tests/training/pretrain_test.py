@@ -649,7 +649,7 @@ def test_options_that_contradict_each_other_are_refused(changes, message):
 def test_pairs_with_two_separators_are_refused(corpus, tmp_path):
     settings = config(corpus, tmp_path, model="roberta_base", vocabulary_size=300)
     with pytest.raises(
-        ValueError, match=r"byte_pair tokenizers, which put 2 separators .* full_sentences"
+        ValueError, match=r"byte_pair tokenizers, because they put 2 separators .* full_sentences"
     ):
         pretrain(settings)
 

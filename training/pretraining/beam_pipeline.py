@@ -5,11 +5,11 @@ The work is done by two pipelines. Every file that a step writes is complete:
 
 1. The first pipeline tokenizes each input file into a file of documents. A document's index in the
    corpus is the number of documents before it, in its own file and in all earlier files.
-2. The second pipeline sends each document to its shards, which its index determines. It creates
-   each shard from these documents with the same functions as on one machine.
+2. The second pipeline computes each document's shards from its index and sends the document there.
+    It creates each shard from these documents with the same functions as on one machine.
 
-The records are the same as on one machine with `independent_shards`, for any runner, any number of
-workers, and any order in which the runner delivers documents.
+The records are the same as on one machine with `independent_shards`. They do not depend on the
+runner, the number of workers or the delivery order.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ from .tokenized_corpus import (
     write_tokens_of,
 )
 
-# Number of documents for which the shards are computed at once
+# The shards are computed for this number of documents at once.
 _DOCUMENTS_AT_ONCE = 1024
 # Number of small files to read in parallel, because each read is a round trip to an object store
 _READS_AT_ONCE = 32
@@ -67,7 +67,7 @@ _process_lock = threading.Lock()
 
 
 class _FileCounts(NamedTuple):
-    """The counts of a tokenized file, as in `CorpusCounts`, or the error that reading it raised."""
+    """Counts for one tokenized file, as in `CorpusCounts`, or the error from reading it."""
 
     documents: int = 0
     sentences: int = 0
@@ -99,7 +99,7 @@ class BeamEngine:
         self._task = _Task(config, tuple(options), _ProcessTokenizer(tokenizer.get_config()))
 
     def tokenize(self) -> CorpusCounts:
-        """Tokenizes the files that are not tokenized yet, and returns the counts of all files.
+        """Tokenizes the remaining files, and returns the counts over all files.
 
         Raises:
             RunnerError: If the runner fails, or if its workers do not write to this directory.
@@ -117,7 +117,7 @@ class BeamEngine:
             if missing := self._not_tokenized():
                 raise RunnerError(
                     "--output_dir must be a URL, or a directory that all workers share. Received: "
-                    f"{self.folder.path}, where {self._runner} wrote nothing for {missing[0][1]}"
+                    f"{self.folder.path}, where {self._runner} wrote no file for {missing[0][1]}"
                 )
         counts = self._file_counts()
         errors = [count.error for count in counts if count.error]
@@ -130,7 +130,7 @@ class BeamEngine:
         return CorpusCounts(*totals)
 
     def write_shards(self, num_shards: int) -> list[ShardStatistics]:
-        """Writes the shards that do not exist yet, and returns the statistics of all shards.
+        """Writes missing shards, and returns the statistics of all shards.
 
         Raises:
             RunnerError: If the runner fails.
@@ -321,7 +321,7 @@ class _TokenizeFile(_FileDoFn):
         try:
             counts = self._tokenize(folder, number, path)
         except (ImportError, ValueError) as error:
-            # Runners retry when a worker raises an error, which would not help here.
+            # Runners retry if a worker raises an error. A retry would not help here.
             counts = _FileCounts(error=str(error))
         folder.write_json(_counts_name(number), counts._asdict())
 
@@ -342,7 +342,7 @@ class _TokenizeFile(_FileDoFn):
 
 
 class _SendDocuments(_FileDoFn):
-    """Yields the documents of a tokenized file and their indices, once per shard."""
+    """Yields `(shard, (index, document))` for each document in a tokenized file."""
 
     def __init__(self, task: _Task, corpus: _Corpus, done: frozenset[int]) -> None:
         super().__init__(task)
@@ -399,7 +399,7 @@ class _WriteShard(_FileDoFn):
 
 
 class _ReceivedDocuments(Documents):
-    """The documents of a shard, by their indices in the corpus. `len` is the size of the corpus."""
+    """A shard's documents by their indices in the corpus. `len` is the corpus size."""
 
     def __init__(
         self, contents: dict[int, bytes], dtype: np.dtype[Any], num_documents: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration of `pretrain`: groups of options and the checks between them."""
+"""Configures `pretrain`. Options are grouped, and checked across groups."""
 
 from __future__ import annotations
 
@@ -75,19 +75,19 @@ class TextOptions(CommandConfig):
         data_dir: Directory of the input_files and dev_files with relative paths.
         vocabulary: The tokenizer: a vocab.txt, or a directory with the files of any tokenizer.
             Empty trains a tokenizer of the model's type on input_files.
-        vocabulary_size: Size of a newly trained vocabulary.
+        vocabulary_size: Size of the vocabulary if it is trained.
         records: Directory of existing records; {length} in the path is replaced by a phase's
             sequence length. Empty creates records from input_files.
         dev_records: Directory of existing validation records, with {length} as in records.
         dev_batches: Number of validation batches to score.
-        dev_masked_lm_probability: Fraction of the validation tokens that is selected for
-            prediction. Defaults to masked_lm_probability. Use the same value to compare runs that
-            differ in masked_lm_probability.
-        packing: Whether to pack multiple sequences into each row of a batch.
-        file_groups: Number of groups into which the record files are divided. Each group provides
-            an equal part of every batch. If this is a multiple of the number of hosts, each host
-            reads only its own files; with 1, each host reads all files. The batches depend on this
-            number, not on the number of hosts.
+        dev_masked_lm_probability: Fraction of validation tokens selected for prediction. Defaults
+            to masked_lm_probability. Use the same value to compare runs that differ in
+            masked_lm_probability.
+        packing: Whether to pack multiple sequences into one example, which reduces padding.
+        file_groups: Number of record file groups. Each group provides an equal part of every batch.
+            If this is a multiple of the number of hosts, each host reads only its own files. With
+            1, each host reads all files. The batches depend on this number, not on the number of
+            hosts.
         corpus: How files are read and tokenized.
         rows: How examples are created from documents.
     """
@@ -178,18 +178,19 @@ class TaskOptions(CommandConfig):
         objective: One of masked_lm (also predicts pair labels if sequence_format has them),
             replaced_token (ELECTRA; model is the discriminator) and distillation (model is the
             student).
-        generator_size: For replaced_token, hidden size of the generator relative to the model's.
-            The generator of an init_preset keeps its size.
+        generator_size: For replaced_token, ratio of the generator's hidden size to the model's
+            hidden size. An init_preset's generator keeps its size.
         discriminator_weight: For replaced_token, weight of the discriminator's loss.
         embedding_sharing: For replaced_token, one of all (as in ELECTRA) and disentangled (as in
-            DeBERTaV3, where the discriminator adds its own embeddings to the generator's).
+            DeBERTaV3, where the discriminator adds its own embeddings to the generator's
+            embeddings).
         teacher: For distillation, the teacher's checkpoint. Its vocabulary is used. A student with
             the same hidden size starts from evenly spaced layers of the teacher.
-        temperature: For distillation, the temperature by which logits are divided.
+        temperature: For distillation, the temperature. Logits are divided by it.
         masking_unit: Unit of dynamic masking, one of token, word and ngram. Does not affect static
             masks.
-        mask_token_rate: Fraction of the selected tokens that is replaced by [MASK].
-        random_token_rate: Fraction of the selected tokens that is replaced by a random token.
+        mask_token_rate: Fraction of selected tokens replaced by [MASK].
+        random_token_rate: Fraction of selected tokens replaced by a random token.
         random_special_tokens: Whether the random token may be a special token, as in BERT but not
             in RoBERTa.
     """
@@ -222,7 +223,7 @@ class TaskOptions(CommandConfig):
 
 @dataclasses.dataclass(frozen=True)
 class EncoderOptions(CommandConfig):
-    """The encoder: its architecture, or the checkpoint to start from.
+    """The encoder's architecture, or the checkpoint to start from.
 
     Args:
         model: The architecture: a name that BertConfig.from_name accepts, or a JSON file.
@@ -276,8 +277,7 @@ class ComputeOptions(DeviceOptions):
             on, off and auto. auto compiles on JAX, and on TensorFlow with a GPU or TPU. Compiled
             TensorFlow is slower on a CPU. On PyTorch, compilation takes minutes and pays off only
             on a GPU.
-        steps_per_execution: Number of batches per call of the compiled function. Always 1 on
-            PyTorch.
+        steps_per_execution: Number of batches per compiled function call. Always 1 on PyTorch.
         deterministic: Whether TensorFlow and PyTorch use deterministic operations on GPUs.
     """
 
@@ -292,7 +292,7 @@ class ComputeOptions(DeviceOptions):
 
 @dataclasses.dataclass(frozen=True)
 class PretrainConfig(CommandConfig):
-    """The configuration of a pre-training run on raw text or on records.
+    """The configuration for pre-training on raw text or records.
 
     Args:
         text: The text or records.
@@ -304,7 +304,7 @@ class PretrainConfig(CommandConfig):
         tensorboard: Whether to write TensorBoard logs.
         compute: How the training step is computed.
         costs: The estimated energy and cost.
-        hosts: The processes of a multi-host run.
+        hosts: Options for multi-host training.
     """
 
     output_dir: str = "runs/pretrain"

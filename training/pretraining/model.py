@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds and compiles the model of a pre-training run, and counts its FLOPs."""
+"""Builds and compiles a model for pre-training, and counts its FLOPs."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def build_model(config: PretrainConfig, tokenizer: Tokenizer) -> PretrainingMode
 
 
 def update_flops(model: PretrainingModel, rows: int, sequence_length: int, slots: int) -> int:
-    """Returns the FLOPs of a training step's matmuls, for any objective."""
+    """Returns the matmul FLOPs per training step, for any objective."""
 
     def flops(
         config: BertConfig, slots: int, next_sentence: bool = False, reads_all: bool = False
@@ -103,12 +103,12 @@ def update_flops(model: PretrainingModel, rows: int, sequence_length: int, slots
         )
 
     if isinstance(model, ReplacedTokenDetector):
-        # Instead of a masked LM head, the discriminator has a dense layer and a logit per token.
+        # The discriminator has no masked LM head, but a dense layer and one logit per token.
         hidden = model.config.hidden_dim
         head: int = 3 * rows * sequence_length * 2 * hidden * (hidden + 1)
         return flops(model.generator.config, slots) + flops(model.config, 0, reads_all=True) + head
     if isinstance(model, Distiller):
-        # The teacher has no backward pass, which takes two thirds of the FLOPs.
+        # The teacher has no backward pass. It would take two thirds of the FLOPs.
         everywhere = bool(model.cosine_weight) or model.divergence_tokens == "all"
         student = flops(model.config, slots, reads_all=everywhere)
         return student + flops(model.teacher_task.config, slots, reads_all=everywhere) // 3
@@ -121,7 +121,7 @@ def _steps_per_execution(steps: int) -> int:
 
 
 def set_steps_per_execution(model: PretrainingModel, max_batches: int, batches: int) -> None:
-    """Sets `steps_per_execution` to a divisor of the number of batches in an interval.
+    """Sets `steps_per_execution` to a divisor of an interval's number of batches.
 
     Keras runs the same number of batches in every call, even if fewer are left in the epoch. So a
     short interval could train for too many steps.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training steps of a pre-training run: phases, batch sizes, learning rates and optimizer."""
+"""Plans pre-training steps, with phases, batch sizes, learning rates and the optimizer."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Phase:
 
 @dataclasses.dataclass(frozen=True)
 class Optimization(CommandConfig):
-    """The training steps and the optimizer of a run.
+    """Options for the training steps and the optimizer.
 
     Args:
         phases: The training phases, each length:fraction of the training steps, as in
@@ -78,16 +78,15 @@ class Optimization(CommandConfig):
             1024:0.85,8192:0.15:batch_size=576:learning_rate=3e-4. A phase with the same length as
             an earlier phase continues in the text where that phase stopped.
         batch_size: Number of examples per training step.
-        initial_batch_size: Number of examples per training step at the start of a batch size
-            warmup. The batch size then grows by this number until it reaches batch_size, which must
-            be a multiple.
+        initial_batch_size: Initial batch size for a batch size warmup. The batch size then grows by
+            this number until it reaches batch_size, a multiple of it.
         batch_warmup_steps: Number of training steps before the batch size reaches batch_size,
             divided equally between the smaller sizes. They must all be in the first phase.
         accumulation: Number of micro-batches over which gradients are accumulated in a training
             step.
         num_steps: Number of training steps.
-        eval_every: Number of training steps after which metrics are logged, the validation text is
-            scored and a checkpoint is written. Defaults to num_steps / 100. By default, the
+        eval_every: Number of training steps between two checkpoints. Metrics are logged and the
+            validation text is scored at the same time. Defaults to num_steps / 100. By default, the
             validation text is scored less often if it would take more than a tenth of the training
             time.
         optimizer: One of adam_weight_decay (the original BERT optimizer, without bias correction),
@@ -97,11 +96,11 @@ class Optimization(CommandConfig):
         schedule: Learning rate schedule, one of linear, bert (jumps after the warmup), electra (no
             jump) and trapezoidal (constant between warmup and decay). Empty uses the optimizer's
             default.
-        decay_steps: For trapezoidal, number of training steps in which the learning rate falls to
-            0. Defaults to num_steps / 10. 0 disables the decay.
+        decay_steps: For trapezoidal, number of final training steps. The learning rate falls to 0
+            in these steps. Defaults to num_steps / 10. 0 disables the decay.
         decay: For trapezoidal, the shape of the decay: one_minus_sqrt or linear.
-        warmup_steps: Number of training steps in which the learning rate rises. Defaults to
-            num_steps / 100, as in the BERT paper.
+        warmup_steps: Number of initial training steps. The learning rate rises in these steps.
+            Defaults to num_steps / 100, as in the BERT paper.
         weight_decay: Weight decay for all weights except biases and LayerNorm weights.
         beta_2: Decay rate of the second moments.
         epsilon: Small constant added to the denominator of the update.
@@ -159,7 +158,7 @@ class Optimization(CommandConfig):
                 )
 
     def check_divisible(self, count: int, what: str) -> None:
-        """Raises a ValueError if the size of a micro-batch is not divisible by a number."""
+        """Raises a ValueError if a phase's micro-batch size is not divisible by `count`."""
         for phase in self.plan():
             rows = self.micro_batch_size(phase)
             if rows % count:
@@ -178,7 +177,7 @@ class Optimization(CommandConfig):
         return max(phase.sequence_length for phase in self.plan())
 
     def dev_batch_size(self, sequence_length: int) -> int:
-        """Returns the validation batch size: the largest micro-batch with this sequence length.
+        """Returns the validation batch size, the largest micro-batch size for this length.
 
         It is the same in all phases with this length, so their scores are comparable.
         """
@@ -187,14 +186,14 @@ class Optimization(CommandConfig):
 
     @property
     def num_decay_steps(self) -> int:
-        """Number of training steps in which a trapezoidal schedule falls."""
+        """Number of decay steps in a trapezoidal schedule."""
         if self.decay_steps is not None:
             return self.decay_steps
         return min(self.num_steps // 10, self.num_steps - self.num_warmup_steps)
 
     @property
     def num_warmup_steps(self) -> int:
-        """Number of training steps in which the learning rate rises."""
+        """Number of warmup steps."""
         return self.num_steps // 100 if self.warmup_steps is None else self.warmup_steps
 
     @property
@@ -278,7 +277,7 @@ class Optimization(CommandConfig):
         )
 
     def _rate(self, optimizer: Any) -> Any:
-        """Returns the learning rate schedule, by default the optimizer's."""
+        """Returns the learning rate schedule, by default the optimizer's own schedule."""
         from keras_bert import optimizers
 
         schedule_class = optimizer.schedule_class
@@ -304,7 +303,7 @@ class Optimization(CommandConfig):
         )
 
 
-# The options of a phase, with their types and rules
+# Phase options with their types and ranges
 _OF_PHASE: dict[str, tuple[type, checks.NumberRange]] = {
     "batch_size": (int, checks.POSITIVE_INT),
     "learning_rate": (float, checks.NON_NEGATIVE),

@@ -36,15 +36,15 @@ class CorpusOptions(CommandConfig):
 
     Args:
         format: One of sentences (one per line), paragraphs (one per line, to be split into
-            sentences), jsonl (a JSON object per line), parquet (a document per row) and auto, which
-            uses jsonl for .jsonl and .ndjson, parquet for .parquet, and otherwise sentences.
+            sentences), jsonl (a JSON object per line), parquet (a document per row) and auto (jsonl
+            for .jsonl and .ndjson, parquet for .parquet, and otherwise sentences).
         document_ends: What separates documents in a file: blank_lines, files (only the end of the
-            file) or wikitext (headings such as " = Title = " in the WikiText data sets, which are
-            removed).
+            file) or wikitext (headings such as " = Title = " in the WikiText data sets; the
+            headings are removed).
         field: Key of the text in JSON Lines, or its column in Parquet.
         language: ISO code of the language, used to split paragraphs into sentences.
         lowercase: Whether the tokenizer lowercases text and strips accents. By default, it is
-            inferred from the tokens of a vocab.txt, or from the text for a new vocabulary. A
+            inferred from the tokens in vocab.txt, or from the text for a new vocabulary. A
             tokenizer directory always specifies it.
     """
 
@@ -74,12 +74,12 @@ class RowOptions(CommandConfig):
         whole_words: Whether static masks cover whole words.
         max_predictions: Maximum number of masked tokens per example. 0 derives it from the sequence
             length and masked_lm_probability.
-        masked_lm_probability: Fraction of the tokens that is selected for prediction.
+        masked_lm_probability: Fraction of tokens selected for prediction.
         seed: Random seed.
         num_shards: Number of files to write. 0 writes one file per million tokens.
         independent_shards: Whether each shard only depends on its own documents. Random second
             segments then come from another document in the same shard rather than in the whole
-            corpus. Required by Beam runners, which create the same records as one machine with this
+            corpus. Required by Beam runners. They create the same records as one machine with this
             option.
         num_workers: Number of processes. Does not affect the records. 0 uses one process per core.
         keep_store: Whether to keep the tokenized corpus in output_dir/.work at the end.

@@ -21,7 +21,7 @@ class RecordFolder:
         self.path = path
 
     def path_of(self, name: str) -> str:
-        """Returns the path of a file in the directory."""
+        """Returns a file's path."""
         return str(Path(self.path) / name)
 
     def names(self, pattern: str) -> list[str]:
@@ -45,7 +45,7 @@ class RecordFolder:
         return open(self.path_of(name), "rb")
 
     def read(self, name: str) -> bytes:
-        """Returns the content of a file."""
+        """Returns a file's content."""
         with self.open(name) as file:
             return file.read()
 

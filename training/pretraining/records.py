@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates pre-training records: tokenizes a corpus, writes shards and a summary."""
+"""Creates pre-training records. Tokenizes a corpus, and writes shards and a summary."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def create_records(
     Args:
         config: The config.
         runner, runner_options: An Apache Beam runner and its options.
-        is_checked: Whether `check_corpus` was already called, for example for all files of a run.
+        is_checked: Whether `check_corpus` was already called, for example for all of the run's
+            files.
 
     Returns:
         The content of `summary.json`. It includes the numbers of documents, sentences and tokens in
@@ -72,7 +73,7 @@ def create_records(
 
     Raises:
         FileNotFoundError: If a file does not exist.
-        UnusedFlagError: If a corpus flag applies to none of the files.
+        UnusedFlagError: If a corpus flag does not apply to any file.
         ImportError: If paragraphs must be split into sentences and `sentencex` is not installed.
         ValueError: If a file is invalid, if pairs need a second document and there is only one, or
             if the directory contains records with different settings.
@@ -152,7 +153,7 @@ class _LocalEngine:
         return CorpusCounts(len(store), store.num_sentences, store.num_tokens, num_unknown)
 
     def write_shards(self, num_shards: int) -> list[ShardStatistics]:
-        """Writes the shards that do not exist yet, and returns the statistics of all shards."""
+        """Writes missing shards, and returns the statistics of all shards."""
         with bar("writing", num_shards, "shard") as shown:
             return write_shards(self.config, self.tokenizer, self.work, num_shards, shown.update)
 
@@ -170,7 +171,7 @@ def check_corpus(corpus: CorpusOptions, inputs: Sequence[InputFile], vocabulary:
 
 
 def require_libraries(corpus: CorpusOptions, inputs: Sequence[InputFile]) -> None:
-    """Checks that the sentence splitter is installed, if there are paragraphs to split."""
+    """Checks that the sentence splitter is installed, if the format requires it."""
     if any(resolve_format(file.path, corpus.format) != "sentences" for file in inputs):
         sentence_splitter(corpus.language)
 
@@ -179,8 +180,8 @@ def _check_separators(sequence_format: str, tokenizer: Tokenizer) -> None:
     if tokenizer.pair_separators > 1 and sequence_format in PAIR_FORMATS:
         raise ValueError(
             f"--sequence_format={sequence_format} does not support {tokenizer.kind} tokenizers, "
-            f"which put {tokenizer.pair_separators} separators between segments instead of one. "
-            "Use full_sentences or document_sentences"
+            f"because they put {tokenizer.pair_separators} separators between segments. Use "
+            "full_sentences or document_sentences"
         )
 
 
@@ -214,9 +215,9 @@ def _warn_of_unknown_tokens(summary: Mapping[str, Any], folder: str) -> None:
     if share > _MANY_UNKNOWN:
         logging.warning(
             "%.1f%% of the tokens in %s are unknown to the vocabulary %s. A model cannot learn "
-            "anything about them. Check that the vocabulary is for the language of this text. Pass "
-            "another one with --vocabulary, or train one on this text (with tokenizer, or with "
-            "pretrain without --vocabulary). If it was trained on this text, increase "
+            "anything about them. Check that the vocabulary is for this text's language. Pass a "
+            "different vocabulary with --vocabulary, or train one on this text (with tokenizer, or "
+            "with pretrain without --vocabulary). If it was trained on this text, increase "
             "--vocabulary_size",
             100 * share,
             folder,

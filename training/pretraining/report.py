@@ -46,7 +46,7 @@ _NAMES = {
     "generator_accuracy": "masked_accuracy",
 }
 _DRAWN = ("loss", "masked_accuracy", "unigram_accuracy", "pair_accuracy", "discriminator_accuracy")
-# The printed metrics of a record with their formats. The record has more metrics.
+# The printed metrics with their formats. The records have more metrics.
 _SHOWN = {
     "loss": "{:.4g}",
     "masked_accuracy": "{:.1%}",
@@ -187,7 +187,7 @@ def build_results(config: PretrainConfig, num_parameters: int, state: RunState) 
 
 
 def _mean(log: list[Log], name: str) -> float:
-    """Returns the mean of a rate over the run, weighted by the duration of the intervals."""
+    """Returns a rate's mean over the run, weighted by the intervals' duration."""
     return _sum(log, name) / float(log[-1]["seconds"])
 
 
@@ -198,7 +198,7 @@ def _sum(log: list[Log], rate: str) -> float:
 
 
 def report(results: Mapping[str, Any], folder: Path) -> str:
-    """Formats the report at the end of a run."""
+    """Formats a run's final report."""
     last, total = results["last"], results["total"]
     rows = {
         "validation text": _scores(last, "val_"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs pre-training: phases, intervals and checkpoints, and how a run resumes."""
+"""Runs pre-training in phases and intervals, with checkpoints to resume from."""
 
 from __future__ import annotations
 
@@ -163,11 +163,11 @@ def _content(flag: str, groups: list[list[Path]]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """The cost of a training step in a phase, and the unigram baseline.
+    """The cost per training step in a phase, and the unigram baseline.
 
     Args:
         tokens: Number of tokens, excluding padding.
-        flops: FLOPs of the matmuls.
+        flops: Matmul FLOPs.
         unigram: The baseline's `unigram_accuracy` and `unigram_perplexity`.
     """
 
@@ -177,7 +177,7 @@ class Workload:
 
 
 class Run:
-    """Trains the phases of a run.
+    """Trains a run's phases.
 
     Args:
         config: The configuration.
@@ -219,7 +219,7 @@ class Run:
         state: RunState,
         baseline: report.Log,
     ) -> RunState:
-        """Trains from the run's current step to the end of a phase, and returns the new state."""
+        """Trains from the run's current step until the phase ends, and returns the new state."""
         own = {"shard": hosts.shard(), "return_shards": hosts.count() > 1}
         dev_examples = None
         if dev is not None:
@@ -243,8 +243,8 @@ class Run:
         while state.step < phase.end:
             done = state.step - phase.first_step
             num_left = phase.end - state.step
-            # One call of `fit` trains whole intervals. A separate call trains what is left of the
-            # phase, or of an interval in which the run was interrupted.
+            # One call of `fit` trains whole intervals. A separate call trains the remaining steps
+            # in the phase or in an interrupted interval.
             rest = min(num_left, interval - done % interval)
             count, steps = (num_left // interval, interval) if rest == interval else (1, rest)
             intervals = IntervalReport(self, state, steps, phase.end, workload, dev_examples)
@@ -291,7 +291,7 @@ class Run:
         return pretraining_examples(batches, self.config.text.rows.next_sentence)
 
     def _workload(self, phase: Phase, train: PretrainingStream, baseline: report.Log) -> Workload:
-        """Estimates the cost of a training step from the first batches."""
+        """Estimates the cost per training step from the first batches."""
 
         def tokens_and_slots() -> tuple[float, int]:
             name = "sequence_ids" if train.packed else "padding_mask"
@@ -310,9 +310,9 @@ class IntervalReport(keras.callbacks.Callback):
     Args:
         run: The run.
         state: The initial value of the attribute `state`.
-        interval: Number of training steps in one of Keras' epochs.
-        last_step: The last step of the phase, after which the validation text is always scored.
-        workload: The cost of a training step.
+        interval: Number of training steps per Keras epoch.
+        last_step: The phase's last step. The validation text is always scored after it.
+        workload: The cost per training step.
         dev: Validation batches, or `None`.
     """
 
@@ -335,7 +335,7 @@ class IntervalReport(keras.callbacks.Callback):
         self.workload, self.dev = workload, dev
         self.is_interrupted = bool
         self._folder = Path(run.config.output_dir)
-        # The first interval of a run is plotted immediately.
+        # A new run's first interval is plotted immediately.
         self._next_plot = time.monotonic() + _SECONDS_BETWEEN_PLOTS if state.log else 0.0
         self._start = 0.0
 
@@ -348,10 +348,10 @@ class IntervalReport(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         steps, rest = divmod(batch + 1, self.optimization.accumulation)
-        # After the last step of an interval, `on_epoch_end` saves.
+        # After an interval's last step, `on_epoch_end` saves.
         if self.is_interrupted() and not rest and steps < self.interval:
             if keras.backend.backend() == "jax":
-                # On JAX, Keras updates the variables only at the end of an epoch.
+                # On JAX, Keras only updates the variables when an epoch ends.
                 self.model.jax_state_sync()
             seconds = self.state.seconds + time.perf_counter() - self._start
             step = self.state.step + steps

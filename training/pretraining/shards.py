@@ -30,7 +30,7 @@ _MAX_INDEPENDENT_SHARDS = 2**16
 # With fewer documents per shard, second segments are sampled from too small a set.
 _FEW_DOCUMENTS = 10
 
-# The writer of a worker process
+# The worker process's writer
 _writer: _ShardWriter
 
 
@@ -39,7 +39,7 @@ class ShardStatistics:
     """Statistics of examples.
 
     Args:
-        lengths: Number of examples of each length, from 0 to the maximum.
+        lengths: Number of examples per length, from 0 to the maximum.
         random_pairs: Number of examples with label 1, whose second segment does not follow the
             first.
         pairs: Number of examples with a label.
@@ -51,7 +51,7 @@ class ShardStatistics:
 
     @classmethod
     def from_instances(cls, instances: list[Instance], sequence_length: int) -> ShardStatistics:
-        """Counts the examples of a shard."""
+        """Counts a shard's examples."""
         lengths = np.bincount(
             [len(instance.token_ids) for instance in instances], minlength=sequence_length + 1
         )
@@ -97,12 +97,12 @@ def count_shards(config: PretrainingDataConfig, num_documents: int, num_tokens: 
 
 
 def shard_name(shard: int, num_shards: int) -> str:
-    """Returns the file name of a shard."""
+    """Returns a shard's file name."""
     return f"pretraining-{shard:05}-of-{num_shards:05}.tfrecord"
 
 
 def statistics_name(shard: int) -> str:
-    """Returns the file name of a shard's statistics."""
+    """Returns the file name for a shard's statistics."""
     return f"statistics-{shard:05}.json"
 
 
@@ -131,7 +131,7 @@ class ShardMaker:
     def __call__(
         self, documents: Documents, shard: int, num_shards: int
     ) -> tuple[ShardStatistics, Iterator[bytes]]:
-        """Returns the statistics of a shard and its records."""
+        """Returns a shard's statistics and records."""
         instances = self.make_instances(documents, shard, num_shards)
         rng = np.random.default_rng([self.config.rows.seed, num_shards, shard])
         statistics = ShardStatistics.from_instances(instances, self.config.sequence_length)
@@ -145,7 +145,7 @@ def write_shards(
     num_shards: int,
     report: Callable[[int], Any],
 ) -> list[ShardStatistics]:
-    """Writes the shards that do not exist yet.
+    """Writes missing shards.
 
     `report` is called with the number of shards completed since the last call.
 

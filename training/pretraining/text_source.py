@@ -46,14 +46,14 @@ SOURCE_FILE = "vocabulary.json"
 
 @dataclasses.dataclass(frozen=True)
 class TextSource:
-    """Provides the vocabulary and records of a run, and creates them if they are not given.
+    """Provides a run's vocabulary and records, and creates them if they are not given.
 
     Args:
         text: The text or the records.
-        folder: The run's directory.
+        folder: The output directory.
         preset: The checkpoint that the run starts from and whose vocabulary it uses, or empty.
         preset_flag: The flag with that checkpoint.
-        model: The architecture. It determines the type of a new tokenizer.
+        model: The architecture. It determines the type of tokenizer to train.
         lengths: The sequence lengths in tokens.
     """
 
@@ -82,7 +82,7 @@ class TextSource:
         Raises:
             FileNotFoundError: If an entry of `input_files` or `dev_files` matches no file.
             ImportError: If the library that splits paragraphs into sentences is not installed.
-            UnusedFlagError: If a flag applies to none of these files.
+            UnusedFlagError: If a flag does not apply to any of these files.
         """
         inputs: list[InputFile] = []
         some_are_made = False
@@ -103,11 +103,11 @@ class TextSource:
         """Returns the given vocabulary, the checkpoint's vocabulary, or one trained on the text.
 
         Returns:
-            The path of a vocab.txt or of a tokenizer directory.
+            The path of vocab.txt or the tokenizer directory.
 
         Raises:
-            ValueError: If the directory contains a vocabulary that was created from different text,
-                from a different checkpoint or with different settings.
+            ValueError: If the directory contains a vocabulary created from different text, from a
+                different checkpoint or with different settings.
         """
         if self.text.vocabulary:
             return Path(self.text.vocabulary)
@@ -130,11 +130,11 @@ class TextSource:
         return file
 
     def given_files(self) -> dict[str, list[list[Path]]]:
-        """Returns the existing input files of a run, by the name of their flag.
+        """Returns a run's existing input files by flag name.
 
         Returns:
-            A list of files for each of the `file_groups`, with all sequence lengths in order. Files
-            that every process reads are in a single group.
+            For each flag, a list of file groups. The files for all sequence lengths follow each
+            other. Files that every process reads are in a single group.
         """
         files = {"model": [[Path(self.model)] if os.path.isfile(self.model) else []]}
         for flag, count in (("records", self.text.file_groups), ("dev_records", 1)):
@@ -168,7 +168,7 @@ class TextSource:
         }
 
     def records(self, sequence_length: int, vocabulary: Path, for_validation: bool = False) -> str:
-        """Returns the file pattern of records of a length, and creates missing records."""
+        """Returns the file pattern for records with this length, and creates missing records."""
         text, name, files = self.text, "records", self.text.input_files
         if for_validation:
             text, name, files = text.for_validation(), "dev_records", text.dev_files
@@ -194,8 +194,8 @@ class TextSource:
             if is_url(file.path) or resolve_format(file.path, corpus.format) == "parquet":
                 raise ValueError(
                     f"a vocabulary can only be trained on local text files. Received: {file.path}. "
-                    "Pass --vocabulary, which you can train on a sample with `keras-bert "
-                    "tokenizer`"
+                    "Train one on a sample with `keras-bert tokenizer`, and pass it with "
+                    "--vocabulary"
                 )
         return make_tokenizer(
             kind,
@@ -209,7 +209,7 @@ class TextSource:
         return find_inputs(self.text.resolve_in_data_dir(files))
 
     def _source(self) -> dict[str, Any]:
-        """Describes what the vocabulary is created from: a checkpoint's tokenizer or text."""
+        """Describes the source of the vocabulary, a checkpoint's tokenizer or text."""
         if self.preset:
             tokenizer = json.dumps(self._tokenizer_config(), sort_keys=True).encode()
             return {"checkpoint": hashlib.sha256(tokenizer).hexdigest()}
@@ -295,7 +295,7 @@ class Batches:
     def validation_batches(
         self, records: str, sequence_length: int, rows: int
     ) -> PretrainingStream:
-        """Returns the validation batches of a length. The masks are the same for every seed."""
+        """Returns validation batches. The masks are the same for every seed."""
         masker = self._masker(self.text.for_validation().rows, seed=0)
         return self._stream(records, sequence_length, rows, masker, seed=0)
 

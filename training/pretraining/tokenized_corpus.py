@@ -25,12 +25,12 @@ _CHUNK_BYTES = 2**19
 # Starting a process takes as long as tokenizing a few chunks.
 _BYTES_PER_PROCESS = 16 * _CHUNK_BYTES
 
-# The tokenizer of a worker process
+# The worker process's tokenizer
 _tokenizer: Tokenizer
 
 
 class CorpusCounts(NamedTuple):
-    """The sizes of a tokenized corpus. `unknown` is the number of unknown tokens."""
+    """Sizes of the tokenized corpus. `unknown` is the number of unknown tokens."""
 
     documents: int
     sentences: int
@@ -39,7 +39,7 @@ class CorpusCounts(NamedTuple):
 
 
 class _Chunk(NamedTuple):
-    """Consecutive sentences, and the indices of the sentences before which a document ends."""
+    """Consecutive sentences. A document ends before each sentence index in `document_ends`."""
 
     sentences: list[str]
     document_ends: list[int]

@@ -23,7 +23,7 @@ NO_LIMIT = 1_000_000
 
 
 def open_tokenizer(path: str | os.PathLike[str], lowercase: bool | None = None) -> Tokenizer:
-    """Opens the tokenizer in a directory, or the WordPiece tokenizer of a vocab.txt.
+    """Opens the tokenizer in a directory, or a WordPiece tokenizer for vocab.txt.
 
     Args:
         path: The file or directory.
@@ -77,7 +77,7 @@ def make_tokenizer(
             `family_options`.
 
     Raises:
-        ValueError: If there is too little text, or if `lowercase` has no effect.
+        ValueError: If the files contain too little text, or if `lowercase` has no effect.
     """
     options = options or {}
     its_own = options.get("lowercase", False if kind == text.BytePairTokenizer.kind else lowercase)
@@ -123,7 +123,7 @@ def make_tokenizer(
 
 def family_options(config: BertConfig) -> Mapping[str, Any]:
     """Returns the tokenizer arguments that an architecture's family requires."""
-    # Importing checkpoints imports Keras, which takes as long as tokenizing a million tokens.
+    # Importing checkpoints imports Keras. This takes as long as tokenizing a million tokens.
     from keras_bert.checkpoints.config_fields import compatible_families
 
     families = compatible_families(config)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unigram baseline of pre-training, which predicts masked tokens only by their frequency."""
+"""The unigram baseline for pre-training. It predicts masked tokens only by their frequency."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keras_bert.data import PretrainingStream, pretraining_batches
 from keras_bert.data.pretraining.record_files import record_paths
 from keras_bert.text.tokenizer import Tokenizer
 
-# Number of training tokens to count. Reading them takes two seconds of a busy core.
+# Number of training tokens to count. Reading them takes two seconds on a busy core.
 _MAX_TOKENS = 2_000_000
 _ROWS_AT_ONCE = 1024
 
@@ -26,7 +26,7 @@ def unigram_scores(
     stream: PretrainingStream,
     num_batches: int,
 ) -> dict[str, float]:
-    """Scores a unigram model of the records on the first batches of a stream."""
+    """Scores the records' unigram model on a stream's first batches."""
     probabilities = unigram_probabilities(records, sequence_length, tokenizer, causal)
     return score(probabilities, stream.first_batches(num_batches))
 
@@ -41,20 +41,20 @@ def unigram_probabilities(
         num_left -= len(token_ids)
         if num_left <= 0:
             break
-    # Of the special tokens, only [UNK] and, for causal models, [SEP] occur as labels.
+    # The only special tokens that occur as labels are [UNK] and, for causal models, [SEP].
     labels = {tokenizer.unk_token_id} | ({tokenizer.sep_token_id} if causal else set())
     return smoothed(counts, set(tokenizer.special_token_ids) - labels)
 
 
 def smoothed(counts: np.ndarray, never_predicted: Collection[int]) -> np.ndarray:
-    """Returns frequencies with add-one smoothing, and 0 for ids that are never predicted."""
+    """Returns frequencies with add-one smoothing, and 0 for the ids in `never_predicted`."""
     frequencies = counts + 1.0
     frequencies[list(never_predicted)] = 0.0
     return np.asarray(frequencies / frequencies.sum())
 
 
 def score(probabilities: np.ndarray, batches: Iterable[dict[str, Any]]) -> dict[str, float]:
-    """Returns the accuracy and perplexity on the masked tokens of a `PretrainingStream`."""
+    """Returns the accuracy and perplexity on a `PretrainingStream`'s masked tokens."""
     best = int(np.argmax(probabilities))
     right, loss, count = 0, 0.0, 0
     for batch in batches:
@@ -69,7 +69,7 @@ def score(probabilities: np.ndarray, batches: Iterable[dict[str, Any]]) -> dict[
 
 
 def _unmasked_tokens(records: str, sequence_length: int) -> Iterator[np.ndarray]:
-    """Yields the original tokens of batches of records, even if the records have masks."""
+    """Yields the records' original tokens batch by batch, even if the records have masks."""
     # Read one file at a time, because a batch stream first counts the records in all its files.
     for path in record_paths(records):
         batches = pretraining_batches(

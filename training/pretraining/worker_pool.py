@@ -21,7 +21,7 @@ def ordered_map(
 ) -> Iterator[Result]:
     """Calls a function with each task in a pool, and yields the results in order.
 
-    At most `ahead` tasks are pending, which bounds memory use for long sequences.
+    At most `ahead` tasks are pending, to limit the memory for long sequences.
     """
     pending: deque[Future[Result]] = deque()
     try:
