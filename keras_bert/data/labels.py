@@ -289,16 +289,16 @@ def validate_class_weight(
             f"class_weight must be a dict whose keys are {choices}. Received: {class_weight!r}"
         )
     ids_of_names: dict[Any, int] = {name: index for index, name in enumerate(names)}
-    by_id: dict[int, float] = {}
+    weights_by_id: dict[int, float] = {}
     for key, weight in class_weight.items():
         class_id: Any = ids_of_names.get(key, key)
         is_id = isinstance(class_id, (int, np.integer)) and not isinstance(class_id, bool)
         if not is_id or not 0 <= class_id < (num_ids or math.inf):
             raise ValueError(f"Each key of class_weight must be {choices}. Received: {key!r}")
         checks.NON_NEGATIVE.check(**{f"class_weight[{key!r}]": weight})
-        by_id[int(class_id)] = float(weight)
+        weights_by_id[int(class_id)] = float(weight)
     _reject_ambiguous(np.array([key for key in class_weight if key not in names], int), names)
-    return by_id
+    return weights_by_id
 
 
 def _output_suffix(name: str) -> str:

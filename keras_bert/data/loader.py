@@ -184,10 +184,12 @@ class Loader(Batches):
 
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
         options, seed = self.options, self.options.shuffle_seed
-        in_window = options.window(self.source.num_rows)
+        batches_per_window = options.window(self.source.num_rows)
         # Skipped windows are not read. If the window size is unknown, they are read and their
         # batches are dropped.
-        windows_skipped, batches_skipped = divmod(first, in_window) if in_window else (0, first)
+        windows_skipped, batches_skipped = (
+            divmod(first, batches_per_window) if batches_per_window else (0, first)
+        )
         windows = self.source.windows(number, options, windows_skipped)
         for index, window in enumerate(windows, windows_skipped):
             sequences = None

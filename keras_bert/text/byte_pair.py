@@ -309,11 +309,11 @@ class BytePairTokenizer(Tokenizer):
         return self._word_tokens.tokens(words, np.array(begins, np.int64))
 
     def _add_prefix(self, text: str) -> str:
-        return _after_space(text) if self.add_prefix_space else text
+        return _prepend_space(text) if self.add_prefix_space else text
 
     def _as_word(self, word: str, is_first: bool) -> str:
         """Adds a space before a word, except before the first word if the tokenizer does not."""
-        return word if is_first and not self.space_before_first_word else _after_space(word)
+        return word if is_first and not self.space_before_first_word else _prepend_space(word)
 
     def _split_at_spaces(self, text: str) -> list[str]:
         """Splits a text into words quickly. `_split_words` may split them further."""
@@ -483,7 +483,7 @@ def word_expression(word_pattern: str) -> str:
     raise ValueError(f"word_pattern must be {', '.join(WORD_PATTERNS)}. Received: {word_pattern!r}")
 
 
-def _after_space(text: str) -> str:
+def _prepend_space(text: str) -> str:
     """Adds a space before a nonempty text that does not start with a space."""
     return f" {text}" if text and not text.startswith(" ") else text
 

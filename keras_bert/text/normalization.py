@@ -186,10 +186,10 @@ class _CharacterMap(dict[int, str]):
         self._rules = rules
 
     def __missing__(self, point: int) -> str:
-        letters = self[point] = self._of(chr(point))
+        letters = self[point] = self._normalize_character(chr(point))
         return letters
 
-    def _of(self, character: str) -> str:
+    def _normalize_character(self, character: str) -> str:
         if is_dropped(character):
             return ""
         letters = lower_text(character) if self._rules.lowercase else character

@@ -100,7 +100,7 @@ class TokenMarks:
             self.from_borders = [marked(token, spelling.pattern([token])) for token in others]
             self.from_borders.append((f"[{AROUND_DROPPED}]", ""))
         self._until_borders, self._from_borders = (
-            [(re.compile(_in_python(pattern)), mark) for pattern, mark in replacements]
+            [(re.compile(_to_python(pattern)), mark) for pattern, mark in replacements]
             for replacements in (self.until_borders, self.from_borders)
         )
 
@@ -139,7 +139,7 @@ def _code_points(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
-def _in_python(pattern: str) -> str:
+def _to_python(pattern: str) -> str:
     """Converts an RE2 regular expression for Python, which has no category classes."""
     for name in ("Cf", "Mn"):
         if rf"\p{{{name}}}" in pattern:

@@ -391,7 +391,7 @@ class Tokenizer(abc.ABC):
     def decode(self, token_ids: Any, skip_special_tokens: bool = False) -> str | list[str]:
         """Converts ids to readable text without spaces before punctuation.
 
-        For WordPiece, the result differs from `detokenize`. `detokenize` puts spaces around all
+        The result only differs from `detokenize` for WordPiece. `detokenize` puts spaces around all
         words and punctuation. `decode` omits them before `.`, `,`, `?` and `!`, and before tokens
         such as `'s`, like `decode` in `transformers` and `tokenizers`. Lowercased text stays
         lowercased, and other spaces remain: "don't (yet)" becomes "don ' t ( yet )".

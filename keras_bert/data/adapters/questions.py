@@ -73,7 +73,7 @@ class QuestionAdapter(InputAdapter):
             self._warn_of_lost_answers(rows)
         positions = dict(zip(OUTPUTS, (rows.start_positions, rows.end_positions), strict=True))
         source = RowsInMemory(rows.examples, positions)
-        return Loader(source, preprocessor, options, _with_positions)
+        return Loader(source, preprocessor, options, _add_positions)
 
     def _warn_of_lost_answers(self, rows: QuestionRows) -> None:
         with_answer = set(rows.question_index[rows.end_positions > 0].tolist())
@@ -107,7 +107,7 @@ def window_batches(rows: QuestionRows, preprocessor: Any, options: BatchOptions)
     return Loader(RowsInMemory(rows.examples), preprocessor, options, to_indexed_batch)
 
 
-def _with_positions(batch: Batch) -> tuple[Any, ...]:
+def _add_positions(batch: Batch) -> tuple[Any, ...]:
     """Converts a batch to its features, answer positions and their weights."""
     weights = np.ones(len(batch.rows), "float32") if batch.row_mask is None else batch.row_mask
     features = add_row_mask(batch.features, batch.row_mask)

@@ -130,7 +130,7 @@ class WordsAdapter(InputAdapter):
         source = RowsInMemory(InMemory(Sequences(features)))
         targets = self.labels, self.weights
         return Loader(
-            source, preprocessor, options, _with_tags, targets_have_length=True, targets=targets
+            source, preprocessor, options, _add_tags, targets_have_length=True, targets=targets
         )
 
     def prediction_batches(
@@ -156,7 +156,7 @@ class WordsAdapter(InputAdapter):
         return Loader(source, preprocessor, options, to_indexed_batch), restore
 
 
-def _with_tags(batch: Batch) -> tuple[Any, ...]:
+def _add_tags(batch: Batch) -> tuple[Any, ...]:
     """Converts a batch to features, and the labels and weights of each word's first subword."""
     features = dict(batch.features)
     labels, weights = features.pop("labels"), features.pop("weights")

@@ -140,7 +140,7 @@ def _document_ends_once(sentences: Iterator[str | None]) -> Iterator[str | None]
 def _text_documents(
     lines: Iterator[str], document_ends: str, split: Callable[[str], list[str]]
 ) -> Iterator[str | None]:
-    for before, line, after in _with_neighbors(lines):
+    for before, line, after in _pair_neighbors(lines):
         if not line.strip():
             if document_ends == "blank_lines":
                 yield None
@@ -151,7 +151,7 @@ def _text_documents(
             yield from split(line)
 
 
-def _with_neighbors(lines: Iterator[str]) -> Iterator[tuple[str, str, str]]:
+def _pair_neighbors(lines: Iterator[str]) -> Iterator[tuple[str, str, str]]:
     """Yields each line with the previous and next line, or `""` at the start and end."""
     before, line = "", next(lines, "")
     for after in itertools.chain(lines, [""]):

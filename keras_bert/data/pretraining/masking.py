@@ -269,7 +269,7 @@ class MaskedLMMaskGenerator:
         labels = xp.take(flat, positions)
         counts = xp.sum(xp.cast(is_selected, "int64"), axis=1)
 
-        def in_slots(values: Any) -> Any:
+        def to_slots(values: Any) -> Any:
             return xp.to_dense(Ragged(xp.cast(values, "int32"), counts), slots, 0)
 
         def replaced_ids(selected_before: Any) -> Any:
@@ -279,8 +279,8 @@ class MaskedLMMaskGenerator:
 
         features = {
             **{name: values for name, values in features.items() if name != "word_starts"},
-            "mask_positions": in_slots(positions % length),
-            "mask_ids": in_slots(labels),
+            "mask_positions": to_slots(positions % length),
+            "mask_ids": to_slots(labels),
             "mask_weights": xp.cast(xp.mask(counts, slots), "float32"),
         }
         return BatchShard(features, xp.size(labels), replaced_ids)

@@ -95,12 +95,12 @@ def pack_sequences(features: Mapping[str, Any], sequence_length: int) -> dict[st
             f"{lengths.max()} tokens (sequence {lengths.argmax()})"
         )
     row = best_fit_rows(lengths, sequence_length)
-    order = in_order_of_rows(row)
+    order = order_by_row(row)
     ragged = {name: take_rows(NUMPY, x, order) for name, x in ragged.items()}
     return filled_rows(ragged, row[order], sequence_length)
 
 
-def in_order_of_rows(row: Integers) -> Integers:
+def order_by_row(row: Integers) -> Integers:
     """Returns the indices of nonempty sequences (row not -1), sorted by row."""
     return np.argsort(row, kind="stable")[np.count_nonzero(row < 0) :]
 
@@ -161,10 +161,10 @@ def best_fit_rows(lengths: Integers, row_length: int) -> Integers:
         if space:
             rows_by_space[space].append(row)
             spaces |= 1 << space
-    return _in_order_of_arrival(rows)
+    return _renumber_rows(rows)
 
 
-def _in_order_of_arrival(rows: Integers) -> Integers:
+def _renumber_rows(rows: Integers) -> Integers:
     """Renumbers rows in the order of their first sequences."""
     is_row = rows >= 0
     _, first, inverse = np.unique(rows[is_row], return_index=True, return_inverse=True)

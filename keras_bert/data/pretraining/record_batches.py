@@ -152,11 +152,11 @@ class _RecordBatches(Batches):
         paths, seed, size = self._parser.paths, self._seed, self._batch_size
         in_order = itertools.chain.from_iterable(map(read_records, paths))
         records = in_order if seed is None else shuffled_records(paths, seed, number)
-        in_window = 1 if self._buckets is None else WINDOW_BATCHES
+        batches_per_window = 1 if self._buckets is None else WINDOW_BATCHES
         num_done = 0
-        for count, window in enumerate(chunked(records, size * in_window)):
-            if num_done + in_window <= first:
-                num_done += in_window
+        for count, window in enumerate(chunked(records, size * batches_per_window)):
+            if num_done + batches_per_window <= first:
+                num_done += batches_per_window
                 continue
             rows, rest = self._parser(window)
             # Without buckets, the records keep their order.

@@ -16,7 +16,7 @@ from keras_bert.data.batch_options import check_shard, rows_of_shard
 from keras_bert.data.batches import Batches, MappedBatches
 from keras_bert.data.packing import Sequences
 from keras_bert.data.pretraining.masking import MaskedLMMaskGenerator
-from keras_bert.data.pretraining.packing import best_fit_rows, filled_rows, in_order_of_rows
+from keras_bert.data.pretraining.packing import best_fit_rows, filled_rows, order_by_row
 from keras_bert.data.pretraining.record_files import (
     SHUFFLE_WINDOW,
     Files,
@@ -153,7 +153,7 @@ class PretrainingStream:
     def _count_rows(self, group: int) -> int:
         """Returns the number of rows in a file group."""
         if self.packed:
-            return sum(1 for _ in self._in_order(group))
+            return sum(1 for _ in self._read_rows(group))
         return sum(map(count_records, self._groups[group]))
 
     @property
@@ -231,7 +231,7 @@ class PretrainingStream:
         count = min(count, self.batches_per_epoch)
 
         def read(skipped: int) -> Iterator[Any]:
-            batches = self._batches(self._in_order, StreamPosition(), shard, return_shards)
+            batches = self._batches(self._read_rows, StreamPosition(), shard, return_shards)
             return itertools.islice(batches, skipped, count)
 
         return _StreamBatches(self, read, count, shard)
@@ -257,10 +257,10 @@ class PretrainingStream:
         # All windows together have the same number of rows in memory as a single window.
         window = -(-SHUFFLE_WINDOW // num_groups)
         if self.packed:
-            return shuffled(self._in_order(group), *seed, window=window)
+            return shuffled(self._read_rows(group), *seed, window=window)
         return shuffled_records(self._groups[group], *seed, window=window)
 
-    def _in_order(self, group: int) -> Iterator[Any]:
+    def _read_rows(self, group: int) -> Iterator[Any]:
         """Yields a group's rows in file order. They are packed in the same way each time."""
         return self._as_rows(interleaved(self._groups[group]))
 
@@ -271,7 +271,7 @@ class PretrainingStream:
             return
         for window in chunked(records, PACKING_WINDOW):
             row = best_fit_rows(self._parser.lengths(window), self.sequence_length)
-            order = in_order_of_rows(row)
+            order = order_by_row(row)
             for own in np.split(order, np.flatnonzero(np.diff(row[order])) + 1):
                 yield [window[index] for index in own.tolist()]
 

@@ -241,7 +241,7 @@ def serialize(features: Mapping[str, Ragged]) -> list[bytes]:
         ends = np.cumsum(sizes)
         bounds = zip((ends - sizes).tolist(), ends.tolist(), sizes.tolist(), strict=True)
         columns.append([_start(name, kind, size) + content[a:b] for a, b, size in bounds])
-    return [_FIRST + _with_size(b"".join(row)) for row in zip(*columns, strict=True)]
+    return [_FIRST + _prepend_length(b"".join(row)) for row in zip(*columns, strict=True)]
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -249,8 +249,10 @@ def _start(name: str, kind: str, size: int) -> bytes:
     """Returns the bytes before a feature's values, with its name, type and sizes."""
     values = bytes(size)
     # Protocol Buffers omit an empty list.
-    feature = _TAGS[kind] + _with_size(_FIRST + _with_size(values) if size else b"")
-    entry = _FIRST + _with_size(_FIRST + _with_size(name.encode()) + _SECOND + _with_size(feature))
+    feature = _TAGS[kind] + _prepend_length(_FIRST + _prepend_length(values) if size else b"")
+    entry = _FIRST + _prepend_length(
+        _FIRST + _prepend_length(name.encode()) + _SECOND + _prepend_length(feature)
+    )
     return entry[: len(entry) - size]
 
 
@@ -378,7 +380,7 @@ def _varints(values: np.ndarray, lengths: np.ndarray) -> tuple[bytes, np.ndarray
     return encoding.tobytes(), np.diff(row_ends, prepend=0)
 
 
-def _with_size(content: bytes) -> bytes:
+def _prepend_length(content: bytes) -> bytes:
     """Prepends a content's length."""
     length, size = len(content), bytearray()
     while length >= 128:

@@ -194,7 +194,7 @@ def _concatenate(chunks: Sequence[_Rows]) -> _Rows:
     return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
 
 
-def _batches_of_windows(in_window: int | None) -> Iterator[int]:
+def _batches_of_windows(batches_per_window: int | None) -> Iterator[int]:
     """Yields the number of batches in each window.
 
     With `None`, there are 16 windows of one batch, 16 windows of two batches, 16 windows of four
@@ -202,7 +202,7 @@ def _batches_of_windows(in_window: int | None) -> Iterator[int]:
     examples as all windows before it.
     """
     for number in itertools.count():
-        yield in_window or min(WINDOW_BATCHES, 1 << number // WINDOWS_IN_EPOCH)
+        yield batches_per_window or min(WINDOW_BATCHES, 1 << number // WINDOWS_IN_EPOCH)
 
 
 def _regroup(chunks: Iterable[_Rows], sizes: Iterator[int]) -> Iterator[_Rows]:

@@ -238,7 +238,7 @@ def _gpt2_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) ->
     is_joined = _behind(joins_next, False)
     starts = (changes & ~is_joined) | is_last
     # === Contractions ===
-    return _with_contractions(starts, starts & (points == _APOSTROPHE), points, ends)
+    return _split_contractions(starts, starts & (points == _APOSTROPHE), points, ends)
 
 
 def _llama3_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:
@@ -276,7 +276,7 @@ def _llama3_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) 
     is_last = ~is_newline & (after != SPACES) & ~ends
     space_starts = is_space & ~is_taken & (is_first | was_taken | after_newlines | is_last)
     starts = letter_starts | number_starts | other_starts | space_starts
-    return _with_contractions(starts, is_alone & (points == _APOSTROPHE), points, ends, True)
+    return _split_contractions(starts, is_alone & (points == _APOSTROPHE), points, ends, True)
 
 
 class _Joints:
@@ -314,7 +314,7 @@ class _Joints:
 _WORD_STARTS: dict[str, WordStarts] = {"gpt2": _gpt2_word_starts, "llama3": _llama3_word_starts}
 
 
-def _with_contractions(
+def _split_contractions(
     starts: tf.Tensor,
     apostrophes: tf.Tensor,
     points: tf.Tensor,
