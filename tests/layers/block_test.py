@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the dropout of a transformer block falls, and which parts it needs.
+"""Dropout in a transformer block, and its required parts.
 
-tests/models/parts_test.py compares what it computes with NumPy.
+tests/models/parts_test.py compares its outputs with NumPy.
 """
 
 import numpy as np
@@ -12,11 +12,11 @@ from tests.models import numpy_bert
 from tests.models.small_backbone import random_weights, to_numpy
 
 X = np.random.default_rng(0).normal(size=(3, 5, 8)).astype("float32")
-# So high that every value is dropped, and a value that is not would be noticed
+# This rate drops all values, so a value that is kept is noticed.
 ALL = 1 - 1e-7
 
 
-def block(dropout=0.0) -> TransformerBlock:
+def make_block(dropout=0.0) -> TransformerBlock:
     layer = TransformerBlock(
         Attention(2, name="attention"),
         Norm(name="attention_norm"),
@@ -31,7 +31,7 @@ def block(dropout=0.0) -> TransformerBlock:
 
 
 def test_dropout_applies_to_sublayer_outputs():
-    layer = block(dropout=ALL)
+    layer = make_block(dropout=ALL)
     weights = numpy_bert.weights_of(layer)
     inner = numpy_bert.layer_norm(
         X, weights["layer_0/attention_norm/gamma"], weights["layer_0/attention_norm/beta"]
@@ -42,10 +42,10 @@ def test_dropout_applies_to_sublayer_outputs():
     np.testing.assert_allclose(to_numpy(layer(X, training=True)), outer, atol=1e-5)
 
 
-def test_attention_dropout_falls_on_the_probabilities():
-    layer = block(dropout=0.0)
+def test_attention_dropout_applies_to_probabilities():
+    layer = make_block(dropout=0.0)
     layer.attention.dropout = ALL
-    without_context = block()
+    without_context = make_block()
     kernel = without_context.attention.output_projection.kernel
     kernel.assign(np.zeros(kernel.shape))
     np.testing.assert_allclose(
@@ -60,7 +60,7 @@ def test_attention_dropout_falls_on_the_probabilities():
         ({"attention_norm": None}, "attention_norm is required"),
     ],
 )
-def test_a_block_needs_its_parts(arguments, message):
+def test_invalid_block_parts_raise(arguments, message):
     parts = {
         "attention": Attention(2),
         "attention_norm": Norm(),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keras' contract for every layer: a correct output spec, and a round trip of its config."""
+"""Keras's contract for every layer: a correct output spec, and a config round trip."""
 
 import keras
 import numpy as np
@@ -19,7 +19,7 @@ PARTS = {
     "feed_forward_norm": layers.Norm("rms_norm"),
 }
 
-# A layer's class, its arguments, and what it is called with
+# A layer's class, its arguments, and its call arguments
 LAYERS = [
     (layers.TokenEmbedding, {"vocabulary_size": 20, "hidden_dim": 8}, (IDS,)),
     (
@@ -75,15 +75,15 @@ NAMES = [
 each_layer = pytest.mark.parametrize(("cls", "arguments", "inputs"), LAYERS, ids=NAMES)
 
 
-def test_every_layer_is_here():
+def test_all_layers_are_covered():
     exported = [getattr(layers, name) for name in layers.__all__]
-    # Layouts have `None` where an encoder needs nothing: tests of encoders hold these.
+    # These layouts have `None` for unused inputs. Tests of encoders cover these layers.
     classes = {each for each in exported if isinstance(each, type)} - {
         layers.BatchLayoutBuilder,
         layers.RelativeEmbeddings,
         layers.RestorePadding,
     }
-    # It takes a model, and is a part of the task that makes it.
+    # It accepts a model, and belongs to the task that creates it.
     assert {cls for cls, _, _ in LAYERS} == classes - {layers.FrozenModel}
 
 
@@ -95,14 +95,14 @@ def shapes_and_dtypes(outputs):
 
 @pytest.mark.parametrize("policy", ["float32", "bfloat16", "mixed_bfloat16"])
 @each_layer
-def test_outputs_are_what_the_spec_says(cls, arguments, inputs, policy):
+def test_outputs_match_the_spec(cls, arguments, inputs, policy):
     layer = cls(**arguments, dtype=policy)
     symbolic = [keras.KerasTensor(x.shape, dtype=str(x.dtype)) for x in inputs]
     assert shapes_and_dtypes(layer(*symbolic)) == shapes_and_dtypes(layer(*inputs))
 
 
 @each_layer
-def test_any_batch_and_length_can_be_asked_for(cls, arguments, inputs):
+def test_batch_and_length_can_be_unknown(cls, arguments, inputs):
     layer = cls(**arguments)
     symbolic = [
         keras.KerasTensor(
@@ -115,8 +115,8 @@ def test_any_batch_and_length_can_be_asked_for(cls, arguments, inputs):
 
 
 @each_layer
-def test_a_layer_is_made_again_from_its_config(cls, arguments, inputs):
-    # From a config too: other tests may have built the parts in `arguments`.
+def test_layer_config_round_trip(cls, arguments, inputs):
+    # Start from a config, because other tests may have built the parts in `arguments`.
     layer = cls.from_config(cls(**arguments, dtype="mixed_bfloat16", name="again").get_config())
     layer(*inputs)
     copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Token embeddings, and the dtypes and dropout of those that are added to them."""
+"""Token embeddings, and the dtypes and dropout of the embeddings added to them."""
 
 import numpy as np
 
@@ -11,14 +11,14 @@ VECTORS = np.random.default_rng(0).normal(size=(2, 4, 6)).astype("float32")
 SEGMENTS = np.array([[0, 0, 1, 1], [0, 1, 1, 1]], "int32")
 
 
-def postprocessor(**arguments) -> EmbeddingPostprocessor:
+def make_postprocessor(**arguments) -> EmbeddingPostprocessor:
     layer = EmbeddingPostprocessor(**{"max_sequence_length": 5, "num_segments": 2} | arguments)
     layer.build((None, None, 6))
     random_weights(layer)
     return layer
 
 
-def test_the_table_works_in_both_directions():
+def test_embedding_table_works_in_reverse():
     layer = TokenEmbedding(5, 6)
     vectors = to_numpy(layer(IDS))
     table = layer.embeddings.numpy()
@@ -34,7 +34,7 @@ def test_mixed_precision_dtypes():
 
 
 def test_dropout_comes_last():
-    layer = postprocessor(dropout=0.5)
+    layer = make_postprocessor(dropout=0.5)
     whole = to_numpy(layer(VECTORS, SEGMENTS))
     dropped = to_numpy(layer(VECTORS, SEGMENTS, training=True))
     zero = dropped == 0
@@ -43,8 +43,8 @@ def test_dropout_comes_last():
 
 
 def test_half_precision_sums_in_float32():
-    layer = postprocessor(dtype="mixed_bfloat16")
-    reference = postprocessor()
+    layer = make_postprocessor(dtype="mixed_bfloat16")
+    reference = make_postprocessor()
     expected = to_numpy(reference(VECTORS, SEGMENTS))
-    # One rounding, of the result: half of the last of bfloat16's eight bits
+    # The result is rounded once: half of the last of bfloat16's eight bits.
     np.testing.assert_allclose(to_numpy(layer(VECTORS, SEGMENTS)), expected, rtol=2**-8)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dtypes and dropout of heads; pretrainer_test.py and parts_test.py compare them with NumPy."""
+"""Dtypes and dropout of heads. pretrainer_test.py and parts_test.py compare them with NumPy."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def test_logits_are_float32_under_any_policy(policy):
         assert {v.dtype for v in layer.weights} == {"float32"}
 
 
-def test_classifier_drops_its_input_in_training_alone():
+def test_classifier_dropout_only_in_training():
     layer = ClassificationHead(4, dropout=1 - 1e-7)
     layer.build((None, 8))
     random_weights(layer)
@@ -32,6 +32,6 @@ def test_classifier_drops_its_input_in_training_alone():
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
-def test_tokens_at(dtype):
-    expected = np.stack([row[at] for row, at in zip(X, POSITIONS, strict=True)])
+def test_gather_tokens(dtype):
+    expected = np.stack([row[index] for row, index in zip(X, POSITIONS, strict=True)])
     np.testing.assert_array_equal(to_numpy(GatherTokens()(X, POSITIONS.astype(dtype))), expected)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which weights are drawn while a checkpoint is loaded."""
+"""Which weights are initialized while a checkpoint is loaded."""
 
 import keras
 import numpy as np
@@ -11,31 +11,33 @@ from keras_bert.layers.initial_weights import TruncatedNormal, skip_initial_weig
 from tests.models.small_backbone import SMALL
 
 
-class WithLayersOfItsOwn(Backbone):
+class BackboneWithExtraLayer(Backbone):
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        self.own = Attention(num_heads=2)
-        self.own.build((None, None, config.hidden_dim))
+        self.extra_layer = Attention(num_heads=2)
+        self.extra_layer.build((None, None, config.hidden_dim))
 
 
-def is_drawn(weight) -> bool:
+def is_initialized(weight) -> bool:
     return bool(np.any(keras.ops.convert_to_numpy(weight)))
 
 
-def kernels(layer):
+def list_kernels(layer):
     return [weight for weight in layer.weights if len(weight.shape) > 1]
 
 
 @pytest.mark.parametrize("is_loading", [True, False])
 def test_loaded_weights_are_not_initialized(is_loading):
     with skip_initial_weights(is_loading):
-        encoder = WithLayersOfItsOwn(SMALL)
+        encoder = BackboneWithExtraLayer(SMALL)
     loaded_layers = [encoder.token_embedding, encoder.embeddings, *encoder.blocks]
-    are_drawn = {is_drawn(weight) for layer in loaded_layers for weight in kernels(layer)}
-    assert are_drawn == {not is_loading}
-    for layer in (encoder.pooler, encoder.own):
-        assert all(map(is_drawn, kernels(layer)))
-    assert all(map(is_drawn, kernels(WithLayersOfItsOwn(SMALL))))
+    initialized = {
+        is_initialized(weight) for layer in loaded_layers for weight in list_kernels(layer)
+    }
+    assert initialized == {not is_loading}
+    for layer in (encoder.pooler, encoder.extra_layer):
+        assert all(map(is_initialized, list_kernels(layer)))
+    assert all(map(is_initialized, list_kernels(BackboneWithExtraLayer(SMALL))))
 
 
 def test_truncated_normal_matches_keras():

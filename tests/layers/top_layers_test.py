@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bidirectional LSTMs against a NumPy implementation, row by row and step by step."""
+"""Bidirectional LSTMs match NumPy, row by row and step by step."""
 
 import keras
 import numpy as np
@@ -17,13 +17,13 @@ X = np.random.default_rng(0).normal(size=(3, 5, 4)).astype("float32")
 MASK = np.arange(5) < np.array(LENGTHS)[:, None]
 
 
-def inputs():
+def make_inputs():
     x = keras.Input((None, 4), name="x")
     return x, keras.Input((None,), dtype="bool", name="mask", optional=True)
 
 
 def make_model(**options):
-    x, mask = inputs()
+    x, mask = make_inputs()
     outputs = apply_layers(bidirectional_lstm(units=3, **options), x, mask)
     model = keras.Model({"x": x, "mask": mask}, outputs)
     random_weights(model)
@@ -34,8 +34,8 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-def states(x, cell):
-    """The states `(length, units)` of one row."""
+def compute_states(x, cell):
+    """Returns the states `(length, units)` of one row."""
     kernel, recurrent, bias = (np.asarray(weight, "float64") for weight in cell.get_weights())
     hidden = carry = np.zeros(len(recurrent))
     result = []
@@ -47,12 +47,12 @@ def states(x, cell):
     return np.stack(result)
 
 
-def expected(model, x, num_layers):
-    """First and last states of one row without padding, and the states at all its tokens."""
+def expected_states(model, x, num_layers):
+    """Returns an unpadded row's first and last states, and the states of all its tokens."""
     for index in range(num_layers):
         layer = model.get_layer(f"bilstm_{index}")
-        forward = states(x, layer.forward_layer.cell)
-        backward = states(x[::-1], layer.backward_layer.cell)[::-1]
+        forward = compute_states(x, layer.forward_layer.cell)
+        backward = compute_states(x[::-1], layer.backward_layer.cell)[::-1]
         x = np.concatenate([forward, backward], -1)
     return np.concatenate([forward[-1], backward[0]]), x
 
@@ -70,17 +70,17 @@ def expected(model, x, num_layers):
     ],
     ids=["maximum", "convolution", "convolutions"],
 )
-def test_padding_changes_nothing(make):
-    x, mask = inputs()
+def test_outputs_ignore_padding(make):
+    x, mask = make_inputs()
     model = keras.Model(
         {"x": x, "mask": mask}, apply_layers([keras.layers.Dense(3), *make()], x, mask)
     )
     random_weights(model)
-    # Whatever it is: here it is larger than the tokens.
+    # Padding values are larger than token values, but must not matter.
     padded = to_numpy(model({"x": np.where(MASK[:, :, None], X, 9.0), "mask": MASK}))
     for row, length in enumerate(LENGTHS):
-        alone = model({"x": X[row : row + 1, :length], "mask": None})
-        np.testing.assert_allclose(padded[row], to_numpy(alone)[0], atol=ATOL)
+        unpadded = model({"x": X[row : row + 1, :length], "mask": None})
+        np.testing.assert_allclose(padded[row], to_numpy(unpadded)[0], atol=ATOL)
 
 
 @pytest.mark.on_tensorflow
@@ -97,32 +97,34 @@ def test_padding_changes_nothing(make):
         keras.layers.Lambda(lambda x: x + np.zeros((5, 1), "float32")),
     ],
 )
-def test_layers_that_would_read_padding_are_refused(layer):
+def test_layers_that_read_padding_raise(layer):
     with pytest.raises(ValueError, match=f"amount of padding.*{type(layer).__name__}"):
-        apply_layers([layer], *inputs())
+        apply_layers([layer], *make_inputs())
 
 
 @pytest.mark.parametrize("num_layers", [1, 2])
-def test_states_agree_with_numpy(num_layers):
+def test_lstm_states_match_numpy(num_layers):
     model = make_model(num_layers=num_layers)
     padded = to_numpy(model({"x": X, "mask": MASK}))
     whole = to_numpy(model({"x": X, "mask": None}))
     for row, length in enumerate(LENGTHS):
         np.testing.assert_allclose(
-            padded[row], expected(model, X[row, :length], num_layers)[0], atol=ATOL
+            padded[row], expected_states(model, X[row, :length], num_layers)[0], atol=ATOL
         )
-        np.testing.assert_allclose(whole[row], expected(model, X[row], num_layers)[0], atol=ATOL)
+        np.testing.assert_allclose(
+            whole[row], expected_states(model, X[row], num_layers)[0], atol=ATOL
+        )
 
 
-def test_sequences_agree_with_numpy():
+def test_lstm_sequences_match_numpy():
     model = make_model(return_sequences=True)
     outputs = to_numpy(model({"x": X, "mask": MASK}))
     for row, length in enumerate(LENGTHS):
-        _, sequence = expected(model, X[row, :length], 2)
+        _, sequence = expected_states(model, X[row, :length], 2)
         np.testing.assert_allclose(outputs[row, :length], sequence, atol=ATOL)
 
 
-def test_layers_are_described_only_if_they_are_those():
+def test_top_layer_options_of_known_layers():
     assert top_layer_options([]) == {}
     for whole in (False, True):
         layers = bidirectional_lstm(3, 2, return_sequences=whole)

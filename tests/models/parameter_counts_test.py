@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameter counts of every named size, computed without allocating memory.
+"""Parameter counts of all standard configurations, computed without allocating memory.
 
-The counts of the released models.
+The expected values are the parameter counts of the released models.
 """
 
 import math
@@ -16,7 +16,7 @@ from keras_bert.models import Backbone
 from keras_bert.tasks import MaskedLM, Pretrainer
 from training.costs.model_flops import without_values
 
-# Encoder, and pooler where it has one
+# The encoder, and its pooler if it has one
 ENCODER = {
     "bert_base_uncased": 109_482_240,
     "bert_base_cased": 108_310_272,
@@ -102,7 +102,7 @@ ENCODER = {
     "mmbert_base": 306_939_648,
 }
 
-# With the masked-LM head; and with the next-sentence head too
+# With the masked-LM head, and with both pretraining heads
 PRETRAINING = {
     "bert_base_uncased": (110_104_890, 110_106_428),
     "bert_base_cased": (108_931_396, 108_932_934),
@@ -113,33 +113,33 @@ PRETRAINING = {
 }
 
 
-def count(model: keras.Model) -> int:
-    """Shared weights once."""
+def count_parameters(model: keras.Model) -> int:
+    """Counts shared weights once."""
     return sum(math.prod(variable.shape) for variable in model.weights)
 
 
-def test_every_named_size_has_an_expected_count():
+def test_all_standard_configs_have_expected_counts():
     assert ENCODER.keys() == set(BertConfig.names())
 
 
-# Shapes are the same on every backend, so all of them are counted on one.
+# Shapes are the same on every backend, so one backend counts all of them.
 @pytest.mark.backend_independent
 @pytest.mark.parametrize(("name", "expected"), ENCODER.items())
-def test_encoder(name, expected):
-    """By the shapes that a model has, as parts_test.py shows."""
+def test_encoder_parameter_count(name, expected):
+    """Counts the expected weight shapes. parts_test.py compares them with a model's weights."""
     shapes = backbone_weight_shapes(BertConfig.from_name(name))
     assert sum(map(math.prod, shapes.values())) == expected
 
 
 @pytest.mark.backend_independent
 @pytest.mark.parametrize(("name", "expected"), PRETRAINING.items())
-def test_encoder_with_pretraining_heads(name, expected):
+def test_pretraining_parameter_counts(name, expected):
     def models() -> tuple[keras.Model, keras.Model]:
         backbone = Backbone(BertConfig.from_name(name))
         return Pretrainer(backbone, next_sentence=False), Pretrainer(backbone)
 
     masked_lm, both = without_values(models)
-    assert (count(masked_lm), count(both)) == expected
+    assert (count_parameters(masked_lm), count_parameters(both)) == expected
 
 
 @pytest.mark.backend_independent
@@ -153,18 +153,18 @@ def test_encoder_with_pretraining_heads(name, expected):
         ("mmbert_small", 140_897_536),
     ],
 )
-def test_encoder_with_its_masked_lm_head(name, expected):
+def test_masked_lm_parameter_count(name, expected):
     task = without_values(lambda: MaskedLM(Backbone(BertConfig.from_name(name))))
-    assert count(task) == expected
+    assert count_parameters(task) == expected
 
 
-# Encoder and the head that detects replaced tokens
+# The encoder, and the head that detects replaced tokens
 REPLACED_TOKEN = {"small": 13_549_057, "base": 109_483_009, "large": 335_142_913}
 
 
 @pytest.mark.backend_independent
 @pytest.mark.parametrize(("size", "expected"), REPLACED_TOKEN.items())
-def test_electra_with_its_head(size, expected):
+def test_electra_parameter_count(size, expected):
     def layers() -> tuple[Backbone, ReplacedTokenHead]:
         config = BertConfig.from_name(f"electra_{size}_discriminator")
         backbone, head = Backbone(config), ReplacedTokenHead(config.activation)
@@ -172,10 +172,10 @@ def test_electra_with_its_head(size, expected):
         return backbone, head
 
     backbone, head = without_values(layers)
-    assert count(backbone) + count(head) == expected
+    assert count_parameters(backbone) + count_parameters(head) == expected
 
 
-def test_base_model_on_this_backend():
+def test_base_model_parameter_count():
     backbone = without_values(lambda: Backbone(BertConfig.from_name("bert_base_uncased")))
-    assert count(backbone) == 109_482_240
+    assert count_parameters(backbone) == 109_482_240
     assert backbone.count_params() == 109_482_240

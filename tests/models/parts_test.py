@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoders of many combinations of parts against NumPy."""
+"""Encoders with many combinations of architecture options match NumPy."""
 
 import keras
 import numpy as np
@@ -46,7 +46,7 @@ VARIANTS = {
     },
     "nomic": {**ROTARY, **GATED, **WITHOUT_BIASES, "num_segments": 2},
 }
-# Held to `transformers` by tests/checkpoints/families_test.py
+# tests/checkpoints/families_test.py compares these with `transformers`.
 RELATIVE = {
     "mpnet": {"relative_positions": "bucketed", "relative_buckets": 8, "relative_distance": 20},
     "deberta": {
@@ -59,43 +59,45 @@ RELATIVE = {
 ALL_VARIANTS = {**VARIANTS, **RELATIVE}
 
 
-def backbone_of(variant: str, **arguments) -> Backbone:
+def make_backbone(variant: str, **arguments) -> Backbone:
     backbone = Backbone(WITHOUT_DROPOUT.replace(**ALL_VARIANTS[variant]), **arguments)
     random_weights(backbone)
     return backbone
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_output_agrees_with_numpy(variant):
+def test_outputs_match_numpy(variant):
     options = {"output_hidden_states": True, "output_attention_scores": True}
-    backbone, inputs = backbone_of(variant, **options), features()
+    backbone, inputs = make_backbone(variant, **options), features()
     expected = numpy_bert.encoder(numpy_bert.weights_of(backbone), backbone.config, inputs)
-    real = inputs["padding_mask"]
+    is_token = inputs["padding_mask"]
     for name, output in backbone(inputs).items():
         pairs = zip(keras.tree.flatten(output), keras.tree.flatten(expected[name]), strict=True)
-        for ours, theirs in pairs:
-            ours = to_numpy(ours)
+        for actual, reference in pairs:
+            actual = to_numpy(actual)
             if name in ("sequence_output", "hidden_states"):
-                ours, theirs = ours[real], theirs[real]
+                actual, reference = actual[is_token], reference[is_token]
             elif name == "attention_scores":
-                ours, theirs = (np.moveaxis(each, 1, 2)[real] for each in (ours, theirs))
-            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+                actual, reference = (
+                    np.moveaxis(each, 1, 2)[is_token] for each in (actual, reference)
+                )
+            np.testing.assert_allclose(actual, reference, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("variant", ALL_VARIANTS)
-def test_training_computes_the_same(variant):
-    backbone, inputs = backbone_of(variant), features()
-    real = inputs["padding_mask"]
+def test_training_outputs_match_inference(variant):
+    backbone, inputs = make_backbone(variant), features()
+    is_token = inputs["padding_mask"]
     outputs = [
-        to_numpy(backbone(inputs, training=training)["sequence_output"])[real]
+        to_numpy(backbone(inputs, training=training)["sequence_output"])[is_token]
         for training in (False, True)
     ]
     np.testing.assert_allclose(*outputs, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("variant", ALL_VARIANTS)
-def test_packed_rows_are_rows_of_their_own(variant):
-    backbone = backbone_of(variant, packed=True)
+def test_packed_sequences_match_separate_rows(variant):
+    backbone = make_backbone(variant, packed=True)
     ids = features(1, 9)["token_ids"]
     packed = backbone(
         {
@@ -106,8 +108,8 @@ def test_packed_rows_are_rows_of_their_own(variant):
     )
     packed = to_numpy(packed["sequence_output"])
     for start, end in ((0, 4), (4, 7)):
-        alone = to_numpy(backbone({"token_ids": ids[:, start:end]})["sequence_output"])
-        np.testing.assert_allclose(packed[:, start:end], alone, rtol=1e-4, atol=1e-4)
+        separate = to_numpy(backbone({"token_ids": ids[:, start:end]})["sequence_output"])
+        np.testing.assert_allclose(packed[:, start:end], separate, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.on_tensorflow

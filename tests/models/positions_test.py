@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The outputs of selected tokens equal those among all tokens, and no others are computed."""
+"""Outputs at selected positions match the full outputs, and no other outputs are computed."""
 
 import keras
 import numpy as np
@@ -30,15 +30,15 @@ VARIANTS = {
 }
 
 
-def at_positions(backbone: Backbone) -> keras.Model:
+def make_position_model(backbone: Backbone) -> keras.Model:
     inputs = token_inputs(backbone.packed)
     positions = keras.Input((None,), dtype="int32", name="output_positions")
     outputs = backbone.encode(inputs, positions)
     return keras.Model({**inputs, "output_positions": positions}, outputs)
 
 
-def chosen(outputs) -> np.ndarray:
-    """Of the outputs of all tokens, those at `POSITIONS`."""
+def select_positions(outputs) -> np.ndarray:
+    """Selects the outputs at `POSITIONS`."""
     return np.take_along_axis(to_numpy(outputs), POSITIONS[..., None], axis=1)
 
 
@@ -49,42 +49,42 @@ def chosen(outputs) -> np.ndarray:
         *(pytest.param(x, marks=pytest.mark.on_tensorflow) for x in ALL_VARIANTS.values()),
     ],
 )
-def test_outputs_match_whole_row(changes):
+def test_outputs_match_full_row(changes):
     backbone = Backbone(SMALL.replace(**changes))
     random_weights(backbone)
     inputs = features()
-    whole = backbone(inputs)
-    outputs = at_positions(backbone)({**inputs, "output_positions": POSITIONS})
-    assert outputs.keys() == whole.keys()
-    expected = chosen(whole["sequence_output"])
+    full_outputs = backbone(inputs)
+    outputs = make_position_model(backbone)({**inputs, "output_positions": POSITIONS})
+    assert outputs.keys() == full_outputs.keys()
+    expected = select_positions(full_outputs["sequence_output"])
     received = to_numpy(outputs["sequence_output"])
     np.testing.assert_allclose(received, expected, rtol=1e-4, atol=1e-5)
     if backbone.pooler is not None:
         pooled = to_numpy(backbone.pooler(expected))
         np.testing.assert_allclose(to_numpy(outputs["pooled_output"]), pooled, atol=1e-4)
     for name in ("hidden_states", "attention_scores"):
-        *lower, last = whole.get(name, (None,))
+        *lower, last = full_outputs.get(name, (None,))
         *tensors, last_tensor = outputs.get(name, (None,))
         for array, tensor in zip(lower, tensors, strict=True):
             np.testing.assert_allclose(to_numpy(tensor), to_numpy(array), atol=1e-5)
         if last is not None:
-            expected_last = chosen(last) if name == "hidden_states" else to_numpy(last)
+            expected_last = select_positions(last) if name == "hidden_states" else to_numpy(last)
             np.testing.assert_allclose(to_numpy(last_tensor), expected_last, atol=1e-5)
 
 
-def test_packed_rows():
+def test_packed_outputs_match_full_row():
     backbone = Backbone(SMALL, packed=True)
     random_weights(backbone)
-    model = at_positions(backbone)
+    model = make_position_model(backbone)
     inputs = {**FEATURES, "padding_mask": None, "output_positions": POSITIONS}
     outputs = model(inputs)
-    expected = chosen(backbone(FEATURES)["sequence_output"])
+    expected = select_positions(backbone(FEATURES)["sequence_output"])
     np.testing.assert_allclose(to_numpy(outputs["sequence_output"]), expected, atol=1e-5)
 
 
-def test_weights_are_the_encoders_own():
+def test_position_model_shares_encoder_weights():
     backbone = Backbone(SMALL)
-    model = at_positions(backbone)
+    model = make_position_model(backbone)
     assert [id(v) for v in model.trainable_variables] == [
         id(v) for v in backbone.trainable_variables
     ]
@@ -92,7 +92,7 @@ def test_weights_are_the_encoders_own():
     assert not model.trainable_variables
 
 
-# (task, inputs) -> how many tokens its last feed-forward network should see
+# The task, its inputs, and the number of tokens in its last feed-forward network
 CASES = {
     "classifier": (lambda b: TextClassifier(b, num_classes=2), features(), 3),
     "classifier on a BiLSTM": (
@@ -117,7 +117,7 @@ CASES = {
         {**features(), "mask_positions": POSITIONS},
         3 * (1 + 3),
     ),
-    "masked LM alone": (
+    "masked LM only": (
         lambda b: Pretrainer(b, next_sentence=False),
         {**features(), "mask_positions": POSITIONS},
         3 * 3,
@@ -126,7 +126,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_tasks_compute_no_more_than_they_look_at(case, monkeypatch):
+def test_tasks_compute_only_used_positions(case, monkeypatch):
     make, inputs, num_tokens = CASES[case]
     backbone = Backbone(SMALL)
     task = make(backbone)

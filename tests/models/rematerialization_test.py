@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks that are computed again in the backward pass train as those whose results are stored."""
+"""Rematerialized blocks train like blocks that store their results."""
 
 import keras
 import numpy as np
@@ -31,10 +31,10 @@ MODERN = SMALL.replace(
         (SMALL.replace(**RELATIVE["deberta"]), "float32"),
     ],
 )
-def test_trains_to_the_same_weights(config, dtype):
-    """With dropout, of which both passes must drop the same."""
+def test_rematerialization_keeps_trained_weights(config, dtype):
+    """Both passes must drop the same values."""
 
-    def trained(rematerialize):
+    def train(rematerialize):
         keras.utils.set_random_seed(1)
         backbone = Backbone(config, dtype=dtype, rematerialize=rematerialize)
         model = keras.Model(backbone.input, backbone.output["pooled_output"])
@@ -43,9 +43,9 @@ def test_trains_to_the_same_weights(config, dtype):
         return {variable.path: variable.numpy() for variable in model.trainable_variables}
 
     tolerance = 1e-5 if dtype == "float32" else 5e-3
-    stored, computed_again = trained(False), trained(True)
+    stored, rematerialized = train(False), train(True)
     for path, expected in stored.items():
-        np.testing.assert_allclose(computed_again[path], expected, atol=tolerance, err_msg=path)
+        np.testing.assert_allclose(rematerialized[path], expected, atol=tolerance, err_msg=path)
 
 
 class CountedFeedForward(FeedForward):
@@ -58,7 +58,7 @@ class CountedFeedForward(FeedForward):
 
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX repeats what it traced once")
 @pytest.mark.parametrize("rematerialize", [False, True])
-def test_computes_again_in_training_alone(rematerialize):
+def test_rematerializes_only_in_training(rematerialize):
     feed_forward = CountedFeedForward(16)
     block = TransformerBlock(
         Attention(2), Norm(), feed_forward, Norm(), rematerialize=rematerialize

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Round trips of a saved encoder."""
+"""Saving an encoder: round trips, full disks and invalid paths."""
 
 import errno
 import resource
@@ -36,8 +36,10 @@ def test_keras_file_round_trip(policy, tmp_path):
 
 
 @pytest.mark.on_tensorflow
-@pytest.mark.parametrize("kind", list(TASKS)[1:5])  # with layers besides the encoder and a head
-def test_global_policy_changes_no_loaded_task(kind):
+@pytest.mark.parametrize(
+    "kind", list(TASKS)[1:5]
+)  # Tasks with layers other than the encoder and a head
+def test_from_config_ignores_global_dtype_policy(kind):
     task = make_task(kind, CONFIG.replace(pooling="mean", token_pooler=False))
     keras.config.set_dtype_policy("mixed_bfloat16")
     loaded = type(task).from_config(task.get_config())
@@ -62,9 +64,9 @@ def save_preset(backbone, folder):
     backbone.save_to_preset(folder)
 
 
-def fails_on_a_full_disk(save, backbone, folder):
+def save_on_full_disk(save, backbone, folder):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # A file may grow to half the size of the weights; writing more fails, as on a full disk.
+    # A file can grow to half the size of the weights. Then writing fails, as on a full disk.
     resource.setrlimit(resource.RLIMIT_FSIZE, (2 * backbone.count_params(), limits[1]))
     try:
         with pytest.raises((OSError, RuntimeError)) as raised:
@@ -76,24 +78,24 @@ def fails_on_a_full_disk(save, backbone, folder):
 
 @pytest.mark.on_tensorflow
 @pytest.mark.parametrize("save", [save_file, save_preset])
-def test_a_full_disk_leaves_what_was_there(save, tmp_path):
+def test_full_disk_keeps_existing_files(save, tmp_path):
     backbone = Backbone(SMALL)
     save(backbone, tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    fails_on_a_full_disk(save, backbone, tmp_path)
+    save_on_full_disk(save, backbone, tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 @pytest.mark.on_tensorflow
 @pytest.mark.parametrize("save", [save_preset, save_hugging_face])
-def test_a_full_disk_leaves_no_folder_that_was_not_there(save, tmp_path):
-    error = fails_on_a_full_disk(save, Backbone(SMALL), tmp_path / "new")
+def test_full_disk_leaves_no_new_directory(save, tmp_path):
+    error = save_on_full_disk(save, Backbone(SMALL), tmp_path / "new")
     assert (error.errno, error.filename) == (errno.EFBIG, str(tmp_path / "new"))
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.on_tensorflow
-def test_a_file_needs_its_folder_and_a_preset_creates_it(tmp_path):
+def test_save_needs_directory_and_preset_creates_it(tmp_path):
     backbone = Backbone(SMALL)
     folder = tmp_path / "no" / "such"
     for save, name in ((backbone.save, "x.keras"), (backbone.save_weights, "x.weights.h5")):
@@ -111,8 +113,8 @@ def test_a_file_needs_its_folder_and_a_preset_creates_it(tmp_path):
 
 
 @pytest.mark.on_tensorflow
-def test_a_copy_is_made_by_its_config_or_by_clone_model():
-    """`keras.models.clone_model` copies the graph: what comes back is a plain functional model."""
+def test_copies_by_config_and_clone_model_match():
+    """`clone_model` copies the graph, and returns a plain functional model."""
     backbone = Backbone(SMALL, dtype="mixed_bfloat16")
     random_weights(backbone)
     copy, clone = Backbone.from_config(backbone.get_config()), keras.models.clone_model(backbone)
@@ -127,7 +129,7 @@ def test_a_copy_is_made_by_its_config_or_by_clone_model():
 
 
 @pytest.mark.on_tensorflow
-def test_a_preset_is_not_written_to_a_file(tmp_path):
+def test_save_to_preset_over_file_raises(tmp_path):
     (tmp_path / "preset").write_text("")
     with pytest.raises(NotADirectoryError, match=r"cannot be a directory: .*preset is a file"):
         Backbone(SMALL).save_to_preset(tmp_path / "preset")

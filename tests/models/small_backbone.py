@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small network for tests, and inputs for it."""
+"""A small encoder for tests, and inputs for it."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def token_ids(batch: int = 3, length: int = 7, seed: int = 0) -> np.ndarray:
 
 
 def features(batch: int = 3, length: int = 7, seed: int = 0) -> dict[str, np.ndarray]:
-    """Pairs of sentences, every row but the first one padded."""
+    """Sentence pairs. All rows but the first are padded."""
     lengths = np.maximum(2, length - np.arange(batch) * 2)
     columns = np.arange(length)
     mask = columns < lengths[:, None]
@@ -37,18 +37,18 @@ def features(batch: int = 3, length: int = 7, seed: int = 0) -> dict[str, np.nda
 
 
 def random_weights(model: Any, seed: int = 0, stddev: float = 0.3) -> None:
-    """Far from their initial values, so that no bias or LayerNorm weight is neutral."""
+    """Assigns weights far from initial values, so that no bias or LayerNorm weight is neutral."""
     random = np.random.default_rng(seed)
     for variable in model.weights:
         variable.assign(random.normal(0.0, stddev, variable.shape) + (variable.name == "gamma"))
 
 
-def layout_of(**inputs: np.ndarray | None) -> BatchLayout:
-    """The layout of a batch with these masks."""
+def make_layout(**inputs: np.ndarray | None) -> BatchLayout:
+    """Returns the layout of a batch with these masks."""
     tensors = {name: ops.convert_to_tensor(x) for name, x in inputs.items() if x is not None}
     return BatchLayout(**tensors)
 
 
 def to_numpy(tensor: Any) -> np.ndarray:
-    """Any backend's tensor; bfloat16, which NumPy has not, as float32."""
+    """Converts any backend's tensor. bfloat16 becomes float32, because NumPy has no bfloat16."""
     return ops.convert_to_numpy(ops.cast(tensor, "float32"))

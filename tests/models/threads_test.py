@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls from several threads, and calls that are interrupted."""
+"""Calls from multiple threads, and interrupted calls."""
 
 import os
 import signal
@@ -33,21 +33,23 @@ def classifier():
     return model
 
 
-def in_threads(*calls):
-    """What each of the calls returns, of which each is made in a thread of its own at once."""
+def run_in_threads(*calls):
+    """Makes all calls at the same time in separate threads, and returns their results."""
     start = threading.Barrier(len(calls))
 
-    def wait_and(call):
+    def wait_and_call(call):
         start.wait()
         return call()
 
     with ThreadPoolExecutor(len(calls)) as pool:
-        return list(pool.map(wait_and, calls))
+        return list(pool.map(wait_and_call, calls))
 
 
-def test_threads_predict_with_a_model_and_its_encoder():
-    model = TextClassifier(Backbone(CONFIG), num_classes=2)  # and so its functions are made at once
-    outputs = in_threads(
+def test_threads_predict_with_model_and_encoder():
+    model = TextClassifier(
+        Backbone(CONFIG), num_classes=2
+    )  # A new model creates its functions in these calls.
+    outputs = run_in_threads(
         *[lambda: model.predict(X, batch_size=2, verbose=0)] * 3,
         *[lambda: model.predict_on_batch(X)] * 2,
         lambda: model.backbone.predict(X, batch_size=2, verbose=0)["pooled_output"],
@@ -59,19 +61,19 @@ def test_threads_predict_with_a_model_and_its_encoder():
     np.testing.assert_allclose(outputs[5], pooled, atol=1e-5)
 
 
-def test_threads_evaluate_all_rows_each(classifier):
-    """Metrics are variables of the model, which a second evaluation resets."""
+def test_threads_evaluate_all_rows(classifier):
+    """Metrics are variables of the model, and a second evaluation resets them."""
 
     def evaluate():
         return classifier.evaluate(X, Y, batch_size=2, verbose=0)
 
     expected = evaluate()
-    for metrics in in_threads(*[evaluate] * 4):
+    for metrics in run_in_threads(*[evaluate] * 4):
         np.testing.assert_allclose(metrics, expected, rtol=1e-5)
 
 
-def test_threads_predict_while_another_one_trains(classifier):
-    losses, *outputs = in_threads(
+def test_threads_predict_during_training(classifier):
+    losses, *outputs = run_in_threads(
         lambda: classifier.fit(X, Y, batch_size=2, epochs=2, verbose=0).history["loss"],
         *[lambda: classifier.predict(X, batch_size=4, verbose=0)] * 3,
     )
@@ -80,11 +82,11 @@ def test_threads_predict_while_another_one_trains(classifier):
 
 
 class Interruption(keras.callbacks.Callback):
-    """Interrupts what it is a callback of, and is not asked for the model, which would help it."""
+    """Interrupts the call. It does not access the model, because that would sync the JAX state."""
 
-    def __init__(self, at):
+    def __init__(self, method_name):
         super().__init__()
-        setattr(self, at, self.interrupt)
+        setattr(self, method_name, self.interrupt)
 
     def interrupt(self, batch, logs=None):
         raise KeyboardInterrupt
@@ -92,7 +94,7 @@ class Interruption(keras.callbacks.Callback):
 
 @on_jax
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.__name__)
-def test_an_interrupted_call_leaves_every_task_with_its_weights(task):
+def test_interrupted_call_keeps_weights(task):
     model = make_task(task)
     model.compile("sgd")
     before = model.get_weights()
@@ -109,14 +111,14 @@ def test_an_interrupted_call_leaves_every_task_with_its_weights(task):
 
 @on_jax
 @pytest.mark.parametrize("call", ["predict", "evaluate", "predict_on_batch", "test_on_batch"])
-def test_a_step_that_is_interrupted_after_it_was_computed(classifier, call, monkeypatch):
-    """Python raises what interrupts a compiled function when it returns: its result is lost."""
+def test_interrupt_after_compiled_step_keeps_weights(classifier, call, monkeypatch):
+    """Python raises the interrupt when the compiled function returns, so its result is lost."""
     import jax
 
     before = classifier.get_weights()
     compile_function = jax.jit
 
-    def interrupted(function, **options):
+    def interrupting_jit(function, **options):
         compiled = compile_function(function, **options)
 
         def call(*arguments):
@@ -125,7 +127,7 @@ def test_a_step_that_is_interrupted_after_it_was_computed(classifier, call, monk
 
         return call
 
-    monkeypatch.setattr(jax, "jit", interrupted)
+    monkeypatch.setattr(jax, "jit", interrupting_jit)
     for name in ("predict", "test"):
         monkeypatch.setattr(classifier, f"{name}_function", None)
     data = (X,) if "predict" in call else (X, Y)
@@ -136,18 +138,18 @@ def test_a_step_that_is_interrupted_after_it_was_computed(classifier, call, monk
 
 
 @on_jax
-def test_an_interrupted_step_of_training_keeps_its_result(classifier):
-    """What takes place between the end of a compiled step and the next line of Python."""
+def test_interrupted_training_step_keeps_its_result(classifier):
+    """The interrupt comes between the end of a compiled step and the next line of Python."""
     from keras_bert.ops import jax_steps
 
     classifier.train_on_batch(X, Y)
     step = jax_steps.training_step(classifier)
     state = tuple(jax_steps.training_state(classifier).values())
-    _, state = step(state, (X, Y, None))  # compiles
+    _, state = step(state, (X, Y, None))  # Compiles the step
     classifier._jax_state = None
 
     def at_return(frame, event, argument):
-        # The compiled function is not Python's: its end is an event of the frame that calls it.
+        # The compiled function is not in Python, so its end is an event of the calling frame.
         if event == "c_return" and frame.f_code.co_name == "compute_and_store":
             sys.setprofile(None)
             raise KeyboardInterrupt
@@ -166,7 +168,7 @@ def test_an_interrupted_step_of_training_keeps_its_result(classifier):
     assert np.isfinite(classifier.evaluate(X, Y, verbose=0)).all()
 
 
-def test_callbacks_of_training_predict(classifier):
+def test_training_callbacks_can_predict(classifier):
     outputs = []
 
     class Predict(keras.callbacks.Callback):
@@ -178,11 +180,11 @@ def test_callbacks_of_training_predict(classifier):
     np.testing.assert_allclose(outputs[-1], classifier.predict(X, verbose=0), atol=1e-5)
 
 
-# JAX warns of any fork; Python from 3.12 on, of one with threads.
+# JAX warns about any fork, and Python 3.12 or later about a fork with threads.
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning", "ignore:.*fork:DeprecationWarning")
 def test_forked_child_raises(classifier):
-    """It would wait for threads that it does not have. (Programs of other tests fork before.)"""
+    """The child would wait for threads that it does not have."""
     calls = [
         lambda: classifier.predict(X, verbose=0),
         lambda: classifier.predict_on_batch(X),
@@ -209,35 +211,35 @@ def test_forked_child_raises(classifier):
     os.waitpid(child, 0)
     assert len(messages) == len(calls)
     assert all("Models must be created or loaded after a fork" in message for message in messages)
-    assert classifier.predict(X, verbose=0).shape == (ROWS, 2)  # the parent goes on
+    assert classifier.predict(X, verbose=0).shape == (ROWS, 2)  # The parent can still predict.
 
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "good", "bad", "film"]
 
 
-def test_threads_are_the_first_to_use_text():
+def test_first_use_of_text_in_threads():
     from keras_bert.data import TextClassifierPreprocessor, TokenClassifierPreprocessor
     from keras_bert.text import WordPieceTokenizer
 
     tokenizer = WordPieceTokenizer(WORDS)
-    for task, made_by, text in (
+    for task, preprocessor_class, text in (
         (TextClassifier, TextClassifierPreprocessor, ["a good film", "bad"]),
         (TokenClassifier, TokenClassifierPreprocessor, [["a", "good", "film"], ["bad"]]),
     ):
-        config = made_by(tokenizer, sequence_length=8).get_config()
+        config = preprocessor_class(tokenizer, sequence_length=8).get_config()
         model = task(Backbone(CONFIG), num_classes=2, preprocessor=config)
         predict_method = model.classify if task is TextClassifier else model.tag
-        answers = in_threads(
+        answers = run_in_threads(
             *[lambda predict_method=predict_method, text=text: predict_method(text)] * 3
         )
         assert answers == [predict_method(text)] * 3
 
 
-def test_values_for_a_while_stay_in_a_thread(classifier):
-    """Explanations, calibration and repeated computations change no other thread's calls."""
+def test_temporary_values_stay_in_their_thread(classifier):
+    """Explanations, calibration and repeated computations do not change calls in other threads."""
     backbone = classifier.backbone
     attention, dense = backbone.blocks[0].attention, backbone.blocks[0].attention.query_key_value
-    seeds, drawn = backbone.embeddings.seed_generator, keras.ops.zeros((2,), "uint32")
+    seeds, seed_value = backbone.embeddings.seed_generator, keras.ops.zeros((2,), "uint32")
     heads = np.zeros((1, attention.num_heads), "float32")
     seen = []
 
@@ -249,27 +251,27 @@ def test_values_for_a_while_stay_in_a_thread(classifier):
         interventions.replace_embeddings(backbone.token_embedding, keras.ops.zeros((ROWS, 6, 16))),
         interventions.weigh_heads(attention, [heads]),
         interventions.observe_inputs(dense, seen.append),
-        seeds.replay_seed(drawn),
+        seeds.replay_seed(seed_value),
     ):
         assert abs(outputs() - expected).max() > 1e-4
-        others, seed = in_threads(outputs, seeds.next)
-        assert seeds.next() is drawn
-    np.testing.assert_array_equal(others, expected)
+        other_outputs, seed = run_in_threads(outputs, seeds.next)
+        assert seeds.next() is seed_value
+    np.testing.assert_array_equal(other_outputs, expected)
     assert len(seen) == 1
     assert keras.ops.convert_to_numpy(seed).any()
 
 
-def test_calibration_leaves_the_traced_function():
+def test_calibration_keeps_traced_function():
     model = TextClassifier(Backbone(CONFIG), num_classes=2)
     model.predict(X, verbose=0)
     before, functions = model.predict_function, []
 
-    def note(_):
+    def record_function(_):
         functions.append(model.predict_function)
 
     dense = model.backbone.blocks[0].attention.query_key_value
-    with interventions.observe_inputs(dense, note):
+    with interventions.observe_inputs(dense, record_function):
         _eager_view(model).predict(X, verbose=0)
     assert functions == [before]
     model.quantize("int8", calibration=X)
-    assert model.predict_function not in (before, None)  # which a loop would call
+    assert model.predict_function not in (before, None)  # Calls of `predict` use this function.

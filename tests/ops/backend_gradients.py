@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values and gradients of a function of arrays, on the current backend."""
+"""Values and gradients of functions on the current backend."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ def to_numpy(tensor: Any) -> np.ndarray:
 def value_and_gradients(
     function: Callable[..., Any], tensors: Sequence[Any], upstream: Any
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """`function(*tensors)`, and the gradient of its product with `upstream` for each tensor."""
+    """Returns `function(*tensors)`, and the gradients of its product with `upstream`."""
     backend = {
         "tensorflow": _tensorflow,
         "jax": _jax,

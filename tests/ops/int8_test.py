@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of 8-bit integers."""
+"""Matrix multiplication of 8-bit integers."""
 
 import keras
 import numpy as np
@@ -15,15 +15,15 @@ X = RANDOM.normal(size=(33, 16)).astype("float32")
 BIAS = RANDOM.normal(size=24).astype("float32")
 
 
-def new_kernel(inputs: int, outputs: int, input_scale: np.ndarray) -> Int8Kernel:
+def make_kernel(inputs: int, outputs: int, input_scale: np.ndarray) -> Int8Kernel:
     kernel = RANDOM.integers(-64, 65, (inputs, outputs)).astype("int8")
     scales = input_scale, 127 * RANDOM.uniform(1e-4, 3e-4, outputs)
     floats = (keras.ops.convert_to_tensor(scale.astype("float32")) for scale in scales)
     return Int8Kernel(keras.ops.convert_to_tensor(kernel), *floats)
 
 
-FIRST = new_kernel(16, 24, RANDOM.uniform(30, 80, 16))
-SECOND = new_kernel(24, 16, np.full(24, 40.0))
+FIRST = make_kernel(16, 24, RANDOM.uniform(30, 80, 16))
+SECOND = make_kernel(24, 16, np.full(24, 40.0))
 
 
 def feed_forward(x: np.ndarray, activation: str = "gelu_erf") -> np.ndarray:
@@ -32,7 +32,7 @@ def feed_forward(x: np.ndarray, activation: str = "gelu_erf") -> np.ndarray:
     return to_numpy(int8_feed_forward(x, FIRST, bias, activation, SECOND))
 
 
-def test_a_product_is_one_of_rounded_and_clipped_integers():
+def test_int8_product_matches_rounded_integers():
     product = to_numpy(int8_product(keras.ops.convert_to_tensor(X), FIRST, BIAS))
     kernel, input_scale, kernel_range = (to_numpy(part) for part in FIRST)
     integers = np.clip(np.round(X * input_scale), -127, 127)
@@ -42,7 +42,7 @@ def test_a_product_is_one_of_rounded_and_clipped_integers():
 
 
 def test_largest_integers_do_not_saturate():
-    # Sums of two products of 16 bits would, with kernels of 8 bits on a CPU without VNNI.
+    # Sums of two products in 16 bits would saturate, with 8-bit kernels on a CPU without VNNI.
     kernel = keras.ops.full((16, 24), LARGEST_IN_KERNEL, "int8")
     ones, limits = keras.ops.ones((16,)), keras.ops.full((24,), 127.0)
     product = int8_product(keras.ops.full((2, 16), 127.0), Int8Kernel(kernel, ones, limits))
@@ -50,16 +50,16 @@ def test_largest_integers_do_not_saturate():
 
 
 @pytest.mark.parametrize("activation", ["gelu_erf", "gelu_tanh", "relu", "silu"])
-def test_kernels_round_between_the_products_as_the_definition(monkeypatch, activation):
+def test_feed_forward_rounds_like_reference(monkeypatch, activation):
     fast = feed_forward(X, activation)
     monkeypatch.setattr(dispatch, "tensorflow_int8", lambda: None)
-    # An integer between them may be rounded to its neighbor, which moves an output by some 0.03.
+    # An intermediate integer may be rounded to its neighbor, which moves an output by about 0.03.
     difference = abs(fast - feed_forward(X, activation))
     assert np.median(difference) < 1e-4
     assert difference.max() < 0.1
 
 
-def test_the_bits_of_a_row_do_not_depend_on_the_others():
+def test_row_results_do_not_depend_on_batch():
     rows = feed_forward(X)
     large = feed_forward(np.concatenate([X, 100 * X]))
     np.testing.assert_array_equal(large[: len(X)], rows)
@@ -68,8 +68,8 @@ def test_the_bits_of_a_row_do_not_depend_on_the_others():
 
 
 @pytest.mark.skipif(dispatch.tensorflow_int8() is None, reason="TensorFlow's kernels on a CPU")
-def test_the_limits_of_a_kernel_are_read_and_not_computed():
-    """oneDNN's primitive of an earlier call is found by their address, or made again."""
+def test_kernel_limits_are_read_from_variables():
+    """oneDNN finds the primitive of an earlier call by their address, or creates it again."""
     import tensorflow as tf
 
     kernel = FIRST._replace(kernel_range=tf.Variable(FIRST.kernel_range))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each backend's fast update, compared with the portable one."""
+"""Each backend's fast update matches the reference update."""
 
 from typing import Any
 
@@ -21,12 +21,12 @@ from tests.ops.backend_gradients import to_numpy
 BACKEND = keras.backend.backend()
 SHAPES = [(40, 12), (12,), (3, 4, 5), ()]
 
-not_on_jax = pytest.mark.skipif(BACKEND == "jax", reason="takes the portable update")
+not_on_jax = pytest.mark.skipif(BACKEND == "jax", reason="takes the reference update")
 on_torch = pytest.mark.skipif(BACKEND != "torch", reason="PyTorch's kernel")
 on_tensorflow = pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's gradients")
 
 
-def coefficients(**changes: Any) -> Coefficients:
+def make_coefficients(**changes: Any) -> Coefficients:
     values = {
         "rate": ops.convert_to_tensor(0.02),
         "decay": 0.1,
@@ -39,26 +39,26 @@ def coefficients(**changes: Any) -> Coefficients:
     return Coefficients(**{**values, **changes})
 
 
-def updates(rule: Any, dtype: str = "float32", **changes: Any) -> list[Update]:
+def make_updates(rule: Any, dtype: str = "float32", **changes: Any) -> list[Update]:
     random = np.random.default_rng(0)
 
-    def variable(value: np.ndarray, dtype: str) -> keras.Variable:
+    def make_variable(value: np.ndarray, dtype: str) -> keras.Variable:
         return keras.Variable(value, dtype=dtype)
 
     return [
         Update(
             rule,
-            variable(random.standard_normal(shape), dtype),
+            make_variable(random.standard_normal(shape), dtype),
             ops.convert_to_tensor(random.standard_normal(shape), dtype),
-            variable(random.standard_normal(shape), "float32"),
-            variable(random.random(shape), "float32"),
-            coefficients(**changes),
+            make_variable(random.standard_normal(shape), "float32"),
+            make_variable(random.random(shape), "float32"),
+            make_coefficients(**changes),
         )
         for shape in SHAPES
     ]
 
 
-def values_of(items: list[Update]) -> list[np.ndarray]:
+def to_arrays(items: list[Update]) -> list[np.ndarray]:
     return [
         ops.convert_to_numpy(ops.cast(variable.value, "float32"))
         for item in items
@@ -78,18 +78,18 @@ def values_of(items: list[Update]) -> list[np.ndarray]:
     ],
     ids=str,
 )
-def test_the_fast_update_is_the_portable_one(rule, dtype, changes):
-    fast, portable = updates(rule, dtype, **changes), updates(rule, dtype, **changes)
+def test_fast_update_matches_reference(rule, dtype, changes):
+    fast, reference = make_updates(rule, dtype, **changes), make_updates(rule, dtype, **changes)
     optimizer_updates.update_variables(fast)
-    optimizer_rules.portable_update_variables(portable)
-    # A rounding more or less can move a bfloat16 to its neighbor.
+    optimizer_rules.portable_update_variables(reference)
+    # A difference in rounding can move a bfloat16 value to its neighbor.
     tolerance = 1e-6 if dtype == "float32" else 2**-7
-    for a, b in zip(values_of(fast), values_of(portable), strict=True):
+    for a, b in zip(to_arrays(fast), to_arrays(reference), strict=True):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=1e-6)
 
 
-def test_the_fast_norm_is_the_portable_one():
-    gradients = [item.gradient for item in updates(adam_update)]
+def test_fast_norm_matches_reference():
+    gradients = [item.gradient for item in make_updates(adam_update)]
     fast = float(optimizer_updates.global_norm(gradients))
     assert fast == pytest.approx(float(optimizer_rules.portable_global_norm(gradients)), rel=1e-6)
     assert fast == pytest.approx(
@@ -97,19 +97,19 @@ def test_the_fast_norm_is_the_portable_one():
     )
 
 
-def test_the_norm_of_half_precision_gradients_does_not_overflow():
+def test_half_precision_norm_does_not_overflow():
     gradients = [ops.full((4,), 300.0, dtype="float16")]
     assert float(optimizer_updates.global_norm(gradients)) == pytest.approx(600.0)
 
 
 @on_tensorflow
-def test_the_compiled_update_outlives_the_variables_it_first_saw():
+def test_compiled_update_accepts_new_variables():
     for _ in range(2):
-        optimizer_updates.update_variables(updates(adam_update))
+        optimizer_updates.update_variables(make_updates(adam_update))
 
 
 @on_tensorflow
-def test_repeated_rows_of_a_sparse_gradient_are_added():
+def test_repeated_sparse_rows_are_added():
     import tensorflow as tf
 
     sparse = tf.IndexedSlices(
@@ -122,8 +122,8 @@ def test_repeated_rows_of_a_sparse_gradient_are_added():
 
 
 @on_torch
-def test_only_a_variables_own_gradient_is_scaled_in_place():
-    (update,) = updates(adam_update)[:1]
+def test_only_variable_gradients_are_scaled_in_place():
+    (update,) = make_updates(adam_update)[:1]
     before = update.gradient.clone()
     optimizer_updates.update_variables([update])
     np.testing.assert_array_equal(to_numpy(update.gradient), to_numpy(before))
@@ -133,19 +133,19 @@ def test_only_a_variables_own_gradient_is_scaled_in_place():
 
 
 @on_torch
-def test_stable_adamw_takes_the_fused_kernel_with_a_rate_for_each_variable(monkeypatch):
+def test_stable_adamw_fused_kernel_rate_per_variable(monkeypatch):
     from keras_bert.ops import optimizer_updates_torch
 
     rates = []
     fused = optimizer_updates_torch.fused_adamw_
 
-    def recorded(weights, *arguments, lr, **options):
+    def record_rate(weights, *arguments, lr, **options):
         rates.append(float(lr))
         fused(weights, *arguments, lr=lr, **options)
 
-    monkeypatch.setattr(optimizer_updates_torch, "fused_adamw_", recorded)
+    monkeypatch.setattr(optimizer_updates_torch, "fused_adamw_", record_rate)
     changes = {"gradient_scale": ops.convert_to_tensor(4.0), "step": None}
-    optimizer_updates.update_variables(updates(stable_adam_update, **changes))
+    optimizer_updates.update_variables(make_updates(stable_adam_update, **changes))
     assert len(set(rates)) == len(SHAPES)
     assert max(rates) < 0.02
 
@@ -155,28 +155,28 @@ def test_stable_adamw_takes_the_fused_kernel_with_a_rate_for_each_variable(monke
 def test_memory_order_does_not_matter(transposed):
     import torch
 
-    def update() -> Update:
-        return updates(adam_update)[0]
+    def make_update() -> Update:
+        return make_updates(adam_update)[0]
 
-    def in_other_order(tensor: Any) -> Any:
+    def transpose_memory(tensor: Any) -> Any:
         return torch.empty_strided((40, 12), (1, 40), device=tensor.device).copy_(tensor)
 
-    expected, actual = update(), update()
+    expected, actual = make_update(), make_update()
     if transposed == "gradient":
-        actual = actual._replace(gradient=in_other_order(actual.gradient))
+        actual = actual._replace(gradient=transpose_memory(actual.gradient))
     else:
         weight = actual.weight.value
-        weight.data = in_other_order(weight.data)
+        weight.data = transpose_memory(weight.data)
         assert not weight.is_contiguous()
     optimizer_updates.update_variables([actual])
     optimizer_rules.portable_update_variables([expected])
-    for a, b in zip(values_of([actual]), values_of([expected]), strict=True):
+    for a, b in zip(to_arrays([actual]), to_arrays([expected]), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
 
 
 @on_torch
-def test_a_stateless_scope_leaves_its_callers_tensors_alone():
-    (update,) = updates(adam_update)[:1]
+def test_stateless_scope_keeps_caller_tensors():
+    (update,) = make_updates(adam_update)[:1]
     variables = (update.weight, update.momentum, update.velocity)
     tensors = [variable.value.detach().clone() for variable in variables]
     copies = [tensor.clone() for tensor in tensors]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The private parts of other libraries are there."""
+"""The private parts of other libraries that this package uses exist."""
 
 import importlib
 from importlib import metadata
@@ -8,7 +8,7 @@ import pytest
 
 pytestmark = pytest.mark.on_tensorflow
 
-# For each module: the library and the version that its parts were read in, and what uses each part
+# For each module: the library version in which its parts were read, and the user of each part
 PARTS = {
     "keras_private": (
         "keras 3.15.1",
@@ -51,7 +51,7 @@ PARTS = {
 
 
 @pytest.mark.parametrize("module", PARTS)
-def test_private_parts_are_there(module):
+def test_private_parts_exist(module):
     read_in, parts = PARTS[module]
     library = read_in.split()[0]
     pytest.importorskip(library)

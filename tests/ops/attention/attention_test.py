@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every kernel that this machine has against the definition, and the definition against NumPy."""
+"""Kernels on this machine match the reference implementation, which matches NumPy."""
 
 import importlib
 
@@ -13,26 +13,28 @@ from keras_bert.ops.masks import AttentionPattern
 from tests.ops.attention.layouts import LAYOUTS, PATTERNS, arrays, packed, padded, whole
 from tests.ops.backend_gradients import as_tensors, to_numpy, value_and_gradients
 
-# Below the window and, in blocks, five that are not full
+# Shorter than the window, and five blocks that are not full
 LENGTHS = (7, 333)
 BACKEND = keras.backend.backend()
-# Without dropout, TensorFlow alone has another kernel for training.
+# Without dropout, only TensorFlow has a separate kernel for training.
 IN_TRAINING = [False, True] if BACKEND == "tensorflow" else [True]
 
 
-def bias_of(query, key):
-    """A bias for each head that depends on the distance, and on the queries."""
+def compute_bias(query, key):
+    """Returns a bias for each head that depends on the distance and on the queries."""
     length, heads = query.shape[2], query.shape[1]
     distance = np.abs(np.arange(length)[:, None] - np.arange(length)) / 10
     head_bias = (np.arange(heads)[:, None, None] * distance)[None].astype("float32")
     return keras.ops.cast(head_bias, query.dtype) + keras.ops.sum(query, -1, keepdims=True) / 8
 
 
-def check(batch, pattern, dtype="float32", tolerance=2e-5, key_value_heads=4, bias=None, **options):
+def check_kernel(
+    batch, pattern, dtype="float32", tolerance=2e-5, key_value_heads=4, bias=None, **options
+):
     mask = batch.mask(**pattern)
     has_keys = mask.any(-1)[:, 0, :, None, None]
     *three, upstream = arrays(batch, key_value_heads)
-    # A token without a key gets a value without a meaning.
+    # A token without keys gets a meaningless value.
     *three, upstream = as_tensors((*three, upstream * has_keys), dtype)
     value, gradients = value_and_gradients(
         lambda *x: attention(x, batch.layout, bias=bias, **pattern, **options), three, upstream
@@ -48,7 +50,7 @@ def check(batch, pattern, dtype="float32", tolerance=2e-5, key_value_heads=4, bi
         np.testing.assert_allclose(gradient, other, tolerance, tolerance)
 
 
-def test_the_definition_agrees_with_numpy():
+def test_reference_matches_numpy():
     batch = packed(50)
     mask = batch.mask(causal=True, window=10)
     query, key, value, _ = arrays(batch)
@@ -66,43 +68,43 @@ def test_the_definition_agrees_with_numpy():
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_layouts_agree_with_the_definition(layout, pattern, length, training):
-    check(LAYOUTS[layout](length), PATTERNS[pattern], training=training)
+def test_layouts_match_reference(layout, pattern, length, training):
+    check_kernel(LAYOUTS[layout](length), PATTERNS[pattern], training=training)
 
 
 @pytest.mark.parametrize("length", [100, 256])
-def test_windows_agree_in_one_block_and_in_full_ones(length):
-    check(packed(length), PATTERNS["window"], training=True)
+def test_windows_match_in_one_and_full_blocks(length):
+    check_kernel(packed(length), PATTERNS["window"], training=True)
 
 
 @pytest.mark.parametrize("training", IN_TRAINING)
 @pytest.mark.parametrize("pattern", ["full", "window"])
 @pytest.mark.parametrize("layout", ["padded"])
-def test_groups_of_heads_share_keys_and_values(layout, pattern, training):
-    check(LAYOUTS[layout](100), PATTERNS[pattern], key_value_heads=2, training=training)
+def test_grouped_heads_match_reference(layout, pattern, training):
+    check_kernel(LAYOUTS[layout](100), PATTERNS[pattern], key_value_heads=2, training=training)
 
 
 @pytest.mark.parametrize("training", IN_TRAINING)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_bias_is_added_to_the_scores(layout, training):
-    check(LAYOUTS[layout](33), PATTERNS["full"], bias=bias_of, training=training)
+def test_bias_matches_reference(layout, training):
+    check_kernel(LAYOUTS[layout](33), PATTERNS["full"], bias=compute_bias, training=training)
 
 
 @pytest.mark.parametrize("training", IN_TRAINING)
 @pytest.mark.parametrize("pattern", ["full", "window"])
-def test_bfloat16_differs_by_its_rounding(pattern, training):
-    check(padded(333), PATTERNS[pattern], "bfloat16", 0.05, training=training)
+def test_bfloat16_matches_within_rounding(pattern, training):
+    check_kernel(padded(333), PATTERNS[pattern], "bfloat16", 0.05, training=training)
 
 
 @pytest.mark.skipif(BACKEND == "torch", reason="PyTorch has no chunks of its own")
 @pytest.mark.parametrize(
-    ("layout", "bias"), [("whole", None), ("padded", None), ("packed", bias_of)]
+    ("layout", "bias"), [("whole", None), ("padded", None), ("packed", compute_bias)]
 )
-def test_long_rows_agree_with_the_definition(layout, bias):
-    check(LAYOUTS[layout](2100), PATTERNS["full"], tolerance=1e-4, bias=bias, training=True)
+def test_long_rows_match_reference(layout, bias):
+    check_kernel(LAYOUTS[layout](2100), PATTERNS["full"], tolerance=1e-4, bias=bias, training=True)
 
 
-def test_packed_projections_are_three_tensors():
+def test_fused_projections_match_separate_tensors():
     batch = padded(20)
     *three, _ = as_tensors(arrays(batch), "float32")
     actual = attention(keras.ops.stack(three, axis=2), batch.layout)
@@ -110,8 +112,8 @@ def test_packed_projections_are_three_tensors():
     np.testing.assert_allclose(to_numpy(actual), to_numpy(expected), atol=1e-6)
 
 
-def test_masks_that_were_made_before_are_the_same():
-    """As an encoder makes them once for all of its blocks."""
+def test_precomputed_masks_match():
+    """An encoder computes the masks once for all of its blocks."""
     for layout in LAYOUTS.values():
         batch = layout(333)
         three = tuple(as_tensors(arrays(batch)[:3], "float32"))
@@ -123,14 +125,14 @@ def test_masks_that_were_made_before_are_the_same():
             np.testing.assert_array_equal(to_numpy(actual), to_numpy(expected))
 
 
-# A row of the table -> a case that it takes on this machine
+# Each kernel in the table, and a case that uses it on this machine
 REACHED = {
     "tensorflow": {
         "per_group": ("unpadded", "full", {}),
         "windowed": ("padded", "window", {}),
         "fused_step": ("padded", "full", {"training": True}),
         "plain": ("padded", "full", {}),
-        "portable": ("padded", "full", {"training": True, "dropout": 0.1, "bias": bias_of}),
+        "portable": ("padded", "full", {"training": True, "dropout": 0.1, "bias": compute_bias}),
     },
     "jax": {
         "windowed": ("padded", "window", {}),
@@ -147,7 +149,7 @@ REACHED = {
 
 
 def test_all_cpu_kernels_are_covered(monkeypatch):
-    """The tests above compare all of them, but dropout, with the definition."""
+    """Except for dropout, the tests above compare all kernels with the reference."""
     called = []
     original = kernels.kernel_of
 
@@ -165,9 +167,11 @@ def test_all_cpu_kernels_are_covered(monkeypatch):
         seed = keras.random.SeedGenerator(1)
         attention(three, batch.layout, seed=seed, **PATTERNS[pattern], **options)
         assert called[0] == kernel
-    on_gpus = {"varlen", "flex", "cudnn"}
-    others = {row.kernel for row in kernels.TABLE if row.backend in (None, BACKEND)} - on_gpus
-    assert others - ({"per_group"} if BACKEND == "jax" else set()) == set(REACHED[BACKEND])
+    gpu_kernels = {"varlen", "flex", "cudnn"}
+    cpu_kernels = {
+        row.kernel for row in kernels.TABLE if row.backend in (None, BACKEND)
+    } - gpu_kernels
+    assert cpu_kernels - ({"per_group"} if BACKEND == "jax" else set()) == set(REACHED[BACKEND])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -184,11 +188,13 @@ def test_fully_masked_row_is_finite(dtype):
         assert all(np.isfinite(array).all() for array in (value, *gradients))
 
 
-@pytest.mark.parametrize("length", [6, 2100])  # the latter in chunks, where there are some
-def test_products_of_large_queries_and_keys_do_not_overflow(length):
-    """Those of 1 and 1 are 102,400, and 12,800 when they are scaled."""
+@pytest.mark.parametrize(
+    "length", [6, 2100]
+)  # Longer rows are computed in chunks on some backends.
+def test_large_queries_and_keys_do_not_overflow(length):
+    """Products of equal signs are 102,400, and 12,800 after scaling."""
     signs = np.random.default_rng(1).choice([-1.0, 1.0], (1, length, 3, 1, 64))
-    signs[:, :, 1] = signs[:, ::-1, 0]  # so that each query has a key like it
+    signs[:, :, 1] = signs[:, ::-1, 0]  # Each query has an equal key.
     (wide,) = as_tensors((40 * signs,), "float32")
     expected = to_numpy(attention_with_scores(wide)[0])
     (qkv,) = as_tensors((40 * signs,), "float16")
@@ -198,21 +204,21 @@ def test_products_of_large_queries_and_keys_do_not_overflow(length):
 
 
 @pytest.mark.parametrize("window", [0, -1, 2.5])
-def test_a_window_is_an_integer_above_0(window):
+def test_invalid_window_raises(window):
     three = tuple(as_tensors(arrays(whole(7))[:3], "float32"))
     with pytest.raises(ValueError, match=r"window must be an integer above 0\. Received: "):
         attention(three, window=window)
     with pytest.raises(ValueError, match="window and bias must not"):
-        attention(three, window=3, bias=bias_of)
+        attention(three, window=3, bias=compute_bias)
 
 
 # === Dropout ===
 
 
-def dropped_probabilities(rate, seed, length=64, window=None):
-    """The probabilities behind dropout in both passes, each `(length, length)`.
+def probabilities_after_dropout(rate, seed, length=64, window=None):
+    """Returns the probabilities after dropout in both passes, each `(length, length)`.
 
-    Attention is linear in the values: unit vectors as values show the probabilities.
+    Attention is linear in the values, so unit vectors as values show the probabilities.
     """
     units = np.eye(length)[None, :, None]
     *three, upstream = as_tensors((0 * units, 0 * units, units, units), "float32")
@@ -231,24 +237,24 @@ def dropped_probabilities(rate, seed, length=64, window=None):
 
 
 @pytest.mark.parametrize(("length", "window"), [(64, None), (256, 10)])
-def test_forward_and_backward_drop_the_same_share(length, window):
-    forward, backward = dropped_probabilities(0.25, 7, length, window)
+def test_forward_and_backward_drop_the_same(length, window):
+    forward, backward = probabilities_after_dropout(0.25, 7, length, window)
     np.testing.assert_allclose(forward, backward, atol=1e-6)
     reach = length if window is None else window
-    near = np.abs(np.arange(length)[:, None] - np.arange(length)) <= reach
-    assert not forward[~near].any()
-    is_left = forward > 0
-    expected = np.broadcast_to(1 / near.sum(-1, keepdims=True) / 0.75, is_left.shape)
-    np.testing.assert_allclose(forward[is_left], expected[is_left], rtol=1e-5)
-    assert abs(is_left[near].mean() - 0.75) < 4 * np.sqrt(0.25 * 0.75 / near.sum())
+    is_in_window = np.abs(np.arange(length)[:, None] - np.arange(length)) <= reach
+    assert not forward[~is_in_window].any()
+    is_kept = forward > 0
+    expected = np.broadcast_to(1 / is_in_window.sum(-1, keepdims=True) / 0.75, is_kept.shape)
+    np.testing.assert_allclose(forward[is_kept], expected[is_kept], rtol=1e-5)
+    assert abs(is_kept[is_in_window].mean() - 0.75) < 4 * np.sqrt(0.25 * 0.75 / is_in_window.sum())
 
 
-def test_each_seed_drops_others():
-    first, second = (dropped_probabilities(0.5, seed)[0] > 0 for seed in (7, 8))
+def test_seeds_drop_different_values():
+    first, second = (probabilities_after_dropout(0.5, seed)[0] > 0 for seed in (7, 8))
     assert 0.45 < (first == second).mean() < 0.55
 
 
-def test_the_gradient_of_the_scores_sees_the_dropout():
+def test_score_gradients_include_dropout():
     packed_shape = (2, 6, 3, 3, 4)
     random = np.random.default_rng(0)
     x, direction = (random.normal(size=packed_shape) for _ in "ab")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels of a GPU against the definition of attention, in float32 on the same GPU.
+"""GPU kernels match the reference implementation of attention in float32 on the same GPU.
 
-CONTRIBUTING.md says how to run this file alone, on a machine that has one.
+CONTRIBUTING.md describes how to run only this file on a machine with a GPU.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ LAYOUTS = {
     "with holes": {"padding_mask": WITH_HOLES},
     "packed": {"sequence_ids": SEQUENCES},
 }
-# Relative to the largest: the definition computes what was rounded to this dtype.
+# Relative to the largest value: the reference computes with inputs rounded to this dtype.
 TOLERANCE = {"bfloat16": 0.02, "float16": 0.003, "float32": 0.002}
 
 
@@ -45,16 +45,16 @@ def arrays(key_value_heads=HEADS, length=LENGTH, batch=BATCH):
     return [random.normal(size=(batch, length, count, HEAD_DIM)) for count in heads]
 
 
-def layout_of(**inputs):
+def make_layout(**inputs):
     return BatchLayout(**{name: keras.ops.convert_to_tensor(x) for name, x in inputs.items()})
 
 
-def mask_of(layout, three, **pattern):
-    """The mask of all pairs of tokens, in float32."""
+def make_mask(layout, three, **pattern):
+    """Returns the mask of all token pairs in float32."""
     return layout.mask(three[0], AttentionPattern(**pattern, in_blocks=False), "float32")[0]
 
 
-def kernel_for(three, layout, dropout=0.0, **pattern):
+def find_kernel(three, layout, dropout=0.0, **pattern):
     mask = layout.mask(three[0], AttentionPattern(**pattern))[0]
     options = {"causal": pattern.get("causal", False), "window": "window" in pattern}
     options = {"form": layout.form, "mask": mask_kind(mask), "dropout": dropout, **options}
@@ -62,8 +62,8 @@ def kernel_for(three, layout, dropout=0.0, **pattern):
 
 
 @contextlib.contextmanager
-def without_scores():
-    """Has PyTorch raise an error rather than use its definition, which stores scores."""
+def forbid_stored_scores():
+    """Makes PyTorch raise an error instead of using its math backend, which stores the scores."""
     if BACKEND != "torch":
         yield
         return
@@ -74,26 +74,28 @@ def without_scores():
         yield
 
 
-def check_agreement(function, definition, tensors, upstream):
+def check_matches_reference(function, reference, tensors, upstream):
     dtype = keras.backend.standardize_dtype(upstream.dtype)
-    with without_scores():
+    with forbid_stored_scores():
         value, gradients = value_and_gradients(function, tensors, upstream)
     wide = [keras.ops.cast(x, "float32") for x in (*tensors, upstream)]
-    expected, expected_gradients = value_and_gradients(definition, wide[:-1], wide[-1])
-    for ours, theirs in zip((value, *gradients), (expected, *expected_gradients), strict=True):
-        assert np.isfinite(ours).all()
-        assert abs(ours - theirs).max() < TOLERANCE[dtype] * abs(theirs).max()
+    expected, expected_gradients = value_and_gradients(reference, wide[:-1], wide[-1])
+    for array, expected_array in zip(
+        (value, *gradients), (expected, *expected_gradients), strict=True
+    ):
+        assert np.isfinite(array).all()
+        assert abs(array - expected_array).max() < TOLERANCE[dtype] * abs(expected_array).max()
 
 
 @pytest.mark.parametrize("key_value_heads", [HEADS, 2])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("case", LAYOUTS)
-def test_attention_agrees_with_the_definition(case, dtype, key_value_heads):
-    layout = layout_of(**LAYOUTS[case])
+def test_attention_matches_reference(case, dtype, key_value_heads):
+    layout = make_layout(**LAYOUTS[case])
     *three, upstream = as_tensors(arrays(key_value_heads), dtype)
-    assert kernel_for(three, layout) in ("sdpa", "cudnn")
-    mask = mask_of(layout, three)
-    check_agreement(
+    assert find_kernel(three, layout) in ("sdpa", "cudnn")
+    mask = make_mask(layout, three)
+    check_matches_reference(
         lambda *x: attention(x, layout, training=True),
         lambda *x: attention_with_scores(x, mask)[0],
         three,
@@ -102,37 +104,37 @@ def test_attention_agrees_with_the_definition(case, dtype, key_value_heads):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_a_row_without_a_single_key_stays_finite(dtype):
+def test_fully_masked_row_is_finite(dtype):
     *three, upstream = as_tensors(arrays(), dtype)
-    layout = layout_of(padding_mask=np.zeros((BATCH, LENGTH), "bool"))
+    layout = make_layout(padding_mask=np.zeros((BATCH, LENGTH), "bool"))
     value, gradients = value_and_gradients(lambda *x: attention(x, layout), three, upstream)
     assert all(np.isfinite(array).all() for array in (value, *gradients))
 
 
 @pytest.mark.parametrize("case", ["whole", "padded", "packed", "causal"])
-def test_windows_agree_with_the_definition(case):
+def test_windows_match_reference(case):
     length = 700
     layout = {
-        "padded": layout_of(padding_mask=np.arange(length) < np.array([[700], [500], [41]])),
-        "packed": layout_of(
+        "padded": make_layout(padding_mask=np.arange(length) < np.array([[700], [500], [41]])),
+        "packed": make_layout(
             sequence_ids=np.repeat(np.arange(1, 8), 100)[None].repeat(BATCH, axis=0)
         ),
     }.get(case, BatchLayout())
     pattern = {"causal": case == "causal", "window": 40}
     *three, upstream = as_tensors(arrays(2, length), "bfloat16")
-    assert kernel_for(three, layout, **pattern) == (
+    assert find_kernel(three, layout, **pattern) == (
         "flex" if BACKEND == "torch" else "cudnn" if case == "causal" else "windowed"
     )
-    mask = mask_of(layout, three, **pattern)
+    mask = make_mask(layout, three, **pattern)
     has_keys = keras.ops.convert_to_tensor((to_numpy(mask) >= 0).any(-1)[:, 0, :, None, None])
-    if BACKEND == "jax":  # whose masks are bool
+    if BACKEND == "jax":  # On JAX, masks are boolean.
         has_keys = keras.ops.any(mask, -1)[:, 0, :, None, None]
     upstream = keras.ops.where(has_keys, upstream, keras.ops.zeros_like(upstream))
 
     def drop_unattended_queries(context):
         return keras.ops.where(has_keys, context, keras.ops.zeros_like(context))
 
-    check_agreement(
+    check_matches_reference(
         lambda *x: drop_unattended_queries(attention(x, layout, training=True, **pattern)),
         lambda *x: drop_unattended_queries(attention_with_scores(x, mask)[0]),
         three,
@@ -142,10 +144,10 @@ def test_windows_agree_with_the_definition(case):
 
 @on_jax
 @pytest.mark.parametrize("case", LAYOUTS)
-def test_the_step_calls_cudnn(case):
+def test_compiled_step_calls_cudnn(case):
     import jax
 
-    layout = layout_of(**LAYOUTS[case])
+    layout = make_layout(**LAYOUTS[case])
     *three, _ = as_tensors(arrays(), "bfloat16")
     gradient = jax.grad(lambda *x: attention(x, layout, training=True).astype("float32").sum())
     compiled = jax.jit(gradient).lower(*three).compile()
@@ -156,7 +158,7 @@ def test_the_step_calls_cudnn(case):
 
 @on_jax
 def test_multi_device_lengths_match_rows():
-    """JAX passes each device its share of queries; the lengths must be of the same rows."""
+    """JAX passes each device a part of the queries, and must pass the lengths of the same rows."""
     import jax
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -164,44 +166,46 @@ def test_multi_device_lengths_match_rows():
     if count < 2:
         pytest.skip("needs two GPUs")
     lengths = np.random.default_rng(2).integers(1, LENGTH, (2 * count, 1))
-    shared = NamedSharding(Mesh(np.array(jax.devices()), ("batch",)), PartitionSpec("batch"))
-    mask = jax.device_put(np.arange(LENGTH) < lengths, shared)
+    sharding = NamedSharding(Mesh(np.array(jax.devices()), ("batch",)), PartitionSpec("batch"))
+    mask = jax.device_put(np.arange(LENGTH) < lengths, sharding)
     *three, _ = as_tensors(arrays(batch=2 * count), "bfloat16")
     layout = BatchLayout(padding_mask=mask)
-    actual = jax.jit(lambda *x: attention(x, layout))(*(jax.device_put(x, shared) for x in three))
+    actual = jax.jit(lambda *x: attention(x, layout))(*(jax.device_put(x, sharding) for x in three))
     wide = tuple(keras.ops.cast(x, "float32") for x in three)
     expected = attention_with_scores(wide, np.asarray(mask)[:, None, None])[0]
     np.testing.assert_allclose(to_numpy(actual), to_numpy(expected), atol=0.05)
 
 
 def test_dropout_is_unbiased_and_off_at_inference():
-    rate, draws = 0.25, 400
+    rate, num_samples = 0.25, 400
     *three, _ = as_tensors(arrays(length=64), "bfloat16")
-    layout = layout_of(padding_mask=RIGHT_PADDED[:, :64])
+    layout = make_layout(padding_mask=RIGHT_PADDED[:, :64])
     seed = keras.random.SeedGenerator(1)
 
-    def draw():
+    def sample():
         context = attention(tuple(three), layout, dropout=rate, seed=seed, training=True)
         return to_numpy(context)
 
-    with without_scores():
+    with forbid_stored_scores():
         expected = to_numpy(attention(tuple(three), layout))
-        same = to_numpy(attention(tuple(three), layout, dropout=rate, seed=seed, training=False))
-        samples = np.stack([draw() for _ in range(draws)])
-    np.testing.assert_array_equal(same, expected)
-    error = samples.std(axis=0) / np.sqrt(draws)
-    # What is left is the rounding of bfloat16.
+        inference = to_numpy(
+            attention(tuple(three), layout, dropout=rate, seed=seed, training=False)
+        )
+        samples = np.stack([sample() for _ in range(num_samples)])
+    np.testing.assert_array_equal(inference, expected)
+    error = samples.std(axis=0) / np.sqrt(num_samples)
+    # The rest is the rounding of bfloat16.
     assert (abs(samples.mean(axis=0) - expected) < 5 * error + 0.02).all()
     assert samples.std(axis=0).max() > 0.1
 
 
-def test_a_seed_drops_the_same_in_both_passes():
+def test_seed_drops_the_same_in_both_passes():
     length = 64
-    # Attention is linear in the values: unit vectors as values show the probabilities.
+    # Attention is linear in the values, so unit vectors as values show the probabilities.
     units = np.eye(length)[None, :, None]
     tensors = as_tensors((0 * units, 0 * units, units, units), "bfloat16")
 
-    def draw(seed):
+    def sample(seed):
         value, gradients = value_and_gradients(
             lambda *x: attention(
                 x, dropout=0.25, seed=keras.random.SeedGenerator(seed), training=True
@@ -211,8 +215,8 @@ def test_a_seed_drops_the_same_in_both_passes():
         )
         return value[0, :, 0], gradients[2][0, :, 0].T
 
-    with without_scores():
-        (first, backward), (again, _), (other, _) = draw(7), draw(7), draw(8)
+    with forbid_stored_scores():
+        (first, backward), (again, _), (other, _) = sample(7), sample(7), sample(8)
     np.testing.assert_array_equal(first, again)
     np.testing.assert_allclose(first, backward, atol=1e-3)
     assert 0.5 < ((first > 0) == (other > 0)).mean() < 0.75
@@ -229,7 +233,7 @@ def test_scores_are_not_stored(rate):
     length = 4096
     *three, _ = as_tensors(arrays(length=length, batch=1), "bfloat16")
     three = [x.requires_grad_() for x in three]
-    layout = layout_of(padding_mask=(np.arange(length) < length - 5)[None])
+    layout = make_layout(padding_mask=(np.arange(length) < length - 5)[None])
     seed = keras.random.SeedGenerator()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
@@ -244,7 +248,7 @@ def test_compiled_steps_store_no_scores(rate):
 
     length = 4096
     *three, _ = as_tensors(arrays(length=length, batch=1), "bfloat16")
-    layout = layout_of(padding_mask=(np.arange(length) < length - 5)[None])
+    layout = make_layout(padding_mask=(np.arange(length) < length - 5)[None])
 
     def loss(*x):
         seed = keras.random.SeedGenerator(1)
@@ -259,13 +263,13 @@ def test_compiled_steps_store_no_scores(rate):
 @pytest.mark.parametrize("key_value_heads", [HEADS, 2])
 @pytest.mark.parametrize("mask", [RIGHT_PADDED, WITH_HOLES], ids=["right-padded", "with holes"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_varlen_agrees_with_the_definition(dtype, mask, key_value_heads):
+def test_varlen_matches_reference(dtype, mask, key_value_heads):
     varlen = varlen_of(keras.ops.convert_to_tensor(mask))
     is_same_row = (varlen.row_ids[:, None] == varlen.row_ids) & varlen.is_key
     layout = BatchLayout(varlen=varlen)
     *three, upstream = as_tensors(arrays(key_value_heads, len(varlen.row_ids), batch=1), dtype)
-    assert kernel_for(three, layout) == "varlen"
-    check_agreement(
+    assert find_kernel(three, layout) == "varlen"
+    check_matches_reference(
         lambda *x: attention(x, layout),
         lambda *x: attention_with_scores(x, is_same_row[None, None])[0],
         three,
@@ -278,14 +282,14 @@ def test_varlen_agrees_with_the_definition(dtype, mask, key_value_heads):
 @pytest.mark.parametrize(
     "fields", [{}, {"attention_window": 8, "global_attention_every": 2}], ids=["bert", "windows"]
 )
-def test_unpadded_batches_are_those_with_padding(fields, dtype):
+def test_unpadded_batches_match_padded(fields, dtype):
     config = WITHOUT_DROPOUT.replace(num_heads=2, hidden_dim=32, max_sequence_length=300, **fields)
     encoders = [Backbone(config, unpadded=value, dtype=dtype) for value in (False, True)]
     for encoder in encoders:
         random_weights(encoder, stddev=0.1)
     lengths = np.array([[3], [290], [40], [270], [7]])
     mask = np.arange(290) < lengths
-    mask[1, 20:30] = False  # Such tokens are queries, but no keys.
+    mask[1, 20:30] = False  # Such tokens are queries but not keys.
     ids = np.where(mask, np.random.default_rng(0).integers(1, 50, mask.shape), 0)
     inputs = {
         "token_ids": ids.astype("int32"),
@@ -308,7 +312,7 @@ def test_unpadded_batches_are_those_with_padding(fields, dtype):
 
 
 @on_torch
-def test_large_batches_are_unpadded_by_themselves():
+def test_large_batches_are_unpadded_by_default():
     config = WITHOUT_DROPOUT.replace(num_heads=2, hidden_dim=32, max_sequence_length=256)
     default, padded = (
         Backbone(config, unpadded=value, dtype="bfloat16") for value in (None, False)

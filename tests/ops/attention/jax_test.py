@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JAX's kernels: what cuDNN is passed, in programs for a GPU or by XLA, and chunks of queries."""
+"""JAX kernels: cuDNN calls in GPU programs, the same arguments in XLA, and chunks of queries."""
 
 import functools
 import re
@@ -25,7 +25,7 @@ MASKS = {
     "pairs": PAIRS,
     "pairs of each row": PAIRS & RIGHT_PADDED[:, None, None],
 }
-# Groups of heads share keys and values, whatever the mask.
+# Heads share keys and values, whatever the mask.
 CASES = [*((case, HEADS) for case in MASKS), ("right-padded", 2)]
 
 
@@ -37,14 +37,14 @@ def arrays(key_value_heads=HEADS):
 
 @pytest.fixture
 def cudnn_version(monkeypatch):
-    """Lets JAX lower programs for a GPU where no cuDNN is installed, whose version it asks for."""
+    """Lets JAX lower programs for a GPU without cuDNN, although JAX asks for its version."""
     from jax._src.cudnn import fused_attention_stablehlo
 
     monkeypatch.setattr(fused_attention_stablehlo, "check_cudnn_version", lambda: 91100)
 
 
-def calls_of_cudnn(function, *arrays):
-    """The names and the operands' types of its custom calls in the program for a GPU."""
+def find_cudnn_calls(function, *arrays):
+    """Returns the names, settings and operand types of cuDNN's custom calls in a GPU program."""
     import jax
 
     lowered = jax.jit(function).trace(*arrays).lower(lowering_platforms=("cuda",))
@@ -64,7 +64,7 @@ def loss_and_gradients(function):
 
 
 @pytest.mark.parametrize(("case", "key_value_heads"), CASES)
-def test_a_program_for_a_gpu_calls_cudnn(case, key_value_heads, cudnn_version):
+def test_gpu_program_calls_cudnn(case, key_value_heads, cudnn_version):
     from keras_bert.ops.attention.jax import cudnn
 
     mask = MASKS[case]
@@ -76,40 +76,40 @@ def test_a_program_for_a_gpu_calls_cudnn(case, key_value_heads, cudnn_version):
     kind = "Softmax" if mask is None or mask.shape[2] == 1 else "ScaleBiasSoftmax"
     has_lengths = mask is not None and mask.shape[2] == 1
     padding = "PADDING" if has_lengths else "NO_MASK"
-    (call,) = calls_of_cudnn(compute, *three)
+    (call,) = find_cudnn_calls(compute, *three)
     assert call[:4] == (f"__cudnn$fmha{kind}", padding, "0.0", "0")
     assert call[4].count(f"tensor<{BATCH}xi32>") == 2 * has_lengths
-    forward, backward = calls_of_cudnn(loss_and_gradients(compute), *three)
+    forward, backward = find_cudnn_calls(loss_and_gradients(compute), *three)
     assert forward[:2] == call[:2]
     assert backward[:4] == (f"__cudnn$fmha{kind}Backward", padding, "0.0", "0")
     assert backward[4].count(f"tensor<{BATCH}xi32>") == 2 * has_lengths
-    # No scores of each head
+    # The calls have no scores for each head.
     scores = f"{BATCH}x{HEADS}x{LENGTH}x{LENGTH}x"
     assert not any(scores in types for *_, types in (call, forward, backward))
 
 
-def test_a_window_to_the_left_is_cudnns(cudnn_version):
+def test_left_window_uses_cudnn(cudnn_version):
     from keras_bert.ops.attention.jax import cudnn
 
     *three, _ = as_tensors(arrays(), "bfloat16")
     compute = functools.partial(cudnn, window=3)
-    (call,) = calls_of_cudnn(compute, *three)
-    # The token itself counts.
+    (call,) = find_cudnn_calls(compute, *three)
+    # The window includes the token itself.
     assert call[:4] == ("__cudnn$fmhaSoftmax", "CAUSAL", "0.0", "4")
-    assert [name for name, *_ in calls_of_cudnn(loss_and_gradients(compute), *three)] == [
+    assert [name for name, *_ in find_cudnn_calls(loss_and_gradients(compute), *three)] == [
         "__cudnn$fmhaSoftmax",
         "__cudnn$fmhaSoftmaxBackward",
     ]
 
 
 @pytest.mark.parametrize(("case", "key_value_heads"), CASES)
-def test_arguments_agree_with_the_definition(case, key_value_heads, monkeypatch):
+def test_cudnn_arguments_match_reference(case, key_value_heads, monkeypatch):
     import jax
 
     from keras_bert.ops.attention import jax as kernels
 
-    by_xla = functools.partial(jax.nn.dot_product_attention, implementation="xla")
-    monkeypatch.setattr(kernels, "_fused", by_xla)
+    xla_attention = functools.partial(jax.nn.dot_product_attention, implementation="xla")
+    monkeypatch.setattr(kernels, "_fused", xla_attention)
     mask = None if MASKS[case] is None else keras.ops.array(MASKS[case])
     *three, upstream = as_tensors(arrays(key_value_heads), "float32")
     value, gradients = value_and_gradients(lambda *x: kernels.cudnn(*x, mask), three, upstream)
@@ -121,21 +121,21 @@ def test_arguments_agree_with_the_definition(case, key_value_heads, monkeypatch)
         np.testing.assert_allclose(gradient, other, atol=1e-5)
 
 
-def test_a_row_without_a_single_key_stays_finite(monkeypatch):
+def test_fully_masked_row_is_finite(monkeypatch):
     import jax
 
     from keras_bert.ops.attention import jax as kernels
 
-    by_xla = functools.partial(jax.nn.dot_product_attention, implementation="xla")
-    monkeypatch.setattr(kernels, "_fused", by_xla)
+    xla_attention = functools.partial(jax.nn.dot_product_attention, implementation="xla")
+    monkeypatch.setattr(kernels, "_fused", xla_attention)
     *three, upstream = as_tensors(arrays(), "float32")
     mask = keras.ops.zeros((BATCH, 1, 1, LENGTH), "bool")
     value, gradients = value_and_gradients(lambda *x: kernels.cudnn(*x, mask), three, upstream)
     assert all(np.isfinite(array).all() for array in (value, *gradients))
 
 
-def test_the_order_of_keys_is_undone_without_a_sum():
-    """A sum of gradients by atomic operations would not be the same in each run."""
+def test_key_order_is_restored_without_a_sum():
+    """Summing gradients with atomic operations would not be deterministic."""
     import jax
 
     from keras_bert.ops.attention.jax import _in_order
@@ -149,13 +149,13 @@ def test_the_order_of_keys_is_undone_without_a_sum():
 @pytest.mark.parametrize(
     ("masked", "rate"), [(None, 0.0), (None, 0.25), ("keys", 0.25), ("pairs", 0.25)]
 )
-def test_attention_in_chunks_drops_what_the_definition_does(masked, rate):
+def test_chunked_dropout_matches_reference(masked, rate):
     import jax
 
     from keras_bert.ops.attention import jax as kernels
 
     random = np.random.default_rng(0)
-    length = 2100  # not a multiple of a chunk
+    length = 2100  # Not a multiple of the chunk size
     inputs = [random.normal(size=(1, length, 2, 4)).astype("float32") for _ in range(3)]
     upstream = random.normal(size=(1, length, 2, 4)).astype("float32")
     mask = None
@@ -163,21 +163,21 @@ def test_attention_in_chunks_drops_what_the_definition_does(masked, rate):
         shape = (1, 1, 1 if masked == "keys" else length, length)
         mask = random.random(shape) < 0.7
 
-    def of(function):
+    def run_with_gradients(function):
         outputs, gradients = jax.vjp(function, *inputs)
         return [outputs, *gradients(upstream)]
 
-    def options():  # the same elements are dropped
+    def options():  # The same elements are dropped.
         return {"dropout": rate, "seed": keras.random.SeedGenerator(3)}
 
-    def in_chunks(*x):
+    def compute_in_chunks(*x):
         heads = (jax.numpy.swapaxes(part, 1, 2) for part in x)
         return jax.numpy.swapaxes(kernels.chunked(*heads, mask, **options()), 1, 2)
 
-    actual = of(in_chunks)
-    expected = of(lambda *x: attention_with_scores(x, mask, **options())[0])
-    for ours, theirs in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=2e-5)
+    actual = run_with_gradients(compute_in_chunks)
+    expected = run_with_gradients(lambda *x: attention_with_scores(x, mask, **options())[0])
+    for actual_array, expected_array in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(actual_array, expected_array, atol=2e-5)
 
 
 def test_dropout_stores_no_scores():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which kernel computes which attention: the table, for devices that this machine lacks too."""
+"""The table of attention kernels, including devices that this machine does not have."""
 
 import pytest
 
@@ -17,7 +17,7 @@ PATTERNS = {
     "masked causal window": {"window": True, "causal": True, "mask": "pairs"},
     "unpadded": {"form": "unpadded"},
 }
-ON_AN_H100 = {
+H100_KERNELS = {
     ("torch", False): ("sdpa", "sdpa", "sdpa", "flex", "flex", "flex", "varlen"),
     ("torch", True): ("sdpa", "sdpa", "sdpa", "windowed", "windowed", "windowed", "per_group"),
     ("jax", False): ("cudnn", "cudnn", "cudnn", "windowed", "cudnn", "windowed"),
@@ -27,17 +27,17 @@ ON_AN_H100 = {
 }
 
 
-def kernel(backend, pattern="whole", capability=(9, 0), dtype="bfloat16", **options):
+def find_kernel(backend, pattern="whole", capability=(9, 0), dtype="bfloat16", **options):
     options = {"head_dim": 64, "lengths": (512, 512), **PATTERNS[pattern], **options}
     device = options.pop("device", "gpu")
     capability = capability if device == "gpu" else None
     return kernel_of(AttentionCase(backend, device, capability, dtype, **options))
 
 
-@pytest.mark.parametrize(("backend", "dropout"), ON_AN_H100)
-def test_each_pattern_has_the_kernel_that_takes_it(backend, dropout):
-    expected = dict(zip(PATTERNS, ON_AN_H100[backend, dropout], strict=False))
-    assert {name: kernel(backend, name, dropout=dropout) for name in expected} == expected
+@pytest.mark.parametrize(("backend", "dropout"), H100_KERNELS)
+def test_kernel_for_each_pattern(backend, dropout):
+    expected = dict(zip(PATTERNS, H100_KERNELS[backend, dropout], strict=False))
+    assert {name: find_kernel(backend, name, dropout=dropout) for name in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -50,26 +50,28 @@ def test_each_pattern_has_the_kernel_that_takes_it(backend, dropout):
         ("tensorflow", True, True, "fused_step"),
     ],
 )
-def test_a_cpu_has_others(backend, training, dropout, expected):
-    assert kernel(backend, device="cpu", training=training, dropout=dropout) == expected
-    long = kernel(backend, device="cpu", training=training, dropout=dropout, lengths=(2048, 2048))
+def test_cpu_kernels(backend, training, dropout, expected):
+    assert find_kernel(backend, device="cpu", training=training, dropout=dropout) == expected
+    long = find_kernel(
+        backend, device="cpu", training=training, dropout=dropout, lengths=(2048, 2048)
+    )
     assert long == ("chunked" if backend == "jax" else expected)
 
 
-def test_a_bias_is_for_kernels_that_take_one():
-    assert kernel("torch", bias=True) == "sdpa"
-    assert kernel("torch", "unpadded", bias=True) == "per_group"
-    assert kernel("jax", bias=True) == "portable"
-    assert kernel("jax", bias=True, lengths=(4096, 4096)) == "chunked"
-    assert kernel("tensorflow", device="cpu", bias=True, training=True) == "plain"
+def test_bias_uses_supporting_kernels():
+    assert find_kernel("torch", bias=True) == "sdpa"
+    assert find_kernel("torch", "unpadded", bias=True) == "per_group"
+    assert find_kernel("jax", bias=True) == "portable"
+    assert find_kernel("jax", bias=True, lengths=(4096, 4096)) == "chunked"
+    assert find_kernel("tensorflow", device="cpu", bias=True, training=True) == "plain"
 
 
-def test_a_tpu_computes_the_definition():
-    assert kernel("jax", device="tpu", lengths=(4096, 4096)) == "portable"
+def test_tpu_uses_reference():
+    assert find_kernel("jax", device="tpu", lengths=(4096, 4096)) == "portable"
 
 
 @pytest.mark.parametrize(
-    ("taken", "options"),
+    ("is_supported", "options"),
     [
         (True, {"dtype": "float16", "capability": (8, 0), "head_dim": 128}),
         (False, {"dtype": "float32"}),
@@ -80,14 +82,14 @@ def test_a_tpu_computes_the_definition():
         (False, {"head_dim": 264}),
     ],
 )
-def test_cudnn_is_used_for_what_jax_lowers(taken, options):
-    assert kernel("jax", "keys", **options) == ("cudnn" if taken else "portable")
+def test_cudnn_is_used_if_jax_supports_it(is_supported, options):
+    assert find_kernel("jax", "keys", **options) == ("cudnn" if is_supported else "portable")
 
 
 @pytest.mark.parametrize("lengths", [(511, 512), (512, 511), (None, None)])
 def test_cudnn_masks_pairs_of_even_lengths(lengths):
-    assert kernel("jax", "pairs", lengths=lengths) == "portable"
-    assert kernel("jax", "keys", lengths=lengths) == "cudnn"
+    assert find_kernel("jax", "pairs", lengths=lengths) == "portable"
+    assert find_kernel("jax", "keys", lengths=lengths) == "cudnn"
 
 
 @pytest.mark.parametrize(
@@ -99,8 +101,8 @@ def test_cudnn_masks_pairs_of_even_lengths(lengths):
         ("windowed", {"capability": (7, 5)}),
     ],
 )
-def test_flex_is_used_for_what_pytorch_compiles(expected, options):
-    assert kernel("torch", "window", **options) == expected
+def test_flex_is_used_if_pytorch_supports_it(expected, options):
+    assert find_kernel("torch", "window", **options) == expected
 
 
 @pytest.mark.parametrize(
@@ -113,10 +115,10 @@ def test_flex_is_used_for_what_pytorch_compiles(expected, options):
         ("per_group", {"capability": (7, 5)}),
     ],
 )
-def test_varlen_is_used_for_what_flash_attention_takes(expected, options):
-    assert kernel("torch", "unpadded", **options) == expected
+def test_varlen_is_used_if_flash_supports_it(expected, options):
+    assert find_kernel("torch", "unpadded", **options) == expected
 
 
-def test_the_page_names_each_kernel():
+def test_docs_list_all_kernels():
     rows = [line for line in kernels.__doc__.splitlines() if line.startswith("| `")]
     assert {row.split("`")[1] for row in rows} == {row.kernel for row in kernels.TABLE}

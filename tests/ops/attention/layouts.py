@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of each layout, and the mask of all pairs of tokens that is meant by it, in NumPy."""
+"""Batches of each layout, with their attention masks in NumPy."""
 
 import dataclasses
 from typing import Any
@@ -15,30 +15,30 @@ BATCH, HEADS, HEAD_DIM = 3, 4, 8
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """A layout, and for each pair of the tokens of its rows, whether the first attends."""
+    """A layout, and whether each token attends to each token in its row."""
 
     layout: BatchLayout
     is_attended: np.ndarray  # (rows, length, length)
 
     def mask(self, causal: bool, window: int | None) -> np.ndarray:
-        """The mask of all pairs, `(rows, 1, length, length)`."""
+        """Returns the mask of all token pairs, `(rows, 1, length, length)`."""
         length = self.is_attended.shape[1]
         distance = np.arange(length)[:, None] - np.arange(length)
-        near = np.ones_like(distance, bool)
+        is_allowed = np.ones_like(distance, bool)
         if window is not None:
-            near &= np.abs(distance) <= window
+            is_allowed &= np.abs(distance) <= window
         if causal:
-            near &= distance >= 0
-        return (self.is_attended & near)[:, None]
+            is_allowed &= distance >= 0
+        return (self.is_attended & is_allowed)[:, None]
 
 
-def lengths_of(length: int) -> np.ndarray:
+def make_lengths(length: int) -> np.ndarray:
     return np.array([[length], [length - length // 3], [max(1, length // 4)]])
 
 
 def padded(length: int) -> Batch:
-    """Right-padded, and with two masked tokens inside of the longest row."""
-    mask = np.arange(length) < lengths_of(length)
+    """Right-padded rows. The longest row also has two masked tokens inside."""
+    mask = np.arange(length) < make_lengths(length)
     mask[0, 2:4] = False
     layout = BatchLayout(padding_mask=keras.ops.convert_to_tensor(mask))
     return Batch(layout, np.broadcast_to(mask[:, None], (BATCH, length, length)))
@@ -49,7 +49,7 @@ def whole(length: int) -> Batch:
 
 
 def packed(length: int) -> Batch:
-    """Sequences of 5 to 60 tokens; the last tokens of the second row are padding."""
+    """Sequences of 5 to 60 tokens. The last tokens of the second row are padding."""
     random = np.random.default_rng(1)
     rows = [np.repeat(np.arange(1, length + 1), random.integers(5, 60, length)) for _ in "abc"]
     ids = np.stack([row[:length] for row in rows])
@@ -60,16 +60,16 @@ def packed(length: int) -> Batch:
 
 def unpadded(length: int) -> Batch:
     """The rows of `padded`, end to end."""
-    mask = np.arange(length) < lengths_of(length)
+    mask = np.arange(length) < make_lengths(length)
     mask[0, 2:4] = False
     layout = BatchLayout(varlen=varlen_of(keras.ops.convert_to_tensor(mask), training=True))
-    rows = np.repeat(np.arange(BATCH), lengths_of(length)[:, 0])
-    is_key = mask[np.arange(length) < lengths_of(length)]
+    rows = np.repeat(np.arange(BATCH), make_lengths(length)[:, 0])
+    is_key = mask[np.arange(length) < make_lengths(length)]
     return Batch(layout, ((rows[:, None] == rows) & is_key)[None])
 
 
 LAYOUTS = {"whole": whole, "padded": padded, "packed": packed, "unpadded": unpadded}
-if keras.backend.backend() == "jax":  # has static shapes
+if keras.backend.backend() == "jax":  # JAX has static shapes.
     del LAYOUTS["unpadded"]
 PATTERNS = {
     "full": {"causal": False, "window": None},
@@ -80,7 +80,7 @@ PATTERNS = {
 
 
 def arrays(batch: Batch, key_value_heads: int = HEADS, head_dim: int = HEAD_DIM) -> list[Any]:
-    """Queries, keys, values, and an upstream gradient."""
+    """Returns queries, keys, values, and an upstream gradient."""
     random = np.random.default_rng(0)
     heads = (HEADS, key_value_heads, key_value_heads, HEADS)
     rows, length, _ = batch.is_attended.shape

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is passed to PyTorch's attention, whose own definition runs on a CPU."""
+"""Arguments of PyTorch's attention, whose math backend runs on a CPU."""
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="PyTo
 
 
 @pytest.fixture(autouse=True)
-def on_a_cpu():
+def use_cpu():
     with keras.device("cpu"):
         yield
 
@@ -42,8 +42,8 @@ def arrays(shape, key_value_heads=HEADS):
     return [random.normal(size=(*shape, count, HEAD_DIM)) for count in heads]
 
 
-def test_attention_is_part_of_a_compiled_function():
-    """As in steps with `jit_compile=True`; it is the tracing that can fail, so it runs as it is."""
+def test_attention_can_be_compiled():
+    """As with `jit_compile=True`. Only the tracing can fail, so the traced code runs eagerly."""
     import torch
 
     three = tuple(as_tensors(arrays((BATCH, LENGTH))[:3], "float32"))
@@ -52,56 +52,56 @@ def test_attention_is_part_of_a_compiled_function():
     np.testing.assert_allclose(to_numpy(compiled(three, training=True)), expected, atol=1e-6)
 
 
-def three_heads():
+def make_tensors():
     return as_tensors(arrays((2, 16))[:3], "float32")
 
 
 def test_dropout_is_unbiased():
-    three = three_heads()
+    three = make_tensors()
     expected = padded(three).numpy()
     seed = keras.random.SeedGenerator(1)
-    draws = np.stack([padded(three, rate=RATE, seed=seed).numpy() for _ in range(400)])
-    error = draws.std(axis=0) / np.sqrt(len(draws))
-    distance = np.abs(draws.mean(axis=0) - expected)
+    samples = np.stack([padded(three, rate=RATE, seed=seed).numpy() for _ in range(400)])
+    error = samples.std(axis=0) / np.sqrt(len(samples))
+    distance = np.abs(samples.mean(axis=0) - expected)
     assert (distance < 5 * error + 1e-6).all()
     # The variance of a sum of dropped terms
-    assert draws.std(axis=0).max() > 0.1
+    assert samples.std(axis=0).max() > 0.1
 
 
-def test_a_seed_draws_the_same_and_leaves_the_generator_alone():
+def test_seed_is_deterministic_and_keeps_rng_state():
     import torch
 
-    three = three_heads()
+    three = make_tensors()
 
-    def draw(seed):
+    def sample(seed):
         return padded(three, rate=RATE, seed=keras.random.SeedGenerator(seed)).numpy()
 
     state = torch.get_rng_state()
-    first, second, other = draw(3), draw(3), draw(4)
+    first, second, other = sample(3), sample(3), sample(4)
     np.testing.assert_array_equal(first, second)
     assert not np.array_equal(first, other)
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_a_generator_without_a_seed_draws_from_pytorchs():
+def test_unseeded_generator_uses_pytorch_rng():
     import torch
 
-    three = three_heads()
+    three = make_tensors()
     seed = keras.random.SeedGenerator()
 
-    def draw():
+    def sample():
         torch.manual_seed(0)
         return [padded(three, rate=RATE, seed=seed).numpy() for _ in range(2)]
 
-    first, second = draw(), draw()
+    first, second = sample(), sample()
     np.testing.assert_array_equal(first, second)
     assert not np.array_equal(*first)
 
 
-def test_the_gradient_sees_the_dropout():
+def test_gradient_includes_dropout():
     import torch
 
-    three = three_heads()
+    three = make_tensors()
     (direction,) = as_tensors([np.random.default_rng(2).normal(size=three[0].shape)], "float64")
     three = [x.double().requires_grad_() for x in three]
 
@@ -121,7 +121,7 @@ def test_the_gradient_sees_the_dropout():
     ("layout", "causal", "window"),
     [("whole", False, 10), ("whole", True, 200), ("padded", False, 128), ("packed", True, 10)],
 )
-def test_flex_has_the_mask_of_its_blocks(layout, causal, window):
+def test_flex_block_mask_matches_pytorch(layout, causal, window):
     import torch
     from torch.nn.attention.flex_attention import create_block_mask
 
@@ -138,18 +138,20 @@ def test_flex_has_the_mask_of_its_blocks(layout, causal, window):
     expected = batch_of_rows.mask(causal, window)
     np.testing.assert_array_equal(to_numpy(is_attended(batch, 0, query, key)), expected[:, 0])
 
-    ours = block_mask(is_attended, length, window, causal, device).to("cpu")
-    theirs = create_block_mask(is_attended, 3, None, length, length, device).to("cpu")
-    # Blocks that padding alone leaves out may be computed, none that has a score may be missing.
-    assert (ours.to_dense() >= theirs.to_dense()).all()
+    actual_mask = block_mask(is_attended, length, window, causal, device).to("cpu")
+    expected_mask = create_block_mask(is_attended, 3, None, length, length, device).to("cpu")
+    # Blocks with only padding may be computed, but no block with a score may be missing.
+    assert (actual_mask.to_dense() >= expected_mask.to_dense()).all()
     if layout == "whole":
-        np.testing.assert_array_equal(ours.to_dense().expand(3, -1, -1, -1), theirs.to_dense())
+        np.testing.assert_array_equal(
+            actual_mask.to_dense().expand(3, -1, -1, -1), expected_mask.to_dense()
+        )
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_flex_agrees_with_blocks(layout, causal, monkeypatch):
+def test_flex_matches_window_blocks(layout, causal, monkeypatch):
     from torch.nn.attention.flex_attention import flex_attention
 
     from keras_bert.ops.attention import torch as kernels
@@ -157,7 +159,7 @@ def test_flex_agrees_with_blocks(layout, causal, monkeypatch):
     window, batch = 10, LAYOUTS[layout](300)
     three = tuple(as_tensors(layout_arrays(batch, key_value_heads=2, head_dim=16)[:3], "float32"))
     expected = attention(three, batch.layout, causal=causal, window=window)
-    # The compiled kernel needs a GPU
+    # The compiled kernel needs a GPU.
     monkeypatch.setattr(kernels, "_compiled", lambda: flex_attention)
     context = kernels.flex(*three, batch.layout, window=window, causal=causal)
     has_keys = batch.mask(causal, window).any(-1)[:, 0, :, None, None]

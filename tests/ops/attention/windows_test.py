@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention within a window, in one graph for all lengths, and at a cost of length times window."""
+"""Windowed attention: one graph for all lengths, at a cost of length times window."""
 
 import keras
 import numpy as np
@@ -11,24 +11,24 @@ from tests.ops.attention.layouts import HEAD_DIM, HEADS, arrays, packed, padded,
 from tests.ops.backend_gradients import as_tensors, to_numpy
 
 WINDOW = 10
-# Below the window, and in one block, four that are full, and five that are not
+# Shorter than the window, one block, four full blocks, and five blocks that are not full
 LENGTHS = (7, 100, 256, 333)
 
 
-def tensors_of(batch):
+def make_tensors(batch):
     return tuple(as_tensors(arrays(batch)[:3], "float32"))
 
 
-def test_the_window_may_be_larger_than_the_row():
-    three = tensors_of(whole(333))
+def test_window_can_exceed_row_length():
+    three = make_tensors(whole(333))
     actual = attention(three, window=1000)
     np.testing.assert_allclose(to_numpy(actual), to_numpy(attention(three)), atol=1e-5)
 
 
 @pytest.mark.parametrize("length", [7, 333])
-def test_compiled_by_xla(length):
+def test_xla_matches_eager(length):
     batch = padded(length)
-    tensors = tensors_of(batch)
+    tensors = make_tensors(batch)
 
     def compute(*three):
         return attention(three, batch.layout, window=WINDOW)
@@ -73,7 +73,7 @@ def test_one_graph_serves_all_lengths(causal, tmp_path):
     served = tf.saved_model.load(tmp_path)
     for length in (1, *LENGTHS):
         batch = packed(length)
-        three = tensors_of(batch)
+        three = make_tensors(batch)
         context, gradients = served(*three, batch.layout.sequence_ids)
         expected, expected_gradients = compute(three, batch.layout.sequence_ids)
         np.testing.assert_allclose(context, expected, atol=1e-5)
@@ -81,16 +81,16 @@ def test_one_graph_serves_all_lengths(causal, tmp_path):
             np.testing.assert_allclose(gradient, expected, atol=1e-5)
 
 
-class AttentionToItself(keras.layers.Layer):
-    """A layer whose output shape Keras finds by calling it with symbolic tensors."""
+class SelfAttention(keras.layers.Layer):
+    """A layer whose output shape Keras infers by calling it with symbolic tensors."""
 
     def call(self, inputs):
         return attention((inputs, inputs, inputs), window=WINDOW)
 
 
-def test_a_functional_model_takes_all_lengths():
+def test_functional_model_accepts_all_lengths():
     inputs = keras.Input((None, HEADS, HEAD_DIM))
-    model = keras.Model(inputs, AttentionToItself()(inputs))
+    model = keras.Model(inputs, SelfAttention()(inputs))
     assert model.output_shape == (None, None, HEADS, HEAD_DIM)
     for length in (7, 333):
         query = arrays(whole(length))[0].astype("float32")
@@ -100,7 +100,7 @@ def test_a_functional_model_takes_all_lengths():
 
 @pytest.mark.backend_independent
 @pytest.mark.parametrize("window", [1, 10, 64, 100])
-def test_blocks_hold_the_row_and_reach_the_window(window):
+def test_blocks_cover_row_and_window(window):
     for length in range(1, 2000, 7):
         blocks = WindowBlocks.from_length(length, window)
         assert length <= blocks.number * blocks.size < length + blocks.number
@@ -111,12 +111,12 @@ def test_blocks_hold_the_row_and_reach_the_window(window):
 
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="counts no operations")
 @pytest.mark.parametrize("gradients", [False, True])
-def test_twice_the_length_is_twice_the_work(gradients):
-    def work(length):
-        tensors = tensors_of(whole(length))
+def test_cost_is_linear_in_length(gradients):
+    def count_flops(length):
+        tensors = make_tensors(whole(length))
 
         def compute(*three):
-            # PyTorch's counter does not know its fused kernel, which has no dropout here.
+            # PyTorch's counter does not count its fused kernel. With dropout, it is not used.
             seed = keras.random.SeedGenerator(0)
             options = {"dropout": 0.1, "seed": seed, "training": True}
             return keras.ops.sum(attention(three, window=WINDOW, **options))
@@ -136,4 +136,4 @@ def test_twice_the_length_is_twice_the_work(gradients):
                 value.backward()
         return counter.get_total_flops()
 
-    assert 1.9 < work(2048) / work(1024) < 2.1
+    assert 1.9 < count_flops(2048) / count_flops(1024) < 2.1

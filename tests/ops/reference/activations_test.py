@@ -29,7 +29,7 @@ def test_every_activation_has_a_reference():
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_values_agree_with_numpy(name, training):
+def test_activations_match_numpy(name, training):
     x, bias = as_tensors((X, BIAS), "float32")
     y = bias_activation(x, bias, name, training=training)
     np.testing.assert_allclose(to_numpy(y), REFERENCES[name](X + BIAS), atol=1e-6)
@@ -37,7 +37,7 @@ def test_values_agree_with_numpy(name, training):
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.06)])
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_training_agrees_with_the_definition(name, dtype, tolerance):
+def test_training_matches_reference(name, dtype, tolerance):
     x, upstream = as_tensors((X, UPSTREAM), dtype)
     (bias,) = as_tensors((BIAS,), "float32")
     value, gradients = value_and_gradients(
@@ -54,7 +54,7 @@ def test_training_agrees_with_the_definition(name, dtype, tolerance):
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.06)])
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_a_gate_agrees_with_the_definition(name, dtype, tolerance, training):
+def test_gated_activation_matches_numpy(name, dtype, tolerance, training):
     x, upstream = as_tensors((np.concatenate([X, X[::-1] + 1], -1), UPSTREAM), dtype)
     value, (gradient,) = value_and_gradients(
         lambda x: gated_activation(x, name, training=training), [x], upstream
@@ -72,7 +72,7 @@ def test_a_gate_agrees_with_the_definition(name, dtype, tolerance, training):
 
 
 @pytest.mark.parametrize("name", ["gelu_erf", "gelu_tanh", "silu"])
-def test_training_stays_finite_far_out(name):
+def test_training_is_finite_for_large_inputs(name):
     x, upstream = as_tensors(([[-300.0, -60.0, 60.0, 300.0]], np.ones((1, 4))), "float32")
     (bias,) = as_tensors((np.zeros(4),), "float32")
     value, (x_gradient, _) = value_and_gradients(
@@ -83,8 +83,8 @@ def test_training_stays_finite_far_out(name):
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_a_bias_gets_an_exact_gradient_over_many_rows(training):
-    # Added up in bfloat16, 3000 ones would stop at 256
+def test_bias_gradient_is_exact_over_many_rows(training):
+    # Summed in bfloat16, 3000 ones would stop at 256.
     x, upstream = as_tensors((np.zeros((3000, 2)), np.ones((3000, 2))), "bfloat16")
     (bias,) = as_tensors(([1.0, 2.0],), "float32")
     value, (x_gradient, bias_gradient) = value_and_gradients(

@@ -15,13 +15,13 @@ def test_forward_and_backward_drop_the_same(dtype):
     value, (gradient,) = value_and_gradients(
         lambda x: dropout(x, 0.2, seed=keras.random.SeedGenerator(1), training=True), (x,), upstream
     )
-    dropped = gradient == 0
-    assert abs(dropped.mean() - 0.2) < 4 * np.sqrt(0.2 * 0.8 / X.size)
-    np.testing.assert_allclose(gradient[~dropped], 1.25)
+    is_dropped = gradient == 0
+    assert abs(is_dropped.mean() - 0.2) < 4 * np.sqrt(0.2 * 0.8 / X.size)
+    np.testing.assert_allclose(gradient[~is_dropped], 1.25)
     np.testing.assert_allclose(value, to_numpy(x) * gradient, rtol=1 / 128)
 
 
-def test_every_call_drops_others():
+def test_calls_drop_different_values():
     (x,) = as_tensors((np.ones_like(X),), "float32")
     seed = keras.random.SeedGenerator(1)
     first, second = (to_numpy(dropout(x, 0.5, seed=seed, training=True)) > 0 for _ in range(2))
@@ -29,7 +29,7 @@ def test_every_call_drops_others():
 
 
 @pytest.mark.parametrize(("rate", "training"), [(0.5, False), (0.0, True)])
-def test_nothing_is_dropped(rate, training):
+def test_no_dropout_at_rate_0_or_inference(rate, training):
     (x,) = as_tensors((X,), "float32")
     y = dropout(x, rate, seed=keras.random.SeedGenerator(1), training=training)
     np.testing.assert_array_equal(to_numpy(y), X.astype("float32"))

@@ -18,14 +18,14 @@ def numpy_layer_norm(x, gamma, beta):
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 1e3])
-def test_layer_norm_agrees_with_numpy(scale):
-    # A mean far from zero reveals an inaccurate variance
+def test_layer_norm_matches_numpy(scale):
+    # A mean far from zero reveals an inaccurate variance.
     x = X * scale + 30 * scale
     y = layer_norm(*as_tensors((x, GAMMA, BETA), "float32"), EPSILON)
     np.testing.assert_allclose(to_numpy(y), numpy_layer_norm(x, GAMMA, BETA), atol=1e-4)
 
 
-def test_layer_norm_computes_in_float32_and_returns_the_input_type():
+def test_layer_norm_computes_in_float32():
     x = keras.ops.convert_to_tensor(X + 4, dtype="bfloat16")
     y = layer_norm(x, *as_tensors((GAMMA, BETA), "float32"), EPSILON)
     assert keras.backend.standardize_dtype(y.dtype) == "bfloat16"
@@ -35,7 +35,7 @@ def test_layer_norm_computes_in_float32_and_returns_the_input_type():
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 2e-2)])
-def test_rms_norm_agrees_with_numpy(dtype, tolerance):
+def test_rms_norm_matches_numpy(dtype, tolerance):
     x, gamma = *as_tensors((X,), dtype), *as_tensors((GAMMA,), "float32")
     y = norm(x, gamma, None, kind="rms_norm", epsilon=1e-3)
     assert keras.backend.standardize_dtype(y.dtype) == dtype

@@ -14,7 +14,7 @@ RESIDUAL, UPSTREAM = RANDOM.normal(size=(2, 2, 5, 8))
 BIAS = RANDOM.normal(size=8)
 
 
-def tensors_of(dtype):
+def make_tensors(dtype):
     return [*as_tensors((X, RESIDUAL), dtype), *as_tensors((BIAS, GAMMA, BETA), "float32")]
 
 
@@ -23,7 +23,7 @@ def tensors_of(dtype):
 @pytest.mark.parametrize(
     ("kind", "beta"), [("layer_norm", BETA), ("layer_norm", None), ("rms_norm", None)]
 )
-def test_every_end_of_a_sublayer_agrees_with_numpy(kind, beta, bias, training):
+def test_sublayer_ends_match_numpy(kind, beta, bias, training):
     def tensor(values):
         return None if values is None else as_tensors((values,), "float32")[0]
 
@@ -44,42 +44,46 @@ def test_every_end_of_a_sublayer_agrees_with_numpy(kind, beta, bias, training):
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.05)])
 @pytest.mark.parametrize(
-    ("kind", "with_beta", "with_bias"),
+    ("kind", "has_beta", "has_bias"),
     [("layer_norm", True, True), ("layer_norm", False, False), ("rms_norm", False, True)],
 )
-def test_training_agrees_with_the_definition(dtype, tolerance, kind, with_beta, with_bias):
+def test_training_matches_reference(dtype, tolerance, kind, has_beta, has_bias):
     options = {"kind": kind, "epsilon": EPSILON}
 
-    def of(end):
+    def reorder_arguments(end):
         def compute(x, residual, gamma, *biases):
             biases = list(biases)
-            bias = biases.pop() if with_bias else None
+            bias = biases.pop() if has_bias else None
             return end(x, residual, bias, gamma, *(biases or [None]))
 
         return compute
 
-    x, residual, bias, gamma, beta = tensors_of(dtype)
-    tensors = [x, residual, gamma, *[beta] * with_beta, *[bias] * with_bias]
+    x, residual, bias, gamma, beta = make_tensors(dtype)
+    tensors = [x, residual, gamma, *[beta] * has_beta, *[bias] * has_bias]
     check_training(
-        of(lambda *tensors: bias_dropout_residual_norm(*tensors, **options, training=True)),
-        of(lambda *tensors: inspect.unwrap(bias_dropout_residual_norm)(*tensors, **options)),
+        reorder_arguments(
+            lambda *tensors: bias_dropout_residual_norm(*tensors, **options, training=True)
+        ),
+        reorder_arguments(
+            lambda *tensors: inspect.unwrap(bias_dropout_residual_norm)(*tensors, **options)
+        ),
         tensors,
         tolerance,
     )
 
 
-def check_training(function, definition, tensors, tolerance):
-    """Checks values and gradients, compared with those of the definition in float32."""
+def check_training(function, reference, tensors, tolerance):
+    """Checks that values and gradients match the reference in float32."""
     (upstream,) = as_tensors((UPSTREAM,), tensors[0].dtype)
     value, gradients = value_and_gradients(function, tensors, upstream)
     wide = [keras.ops.cast(tensor, "float32") for tensor in (*tensors, upstream)]
-    expected, expected_gradients = value_and_gradients(definition, wide[:-1], wide[-1])
+    expected, expected_gradients = value_and_gradients(reference, wide[:-1], wide[-1])
     np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance)
     for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
         np.testing.assert_allclose(gradient, expected_gradient, rtol=tolerance, atol=tolerance)
 
 
-def with_dropout(rate, seed, tensors, upstream):
+def apply_with_dropout(rate, seed, tensors, upstream):
     return value_and_gradients(
         lambda *tensors: bias_dropout_residual_norm(
             *tensors,
@@ -100,10 +104,10 @@ def test_forward_and_backward_drop_the_same():
 
     def loss(x):
         tensors = as_tensors((x, residual, *weights), "float32")
-        value, (x_gradient, *_) = with_dropout(0.5, 3, tensors, upstream_tensor)
+        value, (x_gradient, *_) = apply_with_dropout(0.5, 3, tensors, upstream_tensor)
         return (value * upstream).sum(), x_gradient
 
-    # One coordinate at a time, the derivative by differences: zero where the forward pass drops
+    # Finite differences of single coordinates are zero if the forward pass drops the coordinate.
     _, x_gradient = loss(x)
     step = 1e-2
     for row, column in [(0, 0), (0, 7), (1, 3), (2, 15), (3, 4), (3, 5), (3, 6)]:
@@ -114,7 +118,7 @@ def test_forward_and_backward_drop_the_same():
 
 
 def test_no_dropout_outside_training():
-    tensors = tensors_of("float32")
+    tensors = make_tensors("float32")
     seed = keras.random.SeedGenerator(0)
     y = bias_dropout_residual_norm(*tensors, epsilon=EPSILON, dropout=0.5, seed=seed)
     expected = numpy_layer_norm(RESIDUAL + X + BIAS, GAMMA, BETA)

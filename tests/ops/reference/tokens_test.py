@@ -7,7 +7,7 @@ from keras_bert.ops import take, take_of_few, tokens_at
 from tests.ops.backend_gradients import as_tensors, value_and_gradients
 
 RANDOM = np.random.default_rng(0)
-# Some are looked up twice, some not at all.
+# Some positions occur twice, and some do not occur.
 POSITIONS = np.array([[2, 0, 2], [4, 4, 1]])
 TOKENS, TABLE = RANDOM.normal(size=(2, 5, 4)), RANDOM.normal(size=(6, 4))
 
@@ -28,12 +28,12 @@ def expected_gradient(x, index, upstream):
     ],
 )
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("bfloat16", 2e-2)])
-def test_values_and_gradients_are_those_of_numpy(function, x, index, training, dtype, tolerance):
+def test_values_and_gradients_match_numpy(function, x, index, training, dtype, tolerance):
     upstream = RANDOM.normal(size=(2, 3, 4))
-    tensor, of_result = as_tensors((x, upstream), dtype)
+    tensor, upstream_tensor = as_tensors((x, upstream), dtype)
     positions = keras.ops.convert_to_tensor(POSITIONS)
     received, (gradient,) = value_and_gradients(
-        lambda x: function(x, positions, training=training), (tensor,), of_result
+        lambda x: function(x, positions, training=training), (tensor,), upstream_tensor
     )
     options = {"rtol": tolerance, "atol": tolerance}
     np.testing.assert_allclose(received, x[index], **options)
@@ -41,7 +41,7 @@ def test_values_and_gradients_are_those_of_numpy(function, x, index, training, d
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's graphs")
-def test_a_gradient_is_a_few_operations():
+def test_gradient_has_few_operations():
     import tensorflow as tf
 
     @tf.function(
