@@ -79,7 +79,9 @@ def main(arguments: list[str]) -> int:
             for number, line in prose(path):
                 for match in PATTERN.finditer(line):
                     word = list(WORDS.values())[(match.lastindex or 1) - 1]
-                    print(f"{path.resolve().relative_to(ROOT)}:{number}: {match[0]!r}. Write: {word}")
+                    print(
+                        f"{path.resolve().relative_to(ROOT)}:{number}: {match[0]!r}. Write: {word}"
+                    )
                     places += 1
     return places
 

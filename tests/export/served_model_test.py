@@ -95,7 +95,7 @@ def test_an_export_says_what_it_answers(kind, tmp_path):
     if kind == "pairs":
         with pytest.raises(ValueError, match=r"must be a string or a list of strings.*\(row 0\)"):
             served.predict_rows([{"text": ["a"], "text_pair": "b"}])
-        with pytest.raises(ValueError, match="Row 1 has no text_pair; it has text"):
+        with pytest.raises(ValueError, match=r"Row 1 must have text_pair\. Received: text"):
             served.predict_rows([rows[0], {"text": "a"}])
 
 

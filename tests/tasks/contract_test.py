@@ -220,8 +220,8 @@ def test_predict_rows_requires_task_fields(name):
         getattr(task, task.predict_method)
     ).parameters.keys()
     assert task.predict_rows([]) == []
-    with pytest.raises(ValueError, match=f"Row 1 has no {task.fields[0]}; it has id"):
+    with pytest.raises(ValueError, match=f"Row 1 must have {task.fields[0]}. Received: id"):
         task.predict_rows([row, {"id": 1}])
     for field in task.optional_fields:
-        with pytest.raises(ValueError, match=f"Row 1 has no {field}; it has text"):
+        with pytest.raises(ValueError, match=f"Row 1 must have {field}. Received: text"):
             task.predict_rows([{**row, field: "fails"}, {"text": "the test"}])
