@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention patterns: where the attention heads in an encoder look."""
+"""Attention patterns: where the heads in an encoder attend."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Measure of a head -> its title in tables
+# Head measure -> its title in tables
 MEASURES = {
     "entropy": "entropy (nats)",
     "distance": "mean distance (tokens)",
@@ -39,10 +39,10 @@ class AttentionPatterns:
     """The attention probabilities for texts, and measures of each head.
 
     Attributes:
-        texts: The text, or both texts of a pair, of each example.
+        texts: The text or text pair in each example.
         tokens: The tokens of each example, including special tokens.
         scores: Attention probabilities in each layer for each example, float32 `(heads, tokens,
-            tokens)`. Row i of a matrix shows where token i attends.
+            tokens)`. Matrix row i shows where token i attends.
         measures: Float64 `(layers, heads)` for each name in `MEASURES`, averaged over all tokens in
             all examples. Fractions of the attention are in `[0, 1]`. The first token is excluded
             from the mean for the previous token, and the last token from the mean for the next
@@ -59,7 +59,7 @@ class AttentionPatterns:
     measures_without_separators: dict[str, np.ndarray]
 
     def rollout(self, text: int = 0) -> np.ndarray:
-        """Computes how much of each input token is in each token of each layer (attention rollout).
+        """Computes how much of each input token reaches each token per layer (attention rollout).
 
         In each layer, the mean over heads plus the identity, for the residual connection, is
         divided by its row sums. These matrices are multiplied from the first layer upwards.
@@ -93,7 +93,7 @@ class AttentionPatterns:
     ) -> np.ndarray:
         """Computes how much could flow from each input token to a layer's tokens (attention flow).
 
-        The tokens in all layers are the nodes of a network. An edge leads from each token to each
+        The nodes in the network are the tokens in all layers. An edge leads from each token to each
         token in the layer below. Its capacity is the mean over heads plus the identity, divided by
         the row sum, as in `rollout`. Rollout multiplies along a path. Here, a path carries as much
         as its narrowest edge. Each value is a separate maximum flow, so a row does not sum to 1.
@@ -187,7 +187,7 @@ class AttentionPatterns:
         """Converts the result to values that JSON can represent.
 
         Args:
-            scores: Whether to include the attention probabilities, which are large.
+            scores: Whether to include the attention probabilities. They are large.
         """
         rows: list[dict[str, Any]] = [
             {"texts": list(texts), "tokens": list(tokens)}
@@ -305,7 +305,7 @@ def attention_patterns(
     *,
     preprocessor: Any = None,
 ) -> AttentionPatterns:
-    """Computes where every attention head looks in texts.
+    """Computes where every attention head attends in texts.
 
     Args:
         model: A task with a preprocessor, or a `Backbone`.

@@ -129,7 +129,7 @@ class Attribution:
         )
 
     def shaded(self) -> str:
-        """Returns the texts as HTML, with words that raise the value in green, others in orange."""
+        """Returns the texts as HTML. Words are green if they raise the value, otherwise orange."""
         words = self.words
         largest = max((abs(word["score"]) for word in words), default=0.0) or 1.0
         paragraphs = []
@@ -185,7 +185,7 @@ def attributions(
 
     | task | `x` | `target` | default `target` |
     |---|---|---|---|
-    | `TextClassifier` | a text or a pair | a class, by name or id | the predicted class |
+    | `TextClassifier` | a text or a pair | a class, by name or ID | the predicted class |
     | `TextClassifier` (regression) | a text or a pair | | the score |
     | `TokenClassifier` | a list of words | `(word, class)`, a word by its index | |
     | `TokenClassifier`, predicted class | a list of words | the word's index | |
@@ -194,8 +194,8 @@ def attributions(
     | `MaskedLM` | a text with one `[MASK]` | a token | the most probable token |
 
     Args:
-        task: Trained task with a preprocessor, of a class in the table or with a method
-            `explained_row`.
+        task: Trained task with a preprocessor. Its class must be in the table or have an
+            `explained_row` method.
         x: One input.
         method: `integrated_gradients` follows the line from the baseline's embeddings to the
             input's embeddings. `gradient_x_input` multiplies the embeddings by their gradient.
@@ -284,7 +284,7 @@ def _evaluate(
     `vectors_of` converts a few points at a time to embeddings.
 
     Returns:
-        The results for all points of the function that `kind` creates: the values `(points,)` and
+        The results for all points from the function that `kind` creates: the values `(points,)` and
         their gradients for `gradient_function`, or the values for `value_function`.
     """
     # All batches have one size. Copies of the last point pad the last batch.
@@ -370,8 +370,8 @@ def _occlude(
     whole_and_occluded = np.tile(ids, (1 + len(groups), 1))
     for occluded, positions in zip(whole_and_occluded[1:], groups, strict=True):
         occluded[positions] = fallback
-    # Embeddings are replaced instead of ids. In some families, a token's position is the number of
-    # non-padding ids before it, so all words after an occluded word would move.
+    # Embeddings are replaced instead of IDs. In some families, a token's position is the number of
+    # non-padding IDs before it, so all words after an occluded word would move.
     (numbers,) = _evaluate(task, row, whole_and_occluded, value_function, table.__getitem__)
     output, *values = map(float, numbers)
     scores = np.zeros(len(ids))

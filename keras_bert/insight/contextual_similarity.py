@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Similarity of tokens by their embeddings, and of one word in different texts."""
+"""Compares tokens by their embeddings, and one word in different texts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Neighbors:
-    """The nearest neighbors of a token by their embeddings.
+    """A token's nearest neighbors by embedding similarity.
 
     Attributes:
         token: The token.
@@ -73,7 +73,7 @@ class Neighbors:
 def neighbors(
     model: Backbone | Task, token: str, top_k: int = 10, *, preprocessor: Any = None
 ) -> Neighbors:
-    """Finds the nearest neighbors of a token by the cosine similarity of their embeddings.
+    """Finds a token's nearest neighbors by the cosine similarity of embeddings.
 
     Args:
         model: A task with a preprocessor, or a `Backbone`.
@@ -116,8 +116,8 @@ class WordContexts(Tabular):
         word: The word.
         texts: The texts.
         spans: `(start, end)` of the word in each text, in characters.
-        vectors: Mean of the hidden states of the word's tokens, float32 `(layers + 1, texts,
-            hidden)`. The first entry is for the embeddings.
+        vectors: Mean hidden state of the word's tokens, float32 `(layers + 1, texts, hidden)`. The
+            first entry is for the embeddings.
         baseline: Mean cosine similarity between tokens in different texts, float64 `(layers + 1,)`.
             It shows how similar any two words are in a layer. Special tokens are excluded.
     """
@@ -211,8 +211,8 @@ def contexts(
         A `WordContexts`. It prints as a table, is displayed in notebooks and has a `plot` method.
 
     Raises:
-        ValueError: If there are fewer than two texts, a text does not contain the word, or the word
-            is truncated because it is beyond the maximum sequence length.
+        ValueError: If `texts` has fewer than two texts, a text does not contain the word, or the
+            word is truncated because it is beyond the maximum sequence length.
 
     Example:
 
@@ -281,7 +281,8 @@ def _mean_cosine(units: Sequence[np.ndarray]) -> np.ndarray:
 
     `units` has one array `(layers, tokens, hidden)` per text.
     """
-    # The products of all pairs are products of sums. Pairs within a text are subtracted.
+    # The dot products of all pairs add up to the squared norm of the sum. Pairs within a text are
+    # subtracted.
     sums = np.stack([text.sum(axis=1) for text in units])
     counts = np.array([text.shape[1] for text in units])
     total = (sums.sum(axis=0) ** 2).sum(axis=-1) - (sums**2).sum(axis=(0, -1))

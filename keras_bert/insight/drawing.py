@@ -26,7 +26,7 @@ class Tabular(abc.ABC):
     `notes` are shown after it.
     """
 
-    # Index of the first column that is aligned to the right
+    # Index of the first right-aligned column
     _numbers_from = 1
 
     @abc.abstractmethod
@@ -58,7 +58,7 @@ def shaded(text: str, share: float, color: str = BLUE, *, tag: str = "td", hint:
 
 
 def table_of_cells(columns: Sequence[str], rows: Iterable[tuple[Sequence[object], str]]) -> str:
-    """Returns an HTML table. Each row has a list of headers and the HTML of its cells."""
+    """Returns an HTML table. Each row has a list of headers and its cells as HTML."""
 
     def heads(names: Iterable[object]) -> str:
         return "".join(f"<th>{html.escape(str(name))}</th>" for name in names)
@@ -68,7 +68,7 @@ def table_of_cells(columns: Sequence[str], rows: Iterable[tuple[Sequence[object]
 
 
 def axes_or_new(axes: Axes | None, width: float, height: float) -> Axes:
-    """Returns `axes`, or the axes of a new figure with the given size in inches."""
+    """Returns `axes`, or axes in a new figure with the given size in inches."""
     import matplotlib.pyplot as plt
 
     return axes or plt.subplots(figsize=(width, height), layout="constrained")[1]

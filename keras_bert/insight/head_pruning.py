@@ -42,7 +42,7 @@ class HeadImportance(Tabular):
             other layers.
         attention_owners: Index of the layer that owns the attention weights of each layer. Unless
             layers share weights, this is the layer itself.
-        rows: Number of examples over which the scores are averaged.
+        rows: Number of averaged examples.
         normalized: Whether each layer's scores are divided by their norm.
     """
 
@@ -125,7 +125,7 @@ class HeadImportance(Tabular):
         Raises:
             ImportError: If matplotlib is not installed.
         """
-        return draw_heads(self.scores, f"importance, {self.rows} rows", axes)
+        return draw_heads(self.scores, f"importance, {self.rows} examples", axes)
 
 
 def head_importance(
@@ -241,7 +241,7 @@ def prune_heads(task: _TaskT, heads: Mapping[int, Sequence[int]]) -> _TaskT:
             weights lose the same heads, so you only need to pass one of these layers.
 
     Returns:
-        A new task of the same class, compiled like the original, with a new optimizer.
+        A new task of the same class, compiled like the original task, with a new optimizer.
 
     Raises:
         ValueError: If the task is a `Distiller`, heads share keys and values, a layer or a head
@@ -323,12 +323,12 @@ def _remaining_heads(config: BertConfig, heads: Mapping[int, Sequence[int]]) -> 
 
 @dataclasses.dataclass(frozen=True)
 class PruningReport(Tabular):
-    """A comparison of a task with its pruned version.
+    """Compares a task with its pruned version.
 
     Attributes:
         heads: Number of heads in all layers, before and after.
         parameters: Number of parameters, before and after.
-        seconds: Median time of a pass over the timed batches, in seconds, before and after.
+        seconds: Median time per pass over the timed batches, in seconds, before and after.
         scores: Results of `evaluate`, before and after.
     """
 

@@ -23,7 +23,7 @@ class TextStates:
     """An encoder's outputs for one example, without padding.
 
     Attributes:
-        token_ids: Token ids, int `(tokens,)`, including special tokens.
+        token_ids: Token IDs, int `(tokens,)`, including special tokens.
         tokens: Tokens as strings.
         hidden_states: Float32 `(layers + 1, tokens, hidden)`. The first entry is for the
             embeddings.
@@ -40,7 +40,7 @@ class TextStates:
 def encoder_and_preprocessor(
     model: Backbone | Task, preprocessor: Any = None
 ) -> tuple[Backbone, Any]:
-    """Returns the encoder of a model, and the preprocessor for its inputs.
+    """Returns a model's encoder, and the preprocessor for its inputs.
 
     Raises:
         ValueError: If the model is neither a task nor a `Backbone`, or has no preprocessor.
@@ -99,7 +99,7 @@ def text_states(
 ) -> Iterator[TextStates]:
     """Computes hidden states, and optionally attention probabilities, of texts and pairs.
 
-    A text that is longer than the maximum sequence length is an error, unless `truncate` is true.
+    A text longer than the maximum sequence length raises an error, unless `truncate` is true.
     """
     from keras_bert.data.texts import TextClassifierPreprocessor
 

@@ -92,13 +92,13 @@ def masked_log_probabilities(
 
     Args:
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
-        rows: Token ids with special tokens, ragged `(rows, None)`.
+        rows: Token IDs of each sequence with special tokens, ragged `(rows, None)`.
         positions: Positions of the tokens to score, ragged `(rows, None)`.
         batch_size: Number of sequences per batch. Batches have similar lengths.
         verbose: 1 shows a progress bar.
 
     Returns:
-        Float64 `(positions,)` for each row, in nats.
+        Float64 `(positions,)` for each sequence, in nats.
 
     Raises:
         ValueError: If the model is causal.
@@ -129,19 +129,19 @@ def candidate_log_probabilities(
     batch_size: int = BATCH_SIZE,
     verbose: int | str = 0,
 ) -> list[np.ndarray]:
-    """Computes the log probabilities of candidate tokens at one position in each row.
+    """Computes the log probabilities of candidate tokens at one position in each sequence.
 
     Args:
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
-        rows: Token ids with special tokens and masks, ragged `(rows, None)`. Equal rows with the
-            same position are only computed once.
-        positions: Position of the candidates in each row.
-        candidates: Ids of the candidates for each row, ragged `(rows, None)`.
+        rows: Token IDs with special tokens and masks, ragged `(rows, None)`. Equal sequences with
+            the same position are only computed once.
+        positions: Position of the candidates in each sequence.
+        candidates: IDs of the candidates for each sequence, ragged `(rows, None)`.
         batch_size: Number of sequences per batch.
         verbose: 1 shows a progress bar.
 
     Returns:
-        Float64 `(candidates,)` for each row, in nats.
+        Float64 `(candidates,)` for each sequence, in nats.
 
     Raises:
         ValueError: If the model is causal.
@@ -189,7 +189,7 @@ def tokens_of_spans(
     spans: Sequence[Sequence[tuple[int, int]]],
     names: Sequence[str] | None = None,
 ) -> tuple[list[list[int]], list[list[list[int]]]]:
-    """Returns the texts' token ids with special tokens, and the positions of the tokens in spans.
+    """Returns the texts' token IDs with special tokens, and the positions of the tokens in spans.
 
     Spans are `(start, end)` in characters. `names` are the texts' names in error messages.
     """
@@ -211,7 +211,7 @@ def tokens_of_spans(
 def tokenize(
     masked_lm: MaskedLM | Pretrainer, texts: Sequence[str], names: Sequence[str] | None = None
 ) -> tuple[list[list[int]], list[tuple[tuple[int, int], ...]]]:
-    """Returns the texts' ids with special tokens, and the start and end of all other tokens."""
+    """Returns the texts' IDs with special tokens, and the start and end of all other tokens."""
     require_masked_lm(masked_lm)
     if isinstance(texts, str):
         raise ValueError(f"texts must be a list of strings. Received: the string {texts[:80]!r}")

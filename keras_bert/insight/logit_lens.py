@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The logit lens: predictions from each layer of a masked LM."""
+"""The logit lens: predictions from each layer in a masked LM."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LayerPredictions:
 
     @property
     def stable_from_layer(self) -> list[int]:
-        """The first layer, for each token, after which all predictions equal the last layer's."""
+        """For each token, the first layer after the last change of its prediction."""
         is_different = self.ranks != 0
         return [
             int(np.flatnonzero(column).max(initial=-1)) + 1 for column in is_different.transpose()

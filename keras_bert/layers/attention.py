@@ -58,8 +58,8 @@ class Attention(Layer):
         num_key_value_heads: Number of key and value heads, each shared by `num_heads /
             num_key_value_heads` query heads. Defaults to `num_heads`.
         head_dim: Dimension of each head. Defaults to the hidden dimension divided by `num_heads`,
-            which must divide it. Pass it for layers with pruned heads, which have fewer heads of
-            the same dimension.
+            without remainder. Pass it for layers with pruned heads, because they have fewer heads
+            of the same dimension.
         window: Maximum distance between two tokens that attend to each other. `None` for no limit.
             With a window, time and memory grow with length times window, unless scores are
             returned.
@@ -67,9 +67,8 @@ class Attention(Layer):
         rotary_base: Base frequency of rotary position embeddings (RoPE). `None` disables RoPE.
         rotary_scale: Factor for the RoPE frequencies.
         relative_positions: Type of the layout's `relative` positions. `"bucketed"` positions are
-            numbers that are added to the scores. `"disentangled"` positions are vectors. Their dot
-            products with queries and keys are added to the scores. `None` for no relative
-            positions.
+            numbers added to the scores. `"disentangled"` positions are vectors. Their dot products
+            with queries and keys are added to the scores. `None` for no relative positions.
         relative_dropout: Dropout rate on the disentangled positions.
         use_bias: Whether the projections have biases.
         dropout: Dropout rate on the attention probabilities.
@@ -77,12 +76,13 @@ class Attention(Layer):
         output_initializer_range: Standard deviation for the output projection. Defaults to
             `initializer_range`.
         return_scores: Whether to also return the attention probabilities.
-        max_length: Expected maximum length of sequences that are not packed, see
-            `keras_bert.ops.attention`. Longer sequences are supported.
+        max_length: Expected maximum length of unpacked sequences, see `keras_bert.ops.attention`.
+            Longer sequences are supported.
+
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
-        layout: A `keras_bert.ops.BatchLayout`. It defines how the tokens are arranged, which are
-            padding, and which need outputs. `None` for a batch without padding.
+        layout: A `keras_bert.ops.BatchLayout`. It defines how the tokens are arranged, where
+            padding is, and which tokens need outputs. `None` for a batch without padding.
         add_bias: Whether to add the output projection's bias. A `TransformerBlock` passes `False`
             and adds it together with dropout, the residual connection and the norm.
         training: Whether dropout is active.

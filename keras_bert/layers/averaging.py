@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Averages the outputs of multiple models, as a layer of another model."""
+"""A layer that averages the outputs of multiple models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class AveragedModels(keras.layers.Layer):
 
     Args:
         models: Functional models with the same inputs. Their outputs must have the same shapes and
-            dtypes, which are also the output shapes and dtypes of this layer.
+            dtypes. The layer's outputs also have these shapes and dtypes.
         average: Function from a list of all models' outputs to the outputs of this layer.
         columns: For each model, indices that bring the last axis of its outputs into the order of
             the first model. `None` for models that already have this order.
@@ -62,7 +62,7 @@ class AveragedModels(keras.layers.Layer):
 
 
 def mean_of_values(outputs: Sequence[Any]) -> Any:
-    """Returns the elementwise mean of tensors, or of dicts of tensors."""
+    """Averages tensors, or dicts of tensors, elementwise."""
     return keras.tree.map_structure(lambda *values: ops.mean(ops.stack(values), axis=0), *outputs)
 
 
@@ -84,7 +84,7 @@ def mean_of_independent_probabilities(logits: Sequence[Any]) -> Any:
 
 
 def _log_of_mean(logarithms: Sequence[Any]) -> Any:
-    """Returns the logarithm of the mean of numbers, given their logarithms."""
+    """Averages numbers, given their logarithms, and returns the mean's logarithm."""
     logarithms = ops.stack(logarithms)
     largest = ops.amax(logarithms, axis=0)
     return largest + ops.log(ops.mean(ops.exp(logarithms - largest), axis=0))

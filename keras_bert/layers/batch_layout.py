@@ -35,11 +35,11 @@ class BatchLayoutBuilder(keras.layers.Layer):
             `token_ids`, `segment_ids`, `position_ids`, `counted_position_ids` (used for the
             embeddings instead of `position_ids`), `padding_mask` (bool or int, 0 at padding),
             `sequence_ids` (for packed rows) and `output_positions` (int `(batch, slots)`, the
-            positions for which the last block computes outputs).
+            positions to compute in the last block).
         training: Whether the model is in training.
 
     Output shape:
-        A tuple of a dict with the ids and a `keras_bert.ops.BatchLayout`. Each id tensor is
+        A tuple with a dict of IDs and a `keras_bert.ops.BatchLayout`. Each ID tensor is
         `(batch, length)`, or `(1, tokens)` in an unpadded batch.
 
     Raises:
@@ -48,7 +48,7 @@ class BatchLayoutBuilder(keras.layers.Layer):
 
     Example:
 
-    A batch has two sequences, of three tokens and of one token, with two output positions each.
+    A batch has two sequences with three tokens and one token, and two output positions in each.
     Unpadded, it is a single row, and `cu_seqlens` has the ends of the sequences:
 
     >>> inputs = {
@@ -137,7 +137,7 @@ class BatchLayoutBuilder(keras.layers.Layer):
 
         Keras connects layers by these places and does not allow `None` in them. So the symbolic
         layout always has `output_positions` and all fields of padded, packed and unpadded batches.
-        In `call`, the fields that a batch does not have are `None`. Only the shapes of the ids and
+        In `call`, the fields that a batch does not have are `None`. Only the shapes of the IDs and
         output positions are read while tracing.
         """
         self._check(inputs)
@@ -169,7 +169,7 @@ class BatchLayoutBuilder(keras.layers.Layer):
 def _remove_padding(
     ids: dict[str, Tensor], layout: BatchLayout, training: bool
 ) -> tuple[dict[str, Tensor], BatchLayout]:
-    """Converts a padded batch's ids and layout to an unpadded batch, with ids `(1, tokens)`."""
+    """Converts a padded batch's IDs and layout to an unpadded batch, with IDs `(1, tokens)`."""
     varlen = varlen_of(layout.padding_mask, training)
     ids = {name: None if x is None else unpad(x, varlen) for name, x in ids.items()}
     if ids["position_ids"] is None:
@@ -184,12 +184,12 @@ def _remove_padding(
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class RestorePadding(keras.layers.Layer):
-    """Restores the shape of an unpadded batch, with zeros at padding.
+    """Restores the shape of unpadded batches, with zeros at padding.
 
     Call arguments:
         inputs: Float `(1, tokens, hidden)`, the vectors of all tokens or at the layout's output
             positions.
-        ids: int `(batch, length)`, the token ids or output positions. Only their shape is used.
+        ids: int `(batch, length)`, the token IDs or output positions. Only their shape is used.
         layout: The second output of `BatchLayoutBuilder`.
 
     Output shape:

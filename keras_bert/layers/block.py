@@ -35,15 +35,15 @@ class TransformerBlock(keras.layers.Layer):
 
     Args:
         attention: An `Attention`.
-        attention_norm: The attention's `Norm`. `None` for no norm before the attention, which
+        attention_norm: The attention's `Norm`. `None` for no norm before the attention. This
             requires `norm_placement="pre"`.
         feed_forward: A `FeedForward` or `GatedFeedForward`.
         feed_forward_norm: The feed-forward network's `Norm`.
         norm_placement: `"post"` for `norm(x + sublayer(x))`, or `"pre"` for `x +
             sublayer(norm(x))`.
         dropout: Dropout rate on the output of both sublayers.
-        rematerialize: Whether to store only the block's inputs for the backward pass, which then
-            recomputes the block. A training step takes about a third longer.
+        rematerialize: Whether to store only the block's inputs, and recompute the block in the
+            backward pass. A training step takes about a third longer.
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.

@@ -58,14 +58,14 @@ class FoldChoices(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class UnfoldChoices(keras.layers.Layer):
-    """Unfolds the scores of choices to one row of logits per example.
+    """Unfolds choice scores to one row of logits per example.
 
     A choice without tokens is padding. Its logit is so far below the other logits that its
     probability is 0.
 
     Call arguments:
         scores: Float `(batch * choices, 1)`.
-        token_ids: Token ids before folding, int `(batch, choices, length)`.
+        token_ids: Token IDs before folding, int `(batch, choices, length)`.
         padding_mask: Bool, of the same shape as `token_ids`. `None` for no padding.
 
     Output shape:

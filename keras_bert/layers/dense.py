@@ -14,7 +14,7 @@ from keras_bert.ops.int8 import int8_product
 
 _LORA_NAMES = ("lora_kernel_a", "lora_kernel_b")
 _SCALE_NAMES = ("input_scale", "kernel_range")
-# Fraction of the differences between input channels that is moved to the kernel, from 0 to 1
+# Fraction of the differences between input channels to move to the kernel, from 0 to 1
 _SMOOTHING = 0.8
 _TINY = 1e-9
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Embedding layers, from token ids to the input of the first transformer block."""
+"""Embedding layers, from token IDs to the input of the first transformer block."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from keras_bert.ops import SeedGenerator, dropout, norm, take, take_of_few, toke
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.reference import length_of
 
-# The key, in weight files, of the sum of a table and its base table
+# The key in weight files for a table plus its base table
 _SUM = "sum"
 
 
@@ -36,7 +36,7 @@ class TokenEmbedding(Layer):
         initializer_range: Standard deviation of the truncated normal initializer.
 
     Call arguments:
-        inputs: Token ids, int `(batch, length)`. With `reverse`, vectors `(batch, slots, hidden)`.
+        inputs: Token IDs, int `(batch, length)`. With `reverse`, vectors `(batch, slots, hidden)`.
         reverse: Whether to multiply by the transposed table. Defaults to `False`.
 
     Output shape:
@@ -66,7 +66,7 @@ class TokenEmbedding(Layer):
 
     @property
     def embeddings(self) -> Any:
-        """The table, `(vocabulary, hidden)`: a variable, or a tensor if there is a base table."""
+        """The table, `(vocabulary, hidden)`: a variable, or with a base table a tensor."""
         if self._base_table is None:
             return self._table
         return ops.stop_gradient(ops.convert_to_tensor(self._base_table())) + self._table
@@ -115,7 +115,7 @@ class TokenEmbedding(Layer):
             store[_SUM] = self.embeddings
 
     def load_own_variables(self, store: Any) -> None:
-        # The same model without its generator has a layer without base table, which loads the sum.
+        # Without its generator, the same model has a layer without base table. It loads the sum.
         if _SUM not in set(store.keys()):
             super().load_own_variables(store)
         else:

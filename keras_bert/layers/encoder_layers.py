@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates the layers of an encoder from its config."""
+"""Creates an encoder's layers from its config."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EMBEDDING_FIELDS = (
 
 @dataclasses.dataclass(frozen=True)
 class EncoderLayers:
-    """The layers of an encoder. `blocks` has one entry per layer in the config."""
+    """An encoder's layers. `blocks` has one entry per layer in the config."""
 
     token_embedding: TokenEmbedding
     embeddings: EmbeddingPostprocessor
@@ -51,8 +51,8 @@ def new_encoder_layers(
 ) -> EncoderLayers:
     """Creates an encoder's layers with newly initialized weights or with shared embeddings.
 
-    With `embeddings_of`, the embeddings are those of another encoder, which must have the same
-    shapes. The embedding projection is not shared.
+    With `embeddings_of`, the new encoder shares the embeddings in that encoder. They must have the
+    same shapes. The embedding projection is not shared.
     """
     if embeddings_of is not None:
         check_same_embeddings(config, embeddings_of.config)
@@ -102,7 +102,7 @@ def new_blocks(config: BertConfig, policy: keras.DTypePolicy) -> list[Transforme
     """Creates the block for each encoder layer, built with newly initialized weights.
 
     A layer that shares all of its weights with an earlier layer has the same block object.
-    Otherwise it has a new block, which may contain the attention or feed-forward network of an
+    Otherwise it has a new block. The block may share its attention or feed-forward network with an
     earlier block.
     """
     blocks: list[TransformerBlock] = []

@@ -21,8 +21,8 @@ from keras_bert.ops.reference import activation_function
 class FeedForward(Layer):
     """A feed-forward network: `dense(activation(dense(inputs)))`.
 
-    The biases are weights of this layer instead of the dense layers, so that they can be fused with
-    the operations after each matmul.
+    The biases belong to this layer instead of the dense layers, so that they can be fused with the
+    operations after each matmul.
 
     Args:
         intermediate_dim: Dimension between the two dense layers.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A frozen model as a layer of another model."""
+"""A layer that runs a frozen model."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ NO_CLONE = (
 class FrozenModel(keras.layers.Layer):
     """Runs a model in inference mode and without gradients, even while the outer model is trained.
 
-    A model inside of another model inherits the outer model's `training` argument. So calling it
-    with `training=False` in the functional graph is not enough.
+    An inner model inherits the outer model's `training` argument. So calling it with
+    `training=False` in the functional graph is not enough.
 
     The weights keep their `trainable` flags, since the model may be trained elsewhere. The outer
     model must exclude them from its `trainable_variables`.

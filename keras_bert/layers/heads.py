@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers on top of an encoder: the pooler, and heads for pre-training and fine-tuning."""
+"""Layers on top of encoders: the pooler, and heads for pre-training and fine-tuning."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Pooler(Layer):
         dropout: Dropout rate on the pooled vector.
         initializer_range: Standard deviation of the kernel's truncated normal initializer.
         pooling: `"first"` pools the first token. `"last"` pools the last non-padding token, for
-            causal encoders, in which no other token attends to the whole input. `"mean"` averages
+            causal encoders, because no other token attends to the whole input. `"mean"` averages
             all non-padding tokens before the dense layer, and `"late"` averages them after it.
             `"none"` applies the layer to every token.
         norm: `"layer_norm"`, `"rms_norm"`, or `None` for no norm.
@@ -145,7 +145,7 @@ class Pooler(Layer):
 
 
 def _last_non_padding(inputs: Tensor, mask: Tensor, training: bool) -> Tensor:
-    """Returns the last non-padding token's vector, or the first vector if there is only padding."""
+    """Returns the last non-padding token's vector, or the first vector if all are padding."""
     positions = ops.arange(length_of(inputs), dtype="int32")
     last = ops.amax(ops.where(ops.cast(mask, "bool"), positions, 0), axis=1)
     # (batch, length, hidden) -> (batch, 1, hidden) -> (batch, hidden)
@@ -268,7 +268,7 @@ class GatherTokens(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class MaskedLMTransform(Layer):
-    """The transform of a masked LM head: `LN(activation(dense(inputs)))`.
+    """The transform in the masked LM head: `LN(activation(dense(inputs)))`.
 
     It is followed by the matmul with the transposed token embeddings (`TokenEmbedding(...,
     reverse=True)`) and by `VocabularyBias`.
@@ -339,7 +339,7 @@ class MaskedLMTransform(Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class ReplacedTokenHead(Layer):
-    """The head of replaced token detection: `dense(activation(dense(inputs)))`.
+    """The head for replaced token detection: `dense(activation(dense(inputs)))`.
 
     For each token, it outputs the logit of the probability that the token was replaced.
 
@@ -391,7 +391,7 @@ class ReplacedTokenHead(Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class VocabularyBias(keras.layers.Layer):
-    """Adds the output bias of a masked LM head, in float32.
+    """Adds the masked LM head's output bias, in float32.
 
     Input shape:
         `(batch, slots, vocabulary)`.

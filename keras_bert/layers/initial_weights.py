@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Initial weights of encoders, which are not sampled if a checkpoint will replace them.
+"""Skips the sampling of initial weights that a checkpoint will replace.
 
 Sampling the weights of BERT-base takes longer than reading a checkpoint.
 """

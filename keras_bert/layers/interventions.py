@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Temporary changes and observations inside of layers, in one thread only.
+"""Temporary changes and observations inside layers, in one thread only.
 
 `keras_bert.insight` multiplies attention heads by weights to measure or remove them, and replaces
 token embeddings to differentiate with respect to them. Calibration observes the inputs of matmuls.
 Each intervention is a context manager and a function that the layer calls. It has no effect in
-functions that were traced earlier, or that `torch.compile` traces.
+functions traced earlier, or traced by `torch.compile`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from keras_bert.ops import BatchLayout, take
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.object_variables import ObjectVariable
 
-# An iterator over the head weights of each call of an attention layer
+# An iterator over the head weights for each call to an attention layer
 _head_weights = ObjectVariable("_head_weights")
 _embeddings = ObjectVariable("_embeddings")
 _observer = ObjectVariable("_observer")
@@ -59,7 +59,7 @@ def replace_embeddings(
 
     Args:
         token_embedding: A `TokenEmbedding`.
-        vectors: Float `(batch, length, hidden)`, one vector for each token id in the calls.
+        vectors: Float `(batch, length, hidden)`, one vector for each token ID in the calls.
     """
     return _embeddings.set(token_embedding, vectors)
 

@@ -16,7 +16,7 @@ from keras_bert.ops.annotations import Shape, Tensor
 def add_norm_weights(
     layer: keras.layers.Layer, dim: int, kind: str, use_bias: bool
 ) -> tuple[Any, Any]:
-    """Adds a norm's weights, `gamma` and `beta` or `None`, to a layer that is being built.
+    """Adds a norm's weights, `gamma` and `beta` or `None`, to a layer in its `build`.
 
     They are not cast to the compute dtype, since norms are computed in float32.
     """

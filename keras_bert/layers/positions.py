@@ -21,7 +21,7 @@ from keras_bert.ops.relative import scores_of_pairs, table_rows_in_range
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class PositionIds(Layer):
-    """Counts each token's position among the non-padding tokens in its row.
+    """Counts each token's position among the non-padding tokens in its sequence.
 
     Args:
         pad_token_id: Token ID of the padding token.
@@ -63,7 +63,7 @@ class PositionIds(Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class RelativeEmbeddings(Layer):
-    """Embeddings of the distances between tokens, shared by all blocks of an encoder.
+    """Embeddings of the distances between tokens, shared by all blocks in an encoder.
 
     Args:
         kind: `"bucketed"` for a number per head and bucket, or `"disentangled"` for a vector per
@@ -81,9 +81,9 @@ class RelativeEmbeddings(Layer):
 
     Output shape:
         If bucketed, the bias on the attention scores, `(1, heads, length, length)`. If
-        disentangled, the vectors for the distances from `1 - length` to `length - 1`, which are key
-        positions minus query positions, `(2 * length - 1, hidden)`. For an unpadded batch, the
-        length is the maximum sequence length.
+        disentangled, the vectors for the distances (key position minus query position) from
+        `1 - length` to `length - 1`, `(2 * length - 1, hidden)`. For an unpadded batch, the length
+        is the maximum sequence length.
 
     Raises:
         ValueError: If `kind` is unknown.

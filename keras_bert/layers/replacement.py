@@ -17,7 +17,7 @@ from keras_bert.ops.seeds import uniform_like
 
 # In evaluation, a masked position always gets the same token.
 _EVALUATION_SEED = 0
-# In evaluation, its noise is a slice of a fixed array, at one of this many offsets.
+# In evaluation, its noise is a slice from a fixed array, at one of this many offsets.
 _NUM_OFFSETS = 1 << 17
 
 
@@ -59,7 +59,7 @@ class TokenSampler(Layer):
             uniform = uniform_like(logits, self.seed_generator)
         else:
             uniform = _fixed_uniform(_offsets(token_ids, mask_positions), logits.shape[-1])
-        # A uniform number of 0 gives -inf, which is never the maximum.
+        # A uniform number of 0 gives -inf, so it is never the maximum.
         noisy = logits - ops.log(-ops.log(uniform))
         return ops.cast(ops.argmax(noisy, axis=-1), "int32")
 
@@ -104,7 +104,7 @@ def _offsets(token_ids: Tensor, mask_positions: Tensor) -> Tensor:
     factors = (2 * ops.arange(length_of(ids), dtype="int32") + 1) * 0x2545F491
     sums = ops.cumsum((ids + 1) * factors, axis=1, dtype="int32")
     at_slots = ops.take_along_axis(sums, ops.cast(mask_positions, "int32"), axis=1)
-    # The high bits depend on all bits of the ids.
+    # The high bits depend on all bits of the IDs.
     mixed = ops.right_shift(at_slots, ops.convert_to_tensor(12, "int32"))
     return ops.bitwise_and(mixed, _NUM_OFFSETS - 1)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scalar mix: a learned weighted sum of the hidden states of multiple layers."""
+"""Scalar mix: a learned weighted sum over multiple layers' hidden states."""
 
 from __future__ import annotations
 

@@ -71,9 +71,8 @@ def bidirectional_lstm(
 def as_layers(top_layers: Any, *, return_sequences: bool = False) -> list[keras.layers.Layer]:
     """Converts a task's `top_layers` argument to a list of layers.
 
-    The argument is a list of layers or of their serialized configs, the result of
-    `top_layer_options`, or `None` for no layers. `return_sequences` is whether the head needs a
-    vector for each token.
+    The argument is a list of layers or serialized layers, the result of `top_layer_options`, or
+    `None` for no layers. `return_sequences` is whether the head needs a vector for each token.
     """
     if isinstance(top_layers, Mapping):
         if "pooling" in top_layers:

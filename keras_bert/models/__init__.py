@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functional models with token ids as input."""
+"""Functional models with token IDs as input."""
 
 from keras_bert.models.backbone import Backbone
 

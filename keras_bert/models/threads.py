@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Synchronizes threads that call a model, and detects processes forked from one with models.
+"""Synchronizes threads that call a model, and detects forks of processes with models.
 
 Training and evaluation change variables, at least the metrics' variables. On JAX, Keras also takes
-the weights out of a model while it is trained, and has only one place per model for the state of a
-running call, even of `predict`. So only one thread at a time can train or evaluate a model, and on
-JAX also predict. Models that share an embedding table, for example a task and its encoder, share
-the lock.
+the weights out of a model during training, and can only store one running call's state per model,
+even for `predict`. So only one thread at a time can train or evaluate a model, and on JAX also
+predict. Models that share an embedding table, for example a task and its encoder, share the lock.
 
-A call inside of another call does not wait for it. For example, `fit` validates, and a callback may
+A nested call does not wait for the outer call. For example, `fit` validates, and a callback may
 predict. The same holds if the data that `fit` reads calls the model, even if TensorFlow reads it in
-another thread.
+a different thread.
 """
 
 from __future__ import annotations
@@ -64,9 +63,9 @@ class _Turns:
 
 @contextlib.contextmanager
 def computing_for(thread: int, evaluated: Any = None) -> Iterator[None]:
-    """Lets this thread share the locks of another thread that waits for it.
+    """Lets this thread share the locks of a thread that waits for it.
 
-    `evaluated` is the model that the other thread evaluates on the results of this thread.
+    `evaluated` is the model that the waiting thread evaluates on this thread's results.
     """
     with set_variable(_CALLER, thread), set_variable(_EVALUATED, evaluated):
         yield
@@ -105,19 +104,19 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork.
 
 
 def note_model() -> None:
-    """Records that this process has a model, which processes forked from it must not use."""
+    """Records that this process has a model. Processes forked from it must not use it."""
     check_process()
     _Process.has_models = True
 
 
 def check_process() -> None:
-    """Raises an error in a process that was forked after its parent created a model.
+    """Raises an error if this process was forked after its parent created a model.
 
-    The threads of TensorFlow, JAX and PyTorch do not exist in the child process, which would wait
+    The threads of TensorFlow, JAX and PyTorch do not exist in the child process, so it would wait
     for them forever.
 
     Raises:
-        RuntimeError: If this process was forked from one with models.
+        RuntimeError: If this process was forked from a process with models.
     """
     if _Process.was_forked_from_models:
         raise RuntimeError(
@@ -161,7 +160,7 @@ synchronized_if_stateful = functools.partial(synchronized, lock=model_lock_if_st
 
 
 def _table_locks(model: keras.Model) -> list[Any]:
-    """Returns the locks of a model's embedding tables, in the same order for all models.
+    """Returns the locks for a model's embedding tables, in the same order for all models.
 
     A model with multiple encoders, for example a `Distiller`, has multiple locks.
     """

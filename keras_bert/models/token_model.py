@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base class of all models in this package: a Keras model with token ids as input."""
+"""Base class of all models in this package: a Keras model with token IDs as input."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class TokenModel(keras.Model):
     """A functional model of `token_inputs()` that supports multiple threads on every backend.
 
     Optional inputs can be omitted. Subclasses set `config`, a `BertConfig`, to check token, segment
-    and position ids.
+    and position IDs.
 
     Calls from multiple threads wait for each other if necessary, see `keras_bert.models.threads`.
     The weights and existing files stay valid if a call is interrupted.
     """
 
-    # Keras' functions on an iterator of batches, and its state of a running call on JAX
+    # Keras' functions on an iterator of batches, and on JAX the running call's state
     train_function: Any
     test_function: Any
     predict_function: Any
@@ -62,9 +62,9 @@ class TokenModel(keras.Model):
         return super().__call__(inputs, *args, **kwargs)
 
     def check_inputs(self, inputs: Mapping[str, Tensor]) -> None:
-        """Checks the ids in inputs that are NumPy arrays, see `check_ids`."""
+        """Checks the IDs in NumPy inputs, see `check_ids`."""
         check_ids("token_ids", inputs.get("token_ids"), self.config.vocabulary_size)
-        if self.config.num_segments:  # Models without segment embeddings ignore segment ids.
+        if self.config.num_segments:  # Models without segment embeddings ignore segment IDs.
             check_ids("segment_ids", inputs.get("segment_ids"), self.config.num_segments)
         check_ids("position_ids", inputs.get("position_ids"), self.config.max_sequence_length)
 
@@ -95,8 +95,8 @@ class TokenModel(keras.Model):
         With `calibration`, the matmuls in the encoder's blocks use 8-bit integers, and everything
         else is unchanged. These matmuls take nearly all of the time. The scales are computed from a
         `predict` on the calibration data, so a prediction does not depend on the other examples in
-        its batch. TensorFlow on an x86 CPU has fast kernels for this. Elsewhere, the same integers
-        are multiplied with Keras operations, which is slow. The model cannot be trained afterwards.
+        its batch. TensorFlow on an x86 CPU has fast kernels for this. Elsewhere, slower Keras
+        operations multiply the same integers. The model cannot be trained afterwards.
 
         Args:
             mode: A Keras quantization mode. Must be `"int8"` with `calibration`.
@@ -152,7 +152,7 @@ class TokenModel(keras.Model):
         return self.predict_function or super().make_predict_function(force)
 
     def _purge_model_variables(self, optimizer_variables: bool = False, **kinds: bool) -> None:
-        """Takes the arrays out of variables only for training, which donates them.
+        """Takes the arrays out of variables only for training, because training donates them.
 
         Keras calls it only on JAX.
         """
@@ -198,14 +198,14 @@ class TokenModel(keras.Model):
             self._symbolic_build(batches_of_replica(), data_batch)
 
     def check_shape(self, name: str, shape: Sequence[int]) -> None:
-        """Checks the length of token ids by their shape, for graphs that do not know the length."""
+        """Checks the length of token IDs by their shape, for graphs that do not know the length."""
         if name == "token_ids" and "position_ids" not in self.input:
             check_length(shape[-1], self.config.max_sequence_length)
 
     # === Files ===
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the config. Subclasses implement it, other instances share an encoder's weights.
+        """Returns the config. Only subclasses have it. Other instances share an encoder's weights.
 
         Raises:
             NotImplementedError: If the model is such an instance.
@@ -222,7 +222,7 @@ class TokenModel(keras.Model):
         Raises:
             FileNotFoundError: If the file's directory does not exist.
         """
-        # A model that is not zipped is a directory.
+        # An unzipped model is a directory.
         with (
             model_lock_if_stateful(self),
             without_tensorflow_import(),
@@ -265,7 +265,7 @@ class TokenModel(keras.Model):
 
 @contextlib.contextmanager
 def _outside_distribution() -> Iterator[None]:
-    """Lets one process of a `keras.distribution` save a model without the others.
+    """Lets one process of a `keras.distribution` save a model without the other processes.
 
     Keras creates an optimizer to find out which attributes all optimizers have. If its variables
     were distributed, their creation would wait for the other processes.

@@ -105,10 +105,10 @@ class Counterfactuals(Result):
         return values
 
     def directions(self, min_texts: int = 10) -> SwapDirections:
-        """Returns in which direction predictions change, for swaps `he` to `she` and back.
+        """Returns the direction of changes in predictions, for swaps `he` to `she` and back.
 
         Args:
-            min_texts: Minimum number of texts for a separate row for a pair of words.
+            min_texts: Minimum number of texts for a word pair to get its own row.
 
         Raises:
             ValueError: If no direction has enough texts.
@@ -177,7 +177,7 @@ def _mean_per_text(values: np.ndarray, numbers: np.ndarray, members: np.ndarray)
 
 @dataclasses.dataclass(frozen=True)
 class SwapDirections(Result):
-    """The direction in which predictions change, by the direction of the swap.
+    """The direction of changes in predictions, by swap direction.
 
     Attributes:
         directions: Whether each changed text has the direction, bool `(changes,)`, by direction.
@@ -187,7 +187,7 @@ class SwapDirections(Result):
         differences: Probability of each class for the changed text minus the original text, float64
             `(changes, classes)`. For a regression, the difference in scores `(changes, 1)`.
         class_names: Class names. Empty for a regression.
-        num_mixed: Number of excluded texts, because they contain both words of a pair.
+        num_mixed: Number of texts excluded because they contain both words in a pair.
     """
 
     title = "Direction of the change if words for people are swapped"
@@ -374,9 +374,9 @@ def error_rates(
     Args:
         classifier: A `TextClassifier` with a preprocessor.
         texts: Texts or text pairs.
-        labels: Class ids or names `(texts,)`. For a regression, scores.
-        slices: Whether each text belongs to the slice, by name: bool `(texts,)`, or a function of a
-            text. Slices may overlap.
+        labels: Class IDs or names `(texts,)`. For a regression, scores.
+        slices: Whether each text belongs to the slice, by name: bool `(texts,)`, or a function from
+            a text to bool. Slices may overlap.
         batch_size: Number of examples per batch.
         verbose: 1 shows a progress bar.
 

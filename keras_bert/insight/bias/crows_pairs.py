@@ -76,9 +76,9 @@ def crows_pairs(
     batch_size: int = BATCH_SIZE,
     verbose: int | str = 0,
 ) -> PairScores:
-    """Compares the sentences in CrowS-Pairs as the released `metric.py` does.
+    """Compares the sentences in CrowS-Pairs like the original `metric.py`.
 
-    A sentence's score is the sum of the log probabilities of the tokens that both sentences share,
+    A sentence's score is the summed log probability of the tokens that both sentences share,
     rounded to three decimals. Each token is masked separately. The first and last shared tokens
     ([CLS] and [SEP]) are excluded.
 

@@ -54,7 +54,7 @@ def _percent(means: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class UnitValues:
-    """The data of a measure: values for each unit. The measure combines their means.
+    """A measure's values for each unit. The measure combines their means.
 
     Attributes:
         group, metric: See `Measure`.
@@ -62,7 +62,7 @@ class UnitValues:
         statistic: Function from the column means, `(..., columns)`, to the measure `(...)`.
             Defaults to the mean of the first column.
         is_proportion: Whether the measure is the mean, in percent, of values between 0 and 1.
-        wilson: Whether a proportion has a Wilson interval instead of a bootstrap interval.
+        wilson: Whether a proportion has a Wilson interval. Otherwise, it has a bootstrap interval.
     """
 
     group: str
@@ -132,7 +132,7 @@ class Result(Tabular):
         return self.caveat
 
     def neutral_value(self, metric: str) -> float | None:
-        """Returns the value of a metric that favors neither side, or `None`."""
+        """Returns the metric value that favors neither side, or `None`."""
         return self.neutral.get(metric)
 
     @abc.abstractmethod
@@ -252,7 +252,7 @@ def _draw(
 
 
 def _bounds(measure: Measure) -> tuple[float, float]:
-    """Returns the bounds of a measure's interval, or its value twice if it has no interval."""
+    """Returns a measure's interval bounds, or its value twice if it has no interval."""
     if measure.low is None or measure.high is None:
         return measure.value, measure.value
     return measure.low, measure.high
@@ -286,12 +286,12 @@ class Comparison(Tabular):
     ) -> list[dict[str, Any]]:
         """Returns the measures, and their differences from the first result.
 
-        Differences have intervals from a paired bootstrap, which samples the same units for both.
+        Differences have intervals from a paired bootstrap, with the same sampled units for both.
 
         Returns:
             For each metric and group, a dict with `group`, `metric`, `count`, `measures` (dicts by
-            name) and `differences` (dicts with `value`, `low` and `high` by the other names). The
-            bounds of a difference are `None` for a single unit.
+            name) and `differences` (dicts with `value`, `low` and `high` by the other names). A
+            difference's bounds are `None` for a single unit.
         """
         names = list(self.results)
         by_name = {name: self.results[name].unit_values() for name in names}
@@ -366,7 +366,7 @@ def compare(results: Mapping[str, Result]) -> Comparison:
         A `Comparison`. It prints as a table, is displayed in notebooks and has a `plot` method.
 
     Raises:
-        ValueError: If there are fewer than two results, or they differ in type or units.
+        ValueError: If `results` has fewer than two results, or they differ in type or units.
 
     Example:
 

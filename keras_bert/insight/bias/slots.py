@@ -24,7 +24,7 @@ class Slot:
         text: The text.
         span: Start and end of the word, in characters.
         words: The word and its alternatives.
-        hidden: Other spans in the text that are masked.
+        hidden: Other masked spans in the text.
         name: The text's name in error messages.
     """
 

@@ -94,8 +94,8 @@ def template_log_odds(
 ) -> TemplateScores:
     """Measures how much attributes raise the probability of target words in templates.
 
-    The association of a target with an attribute is `log P(target | template with the attribute) -
-    log P(target | template with the attribute's tokens masked)`. For two targets, the difference
+    A target's association with an attribute is `log P(target | template with the attribute) - log
+    P(target | template with the attribute's tokens masked)`. For two targets, the difference
     between their associations is reported (the log odds).
 
     Args:
@@ -104,7 +104,7 @@ def template_log_odds(
             `word_lists/templates.txt`.
         attributes: Words that replace `{attribute}`. A leading `a` or `an` is kept if the attribute
             is masked. Defaults to the occupations in `word_lists/occupations.txt`.
-        targets: Single-token words. At the start of a template, they are capitalized.
+        targets: Single-token words. They are capitalized at the start of templates.
         batch_size: Number of examples per batch.
         verbose: 1 shows a progress bar.
 

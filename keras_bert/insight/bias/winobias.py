@@ -44,8 +44,8 @@ class PronounScores(Result):
     """WinoBias sentence pairs, and how likely a masked LM finds their pronouns.
 
     Attributes:
-        pro: Log odds in each pro-stereotyped sentence of its own pronoun over the other gender's
-            pronoun, float64 `(pairs,)`, in nats. Multiple pronouns are summed.
+        pro: Log odds of each pro-stereotyped sentence's pronoun over the other gender's pronoun,
+            float64 `(pairs,)`, in nats. Multiple pronouns are summed.
         anti: The same for the anti-stereotyped sentence.
         stereotypes: Gender of the pro-stereotyped pronoun in each pair, `male` or `female`.
         sentences: Pro-stereotyped sentences without brackets.
@@ -149,8 +149,8 @@ def winobias_pronouns(
 
     Args:
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
-        pro_file: WinoBias file with pro-stereotyped sentences. Each line has a number, which is
-            ignored, and a sentence with mentions and pronouns in brackets.
+        pro_file: WinoBias file with pro-stereotyped sentences. Each line has a number (ignored) and
+            a sentence with mentions and pronouns in brackets.
         anti_file: File with the same sentences but the other pronouns, line by line.
         batch_size: Number of examples per batch.
         verbose: 1 shows a progress bar.
@@ -159,8 +159,8 @@ def winobias_pronouns(
         ValueError: If a line has no bracketed pronoun, the files have different numbers of
             sentences, a pronoun is not a single token, or more than 1% of the pairs do not belong
             together. A pair does not belong together if its sentences are equal, or differ in more
-            than their pronouns and a few words. The message contains the file and line. If there
-            are fewer such pairs, as in the released test files, they are excluded and counted.
+            than their pronouns and a few words. The message contains the file and line. Fewer such
+            pairs, as in the released test files, are excluded and counted.
 
     Example:
 

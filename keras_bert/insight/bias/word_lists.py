@@ -16,5 +16,5 @@ def word_list(name: str) -> tuple[str, ...]:
 
 
 def counterparts(name: str) -> list[tuple[str, ...]]:
-    """Returns the comma-separated words in each line of a list."""
+    """Returns the comma-separated words in each line."""
     return [tuple(word.strip() for word in line.split(",")) for line in word_list(name)]

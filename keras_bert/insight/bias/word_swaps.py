@@ -14,7 +14,7 @@ Text = str | tuple[str, str]
 # Lines of interchangeable words for one kind of swap
 Lines = Sequence[Sequence[str]]
 
-# Words that are in two lines, with their counterparts before a noun and elsewhere
+# Words in two lines, with their counterparts before a noun and elsewhere
 _AMBIGUOUS = {"her": ("his", "him"), "his": ("her", "hers")}
 
 
@@ -23,7 +23,7 @@ def default_swaps() -> dict[str, list[tuple[str, ...]]]:
 
     Returns:
         `gender` (pronouns, and words for women and men), `names` and `groups` (religions, origins
-        and other groups). Each is a list of lines of interchangeable words.
+        and other groups). Each is a list of lines with interchangeable words.
     """
     return {
         "gender": [*counterparts("pronouns"), *counterparts("gendered_words")],
@@ -33,7 +33,7 @@ def default_swaps() -> dict[str, list[tuple[str, ...]]]:
 
 
 class Replacement(NamedTuple):
-    """A word in a text that is replaced in a changed text.
+    """A replaced word in a changed text.
 
     Attributes:
         word: The word, as written in the list.

@@ -27,7 +27,7 @@ _BATCH_SIZE = 32
 
 @dataclasses.dataclass(frozen=True)
 class AnnotatedWords:
-    """The words in a treebank, sentence by sentence, with the hidden states of a frozen encoder.
+    """The words in a treebank, sentence by sentence, with a frozen encoder's hidden states.
 
     Attributes:
         features: Hidden states of each word in every layer, float32 `(words, layers + 1, hidden)`.
@@ -55,7 +55,7 @@ class AnnotatedWords:
         return len(self.splits) - 1
 
     def sentence(self, index: int) -> slice:
-        """Returns the indices of a sentence's words."""
+        """Returns the indices of the words in a sentence."""
         return slice(int(self.splits[index]), int(self.splits[index + 1]))
 
 
@@ -71,8 +71,8 @@ def annotated_words(
     """Reads CoNLL-U files and computes the hidden states of their words.
 
     A word with multiple tokens is represented by their mean or by the first token, depending on
-    `pooling`. Sentences that are longer than the maximum sequence length are skipped. Error
-    messages contain the file.
+    `pooling`. Sentences longer than the maximum sequence length are skipped. Error messages contain
+    the file.
     """
     if pooling not in POOLINGS:
         raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}. Received: {pooling!r}")

@@ -26,7 +26,7 @@ SHORTEST, LONGEST = 5, 50
 
 
 class _Probes(keras.layers.Layer):
-    """Linear probes that are trained together, each on a mix of layers.
+    """Linear probes, trained together, each on a mix of layers.
 
     There is one probe for each layer, and one probe for all layers up to the second layer, the
     third layer and so on: `2 * layers - 1` probes. They share no weights, so with Adam each probe
@@ -179,7 +179,7 @@ class LabelProbes:
             yield inputs, targets
 
     def _batches(self, dataset: int, order: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yields full batches of features, padded with zeros, and their rows."""
+        """Yields full batches of features, padded with zeros, and their indices."""
         features, word_indices = self.datasets[dataset].features, self.word_indices[dataset]
         for start in range(0, len(order), _WORDS_IN_BATCH):
             rows = order[start : start + _WORDS_IN_BATCH]
@@ -265,8 +265,8 @@ class TreeProbes:
     def loss(targets: Tensor, outputs: Tensor) -> Tensor:
         """Returns the mean absolute difference in each sentence, summed over probes.
 
-        This is the loss in the paper. Targets `(batch, 2, ...)` are the values and their weights.
-        Outputs are `(batch, probes, ...)`.
+        This is the loss in the structural probe paper. Targets `(batch, 2, ...)` are the values and
+        their weights. Outputs are `(batch, probes, ...)`.
         """
         differences = ops.abs(outputs - targets[:, :1]) * targets[:, 1:]
         return ops.sum(differences) / _SENTENCES_IN_BATCH
@@ -287,7 +287,7 @@ class TreeProbes:
     def _batches(
         self, dataset: int, generator: np.random.Generator | None = None
     ) -> Iterator[tuple[np.ndarray, int]]:
-        """Yields sentences of similar lengths, and the power of two to which they are padded."""
+        """Yields sentences of similar lengths, and their padded length (a power of two)."""
         lengths = np.diff(self.datasets[dataset].splits)
         padded_lengths = 1 << np.ceil(np.log2(np.maximum(lengths, 8))).astype(int)
         for length in np.unique(padded_lengths):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probes for the grammar in each layer of a frozen encoder, with control tasks."""
+"""Probes for the grammar in a frozen encoder's layers, with control tasks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ProbeScores(Tabular):
         task: One of `TASKS`.
         scores: Scores of single-layer probes by name, float64 `(seeds, layers + 1)`. The first
             entry is for the embeddings.
-        cumulative: Scores of probes on a mix of all layers up to each layer, with learned weights.
+        cumulative: Scores of probes on a learned mix of layers, up to and including each layer.
         control: First score of the single-layer probes in the control task.
         cumulative_control: First score of the mixed-layer probes in the control task.
         mixing_weights: Weight of each layer in the mix of all layers, float64 `(seeds, layers +
@@ -71,7 +71,7 @@ class ProbeScores(Tabular):
 
     @property
     def expected_layer(self) -> np.ndarray:
-        """The center of gravity of the mixing weights, `(seeds,)`: the sum of `l * s_l`.
+        """The mixing weights' center of gravity (the sum of `l * s_l`), `(seeds,)`.
 
         Reference:
             [BERT rediscovers the classical NLP pipeline](https://arxiv.org/abs/1905.05950),
@@ -210,7 +210,7 @@ def probe(
     max_sentences: int | None = None,
     verbose: int | str = 0,
 ) -> dict[str, ProbeScores]:
-    """Measures how much grammar each layer of a frozen encoder contains.
+    """Measures how much grammar each layer in a frozen encoder contains.
 
     The hidden states of all words are computed once and kept in memory: words x (layers + 1) x
     hidden x 4 bytes. Each layer's hidden states are divided by their root mean square. Linear
@@ -219,15 +219,15 @@ def probe(
 
     | task | probe | scores | control task |
     |---|---|---|---|
-    | `upos` | linear, of a word | accuracy | a random part of speech per word type |
-    | `relation` | linear, of a word and its head | accuracy | a random relation per word type |
+    | `upos` | linear, on a word | accuracy | a random part of speech per word type |
+    | `relation` | linear, on a word and its head | accuracy | a random relation per word type |
     | `depth` | structural | rank correlation, root accuracy | a random depth per word type |
     | `distance` | structural | rank correlation, UUAS | the difference of two random depths |
 
     Rank correlations are Spearman correlations with the depths of words in the tree, or with each
     word's distances to the other words. They are averaged over sentences of 5 to 50 words, by
-    length. UUAS is the fraction of the tree's edges that are in the minimum spanning tree of the
-    predicted distances. UUAS and root accuracy ignore punctuation.
+    length. UUAS is the fraction of the tree's edges that the minimum spanning tree of the predicted
+    distances contains. UUAS and root accuracy ignore punctuation.
 
     Random labels have the distribution of the data. In the control task, a probe can only memorize.
     The difference between the scores, selectivity, therefore shows what the layer contains. The
@@ -337,7 +337,7 @@ def _fault(task: str, words: AnnotatedWords, is_scored: bool) -> str:
 def _combine(
     task: str, train: AnnotatedWords, test: AnnotatedWords, runs: Sequence[Any]
 ) -> ProbeScores:
-    """Combines runs into a result. Each run of a task is followed by a run of its control task."""
+    """Combines runs into a result. After each run, a run on the control task follows."""
     layers = train.features.shape[1]
 
     def stacked(runs: Sequence[Any], name: str) -> tuple[np.ndarray, np.ndarray]:
