@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alters every field of every family's config.json, and compares with the transformers library.
+"""Alters each field of each family's config.json, and compares with the transformers library.
 
     KERAS_BACKEND=torch python -m tests.checkpoints.altered_configs [FAMILY …]
 
-A folder of small random weights is read by both libraries with one field changed at a time, or two
-that act together. Their answers must be equal, or ours must refuse the file by a `CheckpointError`.
-Files that theirs alone refuses are mostly of a wrong type in a field that changes no answer. It
-takes many minutes, so that it runs before a release (`nox -s foreign_files`); a sample of it is in
-altered_configs_test.py.
+Both libraries read a model with small random weights after one field, or two related fields, were
+changed. Their outputs must be equal, or keras_bert must raise a `CheckpointError`. If only
+transformers rejects a file, a field that does not affect the outputs usually has a wrong type.
+
+A run takes many minutes, so it is done before a release (`nox -s foreign_files`).
+altered_configs_test.py runs a sample.
 """
 
 import collections
@@ -37,11 +38,18 @@ from keras_bert.tasks import (
     TextClassifier,
     TokenClassifier,
 )
-from tests.checkpoints.families_test import CONFIGS, PREFIX, saved_by_transformers
-from tests.checkpoints.small_models import outputs_of, random_inputs
+from tests.checkpoints.families_test import CONFIGS, PREFIX, save_with_transformers
+from tests.checkpoints.small_models import compute_outputs, random_inputs
 
-EQUAL, BOTH, OURS, THEIRS, DIFFER, TRACEBACK = (
-    *("equal", "both refuse", "ours refuses", "theirs alone refuses", "differ", "traceback"),
+EQUAL, BOTH_REJECT, KERAS_BERT_REJECTS, TRANSFORMERS_REJECTS, DIFFER, TRACEBACK = (
+    *(
+        "equal",
+        "both reject",
+        "keras_bert rejects",
+        "only transformers rejects",
+        "differ",
+        "traceback",
+    ),
 )
 LENGTH = 10
 TASKS = {
@@ -51,7 +59,7 @@ TASKS = {
     "ForMultipleChoice": MultipleChoice,
     "ForQuestionAnswering": QuestionAnswerer,
 }
-# Of any field, whatever its type
+# Values of other types, for any field
 JUNK = (2, True, 0.5, None, [], {}, "x", False, -1, 0, 10**400, float("nan"))
 ROTARY = [
     {"rope_type": "default", "rope_theta": 5.0},
@@ -61,10 +69,10 @@ ROTARY = [
     {"rope_theta": "x"},
     {"rope_theta": 5.0, "partial_rotary_factor": 0.5},
     *(
-        {name: kind, **more}
+        {name: rope_type, **parameters}
         for name in ("rope_type", "type")
-        for kind in ("linear", "dynamic", "ntk", "yarn", "proportional", "x")
-        for more in (
+        for rope_type in ("linear", "dynamic", "ntk", "yarn", "proportional", "x")
+        for parameters in (
             {},
             {"factor": 2.0},
             {"factor": 2.0, "rope_theta": 5.0},
@@ -82,7 +90,7 @@ ROTARY = [
     },
     {"rope_type": "longrope", "short_factor": [1.0, 2.0], "long_factor": [2.0, 3.0]},
 ]
-BY_KIND = [
+ROTARY_BY_LAYER_TYPE = [
     {"full_attention": full, "sliding_attention": sliding}
     for full, sliding in (
         *((rope, rope) for rope in ROTARY),
@@ -96,7 +104,7 @@ TORCH = "torch.nn.modules"
 ACTIVATIONS = [f"{TORCH}.linear.Identity"] + [
     f"{TORCH}.activation.{name}" for name in ("Sigmoid", "Tanh", "ReLU")
 ]
-WORDS = {
+VALUES = {
     "_act": ["gelu", "gelu_new", "relu", "silu", "swish", "tanh", "quick_gelu", "mish", "sigmoid"],
     "activation": ["gelu_new", "tanh", "silu", "swiglu", "mish"],
     "pooling": ["cls", "bos", "mean", "late", "max"],
@@ -113,7 +121,7 @@ WORDS = {
         ["attention", "sliding_attention", "sliding_attention"],
         ["full_attention"],
     ],
-    "rope_": [*ROTARY, *BY_KIND],
+    "rope_": [*ROTARY, *ROTARY_BY_LAYER_TYPE],
     "id2label": [{"0": "a"}, {"0": "a", "1": "b", "2": "c"}, {"1": "a", "2": "b", "3": "c"}],
     "per_layer_config": [{"0": {"num_attention_heads": 1}}, {"1": {"skip": ["attention"]}}],
     "pruned_heads": [{"0": [1]}],
@@ -122,8 +130,8 @@ WORDS = {
     "transformers_weights": ["other.safetensors"],
     "configuration_files": [["config.4.0.0.json"]],
 }
-# What the reference reads beside the fields of its classes, or did
-BESIDE = (
+# Fields outside the config classes that transformers reads or used to read
+EXTRA_FIELDS = (
     *("rope_scaling", "rope_theta", "partial_rotary_factor", "global_rope_theta"),
     *("local_rope_theta", "global_attn_every_n_layers", "sliding_window", "layer_types"),
     *("head_dim", "num_labels", "sentence_transformers", "sbert_ce_default_activation_function"),
@@ -132,57 +140,64 @@ BESIDE = (
     *("num_hidden_layers", "rotary_emb_base", "n_embd", "prenorm", "activation_function"),
     *("clf_pooling", "original_max_position_embeddings"),
 )
-# Of the meaning of the outputs of a classifier
-OF_OUTPUTS = (
+# Fields that affect the meaning of a classifier's outputs
+OUTPUT_FIELDS = (
     *("problem_type", "id2label", "num_labels", "sentence_transformers"),
     "sbert_ce_default_activation_function",
 )
 
 
-def fields_of(family: str) -> list[str]:
-    """The fields of the reference's config class of a family."""
+def reference_fields(family: str) -> list[str]:
+    """Returns the fields of a family's config class in transformers."""
     return [f.name for f in dataclasses.fields(getattr(transformers, CONFIGS[family]["config"]))]
 
 
-def keys_of(family: str) -> list[str]:
-    """Those, and others that the reference reads."""
-    # The models are compared in float32.
-    names = [name for name in fields_of(family) if name != "dtype"]
-    return [*names, *(name for name in BESIDE if name not in names)]
+def altered_fields(family: str) -> list[str]:
+    """Returns the fields to alter, including those outside the config class."""
+    # All models are compared in float32.
+    names = [name for name in reference_fields(family) if name != "dtype"]
+    return [*names, *(name for name in EXTRA_FIELDS if name not in names)]
 
 
-def alterations(family: str, ending: str, num_labels: int = 3) -> Iterator[dict[str, Any]]:
-    """Yields changes of a family's config.json, one field at a time, and then two together.
+def generate_changes(family: str, ending: str, num_labels: int = 3) -> Iterator[dict[str, Any]]:
+    """Yields changes to a family's config.json, first of single fields, then of two together.
 
-    Values of all types are tried with the text classifier, which has the encoder and its pooler,
-    and few with the other classes; with one output, those that its meaning depends on.
+    The text classifier has both the encoder and its pooler, so it is tried with values of all
+    types. Other classes are tried with a few values. With one output, only the fields that affect
+    its meaning are changed.
     """
-    is_whole = ending == "ForSequenceClassification"
-    if is_whole:
-        for word, number in itertools.product(WORDS["problem_type"], (1, 3)):
-            change = {"problem_type": word, "id2label": _labels(number)}
+    is_text_classifier = ending == "ForSequenceClassification"
+    if is_text_classifier:
+        for problem_type, number in itertools.product(VALUES["problem_type"], (1, 3)):
+            change = {"problem_type": problem_type, "id2label": _labels(number)}
             yield change
             for name in ACTIVATIONS:
                 yield {**change, "sentence_transformers": {"activation_fn": name}}
-    names = keys_of(family) if num_labels > 1 else OF_OUTPUTS
+    names = altered_fields(family) if num_labels > 1 else OUTPUT_FIELDS
     for name in names:
-        words = [word for key, words in WORDS.items() if key in name for word in words]
-        if not is_whole or ("rope_parameters" not in names and name.startswith("rope_")):
-            words = words[:4]
-        for value in (*(JUNK if is_whole else JUNK[:1]), *words):
-            # The reference makes as many in a loop, without end
+        values = [word for key, values in VALUES.items() if key in name for word in values]
+        if not is_text_classifier or ("rope_parameters" not in names and name.startswith("rope_")):
+            values = values[:4]
+        for value in (*(JUNK if is_text_classifier else JUNK[:1]), *values):
+            # transformers would loop this often, for practical purposes forever.
             if value != 10**400 or not name.endswith(("_layers", "_labels", "_groups", "_num")):
                 yield {name: value}
-    if not is_whole or "rope_parameters" not in names:
+    if not is_text_classifier or "rope_parameters" not in names:
         return
     ropes = [ROTARY[0], {"rope_type": "linear", "factor": 2.0}, {"type": "dynamic", "factor": 2.0}]
-    for one, other in itertools.product(ropes, [*ropes, BY_KIND[0], {}, None]):
-        yield {"rope_scaling": one, "rope_parameters": other}
-    for name, beside in (("layer_types", None), ("local_attention", 4), ("rope_parameters", None)):
+    for scaling, parameters in itertools.product(
+        ropes, [*ropes, ROTARY_BY_LAYER_TYPE[0], {}, None]
+    ):
+        yield {"rope_scaling": scaling, "rope_parameters": parameters}
+    for name, other_value in (
+        ("layer_types", None),
+        ("local_attention", 4),
+        ("rope_parameters", None),
+    ):
         for value in (2, 3):
-            yield {name: beside, "global_attn_every_n_layers": value, "sliding_window": value}
-            yield {name: beside, "global_rope_theta": value, "local_rope_theta": value}
-            yield {name: beside, "rope_theta": value}
+            yield {name: other_value, "global_attn_every_n_layers": value, "sliding_window": value}
+            yield {name: other_value, "global_rope_theta": value, "local_rope_theta": value}
+            yield {name: other_value, "rope_theta": value}
 
 
 def _labels(number: int) -> dict[str, str]:
@@ -190,14 +205,14 @@ def _labels(number: int) -> dict[str, str]:
 
 
 @dataclasses.dataclass
-class Folder:
-    """A folder of both libraries, and the inputs that they are compared on.
+class SavedModel:
+    """A model directory for both libraries, and the inputs on which they are compared.
 
     Args:
-        family: The name of the family.
-        ending: The suffix of the name of its class.
-        path: The folder.
-        num_labels: The number of outputs of a classifier.
+        family: Name of the family.
+        ending: Suffix of the transformers class name.
+        path: Directory of the model.
+        num_labels: Number of classifier outputs.
     """
 
     family: str
@@ -207,8 +222,8 @@ class Folder:
 
     def __post_init__(self) -> None:
         labels = {"num_labels": self.num_labels} if "Classification" in self.ending else {}
-        saved_by_transformers(self.family, "plain", self.ending, self.path, **labels)
-        # Larger, so that who attends to whom is seen in the answers
+        save_with_transformers(self.family, "plain", self.ending, self.path, **labels)
+        # Larger weights make the attention patterns visible in the outputs.
         path = self.path / "model.safetensors"
         tensors = {name: 2 * tensor for name, tensor in load_file(path).items()}
         save_file(tensors, path, metadata={"format": "pt"})
@@ -219,13 +234,13 @@ class Folder:
         tokens = np.where(inputs["token_ids"] == self.pad, 9, inputs["token_ids"])
         inputs["token_ids"] = np.where(inputs["padding_mask"], tokens, self.pad)
         self.inputs = inputs
-        self.answers: dict[str, list[np.ndarray]] = {}
+        self.outputs_by_config: dict[str, list[np.ndarray]] = {}
 
     def alter(self, changes: dict[str, Any]) -> None:
         (self.path / "config.json").write_text(json.dumps(self.fields | changes))
 
-    def theirs(self) -> list[np.ndarray]:
-        """The answers of the transformers library; of a classifier, as its pipeline gives them."""
+    def compute_expected(self) -> list[np.ndarray]:
+        """Returns the outputs of transformers. For classifiers, these are the pipeline's scores."""
         cls = getattr(transformers, PREFIX[self.family] + self.ending)
         model = cls.from_pretrained(self.path, dtype=torch.float32).eval()
         inputs = {
@@ -239,22 +254,22 @@ class Folder:
         with torch.no_grad():
             outputs = model(**inputs)
         if self.ending == "ForQuestionAnswering":
-            return self.real(outputs.start_logits.numpy(), outputs.end_logits.numpy())
+            return self.select_tokens(outputs.start_logits.numpy(), outputs.end_logits.numpy())
         if self.ending == "ForSequenceClassification":
             return [_scores(model.config, outputs.logits).numpy()]
         logits = outputs.logits.numpy()
-        return [logits] if self.ending == "ForMultipleChoice" else self.real(logits)
+        return [logits] if self.ending == "ForMultipleChoice" else self.select_tokens(logits)
 
-    def ours(self) -> list[np.ndarray]:
-        """The same of this library, computed once for all files that are read alike."""
+    def compute_actual(self) -> list[np.ndarray]:
+        """Returns the outputs of this library, computed once for files that are read equally."""
         checkpoint = checkpoints.open_checkpoint(self.path)
-        read = {name: value for name, value in vars(checkpoint).items() if "open_" not in name}
-        key = repr(read)
-        if key not in self.answers:
-            self.answers[key] = self.answer(checkpoint)
-        return self.answers[key]
+        fields = {name: value for name, value in vars(checkpoint).items() if "open_" not in name}
+        key = repr(fields)
+        if key not in self.outputs_by_config:
+            self.outputs_by_config[key] = self.compute_task_outputs(checkpoint)
+        return self.outputs_by_config[key]
 
-    def answer(self, checkpoint: checkpoints.Checkpoint) -> list[np.ndarray]:
+    def compute_task_outputs(self, checkpoint: checkpoints.Checkpoint) -> list[np.ndarray]:
         options = {}
         if "Classification" in self.ending:
             head = {"Sequence": "classifier", "TokenCla": "token_classifier"}[self.ending[3:11]]
@@ -269,62 +284,66 @@ class Folder:
         inputs = dict(self.inputs)
         if self.ending == "ForMaskedLM":
             positions = np.tile(np.arange(LENGTH), (len(inputs["token_ids"]), 1))
-            return self.real(outputs_of(task, {**inputs, "mask_positions": positions}))
+            return self.select_tokens(
+                compute_outputs(task, {**inputs, "mask_positions": positions})
+            )
         if self.ending == "ForMultipleChoice":
-            return [outputs_of(task, {name: values[None] for name, values in inputs.items()})]
-        outputs = outputs_of(task, inputs)
+            return [compute_outputs(task, {name: values[None] for name, values in inputs.items()})]
+        outputs = compute_outputs(task, inputs)
         if self.ending == "ForQuestionAnswering":
-            return self.real(outputs["start_logits"], outputs["end_logits"])
+            return self.select_tokens(outputs["start_logits"], outputs["end_logits"])
         if self.ending == "ForTokenClassification":
-            return self.real(outputs)
+            return self.select_tokens(outputs)
         if task.is_regression:
             return [outputs]
         if task.multi_label:
             return [torch.sigmoid(torch.tensor(outputs)).numpy()]
         scores = torch.softmax(torch.tensor(outputs), -1).numpy()
-        # A sigmoid is read as two classes.
+        # A sigmoid output is read as two classes.
         return [scores[:, 1:] if self.num_labels == 1 else scores]
 
-    def real(self, *values: np.ndarray) -> list[np.ndarray]:
+    def select_tokens(self, *values: np.ndarray) -> list[np.ndarray]:
         return [value[self.inputs["padding_mask"]] for value in values]
 
     def compare(self, changes: dict[str, Any]) -> tuple[str, str]:
-        """Returns which of the outcomes a change has, and what was said."""
+        """Returns the outcome of a change, and the details."""
         self.alter(changes)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                ours, said = self.ours(), ""
+                actual, details = self.compute_actual(), ""
             except CheckpointError as error:
-                ours, said = None, str(error)
+                actual, details = None, str(error)
             except ValueError as error:
-                # Of rows that are longer than the positions of the file, and of names of classes,
-                # for which `from_preset` raises the former
+                # Raised for sequences longer than the positions in the file, and for class names.
+                # `from_preset` raises CheckpointError for these.
                 if "must have at most" not in str(error) and "class" not in str(error):
                     return TRACEBACK, repr(error)
-                ours, said = None, str(error)
+                actual, details = None, str(error)
             except Exception as error:
                 return TRACEBACK, repr(error)
             try:
-                theirs = self.theirs()
+                expected = self.compute_expected()
             except Exception as error:
-                return (BOTH if ours is None else THEIRS), f"{said} | {error!r}"
-        if ours is None:
-            return OURS, said
-        for one, other in zip(ours, theirs, strict=True):
-            if one.shape != other.shape:
-                return DIFFER, f"{one.shape} and {other.shape}"
-            # Theirs in float32 and in float64 differ by a fiftieth of that.
-            scale = max(1.0, np.nan_to_num(abs(other), posinf=0).max())
-            if not np.allclose(one, other, rtol=0, atol=5e-5 * scale, equal_nan=True):
-                return DIFFER, f"by {abs(one - other).max():.2g}"
-        return EQUAL, said
+                return (
+                    BOTH_REJECT if actual is None else TRANSFORMERS_REJECTS
+                ), f"{details} | {error!r}"
+        if actual is None:
+            return KERAS_BERT_REJECTS, details
+        for output, reference in zip(actual, expected, strict=True):
+            if output.shape != reference.shape:
+                return DIFFER, f"{output.shape} and {reference.shape}"
+            # The float32 and float64 outputs of transformers differ by 2% of this tolerance.
+            scale = max(1.0, np.nan_to_num(abs(reference), posinf=0).max())
+            if not np.allclose(output, reference, rtol=0, atol=5e-5 * scale, equal_nan=True):
+                return DIFFER, f"by {abs(output - reference).max():.2g}"
+        return EQUAL, details
 
 
 def _scores(config: Any, logits: torch.Tensor) -> torch.Tensor:
-    """What the pipeline makes of logits, or the cross-encoder, if the file has its activation."""
-    named = getattr(config, "sentence_transformers", None) or {}
-    path = named.get("activation_fn") or getattr(
+    """Returns the scores of the pipeline, or of the cross-encoder if the file has an activation."""
+    sentence_transformers = getattr(config, "sentence_transformers", None) or {}
+    path = sentence_transformers.get("activation_fn") or getattr(
         config, "sbert_ce_default_activation_function", None
     )
     if path is not None:
@@ -340,13 +359,13 @@ def _scores(config: Any, logits: torch.Tensor) -> torch.Tensor:
     return torch.softmax(logits, -1)
 
 
-def folders(families: list[str], root: Path) -> Iterator[Folder]:
-    """Yields a folder of each class that a task has, and of a classifier with one output."""
+def save_models(families: list[str], root: Path) -> Iterator[SavedModel]:
+    """Yields a saved model for each class with a task, and for a classifier with one output."""
     for family in families:
         for ending in FAMILIES[family].classes:
             if ending in TASKS:
-                yield Folder(family, ending, root / f"{family}-{ending}")
-        yield Folder(family, "ForSequenceClassification", root / f"{family}-one", num_labels=1)
+                yield SavedModel(family, ending, root / f"{family}-{ending}")
+        yield SavedModel(family, "ForSequenceClassification", root / f"{family}-one", num_labels=1)
 
 
 def main(families: list[str]) -> None:
@@ -354,24 +373,39 @@ def main(families: list[str]) -> None:
     transformers.logging.disable_progress_bar()
     counts = collections.Counter()
     with tempfile.TemporaryDirectory() as root:
-        work = [
-            (folder, changes)
-            for folder in folders(families or list(FAMILIES), Path(root))
-            for changes in alterations(folder.family, folder.ending, folder.num_labels)
+        cases = [
+            (saved_model, changes)
+            for saved_model in save_models(families or list(FAMILIES), Path(root))
+            for changes in generate_changes(
+                saved_model.family, saved_model.ending, saved_model.num_labels
+            )
         ]
-        for folder in {id(folder): folder for folder, _ in work}.values():
-            outcome, said = folder.compare({})
+        for saved_model in {id(saved_model): saved_model for saved_model, _ in cases}.values():
+            outcome, details = saved_model.compare({})
             if outcome != EQUAL:
-                raise SystemExit(f"{folder.family} {folder.ending}, unaltered: {outcome}: {said}")
-        with progress.bar("altered configs", len(work), "files") as bar:
-            for folder, changes in work:
-                outcome, said = folder.compare(changes)
+                raise SystemExit(
+                    f"{saved_model.family} {saved_model.ending}, unaltered: {outcome}: {details}"
+                )
+        with progress.bar("altered configs", len(cases), "files") as bar:
+            for saved_model, changes in cases:
+                outcome, details = saved_model.compare(changes)
                 counts[outcome] += 1
                 bar.update()
                 if outcome in (DIFFER, TRACEBACK):
-                    shown = json.dumps(changes)[:200]
-                    print(f"{outcome}: {folder.family} {folder.ending} {shown}: {said}", flush=True)
-    for outcome in (EQUAL, BOTH, OURS, THEIRS, DIFFER, TRACEBACK):
+                    excerpt = json.dumps(changes)[:200]
+                    print(
+                        f"{outcome}: {saved_model.family} {saved_model.ending} {excerpt}: "
+                        f"{details}",
+                        flush=True,
+                    )
+    for outcome in (
+        EQUAL,
+        BOTH_REJECT,
+        KERAS_BERT_REJECTS,
+        TRANSFORMERS_REJECTS,
+        DIFFER,
+        TRACEBACK,
+    ):
         print(f"{outcome}: {counts[outcome]}")
     if counts[DIFFER] or counts[TRACEBACK]:
         raise SystemExit(1)

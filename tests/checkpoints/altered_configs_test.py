@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sample of `altered_configs`, and that its lists are complete."""
+"""Runs a sample of `altered_configs`, and checks that its lists are complete."""
 
 import functools
 import json
@@ -9,27 +9,34 @@ import pytest
 from keras_bert import checkpoints
 from keras_bert.checkpoints import config_fields
 from keras_bert.families import FAMILIES
-from tests.checkpoints.altered_configs import ACTIVATIONS, BOTH, EQUAL, OURS, Folder, fields_of
+from tests.checkpoints.altered_configs import (
+    ACTIVATIONS,
+    BOTH_REJECT,
+    EQUAL,
+    KERAS_BERT_REJECTS,
+    SavedModel,
+    reference_fields,
+)
 from tests.checkpoints.families_test import RELEASED_NOMIC_BERT
 
 pytestmark = pytest.mark.on_tensorflow
 
-# Fields that reading ignores
+# Fields that the reader ignores
 IGNORED = {
     # Which outputs are returned, and how they are computed
     *("output_hidden_states", "output_attentions", "return_dict", "use_cache", "dtype"),
     *("chunk_size_feed_forward", "is_encoder_decoder"),
     # The tokenizer's files have the special tokens.
     *("bos_token_id", "eos_token_id"),
-    # Redundant
+    # Derived from other fields
     *("label2id", "transformers_version"),
 }
-IGNORED_OF_FAMILY = {
+IGNORED_BY_FAMILY = {
     "electra": {"summary_last_dropout"},
-    "distilbert": {"sinusoidal_pos_embds"},  # the initial positions
+    "distilbert": {"sinusoidal_pos_embds"},  # initial position embeddings
     "eurobert": {"pretraining_tp"},
-    "deberta-v2": {"legacy"},  # Which of two masked LM heads a class has; files have one's tensors
-    # Of training, and of a cutoff of the initial weights
+    "deberta-v2": {"legacy"},  # selects a masked LM head, visible in the tensors
+    # Only for training and for initialization
     "modernbert": {
         *("deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index"),
         "initializer_cutoff_factor",
@@ -40,7 +47,7 @@ LINEAR = {"rope_type": "linear", "factor": 2.0}
 DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 4}
 YARN = {"rope_type": "yarn", "factor": 2.0}
 BASE = {"rope_type": "default", "rope_theta": 5.0}
-BY_KIND = {
+LINEAR_BY_LAYER_TYPE = {
     kind: {"type": "linear", "factor": 2.0} for kind in ("full_attention", "sliding_attention")
 }
 ACT = {"activation_function": {}}
@@ -48,9 +55,9 @@ IDENTITY, SIGMOID, TANH, _ = ACTIVATIONS
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def get_model(tmp_path_factory):
     return functools.cache(
-        lambda family, num_labels: Folder(
+        lambda family, num_labels: SavedModel(
             family, CLASSIFIER, tmp_path_factory.mktemp(family), num_labels
         )
     )
@@ -60,26 +67,26 @@ def folder(tmp_path_factory):
 def test_all_reference_fields_are_handled(family):
     config = FAMILIES[family].config
     read = {*config.required.values(), *config.optional.values(), config.activation}
-    # By `to_flat`, and for the heads and the labels
+    # Read by `to_flat`, and for the heads and the labels
     read |= {"rope_parameters", "head_dim", "layer_types", "local_attention", "classifier_pooling"}
     read |= {"relative_attention", "position_biased_input", "pos_att_type"}
     read |= {"architectures", "id2label", "problem_type", "tie_word_embeddings"}
     needed = {*config.needed, *config_fields.NEEDED}
-    ignored = IGNORED | IGNORED_OF_FAMILY.get(family, set()) | {*config.token_ids}
-    assert set(fields_of(family)) <= read | needed | ignored
+    ignored = IGNORED | IGNORED_BY_FAMILY.get(family, set()) | {*config.token_ids}
+    assert set(reference_fields(family)) <= read | needed | ignored
     assert not needed & ignored
 
 
 @pytest.mark.parametrize(
     ("family", "changes", "outcome"),
     [
-        ("mpnet", {"pad_token_id": 0}, OURS),
+        ("mpnet", {"pad_token_id": 0}, KERAS_BERT_REJECTS),
         ("modernbert", {"rope_scaling": LINEAR}, EQUAL),
         ("modernbert", {"rope_scaling": {"rope_theta": 5.0}}, EQUAL),
-        ("modernbert", {"rope_scaling": YARN}, OURS),
-        ("modernbert", {"rope_parameters": BY_KIND}, EQUAL),
-        ("modernbert", {"rope_parameters": LINEAR}, BOTH),
-        ("deberta-v2", {"max_relative_positions": 10**400}, BOTH),
+        ("modernbert", {"rope_scaling": YARN}, KERAS_BERT_REJECTS),
+        ("modernbert", {"rope_parameters": LINEAR_BY_LAYER_TYPE}, EQUAL),
+        ("modernbert", {"rope_parameters": LINEAR}, BOTH_REJECT),
+        ("deberta-v2", {"max_relative_positions": 10**400}, BOTH_REJECT),
         ("modernbert", {"sliding_window": 3}, EQUAL),
         ("modernbert", {"position_embedding_type": "sans_pos"}, EQUAL),
         *(
@@ -87,13 +94,13 @@ def test_all_reference_fields_are_handled(family):
             for family, scaling in (("eurobert", LINEAR), ("nomic_bert", LINEAR), ("gte", DYNAMIC))
         ),
         ("distilbert", {"num_attention_heads": 1}, EQUAL),
-        ("bert", {"problem_type": "regression"}, OURS),
+        ("bert", {"problem_type": "regression"}, KERAS_BERT_REJECTS),
         ("bert", {"problem_type": "multi_label_classification"}, EQUAL),
-        ("bert", {"per_layer_config": {"0": {"num_attention_heads": 1}}}, BOTH),
+        ("bert", {"per_layer_config": {"0": {"num_attention_heads": 1}}}, BOTH_REJECT),
     ],
 )
-def test_a_word_of_a_file_is_read_or_refused(family, changes, outcome, folder):
-    assert folder(family, 3).compare(changes)[0] == outcome
+def test_altered_field_outcome(family, changes, outcome, get_model):
+    assert get_model(family, 3).compare(changes)[0] == outcome
 
 
 @pytest.mark.parametrize(
@@ -107,11 +114,11 @@ def test_a_word_of_a_file_is_read_or_refused(family, changes, outcome, folder):
             {"sentence_transformers": {"activation_fn": SIGMOID}, "problem_type": "regression"},
             EQUAL,
         ),
-        ({"sbert_ce_default_activation_function": TANH}, OURS),
+        ({"sbert_ce_default_activation_function": TANH}, KERAS_BERT_REJECTS),
     ],
 )
-def test_single_output_score_or_probability(changes, outcome, folder):
-    assert folder("bert", 1).compare(changes)[0] == outcome
+def test_single_output_classifier_outcome(changes, outcome, get_model):
+    assert get_model("bert", 1).compare(changes)[0] == outcome
 
 
 @pytest.mark.parametrize(
@@ -126,18 +133,18 @@ def test_single_output_score_or_probability(changes, outcome, folder):
         ("bert", {"layer_norm_eps": 10**400}),
     ],
 )
-def test_wrong_type_error_includes_file_and_field(family, changes, folder):
-    made = folder(family, 3)
-    made.alter(changes)
+def test_wrong_type_error_includes_file_and_field(family, changes, get_model):
+    saved_model = get_model(family, 3)
+    saved_model.alter(changes)
     with pytest.raises(checkpoints.CheckpointError, match=r"config\.json: .* must "):
-        checkpoints.open_checkpoint(made.path)
+        checkpoints.open_checkpoint(saved_model.path)
 
 
-def test_sentence_transformers_activation_wins(folder, tmp_path):
-    made = folder("bert", 1)
-    made.alter({"sentence_transformers": {"activation_fn": IDENTITY}})
-    path = made.path / "config_sentence_transformers.json"
+def test_sentence_transformers_activation_wins(get_model, tmp_path):
+    saved_model = get_model("bert", 1)
+    saved_model.alter({"sentence_transformers": {"activation_fn": IDENTITY}})
+    path = saved_model.path / "config_sentence_transformers.json"
     path.write_text(json.dumps({"model_type": "CrossEncoder", "activation_fn": SIGMOID}))
-    assert checkpoints.open_checkpoint(made.path).num_classes() == 2
+    assert checkpoints.open_checkpoint(saved_model.path).num_classes() == 2
     path.unlink()
-    assert checkpoints.open_checkpoint(made.path).num_classes() == 1
+    assert checkpoints.open_checkpoint(saved_model.path).num_classes() == 1

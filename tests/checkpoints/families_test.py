@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT and its descendants in Hugging Face's layout, against the transformers library."""
+"""Compares BERT and its descendants, in Hugging Face's format, with the transformers library."""
 
 import json
 import re
@@ -27,14 +27,14 @@ from keras_bert.tasks import (
     TokenClassifier,
 )
 from tests.checkpoints.small_models import (
+    compute_outputs,
     edit_json,
-    outputs_of,
     random_inputs,
     read_task,
     small_config,
 )
 
-# What each format is read to is the same on all backends, and so is how it is written.
+# Readers and writers do the same on all backends.
 pytestmark = pytest.mark.on_tensorflow
 
 SIZES = {
@@ -48,7 +48,7 @@ SIZES = {
 SPECIAL_TOKENS = {
     f"{name}_token_id": index for index, name in enumerate(("pad", "bos", "eos", "cls", "sep"))
 }
-# Each with values that are not the defaults of the reference's own config
+# Each config has values that differ from the defaults of the transformers config.
 CONFIGS = {
     "bert": {
         "config": "BertConfig",
@@ -222,13 +222,13 @@ CONFIGS["camembert"] = {**CONFIGS["roberta"], "config": "CamembertConfig"}
 CASES = [
     (family, shape)
     for family in CONFIGS
-    # The last two are RoBERTa under other names
+    # XLM-RoBERTa and CamemBERT are RoBERTa under different names.
     for shape in (("plain",) if family in ("xlm-roberta", "camembert") else ("plain", "other"))
 ]
 
 
-def cases_with(ending):
-    """The cases of families with a class in transformers, and of heads that the config changes."""
+def select_cases(ending):
+    """Returns the cases of families with this class, whose head depends on the config."""
     return [
         (family, shape)
         for family, shape in CASES
@@ -240,8 +240,8 @@ def cases_with(ending):
 PREFIX = {name: family.class_prefix for name, family in FAMILIES.items()}
 
 
-def saved_by_transformers(family, shape, ending, folder, **changes):
-    """A model of the transformers library, all weights random, and its folder."""
+def save_with_transformers(family, shape, ending, directory, **changes):
+    """Saves and returns a transformers model in which all weights are random."""
     torch.manual_seed(0)
     fields = {**CONFIGS[family][shape], **changes}
     config = getattr(transformers, CONFIGS[family]["config"])(**fields)
@@ -249,7 +249,7 @@ def saved_by_transformers(family, shape, ending, folder, **changes):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
-    model.save_pretrained(folder)
+    model.save_pretrained(directory)
     return model
 
 
@@ -258,16 +258,16 @@ def reference_outputs(model, inputs, **kwargs):
         "input_ids": torch.tensor(inputs["token_ids"]),
         "attention_mask": torch.tensor(inputs["padding_mask"].astype("int64")),
     }
-    without = ("distilbert", "modernbert", "eurobert", "mpnet", "deberta-v2")
-    has_segments = model.config.model_type not in without
+    families_without_segments = ("distilbert", "modernbert", "eurobert", "mpnet", "deberta-v2")
+    has_segments = model.config.model_type not in families_without_segments
     if has_segments and "segment_ids" in inputs:
         tensors["token_type_ids"] = torch.tensor(inputs["segment_ids"])
     with torch.no_grad():
         return model(**tensors, **kwargs)
 
 
-def inputs_for(config: BertConfig):
-    """Rows with padding, and no padding where there should be none: RoBERTa counts positions."""
+def make_inputs(config: BertConfig):
+    """Returns padded inputs. Only padding has the padding id, because RoBERTa counts positions."""
     inputs = random_inputs(config.replace(num_segments=max(config.num_segments, 1)), length=6)
     tokens = inputs["token_ids"]
     tokens[tokens == config.pad_token_id] = config.pad_token_id + 1
@@ -275,11 +275,11 @@ def inputs_for(config: BertConfig):
     return inputs
 
 
-def as_numpy_of(variable):
+def variable_to_numpy(variable):
     return keras.ops.convert_to_numpy(variable.value)
 
 
-def as_numpy(tensor):
+def tensor_to_numpy(tensor):
     return tensor.numpy()
 
 
@@ -292,35 +292,37 @@ def no_warning():
 
 @pytest.mark.on_each_backend
 @pytest.mark.parametrize(("family", "shape"), CASES)
-def test_all_hidden_states_equal_those_of_transformers(family, shape, tmp_path, no_warning):
-    model = saved_by_transformers(family, shape, "Model", tmp_path)
+def test_hidden_states_match_transformers(family, shape, tmp_path, no_warning):
+    model = save_with_transformers(family, shape, "Model", tmp_path)
     checkpoint = checkpoints.open_checkpoint(tmp_path)
     backbone = Backbone(checkpoint.config, output_hidden_states=True)
     checkpoint.load_into(backbone)
     assert checkpoint.unused() == []
-    inputs = inputs_for(checkpoint.config)
-    ours = outputs_of(backbone, inputs)
-    theirs = reference_outputs(model, inputs, output_hidden_states=True)
-    assert len(theirs.hidden_states) == checkpoint.config.num_layers + 1
-    # transformers' first hidden state of ELECTRA is before the projection, ours after it.
-    real = inputs["padding_mask"]
-    for mine, other in zip(ours["hidden_states"][1:], theirs.hidden_states[1:], strict=True):
-        np.testing.assert_allclose(mine[real], other[real], atol=1e-5)
-    if theirs.get("pooler_output") is not None:
-        np.testing.assert_allclose(ours["pooled_output"], theirs.pooler_output, atol=1e-5)
+    inputs = make_inputs(checkpoint.config)
+    outputs = compute_outputs(backbone, inputs)
+    expected = reference_outputs(model, inputs, output_hidden_states=True)
+    assert len(expected.hidden_states) == checkpoint.config.num_layers + 1
+    # For ELECTRA, transformers' first hidden state is before the projection, keras_bert's after it.
+    mask = inputs["padding_mask"]
+    for hidden, expected_hidden in zip(
+        outputs["hidden_states"][1:], expected.hidden_states[1:], strict=True
+    ):
+        np.testing.assert_allclose(hidden[mask], expected_hidden[mask], atol=1e-5)
+    if expected.get("pooler_output") is not None:
+        np.testing.assert_allclose(outputs["pooled_output"], expected.pooler_output, atol=1e-5)
 
 
 @pytest.mark.on_each_backend
 @pytest.mark.parametrize(
     "family", ["modernbert", "eurobert", "gte", "nomic_bert", "mpnet", "deberta-v2"]
 )
-def test_hidden_states_of_long_texts_equal_those_of_transformers(family, tmp_path, no_warning):
+def test_long_text_hidden_states_match_transformers(family, tmp_path, no_warning):
     sizes = {"max_position_embeddings": 2048, "hidden_size": 16, "vocab_size": 50}
-    sizes |= {"num_hidden_layers": 2}  # of ModernBERT a global one and one with a window
+    sizes |= {"num_hidden_layers": 2}  # ModernBERT: one global layer and one with a window
     changes = {"local_attention": 128} if family == "modernbert" else {}
     changes |= {"max_position_embeddings": 2050} if family == "mpnet" else {}
     changes |= {"head_dim": 8} if family in ("eurobert", "nomic_bert") else {}
-    model = saved_by_transformers(family, "plain", "Model", tmp_path, **{**sizes, **changes})
+    model = save_with_transformers(family, "plain", "Model", tmp_path, **{**sizes, **changes})
     checkpoint = checkpoints.open_checkpoint(tmp_path)
     backbone = Backbone(checkpoint.config, output_hidden_states=True)
     checkpoint.load_into(backbone)
@@ -333,42 +335,42 @@ def test_hidden_states_of_long_texts_equal_those_of_transformers(family, tmp_pat
         "segment_ids": np.zeros_like(tokens),
         "padding_mask": mask,
     }
-    ours = outputs_of(backbone, inputs)["hidden_states"]
-    theirs = reference_outputs(model, inputs, output_hidden_states=True).hidden_states
-    for mine, other in zip(ours[1:], theirs[1:], strict=True):
-        np.testing.assert_allclose(mine[mask], other[mask], atol=1e-5)
+    hidden_states = compute_outputs(backbone, inputs)["hidden_states"]
+    expected_states = reference_outputs(model, inputs, output_hidden_states=True).hidden_states
+    for hidden, expected_hidden in zip(hidden_states[1:], expected_states[1:], strict=True):
+        np.testing.assert_allclose(hidden[mask], expected_hidden[mask], atol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["eurobert", "gte", "nomic_bert", "modernbert"])
 def test_scaled_positions_match_transformers(family, tmp_path, no_warning):
     rope = {"rope_type": "linear", "rope_theta": 7.0, "factor": 2.5}
-    # To all kinds of layers of ModernBERT
+    # For all layer types of ModernBERT
     changes = {"rope_scaling" if family == "modernbert" else "rope_parameters": rope}
-    model = saved_by_transformers(family, "plain", "Model", tmp_path / "theirs", **changes)
-    checkpoint = checkpoints.open_checkpoint(tmp_path / "theirs")
+    model = save_with_transformers(family, "plain", "Model", tmp_path / "transformers", **changes)
+    checkpoint = checkpoints.open_checkpoint(tmp_path / "transformers")
     assert checkpoint.config.rotary_scale == 0.4
     backbone = checkpoint.new_backbone()
     checkpoint.load_into(backbone)
-    inputs = inputs_for(checkpoint.config)
-    real = inputs["padding_mask"]
-    ours = outputs_of(backbone, inputs)["sequence_output"]
-    theirs = as_numpy(reference_outputs(model, inputs).last_hidden_state)
-    np.testing.assert_allclose(ours[real], theirs[real], atol=1e-5)
-    checkpoints.save_hugging_face(backbone, tmp_path / "ours")
-    assert checkpoints.open_checkpoint(tmp_path / "ours").config == checkpoint.config
-    again = type(model).from_pretrained(tmp_path / "ours").eval()
-    theirs = as_numpy(reference_outputs(again, inputs).last_hidden_state)
-    np.testing.assert_allclose(ours[real], theirs[real], atol=1e-5)
+    inputs = make_inputs(checkpoint.config)
+    mask = inputs["padding_mask"]
+    outputs = compute_outputs(backbone, inputs)["sequence_output"]
+    expected = tensor_to_numpy(reference_outputs(model, inputs).last_hidden_state)
+    np.testing.assert_allclose(outputs[mask], expected[mask], atol=1e-5)
+    checkpoints.save_hugging_face(backbone, tmp_path / "saved")
+    assert checkpoints.open_checkpoint(tmp_path / "saved").config == checkpoint.config
+    saved_model = type(model).from_pretrained(tmp_path / "saved").eval()
+    expected = tensor_to_numpy(reference_outputs(saved_model, inputs).last_hidden_state)
+    np.testing.assert_allclose(outputs[mask], expected[mask], atol=1e-5)
 
 
-def test_gte_ntk_scaling_is_base_and_factor(tmp_path, no_warning):
-    """Frequencies of the base times the factor, divided by its power `2 / head_dim`."""
-    saved_by_transformers("gte", "plain", "Model", tmp_path)
-    for path, other in ((tmp_path / "config.json", "new"), (tmp_path / "config.json", "gte")):
+def test_gte_ntk_scaling(tmp_path, no_warning):
+    """The base is multiplied by the factor, and frequencies divided by its power `2 / head_dim`."""
+    save_with_transformers("gte", "plain", "Model", tmp_path)
+    for path, model_type in ((tmp_path / "config.json", "new"), (tmp_path / "config.json", "gte")):
         fields = json.loads(path.read_text())
         fields.pop("rope_parameters", None)
         fields |= {
-            "model_type": other,
+            "model_type": model_type,
             "rope_theta": 20_000,
             "rope_scaling": {"type": "ntk", "factor": 8.0},
             "position_embedding_type": "rope",
@@ -387,7 +389,9 @@ def test_gte_ntk_scaling_is_base_and_factor(tmp_path, no_warning):
         checkpoints.open_checkpoint(tmp_path)
     mixed = {"type": "ntk", "factor": 8.0, "mixed_b": 0.6}
     edit_json(tmp_path / "config.json", rope_scaling=mixed)
-    with pytest.raises(CheckpointError, match=r"factor above 0 .* no mixed_b"):
+    with pytest.raises(
+        CheckpointError, match=r"must have a factor above 0 \(at least 1 for 'ntk'\), no mixed_b"
+    ):
         checkpoints.open_checkpoint(tmp_path)
 
 
@@ -425,8 +429,8 @@ RELEASED_NOMIC_BERT = {
 }
 
 
-def test_the_released_nomic_bert_has_the_fields_of_gpt_2(tmp_path, no_warning):
-    model = saved_by_transformers("nomic_bert", "plain", "ForMaskedLM", tmp_path)
+def test_released_nomic_bert_has_gpt_2_fields(tmp_path, no_warning):
+    model = save_with_transformers("nomic_bert", "plain", "ForMaskedLM", tmp_path)
     config = checkpoints.open_checkpoint(tmp_path).config
     path = tmp_path / "model.safetensors"
     tensors = {re.sub("^nomic_bert[.]", "bert.", name): x for name, x in load_file(path).items()}
@@ -435,10 +439,10 @@ def test_the_released_nomic_bert_has_the_fields_of_gpt_2(tmp_path, no_warning):
     (tmp_path / "config.json").write_text(json.dumps(RELEASED_NOMIC_BERT))
     task = MaskedLM.from_preset(tmp_path)
     assert task.config == config.replace(dropout=0.2)
-    inputs = inputs_for(task.config)
-    ours = outputs_of(task, {**inputs, "mask_positions": np.array([[1, 3]] * 3)})
-    theirs = as_numpy(reference_outputs(model, inputs).logits)
-    np.testing.assert_allclose(ours, theirs[:, [1, 3]], atol=1e-5)
+    inputs = make_inputs(task.config)
+    logits = compute_outputs(task, {**inputs, "mask_positions": np.array([[1, 3]] * 3)})
+    expected = tensor_to_numpy(reference_outputs(model, inputs).logits)
+    np.testing.assert_allclose(logits, expected[:, [1, 3]], atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -451,7 +455,7 @@ def test_the_released_nomic_bert_has_the_fields_of_gpt_2(tmp_path, no_warning):
         ({"n_embd": None}, "hidden_size"),
     ],
 )
-def test_another_released_nomic_bert_is_refused_by_name(changes, message, tmp_path):
+def test_unsupported_nomic_bert_raises(changes, message, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({**RELEASED_NOMIC_BERT, **changes}))
     with pytest.raises(CheckpointError, match=message):
         checkpoints.open_checkpoint(tmp_path)
@@ -464,45 +468,45 @@ def test_nomic_bert_keeps_training_positions(tmp_path):
     assert (config.max_sequence_length, config.rotary_scale) == (2048, 1)
 
 
-@pytest.mark.parametrize(("family", "shape"), cases_with("ForMaskedLM"))
-def test_the_dropout_of_a_tagger_is_that_of_transformers(family, shape, tmp_path):
+@pytest.mark.parametrize(("family", "shape"), select_cases("ForMaskedLM"))
+def test_tagger_dropout_matches_transformers(family, shape, tmp_path):
     if family == "eurobert":
-        pytest.skip("its taggers have none")
-    model = saved_by_transformers(family, shape, "ForTokenClassification", tmp_path)
+        pytest.skip("EuroBERT's taggers have no dropout")
+    model = save_with_transformers(family, shape, "ForTokenClassification", tmp_path)
     config = checkpoints.open_checkpoint(tmp_path).config
     dropout = model.drop if family == "modernbert" else model.dropout
     assert TokenClassifier(Backbone(config), 2).dropout == dropout.p
 
 
-def compare_rows(ours, theirs, real):
-    return ours, theirs.logits
+def select_rows(outputs, expected, mask):
+    return outputs, expected.logits
 
 
-def compare_tokens(ours, theirs, real):
-    return ours[real], theirs.logits[real]
+def select_tokens(outputs, expected, mask):
+    return outputs[mask], expected.logits[mask]
 
 
-def compare_spans(ours, theirs, real):
+def select_spans(outputs, expected, mask):
     names = ("start_logits", "end_logits")
-    return [np.stack([outputs[name][real] for name in names]) for outputs in (ours, theirs)]
+    return [np.stack([output[name][mask] for name in names]) for output in (outputs, expected)]
 
 
-def compare_slots(ours, theirs, real):
-    return ours, theirs.logits[:, SLOTS[0]]
+def select_masked_positions(outputs, expected, mask):
+    return outputs, expected.logits[:, MASK_POSITIONS[0]]
 
 
-def compare_order(ours, theirs, real):
-    return ours["next_sentence_logits"], theirs.sop_logits
+def select_sentence_order(outputs, expected, mask):
+    return outputs["next_sentence_logits"], expected.sop_logits
 
 
-SLOTS = np.array([[1, 3]] * 3)
-# The task of each class, and which of our outputs are those of transformers
+MASK_POSITIONS = np.array([[1, 3]] * 3)
+# The task of each class, and the function that selects corresponding outputs
 HEADS = {
-    "ForSequenceClassification": (TextClassifier, compare_rows),
-    "ForTokenClassification": (TokenClassifier, compare_tokens),
-    "ForQuestionAnswering": (QuestionAnswerer, compare_spans),
-    "ForMultipleChoice": (MultipleChoice, compare_rows),
-    "ForMaskedLM": (MaskedLM, compare_slots),
+    "ForSequenceClassification": (TextClassifier, select_rows),
+    "ForTokenClassification": (TokenClassifier, select_tokens),
+    "ForQuestionAnswering": (QuestionAnswerer, select_spans),
+    "ForMultipleChoice": (MultipleChoice, select_rows),
+    "ForMaskedLM": (MaskedLM, select_masked_positions),
 }
 
 
@@ -510,32 +514,32 @@ HEADS = {
     ("family", "shape", "ending"),
     [
         *((*case, ending) for ending in list(HEADS)[:2] for case in CASES),
-        *((*case, ending) for ending in list(HEADS)[2:] for case in cases_with(ending)),
+        *((*case, ending) for ending in list(HEADS)[2:] for case in select_cases(ending)),
         *(("albert", shape, "ForPreTraining") for shape in ("plain", "other")),
     ],
 )
-def test_heads_are_those_of_transformers(family, shape, ending, tmp_path, no_warning):
-    task_class, outputs_to_compare = HEADS.get(ending, (Pretrainer, compare_order))
+def test_head_outputs_match_transformers(family, shape, ending, tmp_path, no_warning):
+    task_class, select = HEADS.get(ending, (Pretrainer, select_sentence_order))
     labels = {"num_labels": 3} if ending.endswith("Classification") else {}
-    model = saved_by_transformers(family, shape, ending, tmp_path / "theirs", **labels)
-    task = read_task(task_class, tmp_path / "theirs", *labels.values())
-    inputs = inputs_for(task.config)
-    real = inputs["padding_mask"]
+    model = save_with_transformers(family, shape, ending, tmp_path / "transformers", **labels)
+    task = read_task(task_class, tmp_path / "transformers", *labels.values())
+    inputs = make_inputs(task.config)
+    mask = inputs["padding_mask"]
     if ending == "ForMultipleChoice":
         inputs = {name: values[None] for name, values in inputs.items()}
-    slots = {"mask_positions": SLOTS} if "masked_lm" in task.heads else {}
-    ours = outputs_of(task, {**inputs, **slots})
-    checkpoints.save_hugging_face(task, tmp_path / "ours")
-    same_tensors(tmp_path)
-    # What we write, the transformers library reads.
-    for reference in (model, type(model).from_pretrained(tmp_path / "ours").eval()):
-        theirs = reference_outputs(reference, inputs)
-        np.testing.assert_allclose(*outputs_to_compare(ours, theirs, real), atol=1e-5)
+    mask_positions = {"mask_positions": MASK_POSITIONS} if "masked_lm" in task.heads else {}
+    outputs = compute_outputs(task, {**inputs, **mask_positions})
+    checkpoints.save_hugging_face(task, tmp_path / "saved")
+    assert_same_tensors(tmp_path)
+    # transformers must also read the files that were written.
+    for reference in (model, type(model).from_pretrained(tmp_path / "saved").eval()):
+        expected = reference_outputs(reference, inputs)
+        np.testing.assert_allclose(*select(outputs, expected, mask), atol=1e-5)
 
 
-def test_a_roberta_classifier_ignores_the_pooler_of_its_encoder(tmp_path):
-    """Its file may have that pooler too, but `classifier.dense` computes the pooled output."""
-    model = saved_by_transformers("roberta", "plain", "ForSequenceClassification", tmp_path)
+def test_roberta_classifier_ignores_encoder_pooler(tmp_path):
+    """A file can also have the encoder's pooler, but `classifier.dense` pools the output."""
+    model = save_with_transformers("roberta", "plain", "ForSequenceClassification", tmp_path)
     path = tmp_path / "model.safetensors"
     rng = np.random.default_rng(3)
     pooler = {
@@ -549,64 +553,66 @@ def test_a_roberta_classifier_ignores_the_pooler_of_its_encoder(tmp_path):
     task = TextClassifier(backbone, model.config.num_labels)
     checkpoint.load_head("classifier", task.head)
     assert checkpoint.unused() == sorted(pooler)
-    inputs = inputs_for(backbone.config)
+    inputs = make_inputs(backbone.config)
     logits = reference_outputs(model, inputs).logits
-    np.testing.assert_allclose(outputs_of(task, inputs), as_numpy(logits), atol=1e-5)
+    np.testing.assert_allclose(compute_outputs(task, inputs), tensor_to_numpy(logits), atol=1e-5)
 
 
 def test_untied_masked_lm_trains_and_saves(tmp_path):
-    saved_by_transformers("eurobert", "plain", "ForMaskedLM", tmp_path / "theirs")
-    task = MaskedLM.from_preset(tmp_path / "theirs")
+    save_with_transformers("eurobert", "plain", "ForMaskedLM", tmp_path / "transformers")
+    task = MaskedLM.from_preset(tmp_path / "transformers")
     names = [variable.path for variable in task.trainable_variables]
     assert not any("bias" in name for name in names if "masked_lm" in name)
-    inputs = inputs_for(task.config) | {"mask_positions": np.array([[1, 3]] * 3)}
-    before = outputs_of(task, inputs)
+    inputs = make_inputs(task.config) | {"mask_positions": np.array([[1, 3]] * 3)}
+    before = compute_outputs(task, inputs)
     task.compile("sgd")
     task.fit(inputs, np.array([[7, 9]] * 3), epochs=3, verbose=0)
     (decoder,) = task.heads["masked_lm"]
-    table = load_file(tmp_path / "theirs" / "model.safetensors")
-    assert not np.allclose(as_numpy_of(decoder.kernel), table["lm_head.weight"].T)
-    trained = outputs_of(task, inputs)
+    table = load_file(tmp_path / "transformers" / "model.safetensors")
+    assert not np.allclose(variable_to_numpy(decoder.kernel), table["lm_head.weight"].T)
+    trained = compute_outputs(task, inputs)
     assert abs(trained - before).max() > 1e-4
     for save, name in (
         (checkpoints.save_preset, "preset"),
-        (checkpoints.save_hugging_face, "theirs_again"),
+        (checkpoints.save_hugging_face, "saved_again"),
     ):
         save(task.backbone, tmp_path / name, heads=task.heads)
-        again = MaskedLM.from_preset(tmp_path / name)
-        np.testing.assert_allclose(outputs_of(again, inputs), trained, atol=1e-6)
+        restored = MaskedLM.from_preset(tmp_path / name)
+        np.testing.assert_allclose(compute_outputs(restored, inputs), trained, atol=1e-6)
     task.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras")
-    np.testing.assert_allclose(outputs_of(again, inputs), trained, atol=1e-6)
-    again = transformers.EuroBertForMaskedLM.from_pretrained(tmp_path / "theirs_again").eval()
-    logits = as_numpy(reference_outputs(again, inputs).logits)
+    restored = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(compute_outputs(restored, inputs), trained, atol=1e-6)
+    restored = transformers.EuroBertForMaskedLM.from_pretrained(tmp_path / "saved_again").eval()
+    logits = tensor_to_numpy(reference_outputs(restored, inputs).logits)
     np.testing.assert_allclose(trained, logits[:, [1, 3]], atol=1e-5)
 
 
-def copied_names(family):
-    """The names in a file of the tensors of the token embeddings, and of the masked LM's bias."""
+def get_copied_names(family):
+    """Returns the tensor names of the token embeddings and of the masked LM's bias in a file."""
     names = FAMILIES[family].hugging_face
     table = names.encoder["token_embedding.embeddings"]
     bias = names.heads["masked_lm"]["output_bias"]
     return [FAMILIES[family].scope + table.names[0], *table.copies], [*bias.names, bias.instead]
 
 
-def add_tensor(folder, name, like, difference):
-    """Adds a tensor to the file of a folder, which differs from one that it has."""
-    tensors = load_file(folder / "model.safetensors")
-    save_file({**tensors, name: tensors[like] + difference}, folder / "model.safetensors")
+def add_tensor(directory, name, like, difference):
+    """Adds a tensor to the file in a directory that differs from a tensor in the file."""
+    tensors = load_file(directory / "model.safetensors")
+    save_file({**tensors, name: tensors[like] + difference}, directory / "model.safetensors")
 
 
 @pytest.mark.parametrize("family", [name for name in CONFIGS if name != "eurobert"])
-def test_a_masked_lm_with_a_decoder_of_its_own_is_refused(family, tmp_path):
-    model = saved_by_transformers(family, "plain", "ForMaskedLM", tmp_path)
-    (table, decoder), _ = copied_names(family)
+def test_masked_lm_with_separate_decoder_raises(family, tmp_path):
+    model = save_with_transformers(family, "plain", "ForMaskedLM", tmp_path)
+    (table, decoder), _ = get_copied_names(family)
     add_tensor(tmp_path, decoder, table, 0.5)
-    # The reference uses the decoder although the config does not say that it is not tied.
-    again = type(model).from_pretrained(tmp_path)
-    assert (again.get_output_embeddings().weight > model.get_output_embeddings().weight).all()
+    # transformers uses the decoder although the config does not specify that it is untied.
+    loaded = type(model).from_pretrained(tmp_path)
+    assert (loaded.get_output_embeddings().weight > model.get_output_embeddings().weight).all()
     with pytest.raises(
-        CheckpointError, match=rf"must be the token embeddings.*{decoder} differs from {table}"
+        CheckpointError,
+        match=rf"decoder of a masked LM must be the token embeddings. Received: .*{decoder} "
+        rf"differs from {table}",
     ):
         MaskedLM.from_preset(tmp_path)
     checkpoint = checkpoints.open_checkpoint(tmp_path)
@@ -615,11 +621,11 @@ def test_a_masked_lm_with_a_decoder_of_its_own_is_refused(family, tmp_path):
 
 
 def test_untied_decoder_must_equal_embeddings(tmp_path):
-    saved_by_transformers("bert", "plain", "ForMaskedLM", tmp_path)
+    save_with_transformers("bert", "plain", "ForMaskedLM", tmp_path)
     edit_json(tmp_path / "config.json", tie_word_embeddings=False)
     with pytest.raises(CheckpointError, match="tie_word_embeddings is false"):
         MaskedLM.from_preset(tmp_path)
-    (table, decoder), _ = copied_names("bert")
+    (table, decoder), _ = get_copied_names("bert")
     add_tensor(tmp_path, decoder, table, 0)
     with warnings.catch_warnings(action="error", category=checkpoints.CheckpointWarning):
         MaskedLM.from_preset(tmp_path)
@@ -628,8 +634,8 @@ def test_untied_decoder_must_equal_embeddings(tmp_path):
 @pytest.mark.parametrize("family", ["bert", "roberta", "albert"])
 @pytest.mark.parametrize("difference", [0, 2])
 def test_decoder_bias_takes_precedence(family, difference, tmp_path):
-    model = saved_by_transformers(family, "plain", "ForMaskedLM", tmp_path)
-    _, (bias, decoder_name) = copied_names(family)
+    model = save_with_transformers(family, "plain", "ForMaskedLM", tmp_path)
+    _, (bias, decoder_name) = get_copied_names(family)
     add_tensor(tmp_path, decoder_name, bias, np.arange(20, dtype="float32") * difference)
     model = type(model).from_pretrained(tmp_path).eval()
     with warnings.catch_warnings(record=True, category=checkpoints.CheckpointWarning) as warned:
@@ -637,10 +643,10 @@ def test_decoder_bias_takes_precedence(family, difference, tmp_path):
         task = MaskedLM.from_preset(tmp_path)
     unused = [str(warning.message) for warning in warned]
     assert unused == ([f"{tmp_path} has weights that were not used: {bias}."] if difference else [])
-    inputs = inputs_for(task.config)
-    ours = outputs_of(task, {**inputs, "mask_positions": np.tile(np.arange(6), (3, 1))})
-    theirs = as_numpy(reference_outputs(model, inputs).logits)
-    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    inputs = make_inputs(task.config)
+    logits = compute_outputs(task, {**inputs, "mask_positions": np.tile(np.arange(6), (3, 1))})
+    expected = tensor_to_numpy(reference_outputs(model, inputs).logits)
+    np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -651,7 +657,7 @@ def test_decoder_bias_takes_precedence(family, difference, tmp_path):
     ],
 )
 def test_electra_pooler_matches_its_class(ending, pooler, tmp_path):
-    saved_by_transformers("electra", "plain", ending, tmp_path)
+    save_with_transformers("electra", "plain", ending, tmp_path)
     for other in ("classifier.dense", "sequence_summary.summary"):
         if other != pooler:
             add_tensor(tmp_path, f"{other}.weight", f"{pooler}.weight", 1)
@@ -661,40 +667,42 @@ def test_electra_pooler_matches_its_class(ending, pooler, tmp_path):
     task = MultipleChoice(Backbone(checkpoint.config))
     assert checkpoint.load_head("pooler", task.pooler)
     dense = task.pooler.dense
-    np.testing.assert_array_equal(as_numpy_of(dense.bias), tensors[f"{pooler}.bias"])
-    np.testing.assert_array_equal(as_numpy_of(dense.kernel), tensors[f"{pooler}.weight"].T)
+    np.testing.assert_array_equal(variable_to_numpy(dense.bias), tensors[f"{pooler}.bias"])
+    np.testing.assert_array_equal(variable_to_numpy(dense.kernel), tensors[f"{pooler}.weight"].T)
 
 
 @pytest.mark.parametrize("shape", ["plain", "other"])
-def test_electra_with_replaced_tokens(shape, tmp_path, no_warning):
-    model = saved_by_transformers("electra", shape, "ForPreTraining", tmp_path / "theirs")
-    checkpoint = checkpoints.open_checkpoint(tmp_path / "theirs")
+def test_electra_replaced_token_head(shape, tmp_path, no_warning):
+    model = save_with_transformers("electra", shape, "ForPreTraining", tmp_path / "transformers")
+    checkpoint = checkpoints.open_checkpoint(tmp_path / "transformers")
     config = checkpoint.config
     backbone, head = Backbone(config), ReplacedTokenHead(config.activation)
     head.build((None, None, config.hidden_dim))
     checkpoint.load_into(backbone)
     assert checkpoint.load_head("replaced_token", head)
     assert checkpoint.unused() == []
-    inputs = inputs_for(config)
-    ours = outputs_of(head, backbone(inputs)["sequence_output"])
-    np.testing.assert_allclose(ours, as_numpy(reference_outputs(model, inputs).logits), atol=1e-5)
-    checkpoints.save_hugging_face(backbone, tmp_path / "ours", heads={"replaced_token": head})
-    same_tensors(tmp_path)
+    inputs = make_inputs(config)
+    logits = compute_outputs(head, backbone(inputs)["sequence_output"])
+    np.testing.assert_allclose(
+        logits, tensor_to_numpy(reference_outputs(model, inputs).logits), atol=1e-5
+    )
+    checkpoints.save_hugging_face(backbone, tmp_path / "saved", heads={"replaced_token": head})
+    assert_same_tensors(tmp_path)
 
 
-def same_tensors(folder):
-    ours = load_file(folder / "ours" / "model.safetensors")
-    theirs = load_file(folder / "theirs" / "model.safetensors")
-    assert ours.keys() == theirs.keys()
-    for name, tensor in theirs.items():
-        np.testing.assert_array_equal(ours[name], tensor)
+def assert_same_tensors(directory):
+    tensors = load_file(directory / "saved" / "model.safetensors")
+    expected = load_file(directory / "transformers" / "model.safetensors")
+    assert tensors.keys() == expected.keys()
+    for name, tensor in expected.items():
+        np.testing.assert_array_equal(tensors[name], tensor)
 
 
 @pytest.mark.parametrize("family", ["modernbert", "eurobert"])
 def test_special_token_ids_match_saved_tokenizer(family, tmp_path):
-    """The defaults of the classes are ids of the released vocabularies."""
-    saved_by_transformers(family, "plain", "Model", tmp_path / "theirs")
-    backbone = Backbone.from_preset(tmp_path / "theirs")
+    """transformers' default ids are those in the released vocabularies."""
+    save_with_transformers(family, "plain", "Model", tmp_path / "transformers")
+    backbone = Backbone.from_preset(tmp_path / "transformers")
     names = FAMILIES[family].tokenizer["special_tokens"]
     vocabulary = [*"abc", *dict.fromkeys(names.values())]
     tokenizer = {
@@ -703,16 +711,16 @@ def test_special_token_ids_match_saved_tokenizer(family, tmp_path):
         "merges": [],
         "special_tokens": names,
     }
-    for folder, own_tokenizer in (("with", tokenizer), ("without", None)):
-        checkpoints.save_hugging_face(backbone, tmp_path / folder, tokenizer=own_tokenizer)
-        config = transformers.AutoConfig.from_pretrained(tmp_path / folder)
+    for directory, saved_tokenizer in (("with", tokenizer), ("without", None)):
+        checkpoints.save_hugging_face(backbone, tmp_path / directory, tokenizer=saved_tokenizer)
+        config = transformers.AutoConfig.from_pretrained(tmp_path / directory)
         for field, role in FAMILIES[family].config.token_ids.items():
-            if own_tokenizer or role != "mask":
-                expected = vocabulary.index(names[role]) if own_tokenizer else None
+            if saved_tokenizer or role != "mask":
+                expected = vocabulary.index(names[role]) if saved_tokenizer else None
                 assert getattr(config, field) == expected
 
 
-def test_unsupported_architecture_lists_needs(tmp_path):
+def test_unsupported_architecture_lists_requirements(tmp_path):
     backbone = Backbone(small_config(layer_sharing="attention"))
     with pytest.raises(CheckpointError, match=r"bert requires layer_sharing='none'.*save_preset"):
         checkpoints.save_hugging_face(backbone, tmp_path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The resolution of checkpoints, and the error if none is found."""
+"""Finds checkpoints by directory, name or Hub ID, and tests the errors if none exists."""
 
 import os
 import subprocess
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.on_tensorflow
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
-# A separate process, because the libraries read their environment when they are imported; one
-# for all tests, because it takes long to start.
+# A separate process, because the libraries read their environment when they are imported. The
+# process is slow to start, so it loads all sources.
 LOAD = """
 import sys
 import keras_bert
@@ -42,7 +42,7 @@ def test_cached_downloads_are_found(tmp_path):
         "HF_HUB_CACHE": str(hub_cache),
         "HF_HUB_OFFLINE": "1",
         "KAGGLEHUB_CACHE": str(kaggle_cache),
-        "HTTPS_PROXY": "http://127.0.0.1:9",  # nothing listens there: no file is downloaded
+        "HTTPS_PROXY": "http://127.0.0.1:9",  # Nothing listens there, so downloads fail.
     }
     sources = ("hf://org/tiny", f"hf://org/tiny@{COMMIT}", "hf://org/b", "bert_tiny_en_uncased")
     run = subprocess.run(
@@ -60,7 +60,7 @@ def test_cached_downloads_are_found(tmp_path):
 
 
 def _fill_hub_cache(root: Path) -> None:
-    """A model in the layout of Hugging Face's cache, as a download leaves it."""
+    """Creates a model in Hugging Face's cache, as after a download."""
     model = root / "models--org--tiny"
     (model / "refs").mkdir(parents=True)
     (model / "refs" / "main").write_text(COMMIT)
@@ -68,7 +68,7 @@ def _fill_hub_cache(root: Path) -> None:
 
 
 def _fill_kaggle_cache(root: Path) -> None:
-    """A preset in the layout of kagglehub's cache, as a download leaves it."""
+    """Creates a preset in kagglehub's cache, as after a download."""
     presets = keras_hub.models.BertBackbone.presets
     handle = presets["bert_tiny_en_uncased"]["kaggle_handle"].removeprefix("kaggle://")
     files = root / "models" / handle
@@ -91,27 +91,27 @@ def _fill_kaggle_cache(root: Path) -> None:
 def test_downloads_exclude_pickles():
     patterns = (*hub._SMALL_FILES, *hub._WEIGHT_FILES)
     vocabularies = ["vocab.txt", "spiece.model", "spm.model", "sentencepiece.bpe.model"]
-    named = ["model.safetensors", "config.json", *vocabularies]
-    files = [*named, "pytorch_model.bin", "a.pt", "a.pkl"]
+    expected = ["model.safetensors", "config.json", *vocabularies]
+    files = [*expected, "pytorch_model.bin", "a.pt", "a.pkl"]
     downloaded = huggingface_hub.utils.filter_repo_objects(files, allow_patterns=patterns)
-    assert list(downloaded) == named
+    assert list(downloaded) == expected
 
 
-def test_a_folder_comes_before_a_name(tmp_path, monkeypatch):
+def test_directory_takes_precedence_over_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     small_backbone().save_to_preset("bert_tiny_en_uncased")
     assert Backbone.from_preset("bert_tiny_en_uncased").config.hidden_dim == 8
 
 
-def test_an_unknown_name_says_what_was_looked_for():
-    for name, meant in [("minlm", "minilm"), ("bert_base_en_uncasd", "bert_base_en_uncased")]:
+def test_unknown_name_suggests_known_name():
+    for name, suggestion in [("minlm", "minilm"), ("bert_base_en_uncasd", "bert_base_en_uncased")]:
         with pytest.raises(CheckpointError) as raised:
             Backbone.from_preset(name)
         message = str(raised.value)
         assert f"no checkpoint {name!r}" in message
         assert "neither a directory" in message
         assert "hf://organization/model" in message
-        assert message.endswith(f" Did you mean {meant}?")
+        assert message.endswith(f" Did you mean {suggestion}?")
         assert len(message) < 300
 
 
@@ -123,17 +123,23 @@ def test_hub_name_without_scheme_suggests_hf(name):
 
 def test_file_instead_of_directory_raises(tmp_path):
     small_backbone().save_to_preset(tmp_path)
-    with pytest.raises(CheckpointError, match=r"Received: the file .*Pass its directory"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"preset must be a directory\. Received: the file .*config\.json\. Pass its "
+        r"directory",
+    ):
         Backbone.from_preset(tmp_path / "config.json")
 
 
-def test_a_folder_without_a_checkpoint_says_what_it_holds(tmp_path):
+def test_directory_without_checkpoint_lists_files(tmp_path):
     (tmp_path / "notes.txt").write_text("nothing")
-    with pytest.raises(CheckpointError, match=r"must contain config\.json .* Received: notes\.txt"):
+    with pytest.raises(
+        CheckpointError, match=r"It must contain config\.json \(keras_bert, .* Received: notes\.txt"
+    ):
         Backbone.from_preset(tmp_path)
 
 
-def test_a_subclass_of_the_backbone_is_what_it_loads(tmp_path):
+def test_from_preset_of_subclass(tmp_path):
     class Encoder(Backbone):
         pass
 

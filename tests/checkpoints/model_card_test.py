@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders in the Hugging Face format with a model card, and their upload."""
+"""Saves directories in Hugging Face's format with a model card."""
 
 import json
 
@@ -45,13 +45,13 @@ def classifier():
     )
 
 
-def test_a_folder_with_a_card_is_read_by_both_libraries(classifier, tmp_path):
+def test_saved_card_is_read_by_hub_and_transformers(classifier, tmp_path):
     transformers = pytest.importorskip("transformers")
     huggingface_hub = pytest.importorskip("huggingface_hub")
     (tmp_path / "results.json").write_text(json.dumps(RESULTS))
-    folder = tmp_path / "reviews"
-    classifier.save_hugging_face(folder, results=tmp_path / "results.json", license="apache-2.0")
-    card = huggingface_hub.ModelCard.load(folder / "README.md")
+    directory = tmp_path / "reviews"
+    classifier.save_hugging_face(directory, results=tmp_path / "results.json", license="apache-2.0")
+    card = huggingface_hub.ModelCard.load(directory / "README.md")
     assert card.data.pipeline_tag == "text-classification"
     assert card.data.base_model == "google-bert/bert-base-uncased"
     assert card.data.license == "apache-2.0"
@@ -66,13 +66,13 @@ def test_a_folder_with_a_card_is_read_by_both_libraries(classifier, tmp_path):
     assert "somebody" not in card.text
     assert "0.125 kWh (estimated), 0.05 kg of CO2 (DEU)" in card.text
     assert "no reason to prefer" not in card.text
-    loaded = transformers.BertForSequenceClassification.from_pretrained(folder)
+    loaded = transformers.BertForSequenceClassification.from_pretrained(directory)
     assert loaded.config.id2label == {0: "bad", 1: "good"}
-    again = keras_bert.TextClassifier.from_preset(str(folder))
-    assert again.class_names == ("bad", "good")
+    restored = keras_bert.TextClassifier.from_preset(str(directory))
+    assert restored.class_names == ("bad", "good")
 
 
-def test_a_card_says_what_is_unknown_and_what_is_not_better():
+def test_card_without_results_or_improvement():
     card = model_card("m", head="masked_lm", family="bert", parameters=10**6)
     assert "pipeline_tag: fill-mask" in card
     assert "This model has not been scored." in card

@@ -14,7 +14,7 @@ from keras_bert.layers import ClassificationHead
 from keras_bert.models import Backbone
 from keras_bert.tasks import Pretrainer
 
-# As many as `small_config` has embeddings for
+# The same number of tokens as `small_config` has embeddings
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "film", "##s", "a", "gripping", "."]
 VOCABULARY += [f"[unused{index}]" for index in range(10)]
 
@@ -32,7 +32,7 @@ def small_config(**changes) -> BertConfig:
 
 
 def randomize(model) -> None:
-    """Gives every weight another value, those that start at 0 or 1 too."""
+    """Adds noise to every weight, including those that start at 0 or 1."""
     rng = np.random.default_rng(1)
     for variable in model.weights:
         if "seed" not in variable.name:
@@ -54,7 +54,7 @@ def classification_head(hidden_dim: int, num_classes: int) -> ClassificationHead
 
 
 def pretraining_heads(backbone: Backbone):
-    """The two heads of pre-training, and the model they belong to."""
+    """Returns the two pre-training heads and their model."""
     model = Pretrainer(backbone)
     heads = {
         "masked_lm": (model.get_layer("masked_lm_transform"), model.get_layer("masked_lm_bias")),
@@ -65,9 +65,9 @@ def pretraining_heads(backbone: Backbone):
     return heads, model
 
 
-def read_task(task_class, folder, *arguments):
-    """A task with all weights of a checkpoint, which has no others."""
-    checkpoint = checkpoints.open_checkpoint(folder)
+def read_task(task_class, directory, *arguments):
+    """Loads a task and checks that the checkpoint has exactly its weights."""
+    checkpoint = checkpoints.open_checkpoint(directory)
     task = task_class(Backbone(checkpoint.config), *arguments)
     checkpoint.load_into(task.backbone, pooler_is_used=task.uses_pooler)
     for name, head in task.heads.items():
@@ -76,9 +76,9 @@ def read_task(task_class, folder, *arguments):
     return task
 
 
-def load_pretraining(folder, names=("masked_lm", "next_sentence")):
-    """An encoder and heads of pre-training, whose weights are all weights of a checkpoint."""
-    checkpoint = checkpoints.open_checkpoint(folder)
+def load_pretraining(directory, names=("masked_lm", "next_sentence")):
+    """Loads an encoder and pre-training heads, and checks that no other weights exist."""
+    checkpoint = checkpoints.open_checkpoint(directory)
     backbone = Backbone(checkpoint.config)
     checkpoint.load_into(backbone)
     heads, _ = pretraining_heads(backbone)
@@ -89,7 +89,7 @@ def load_pretraining(folder, names=("masked_lm", "next_sentence")):
 
 
 def random_inputs(config: BertConfig, batch: int = 3, length: int = 7) -> dict[str, np.ndarray]:
-    """Token ids of rows that are padded to a length, all but the first one."""
+    """Returns token ids in which all rows except the first are padded."""
     rng = np.random.default_rng(2)
     padding_mask = np.arange(length) < length - np.arange(batch)[:, None]
     return {
@@ -99,16 +99,16 @@ def random_inputs(config: BertConfig, batch: int = 3, length: int = 7) -> dict[s
     }
 
 
-def outputs_of(model, inputs) -> dict[str, np.ndarray]:
+def compute_outputs(model, inputs) -> dict[str, np.ndarray]:
     return keras.tree.map_structure(keras.ops.convert_to_numpy, model(inputs))
 
 
-def weights_of(model) -> list[np.ndarray]:
+def get_weights(model) -> list[np.ndarray]:
     return [to_numpy(variable) for variable in model.weights]
 
 
 def edit_json(path: Path, **changes) -> None:
-    """Changes fields of a JSON file; `None` removes one."""
+    """Changes fields in a JSON file. `None` removes a field."""
     fields = {**json.loads(path.read_text()), **changes}
     fields = {key: value for key, value in fields.items() if value is not None}
     path.write_text(json.dumps(fields))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading tensors of safetensors files."""
+"""Reads tensors from safetensors files."""
 
 import numpy as np
 import pytest
@@ -11,15 +11,15 @@ from keras_bert.checkpoints import CheckpointError, tensors
 pytestmark = pytest.mark.backend_independent
 
 
-def saved(folder, values):
-    path = folder / "model.safetensors"
+def save_tensors(directory, values):
+    path = directory / "model.safetensors"
     save_file(values, path)
     return tensors.SafetensorsFiles({name: tensors.Location(path, name) for name in values})
 
 
 @pytest.mark.parametrize("rows", [tensors.ALL_ROWS, slice(1, 3)])
-def test_a_dtype_of_quantized_models_is_an_error_that_names_it(rows, tmp_path):
-    source = saved(tmp_path, {"kernel": torch.zeros(4, 2).to(torch.float8_e4m3fn)})
+def test_quantized_dtype_error_includes_dtype(rows, tmp_path):
+    source = save_tensors(tmp_path, {"kernel": torch.zeros(4, 2).to(torch.float8_e4m3fn)})
     with pytest.raises(CheckpointError) as raised:
         source.read("kernel", rows)
     assert str(raised.value) == (
@@ -30,27 +30,27 @@ def test_a_dtype_of_quantized_models_is_an_error_that_names_it(rows, tmp_path):
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 2, 7, 100])
-def test_tensors_are_equal_if_all_their_rows_are(rows_at_once, tmp_path, monkeypatch):
+def test_are_equal_compares_all_rows(rows_at_once, tmp_path, monkeypatch):
     monkeypatch.setattr(tensors, "_VALUES_COMPARED", 5 * rows_at_once)
     rows = torch.arange(35.0).reshape(7, 5)
     last_differs = rows.clone()
     last_differs[6, 4] = 0
-    others = {"last differs": last_differs, "fewer": rows[:6].clone(), "one": rows[0].clone()}
-    source = saved(tmp_path, {"rows": rows, "same": rows.clone(), **others})
+    different = {"last differs": last_differs, "fewer": rows[:6].clone(), "one": rows[0].clone()}
+    source = save_tensors(tmp_path, {"rows": rows, "same": rows.clone(), **different})
     assert tensors.are_equal("rows", "same", source)
-    assert not any(tensors.are_equal("rows", name, source) for name in others)
+    assert not any(tensors.are_equal("rows", name, source) for name in different)
 
 
-def test_scalars_are_compared(tmp_path):
+def test_are_equal_compares_scalars(tmp_path):
     values = {"two": 2.0, "again": 2.0, "three": 3.0}
-    source = saved(tmp_path, {name: torch.tensor(value) for name, value in values.items()})
+    source = save_tensors(tmp_path, {name: torch.tensor(value) for name, value in values.items()})
     assert tensors.are_equal("two", "again", source)
     assert not tensors.are_equal("two", "three", source)
 
 
-def test_a_written_file_may_be_read_by_whom_other_files_may(tmp_path):
-    """A server often runs as another user than the training."""
-    path, other = tmp_path / "model.safetensors", tmp_path / "other"
-    other.touch()
+def test_written_file_has_default_permissions(tmp_path):
+    """A server often runs as a different user than the training."""
+    path, default_file = tmp_path / "model.safetensors", tmp_path / "other"
+    default_file.touch()
     tensors.write_safetensors(path, {"weights": np.zeros(2)})
-    assert path.stat().st_mode == other.stat().st_mode
+    assert path.stat().st_mode == default_file.stat().st_mode

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random architectures are read again from what each format writes, or are not written."""
+"""Random architectures are either read again from each format, or not written at all."""
 
 import random
 
@@ -15,7 +15,7 @@ from keras_bert.config import ACTIVATIONS, BertConfig, ConfigError  # noqa: E402
 from keras_bert.models import Backbone  # noqa: E402
 from keras_bert.tasks import MaskedLM  # noqa: E402
 from keras_bert.text import tokenizer_from_config  # noqa: E402
-from tests.checkpoints.families_test import inputs_for, reference_outputs  # noqa: E402
+from tests.checkpoints.families_test import make_inputs, reference_outputs  # noqa: E402
 from tests.checkpoints.small_models import (  # noqa: E402
     VOCABULARY,
     classification_head,
@@ -28,7 +28,7 @@ SIZES = {
     **{"vocabulary_size": 20, "num_layers": 3, "num_heads": 2, "hidden_dim": 8},
     **{"intermediate_dim": 16, "max_sequence_length": 12},
 }
-NAMES = {
+STANDARD_NAMES = {
     "bert": "bert_base_uncased",
     "roberta": "roberta_base",
     "albert": "albert_base_v2",
@@ -41,7 +41,7 @@ NAMES = {
     "mpnet": "mpnet_base",
     "deberta-v2": "deberta_v3_small",
 }
-OF_FAMILIES = {
+FAMILY_FIELDS = {
     "albert": {"embedding_dim": 4},
     "electra": {"embedding_dim": 4},
     "modernbert": {"pad_token_id": 0, "attention_window": 2},
@@ -82,21 +82,21 @@ FORMATS = {
 }
 
 
-def config_of(family, **changes):
-    return BertConfig.from_name(NAMES[family]).replace(
-        **{**SIZES, **OF_FAMILIES.get(family, {}), **changes}
+def make_config(family, **changes):
+    return BertConfig.from_name(STANDARD_NAMES[family]).replace(
+        **{**SIZES, **FAMILY_FIELDS.get(family, {}), **changes}
     )
 
 
-def model_of(config, has_masked_lm):
+def make_model(config, has_masked_lm):
     backbone = Backbone(config)
     model = MaskedLM(backbone) if has_masked_lm else backbone
     randomize(model)
     return model
 
 
-def outputs_of(model, config):
-    inputs = inputs_for(config)
+def compute_outputs(model, config):
+    inputs = make_inputs(config)
     backbone = getattr(model, "backbone", model)
     hidden = backbone(inputs)
     hidden = hidden["sequence_output"] if isinstance(hidden, dict) else hidden
@@ -107,15 +107,15 @@ def outputs_of(model, config):
     return keras.ops.convert_to_numpy(logits)[inputs["padding_mask"]]
 
 
-def save(model, name, folder):
+def save(model, name, directory):
     heads = model.heads if isinstance(model, MaskedLM) else {}
     backbone = getattr(model, "backbone", model)
-    FORMATS[name](backbone, folder, heads=heads)
+    FORMATS[name](backbone, directory, heads=heads)
 
 
-def read(folder, has_masked_lm):
-    checkpoint = checkpoints.open_checkpoint(folder)
-    model = model_of(checkpoint.config, has_masked_lm)
+def load(directory, has_masked_lm):
+    checkpoint = checkpoints.open_checkpoint(directory)
+    model = make_model(checkpoint.config, has_masked_lm)
     checkpoint.load_into(getattr(model, "backbone", model), pooler_is_used=False)
     if has_masked_lm:
         assert checkpoint.load_head("masked_lm", model.heads["masked_lm"])
@@ -123,38 +123,40 @@ def read(folder, has_masked_lm):
 
 
 @pytest.mark.parametrize("count", [6, pytest.param(600, marks=pytest.mark.release)])
-def test_random_architectures_are_read_again(count, tmp_path):
-    written = 0
+def test_random_architectures_round_trip(count, tmp_path):
+    num_saved = 0
     for seed in range(count):
-        draw = random.Random(seed)
-        family = list(NAMES)[seed % len(NAMES)]
-        names = draw.sample(list(VALUES), draw.randrange(3))
+        generator = random.Random(seed)
+        family = list(STANDARD_NAMES)[seed % len(STANDARD_NAMES)]
+        names = generator.sample(list(VALUES), generator.randrange(3))
         try:
-            config = config_of(family, **{name: draw.choice(VALUES[name]) for name in names})
+            config = make_config(family, **{name: generator.choice(VALUES[name]) for name in names})
         except ConfigError:
             continue
-        has_masked_lm = draw.random() < 0.5
-        model = model_of(config, has_masked_lm)
-        outputs = outputs_of(model, config)
+        has_masked_lm = generator.random() < 0.5
+        model = make_model(config, has_masked_lm)
+        outputs = compute_outputs(model, config)
         for name in FORMATS:
-            folder = tmp_path / f"{seed}_{name}"
+            directory = tmp_path / f"{seed}_{name}"
             try:
-                save(model, name, folder)
+                save(model, name, directory)
             except CheckpointError:
-                assert not folder.exists()
+                assert not directory.exists()
                 continue
-            written += 1
-            again = outputs_of(read(folder, has_masked_lm), config)
-            np.testing.assert_allclose(again, outputs, atol=1e-5, err_msg=f"{seed} {config}")
+            num_saved += 1
+            restored_outputs = compute_outputs(load(directory, has_masked_lm), config)
+            np.testing.assert_allclose(
+                restored_outputs, outputs, atol=1e-5, err_msg=f"{seed} {config}"
+            )
             if name == "hugging_face" and seed % 2:
                 kind = "AutoModelForMaskedLM" if has_masked_lm else "AutoModel"
-                theirs = getattr(transformers, kind).from_pretrained(folder).eval()
-                inputs = inputs_for(config)
-                reference = reference_outputs(theirs, inputs)[0][inputs["padding_mask"]]
+                transformers_model = getattr(transformers, kind).from_pretrained(directory).eval()
+                inputs = make_inputs(config)
+                reference = reference_outputs(transformers_model, inputs)[0][inputs["padding_mask"]]
                 np.testing.assert_allclose(
                     reference, outputs, atol=1e-5, err_msg=f"{seed} {config}"
                 )
-    assert written > 1.3 * count
+    assert num_saved > 1.3 * count
 
 
 @pytest.mark.parametrize(
@@ -170,8 +172,8 @@ def test_random_architectures_are_read_again(count, tmp_path):
         ("mpnet", {"pad_token_id": 0, "position_offset": 1}, "pad_token_id must be 1"),
     ],
 )
-def test_misfit_of_family_is_named(family, changes, field, tmp_path):
-    model = MaskedLM(Backbone(config_of(family, **changes)))
+def test_unsupported_field_error_includes_family(family, changes, field, tmp_path):
+    model = MaskedLM(Backbone(make_config(family, **changes)))
     with pytest.raises(CheckpointError, match=rf"{family} requires [^;]*{field}"):
         save(model, "hugging_face", tmp_path / "new")
     assert not (tmp_path / "new").exists()
@@ -179,7 +181,7 @@ def test_misfit_of_family_is_named(family, changes, field, tmp_path):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_quantized_head_is_not_saved(name, tmp_path):
-    backbone = Backbone(config_of("bert", activation="gelu_tanh"))
+    backbone = Backbone(make_config("bert", activation="gelu_tanh"))
     head = classification_head(8, 2)
     FORMATS[name](backbone, tmp_path, heads={"classifier": head})
     head.dense.quantize("int8")
@@ -190,9 +192,11 @@ def test_quantized_head_is_not_saved(name, tmp_path):
 
 
 def test_modernbert_with_wordpiece_is_read(tmp_path):
-    backbone = Backbone(config_of("modernbert"))
+    backbone = Backbone(make_config("modernbert"))
     tokenizer = {"vocabulary": VOCABULARY}
     checkpoints.save_hugging_face(backbone, tmp_path, tokenizer=tokenizer)
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    transformers_tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     text = "a gripping films."
-    assert theirs(text)["input_ids"] == tokenizer_from_config(tokenizer).encode(text)
+    assert transformers_tokenizer(text)["input_ids"] == tokenizer_from_config(tokenizer).encode(
+        text
+    )

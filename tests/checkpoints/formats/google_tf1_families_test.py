@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The TF1 releases of ALBERT and ELECTRA, with weights of the transformers library's models."""
+"""Reads TF1 files of ALBERT and ELECTRA that contain the weights of transformers models."""
 
 import json
 import re
@@ -15,10 +15,10 @@ from keras_bert.tasks import Pretrainer
 from tests.checkpoints.families_test import (
     CONFIGS,
     reference_outputs,
-    saved_by_transformers,
+    save_with_transformers,
 )
 from tests.checkpoints.small_models import (
-    outputs_of,
+    compute_outputs,
     random_inputs,
     randomize,
     read_task,
@@ -30,7 +30,7 @@ tf = pytest.importorskip("tensorflow")
 
 from tests.text import small_tokenizers  # noqa: E402
 
-# Applied in this order to names of tensors, dots already slashes
+# Replacements in tensor names, applied in this order after dots were replaced by slashes
 ALBERT_NAMES = [
     (r"^albert/", "bert/"),
     (r"albert_layer_groups/(\d+)/albert_layers/(\d+)/", r"transformer/group_\1/inner_group_\2/"),
@@ -76,27 +76,31 @@ def save_as_tf1(model, names, prefix):
     )
 
 
-def test_albert(tmp_path):
+def test_albert_matches_transformers(tmp_path):
     sizes = {**CONFIGS["albert"]["plain"], "num_hidden_layers": 4, "num_hidden_groups": 2}
-    model = saved_by_transformers("albert", "plain", "ForPreTraining", tmp_path / "theirs", **sizes)
-    folder = tmp_path / "tf1"
-    folder.mkdir()
-    save_as_tf1(model, ALBERT_NAMES, folder / "model.ckpt-best")
+    model = save_with_transformers(
+        "albert", "plain", "ForPreTraining", tmp_path / "transformers", **sizes
+    )
+    directory = tmp_path / "tf1"
+    directory.mkdir()
+    save_as_tf1(model, ALBERT_NAMES, directory / "model.ckpt-best")
     fields = {**sizes, "hidden_act": "gelu", "inner_group_num": 1, "hidden_dropout_prob": 0}
-    (folder / "albert_config.json").write_text(json.dumps({**fields, "type_vocab_size": 2}))
+    (directory / "albert_config.json").write_text(json.dumps({**fields, "type_vocab_size": 2}))
 
-    task = read_task(Pretrainer, folder)
+    task = read_task(Pretrainer, directory)
     assert task.config.activation == "gelu_tanh"
     inputs = random_inputs(task.config)
     positions = np.array([[0, 3]] * 3)
-    ours = outputs_of(task, {**inputs, "mask_positions": positions})
-    theirs = reference_outputs(model, inputs)
-    np.testing.assert_allclose(ours["next_sentence_logits"], theirs.sop_logits, atol=1e-5)
-    expected = np.take_along_axis(theirs.prediction_logits.numpy(), positions[..., None], 1)
-    np.testing.assert_allclose(ours["masked_lm_logits"], expected, atol=1e-5)
+    outputs = compute_outputs(task, {**inputs, "mask_positions": positions})
+    expected = reference_outputs(model, inputs)
+    np.testing.assert_allclose(outputs["next_sentence_logits"], expected.sop_logits, atol=1e-5)
+    expected_logits = np.take_along_axis(
+        expected.prediction_logits.numpy(), positions[..., None], 1
+    )
+    np.testing.assert_allclose(outputs["masked_lm_logits"], expected_logits, atol=1e-5)
 
 
-def test_albert_is_written_and_read_again(tmp_path):
+def test_albert_round_trip(tmp_path):
     backbone = Backbone(
         small_config(
             vocabulary_size=500,
@@ -110,19 +114,21 @@ def test_albert_is_written_and_read_again(tmp_path):
     tokenizer = small_tokenizers.make("sentence_piece").get_config()
     checkpoints.save_google_tf1(backbone, tmp_path, tokenizer=tokenizer)
     assert checkpoints.open_checkpoint(tmp_path).tokenizer["model"] == tokenizer["model"]
-    again = Backbone.from_preset(tmp_path)
-    assert again.config.layer_sharing == "all"
+    restored = Backbone.from_preset(tmp_path)
+    assert restored.config.layer_sharing == "all"
     inputs = random_inputs(backbone.config)
     np.testing.assert_array_equal(
-        outputs_of(again, inputs)["sequence_output"],
-        outputs_of(backbone, inputs)["sequence_output"],
+        compute_outputs(restored, inputs)["sequence_output"],
+        compute_outputs(backbone, inputs)["sequence_output"],
     )
 
 
-def test_electra_is_known_by_its_variables(tmp_path):
+def test_electra_is_detected_by_its_variables(tmp_path):
     sizes = {"embedding_size": 8, "hidden_size": 128, "num_hidden_layers": 2}
-    theirs = tmp_path / "theirs"
-    model = saved_by_transformers("electra", "plain", "ForPreTraining", theirs, **sizes)
+    transformers_directory = tmp_path / "transformers"
+    model = save_with_transformers(
+        "electra", "plain", "ForPreTraining", transformers_directory, **sizes
+    )
     (tmp_path / "tf1").mkdir()
     save_as_tf1(model, ELECTRA_NAMES, tmp_path / "tf1" / "electra_small")
     checkpoint = checkpoints.open_checkpoint(tmp_path / "tf1")
@@ -134,29 +140,29 @@ def test_electra_is_known_by_its_variables(tmp_path):
     assert checkpoint.load_head("replaced_token", head)
     assert checkpoint.unused() == []
     inputs = random_inputs(checkpoint.config)
-    ours = outputs_of(head, backbone(inputs)["sequence_output"])
-    np.testing.assert_allclose(ours, reference_outputs(model, inputs).logits, atol=2e-5)
+    logits = compute_outputs(head, backbone(inputs)["sequence_output"])
+    np.testing.assert_allclose(logits, reference_outputs(model, inputs).logits, atol=2e-5)
 
     checkpoints.save_google_tf1(backbone, tmp_path / "again", heads={"replaced_token": head})
-    original, written = (
+    original, saved = (
         tf.train.load_checkpoint(str(prefix))
         for prefix in (tmp_path / "tf1" / "electra_small", tmp_path / "again" / "electra")
     )
     shapes = original.get_variable_to_shape_map()
-    assert written.get_variable_to_shape_map().keys() == shapes.keys() - {"global_step"}
+    assert saved.get_variable_to_shape_map().keys() == shapes.keys() - {"global_step"}
     for name in shapes.keys() - {"global_step"}:
-        np.testing.assert_array_equal(written.get_tensor(name), original.get_tensor(name), name)
-    again = checkpoints.open_checkpoint(tmp_path / "again")
-    assert (again.config, again.heads) == (checkpoint.config, checkpoint.heads)
+        np.testing.assert_array_equal(saved.get_tensor(name), original.get_tensor(name), name)
+    restored = checkpoints.open_checkpoint(tmp_path / "again")
+    assert (restored.config, restored.heads) == (checkpoint.config, checkpoint.heads)
 
 
-def test_two_families_do_not_share_a_folder(tmp_path):
+def test_save_over_another_family_raises(tmp_path):
     (tmp_path / "albert_config.json").write_text("{}")
     with pytest.raises(CheckpointError, match=r"contain albert_config\.json of another family"):
         checkpoints.save_google_tf1(Backbone(small_config(activation="gelu_tanh")), tmp_path)
 
 
-def test_variables_of_no_known_model_are_an_error(tmp_path):
+def test_unknown_variables_raise(tmp_path):
     tf.raw_ops.SaveV2(
         prefix=str(tmp_path / "model"),
         tensor_names=["kernel"],

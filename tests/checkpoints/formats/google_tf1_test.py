@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The TF1 release's layout, read and written, against files written by TensorFlow's own saver."""
+"""Reads and writes the original BERT's TF1 files, compared with files by TensorFlow's saver."""
 
 import os
 from pathlib import Path
@@ -14,12 +14,12 @@ from keras_bert.models import Backbone
 from tests.checkpoints.small_models import (
     VOCABULARY,
     classification_head,
+    compute_outputs,
+    get_weights,
     load_pretraining,
-    outputs_of,
     pretraining_heads,
     random_inputs,
     small_backbone,
-    weights_of,
 )
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
@@ -34,7 +34,7 @@ def read_variables(prefix) -> dict[str, np.ndarray]:
 
 
 def save_with_tf1_saver(variables: dict[str, np.ndarray], prefix) -> None:
-    """As the released code's training loop does it."""
+    """Saves variables like the training loop of the original BERT code."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         for name, value in variables.items():
             tf.compat.v1.get_variable(name, initializer=value, use_resource=False)
@@ -43,16 +43,16 @@ def save_with_tf1_saver(variables: dict[str, np.ndarray], prefix) -> None:
 
 
 @pytest.fixture(scope="module")
-def fixture_folder() -> Path:
-    """A checkpoint that the released code wrote, in the layout of the release."""
-    folder = Path(os.environ.get("KERAS_BERT_DATA", "")) / "checkpoints" / "google_tf1_tiny"
-    if not folder.is_dir():
-        pytest.skip("KERAS_BERT_DATA does not name a folder with checkpoints/google_tf1_tiny")
-    return folder
+def original_directory() -> Path:
+    """A checkpoint that the original BERT code wrote."""
+    directory = Path(os.environ.get("KERAS_BERT_DATA", "")) / "checkpoints" / "google_tf1_tiny"
+    if not directory.is_dir():
+        pytest.skip("KERAS_BERT_DATA has no checkpoints/google_tf1_tiny")
+    return directory
 
 
-def test_a_checkpoint_of_the_released_code_is_read(fixture_folder):
-    checkpoint = checkpoints.open_checkpoint(fixture_folder)
+def test_original_bert_checkpoint_is_read(original_directory):
+    checkpoint = checkpoints.open_checkpoint(original_directory)
     assert checkpoint.format == "google_tf1"
     assert checkpoint.config.hidden_dim == 4
     assert checkpoint.config.activation == "gelu_tanh"
@@ -62,7 +62,7 @@ def test_a_checkpoint_of_the_released_code_is_read(fixture_folder):
 
     backbone = Backbone(checkpoint.config)
     checkpoint.load_into(backbone)
-    variables = read_variables(fixture_folder / "bert_model.ckpt")
+    variables = read_variables(original_directory / "bert_model.ckpt")
     scope = "bert/encoder/layer_1/"
     block = backbone.blocks[1]
     expected = [variables[f"{scope}attention/self/{p}/kernel"] for p in ("query", "key", "value")]
@@ -80,16 +80,16 @@ def test_a_checkpoint_of_the_released_code_is_read(fixture_folder):
     }
 
 
-def test_preset_round_trip_is_bit_exact(fixture_folder, tmp_path):
-    backbone, heads = load_pretraining(fixture_folder)
-    checkpoints.save_preset(backbone, tmp_path / "ours", heads=heads)
-    backbone, heads = load_pretraining(tmp_path / "ours")
+def test_preset_round_trip_is_bit_exact(original_directory, tmp_path):
+    backbone, heads = load_pretraining(original_directory)
+    checkpoints.save_preset(backbone, tmp_path / "preset", heads=heads)
+    backbone, heads = load_pretraining(tmp_path / "preset")
     checkpoints.save_google_tf1(backbone, tmp_path / "back", heads=heads)
-    _assert_same_variables(fixture_folder, tmp_path / "back")
+    _assert_same_variables(original_directory, tmp_path / "back")
 
 
 @pytest.mark.on_each_backend
-def test_weights_are_read_back_bit_by_bit(tmp_path):
+def test_weights_round_trip_is_bit_exact(tmp_path):
     backbone = small_backbone(**TANH, num_heads=4, num_segments=3)
     heads, _ = pretraining_heads(backbone)
     checkpoints.save_google_tf1(
@@ -101,26 +101,26 @@ def test_weights_are_read_back_bit_by_bit(tmp_path):
         "bert_model.ckpt.index",
         "vocab.txt",
     ]
-    again, heads = load_pretraining(tmp_path / "one")
-    assert again.config == backbone.config
-    for old, new in zip(weights_of(backbone), weights_of(again), strict=True):
+    restored, heads = load_pretraining(tmp_path / "one")
+    assert restored.config == backbone.config
+    for old, new in zip(get_weights(backbone), get_weights(restored), strict=True):
         np.testing.assert_array_equal(old, new)
-    checkpoints.save_google_tf1(again, tmp_path / "two", heads=heads)
+    checkpoints.save_google_tf1(restored, tmp_path / "two", heads=heads)
     _assert_same_variables(tmp_path / "one", tmp_path / "two")
 
 
 def test_missing_segments_are_saved_as_zeros(tmp_path):
-    """The released code has a variable for them, and would refuse a checkpoint without it."""
+    """The original BERT code requires this variable in a checkpoint."""
     backbone = small_backbone(**TANH, num_segments=0)
     checkpoints.save_google_tf1(backbone, tmp_path)
-    again = Backbone.from_preset(tmp_path)
-    assert again.config == backbone.config.replace(num_segments=2)
-    inputs = random_inputs(again.config)
-    for name, value in outputs_of(backbone, inputs).items():
-        np.testing.assert_array_equal(outputs_of(again, inputs)[name], value)
+    restored = Backbone.from_preset(tmp_path)
+    assert restored.config == backbone.config.replace(num_segments=2)
+    inputs = random_inputs(restored.config)
+    for name, value in compute_outputs(backbone, inputs).items():
+        np.testing.assert_array_equal(compute_outputs(restored, inputs)[name], value)
 
 
-def test_every_variable_has_the_name_and_shape_of_the_release(tmp_path):
+def test_variable_names_and_shapes_match_original_bert(tmp_path):
     backbone = small_backbone(**TANH, num_layers=1)
     heads, _ = pretraining_heads(backbone)
     checkpoints.save_google_tf1(backbone, tmp_path, heads=heads)
@@ -157,7 +157,7 @@ def test_every_variable_has_the_name_and_shape_of_the_release(tmp_path):
     assert shapes == expected
 
 
-def test_fine_tuned_checkpoint_has_any_prefix(tmp_path):
+def test_fine_tuned_checkpoint_with_any_prefix(tmp_path):
     backbone = small_backbone(**TANH)
     head = classification_head(8, 3)
     checkpoints.save_google_tf1(
@@ -171,8 +171,8 @@ def test_fine_tuned_checkpoint_has_any_prefix(tmp_path):
     save_with_tf1_saver({**variables, **state}, tmp_path / "model.ckpt-7")
 
     checkpoint = checkpoints.open_checkpoint(tmp_path)
-    again = Backbone(checkpoint.config)
-    checkpoint.load_into(again)
+    restored = Backbone(checkpoint.config)
+    checkpoint.load_into(restored)
     loaded = classification_head(8, 3)
     assert checkpoint.num_classes() == 3
     assert checkpoint.load_head("classifier", loaded)
@@ -180,17 +180,20 @@ def test_fine_tuned_checkpoint_has_any_prefix(tmp_path):
     assert checkpoint.tokenizer["lowercase"] is True
     inputs = random_inputs(checkpoint.config)
     np.testing.assert_array_equal(
-        outputs_of(again, inputs)["pooled_output"], outputs_of(backbone, inputs)["pooled_output"]
+        compute_outputs(restored, inputs)["pooled_output"],
+        compute_outputs(backbone, inputs)["pooled_output"],
     )
     np.testing.assert_array_equal(to_numpy(loaded.dense.kernel), to_numpy(head.dense.kernel))
 
 
-def test_a_folder_of_another_format_is_refused(tmp_path):
-    """Its config.json would be read first, and with it the other weights, or none."""
+def test_save_over_another_format_raises(tmp_path):
+    """Readers would read the existing config.json first, with other weights or without weights."""
     checkpoints.save_preset(small_backbone(), tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(
-        CheckpointError, match=r"contain config\.json of another format, .* Choose a"
+        CheckpointError,
+        match=r"must not contain config\.json of another format, which would be loaded "
+        r"instead\. Received: .* Choose a",
     ):
         checkpoints.save_google_tf1(small_backbone(**TANH), tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -208,7 +211,7 @@ def test_ambiguous_checkpoint_names_raise(tmp_path):
         Backbone.from_preset(tmp_path)
 
 
-def test_damaged_files_are_named(tmp_path):
+def test_damaged_file_error_includes_name(tmp_path):
     checkpoints.save_google_tf1(small_backbone(**TANH), tmp_path)
     data = tmp_path / "bert_model.ckpt.data-00000-of-00001"
     content = data.read_bytes()
@@ -224,11 +227,11 @@ def test_damaged_files_are_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("word", "activation"), [("gelu", "gelu_tanh"), ("relu", "relu"), ("tanh", "tanh")]
+    ("name", "activation"), [("gelu", "gelu_tanh"), ("relu", "relu"), ("tanh", "tanh")]
 )
-def test_words_for_activations(word, activation, tmp_path):
+def test_activation_names(name, activation, tmp_path):
     checkpoints.save_google_tf1(small_backbone(activation=activation), tmp_path)
-    assert f'"hidden_act": "{word}"' in (tmp_path / "bert_config.json").read_text()
+    assert f'"hidden_act": "{name}"' in (tmp_path / "bert_config.json").read_text()
     assert checkpoints.open_checkpoint(tmp_path).config.activation == activation
 
 
@@ -247,11 +250,11 @@ def test_save_rejects_unsupported_models(changes, message, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def _assert_same_variables(one, other):
+def _assert_same_variables(expected_directory, directory):
     state = ("adam_m", "adam_v", "global_step")
-    expected = read_variables(one / "bert_model.ckpt")
+    expected = read_variables(expected_directory / "bert_model.ckpt")
     expected = {name: v for name, v in expected.items() if not name.endswith(state)}
-    variables = read_variables(other / "bert_model.ckpt")
+    variables = read_variables(directory / "bert_model.ckpt")
     assert variables.keys() == expected.keys()
     for name, variable in expected.items():
         assert variables[name].dtype == variable.dtype

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing Hugging Face's layout: a round trip is bit-exact, and transformers can load the files."""
+"""Writes Hugging Face's format: round trips are bit-exact, and transformers reads the files."""
 
 import json
 import warnings
@@ -17,8 +17,8 @@ from keras_bert.tasks import Distiller, TextClassifier, TextEmbedder
 from tests.checkpoints.small_models import (
     VOCABULARY,
     classification_head,
+    compute_outputs,
     load_pretraining,
-    outputs_of,
     pretraining_heads,
     random_inputs,
     randomize,
@@ -39,7 +39,7 @@ CONFIG = {
     "layer_norm_eps": 1e-5,
     "type_vocab_size": 3,
 }
-# Those of other tasks are in tests/checkpoints/families_test.py
+# tests/checkpoints/families_test.py tests the heads of other tasks.
 HEADS = {
     "BertModel": (),
     "BertForPreTraining": ("masked_lm", "next_sentence"),
@@ -49,27 +49,27 @@ HEADS = {
 
 @pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
 @pytest.mark.parametrize("cls", HEADS)
-def test_from_transformers_to_our_preset_and_back_is_bit_exact(cls, tmp_path):
+def test_preset_round_trip_is_bit_exact(cls, tmp_path):
     model = getattr(transformers, cls)(transformers.BertConfig(**CONFIG))
-    model.save_pretrained(tmp_path / "theirs")
-    backbone, heads = load_pretraining(tmp_path / "theirs", HEADS[cls])
-    checkpoints.save_preset(backbone, tmp_path / "ours", heads=heads)
-    backbone, heads = load_pretraining(tmp_path / "ours", HEADS[cls])
+    model.save_pretrained(tmp_path / "transformers")
+    backbone, heads = load_pretraining(tmp_path / "transformers", HEADS[cls])
+    checkpoints.save_preset(backbone, tmp_path / "saved", heads=heads)
+    backbone, heads = load_pretraining(tmp_path / "saved", HEADS[cls])
     checkpoints.save_hugging_face(backbone, tmp_path / "back", heads=heads)
 
-    theirs = load_file(tmp_path / "theirs" / "model.safetensors")
-    back = load_file(tmp_path / "back" / "model.safetensors")
-    assert back.keys() == theirs.keys()
-    for name, tensor in theirs.items():
-        assert back[name].dtype == tensor.dtype
-        np.testing.assert_array_equal(back[name], tensor)
-    written = json.loads((tmp_path / "back" / "config.json").read_text())
-    assert written["architectures"] == [cls]
+    expected = load_file(tmp_path / "transformers" / "model.safetensors")
+    actual = load_file(tmp_path / "back" / "model.safetensors")
+    assert actual.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert actual[name].dtype == tensor.dtype
+        np.testing.assert_array_equal(actual[name], tensor)
+    config = json.loads((tmp_path / "back" / "config.json").read_text())
+    assert config["architectures"] == [cls]
     assert checkpoints.open_checkpoint(tmp_path / "back").config == backbone.config
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_the_tokenizer_of_transformers_reads_what_is_written(lowercase, tmp_path):
+def test_transformers_reads_the_tokenizer(lowercase, tmp_path):
     checkpoints.save_hugging_face(
         small_backbone(), tmp_path, tokenizer={"vocabulary": VOCABULARY, "lowercase": lowercase}
     )
@@ -82,7 +82,7 @@ def test_the_tokenizer_of_transformers_reads_what_is_written(lowercase, tmp_path
     assert checkpoint.tokenizer["lowercase"] is lowercase
 
 
-def test_a_task_is_written_with_its_tokenizer_and_class_names(tmp_path):
+def test_task_is_saved_with_tokenizer_and_class_names(tmp_path):
     preprocessor = {"tokenizer": {"vocabulary": VOCABULARY}, "sequence_length": 8}
     task = TextClassifier(small_backbone(), preprocessor=preprocessor, class_names=["no", "yes"])
     distiller = Distiller(task, TextClassifier(small_backbone(), class_names=["no", "yes"]))
@@ -92,23 +92,23 @@ def test_a_task_is_written_with_its_tokenizer_and_class_names(tmp_path):
         assert checkpoint.class_names == ("no", "yes")
         assert checkpoint.vocabulary == VOCABULARY
         assert checkpoint.heads == ("classifier",)
-    embedder = TextEmbedder(task.backbone)  # neither heads nor a tokenizer
+    embedder = TextEmbedder(task.backbone)  # has no heads and no tokenizer
     checkpoints.save_hugging_face(embedder, tmp_path / "embedder")
     assert checkpoints.open_checkpoint(tmp_path / "embedder").heads == ()
     with pytest.raises(TypeError, match="a Backbone or a task, received ClassificationHead"):
         checkpoints.save_hugging_face(task.head, tmp_path / "head")
 
 
-def test_heads_that_no_class_has_are_an_error(tmp_path):
+def test_unsupported_combination_of_heads_raises(tmp_path):
     heads = {"classifier": classification_head(8, 2), "next_sentence": classification_head(8, 2)}
     with pytest.raises(
-        CheckpointError, match=r"must be one of: .*Received: classifier, next_sentence"
+        CheckpointError, match=r"must be one of: .*; .*\. Received: classifier, next_sentence"
     ):
         checkpoints.save_hugging_face(small_backbone(), tmp_path, heads=heads)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_configuration_is_written_whole(tmp_path):
+def test_config_round_trip(tmp_path):
     backbone = small_backbone(
         activation="silu",
         dropout=0.2,
@@ -131,70 +131,72 @@ def test_the_configuration_is_written_whole(tmp_path):
         {"layer_sharing": "all", "embedding_dim": 4, "tokenizer": "sentence_piece"},
     ],
 )
-def test_transformers_reads_a_classifier_of_any_encoder(changes, tmp_path):
-    """Without segments, and without a dropout rate of the classifier's own, which is `None`."""
+def test_transformers_reads_any_classifier(changes, tmp_path):
+    """Encoders can lack segments, and `classifier_dropout` can be `None`."""
     task = TextClassifier(small_backbone(**changes), 3)
     randomize(task)
     checkpoints.save_hugging_face(task, tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        theirs, loading = transformers.AutoModelForSequenceClassification.from_pretrained(
-            tmp_path, output_loading_info=True
+        transformers_model, loading = (
+            transformers.AutoModelForSequenceClassification.from_pretrained(
+                tmp_path, output_loading_info=True
+            )
         )
     assert not any(loading.values())
     inputs = {**random_inputs(small_config()), "segment_ids": np.zeros((3, 7), "int32")}
     with torch.no_grad():
-        expected = theirs.eval()(
+        expected = transformers_model.eval()(
             input_ids=torch.tensor(inputs["token_ids"]),
             attention_mask=torch.tensor(inputs["padding_mask"].astype("int64")),
         )
-    np.testing.assert_allclose(outputs_of(task, inputs), expected.logits, atol=1e-5)
+    np.testing.assert_allclose(compute_outputs(task, inputs), expected.logits, atol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
-def test_a_causal_encoder_is_a_decoder_of_transformers(tmp_path):
+def test_causal_encoder_is_a_transformers_decoder(tmp_path):
     backbone = small_backbone(causal=True)
     heads, model = pretraining_heads(backbone)
     del heads["next_sentence"]
     checkpoints.save_hugging_face(backbone, tmp_path, heads=heads)
-    theirs, loading = transformers.BertLMHeadModel.from_pretrained(
+    transformers_model, loading = transformers.BertLMHeadModel.from_pretrained(
         tmp_path, output_loading_info=True
     )
     assert not any(loading.values())
-    assert theirs.config.is_decoder
+    assert transformers_model.config.is_decoder
 
     inputs = random_inputs(backbone.config)
     positions = np.tile(np.arange(7), (3, 1))
-    ours = outputs_of(model, {**inputs, "mask_positions": positions})["masked_lm_logits"]
+    logits = compute_outputs(model, {**inputs, "mask_positions": positions})["masked_lm_logits"]
     with torch.no_grad():
-        expected = theirs.eval()(
+        expected = transformers_model.eval()(
             input_ids=torch.tensor(inputs["token_ids"]),
             token_type_ids=torch.tensor(inputs["segment_ids"]),
             attention_mask=torch.tensor(inputs["padding_mask"].astype("int64")),
         ).logits
-    real = inputs["padding_mask"]
-    np.testing.assert_allclose(ours[real], expected[real], atol=1e-5)
+    mask = inputs["padding_mask"]
+    np.testing.assert_allclose(logits[mask], expected[mask], atol=1e-5)
 
-    again, _ = load_pretraining(tmp_path, ("masked_lm",))
-    assert again.config == backbone.config
+    restored, _ = load_pretraining(tmp_path, ("masked_lm",))
+    assert restored.config == backbone.config
     np.testing.assert_array_equal(
-        outputs_of(again, inputs)["sequence_output"],
-        outputs_of(backbone, inputs)["sequence_output"],
+        compute_outputs(restored, inputs)["sequence_output"],
+        compute_outputs(backbone, inputs)["sequence_output"],
     )
 
 
-def test_a_causal_encoder_has_no_pooler_in_transformers(tmp_path):
+def test_causal_encoder_has_no_transformers_pooler(tmp_path):
     backbone = small_backbone(causal=True)
-    checkpoints.save_hugging_face(backbone, tmp_path / "ours")
-    assert not any("pooler" in name for name in load_file(tmp_path / "ours" / "model.safetensors"))
+    checkpoints.save_hugging_face(backbone, tmp_path / "saved")
+    assert not any("pooler" in name for name in load_file(tmp_path / "saved" / "model.safetensors"))
     with pytest.raises(CheckpointError, match="pools the first token instead of the last"):
         checkpoints.save_hugging_face(
             backbone, tmp_path, heads={"classifier": classification_head(8, 2)}
         )
-    theirs = transformers.BertModel(transformers.BertConfig(**CONFIG, is_decoder=True))
-    theirs.save_pretrained(tmp_path / "theirs")
-    with pytest.warns(CheckpointWarning) as warned:
-        Backbone.from_preset(tmp_path / "theirs")
-    messages = [str(warning.message) for warning in warned]
+    transformers_model = transformers.BertModel(transformers.BertConfig(**CONFIG, is_decoder=True))
+    transformers_model.save_pretrained(tmp_path / "transformers")
+    with pytest.warns(CheckpointWarning) as recorded:
+        Backbone.from_preset(tmp_path / "transformers")
+    messages = [str(warning.message) for warning in recorded]
     assert "has no pooler" in messages[0]
     assert "not used: pooler.dense.bias, pooler.dense.weight" in messages[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KerasHub's presets of BERT and its descendants, against KerasHub's own models."""
+"""Compares KerasHub presets of BERT and its descendants with KerasHub's models."""
 
 import keras_hub
 import numpy as np
@@ -8,7 +8,7 @@ import pytest
 from keras_bert import checkpoints
 from keras_bert.models import Backbone
 from keras_bert.tasks import MaskedLM, TextClassifier
-from tests.checkpoints.small_models import outputs_of, randomize, read_task
+from tests.checkpoints.small_models import compute_outputs, randomize, read_task
 
 pytestmark = pytest.mark.on_tensorflow
 
@@ -31,34 +31,34 @@ ARGUMENTS = {
 HEADS = [family for family in ARGUMENTS if family != "Electra"]
 
 
-def keras_hub_backbone(family):
+def make_hub_backbone(family):
     cls = getattr(keras_hub.models, f"{family}Backbone")
     backbone = cls(**ARGUMENTS[family])
     randomize(backbone)
     return backbone
 
 
-def inputs_for(model):
+def make_inputs(model):
     rng = np.random.default_rng(3)
     mask = np.arange(7) < np.array([[7], [5], [2]])
     inputs = {
         "token_ids": np.where(mask, rng.integers(2, 20, (3, 7)), 1),
         "padding_mask": mask,
     }
-    theirs = {**inputs, "padding_mask": mask.astype(int)}
+    hub_inputs = {**inputs, "padding_mask": mask.astype(int)}
     if any("segment" in name for name in model.input):
-        inputs["segment_ids"] = theirs["segment_ids"] = rng.integers(0, 2, (3, 7))
-    return inputs, theirs
+        inputs["segment_ids"] = hub_inputs["segment_ids"] = rng.integers(0, 2, (3, 7))
+    return inputs, hub_inputs
 
 
 @pytest.mark.parametrize("family", ARGUMENTS)
 @pytest.mark.filterwarnings("ignore:.*has no pooler:keras_bert.checkpoints.CheckpointWarning")
-def test_outputs_equal_those_of_keras_hub(family, tmp_path):
-    theirs = keras_hub_backbone(family)
-    theirs.save_to_preset(str(tmp_path))
-    ours = Backbone.from_preset(tmp_path)
-    inputs, their_inputs = inputs_for(theirs)
-    expected, actual = outputs_of(theirs, their_inputs), outputs_of(ours, inputs)
+def test_outputs_match_keras_hub(family, tmp_path):
+    hub_model = make_hub_backbone(family)
+    hub_model.save_to_preset(str(tmp_path))
+    model = Backbone.from_preset(tmp_path)
+    inputs, hub_inputs = make_inputs(hub_model)
+    expected, actual = compute_outputs(hub_model, hub_inputs), compute_outputs(model, inputs)
     if isinstance(expected, dict):
         np.testing.assert_allclose(actual["pooled_output"], expected["pooled_output"], atol=1e-5)
         expected = expected["sequence_output"]
@@ -67,46 +67,46 @@ def test_outputs_equal_those_of_keras_hub(family, tmp_path):
 
 
 @pytest.mark.parametrize("family", HEADS)
-def test_classifiers(family, tmp_path):
+def test_classifier_outputs_match_keras_hub(family, tmp_path):
     cls = getattr(keras_hub.models, f"{family}TextClassifier")
-    theirs = cls(keras_hub_backbone(family), num_classes=3)
-    randomize(theirs)
-    theirs.save_to_preset(str(tmp_path))
-    ours = read_task(TextClassifier, tmp_path, 3)
-    inputs, their_inputs = inputs_for(theirs)
+    hub_model = cls(make_hub_backbone(family), num_classes=3)
+    randomize(hub_model)
+    hub_model.save_to_preset(str(tmp_path))
+    model = read_task(TextClassifier, tmp_path, 3)
+    inputs, hub_inputs = make_inputs(hub_model)
     np.testing.assert_allclose(
-        outputs_of(ours, inputs), outputs_of(theirs, their_inputs), atol=1e-5
+        compute_outputs(model, inputs), compute_outputs(hub_model, hub_inputs), atol=1e-5
     )
 
 
 @pytest.mark.parametrize("family", HEADS)
 @pytest.mark.filterwarnings("ignore:.*masked LM head:keras_bert.checkpoints.CheckpointWarning")
-def test_masked_lms(family, tmp_path):
-    theirs = getattr(keras_hub.models, f"{family}MaskedLM")(keras_hub_backbone(family))
-    randomize(theirs)
-    theirs.save_to_preset(str(tmp_path))
-    ours = read_task(MaskedLM, tmp_path)
-    inputs, their_inputs = inputs_for(theirs)
+def test_masked_lm_outputs_match_keras_hub(family, tmp_path):
+    hub_model = getattr(keras_hub.models, f"{family}MaskedLM")(make_hub_backbone(family))
+    randomize(hub_model)
+    hub_model.save_to_preset(str(tmp_path))
+    model = read_task(MaskedLM, tmp_path)
+    inputs, hub_inputs = make_inputs(hub_model)
     positions = {"mask_positions": np.array([[0, 1]] * 3)}
-    # What they compute with our epsilon in place of the one that is written into their head
-    norm = theirs.masked_lm_head._intermediate_layer_norm
-    norm.epsilon = ours.config.layer_norm_epsilon
+    # KerasHub's head has a fixed epsilon. Compare with our epsilon in its place.
+    norm = hub_model.masked_lm_head._intermediate_layer_norm
+    norm.epsilon = model.config.layer_norm_epsilon
     np.testing.assert_allclose(
-        outputs_of(ours, inputs | positions),
-        outputs_of(theirs, their_inputs | positions),
+        compute_outputs(model, inputs | positions),
+        compute_outputs(hub_model, hub_inputs | positions),
         atol=1e-5,
     )
 
 
 def test_replaced_epsilon_warns(tmp_path):
-    keras_hub.models.BertMaskedLM(keras_hub_backbone("Bert")).save_to_preset(str(tmp_path))
+    keras_hub.models.BertMaskedLM(make_hub_backbone("Bert")).save_to_preset(str(tmp_path))
     with pytest.warns(
         checkpoints.CheckpointWarning, match="epsilon of 1e-05, .* encoder's epsilon, 1e-12"
     ):
         checkpoints.open_checkpoint(tmp_path)
 
 
-def test_every_name_that_keras_hub_knows_is_known():
+def test_known_names_include_keras_hub_presets():
     names = checkpoints.formats.keras_hub.known_names()
     assert {
         "bert_base_en",
