@@ -5,7 +5,7 @@
     keras-bert finetune --train_file=reviews.csv
     keras-bert finetune --help                  # lists a command's flags with their defaults
 
-Each command runs a module of this package: in a checkout, `keras-bert finetune` is equivalent to
+Each command runs a module in this package. In a checkout, `keras-bert finetune` is equivalent to
 `python -m training.finetune`.
 """
 

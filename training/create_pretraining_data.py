@@ -41,10 +41,10 @@ _QUANTILES = {"5%": 0.05, "25%": 0.25, "median": 0.5, "75%": 0.75, "95%": 0.95}
 
 @dataclasses.dataclass(frozen=True)
 class CreatePretrainingDataConfig(CommandConfig):
-    """How pre-training records are created from raw text, and on which machines.
+    """How and where pre-training records are created from raw text.
 
     Args:
-        records: The records.
+        records: The settings of the records.
         runner: The Apache Beam runner that creates the records (requires the extra beam):
             FnApiRunner on this machine, FlinkRunner, SparkRunner, DataflowRunner or any other
             runner. Requires independent_shards. Empty uses local processes without Beam.
@@ -66,14 +66,13 @@ class CreatePretrainingDataConfig(CommandConfig):
         super().__post_init__()
         if self.runner and not self.records.rows.independent_shards:
             raise ValueError(
-                f"--runner={self.runner} requires --independent_shards, because a cluster's "
-                "workers only have the documents of their own shards. The records are then the "
-                "same with any runner, and without one"
+                f"--runner={self.runner} requires --independent_shards, because each worker in a "
+                "cluster only has the documents of its shards. The records then do not depend on "
+                "the runner"
             )
         if self.runner_options and not self.runner:
             raise ValueError(
-                "options of a Beam runner require --runner. Received: "
-                f"{' '.join(self.runner_options)}"
+                f"Beam options require --runner. Received: {' '.join(self.runner_options)}"
             )
         output_dir = self.records.output_dir
         if is_url(output_dir) and not self.runner:
@@ -100,7 +99,7 @@ def main(config: CreatePretrainingDataConfig) -> None:
 
 
 def describe(summary: Mapping[str, Any]) -> str:
-    """Formats the content of `summary.json`: the counts, and the quantiles of the lengths."""
+    """Formats the counts and the length quantiles in `summary.json`."""
     from .pretraining.records import FIGURE_FILE, SUMMARY_FILE
 
     config = summary["config"]

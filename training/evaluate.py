@@ -8,18 +8,18 @@
     python -m training.evaluate --data_file=dev-v1.1.json --predictions=predictions.json
     python -m training.evaluate --data_file=dev.conll --predictions=predicted.conll
 
-The type of data is that of the model. With --predictions, it is inferred from the file, as in
+The model determines the type of data. With --predictions, it is inferred from the file, as in
 `finetune`, or given by --kind: `text` (texts and labels in TSV, CSV, JSON Lines or a JSON array),
-`squad` (SQuAD's JSON, rows with its columns, TriviaQA), `tagging` (CoNLL columns) or
+`squad` (SQuAD's JSON, tables with its columns, TriviaQA), `tagging` (CoNLL columns) or
 `multiple_choice` (SWAG's CSV, CODAH's TSV, JSON Lines, Parquet).
 
 Predictions are read from the files that other commands write: `predictions.tsv`, the JSON Lines
 of `predict` (`.jsonl`), `predictions.json`, or CoNLL columns with the predictions last. Predictions
 for texts and choices are matched by `id` if both files have IDs, and by their order otherwise.
 
-Multiple models are scored as an ensemble, which averages their predictions, and one by one. The
-output contains the scores of the ensemble, the scores of each model, and the mean of the models'
-scores with the half-width of its 95% confidence interval.
+Multiple models are scored individually and as an ensemble that averages their predictions. The
+output contains the ensemble's scores, each model's scores, and the mean of the models' scores with
+the half-width of its 95% confidence interval.
 
 With --report_dir, report.html shows where the model fails: scores next to a baseline, by class and
 by length, and the most confident mistakes with their text.
@@ -117,7 +117,7 @@ def _add_member_scores(
     ensemble: Any,
     files: Sequence[Path],
 ) -> dict[str, Any]:
-    """Returns the scores of an ensemble and its models, and the mean with its interval."""
+    """Adds the scores of each model in an ensemble, and their means with intervals."""
     config = dataclasses.replace(config, plots_dir="")
     members = {
         str(file): job.evaluate(dataclasses.replace(config, model=str(file)), member).scores

@@ -47,17 +47,17 @@ class ExportConfig(CommandConfig):
     """The model, and the export to write.
 
     Args:
-        model: The .keras file of a task. Multiple files, separated by commas or given by wildcards
+        model: A task's .keras file. Multiple files, separated by commas or given by wildcards
             such as seed_*/model.keras, are exported as one model, an ensemble.
         output: The path to write: a directory whose name is a version number for a SavedModel, a
             file that ends in .onnx, .xml (openvino) or .tflite (litert), or a directory
             (hugging_face).
-        deploy_to: The directory of a model on a server, to which the SavedModel is added as the
-            next version. Can be combined with --output.
+        deploy_to: A model's directory on a server. The SavedModel is added as the next version. Can
+            be combined with --output.
         push_to: The model on the Hugging Face Hub, as organization/model, to upload in the format
             hugging_face. Replaces --output.
-        results: For hugging_face, the results.json from which the model card is generated. Defaults
-            to the results of the model's run.
+        results: For hugging_face, the results.json to use for the model card. Defaults to the
+            results of the model's run.
         license: For hugging_face, the license of the weights, such as apache-2.0.
         export_format: One of auto, tf_saved_model, onnx, openvino, litert and hugging_face. auto
             infers the format from --output.
@@ -67,9 +67,9 @@ class ExportConfig(CommandConfig):
         takes_text: Whether an OpenVINO model accepts text instead of token IDs. A SavedModel always
             does.
         class_names: Labels in the order of the class IDs. Defaults to the model's own labels.
-        sequence_length: The fixed sequence length of a LiteRT model, in tokens. 0 uses the maximum.
-        max_text_bytes: Number of UTF-8 bytes after which a SavedModel truncates a text. 0 for no
-            limit.
+        sequence_length: The fixed sequence length in tokens, for LiteRT models. 0 uses the maximum.
+        max_text_bytes: For a SavedModel, the maximum text length in UTF-8 bytes. Longer texts are
+            truncated. 0 for no limit.
         padded_batches: Whether a SavedModel is for servers that pad requests with IDs, words or
             choices of different lengths to put them into one batch.
         calibration_file: Texts like those that will be served, in any format that training reads
@@ -77,7 +77,7 @@ class ExportConfig(CommandConfig):
             int8.
         text: The column of the text in calibration_file, by name or by index from 0.
         text_pair: The column of the second text, by name or by index. Empty for single texts.
-        calibration_rows: Number of rows of calibration_file to use.
+        calibration_rows: Number of rows to use from calibration_file.
         overwrite: Whether to replace an existing --output that this command wrote.
     """
 
@@ -195,7 +195,7 @@ def _hugging_face(task: Any, config: ExportConfig, model: Path) -> str:
 def _check(config: ExportConfig, files: Sequence[Path]) -> str:
     """Checks the flags against each other, and returns the format.
 
-    The library would also raise errors, but with the names of its arguments instead of the flags.
+    The library would also raise errors, but they would contain its arguments instead of the flags.
     """
     if not (config.output or config.deploy_to or config.push_to):
         raise ValueError("pass --output, --deploy_to or --push_to")
@@ -241,7 +241,7 @@ def _check(config: ExportConfig, files: Sequence[Path]) -> str:
 
 
 def _infer_format(output: str) -> str:
-    """Infers the format from the suffix of a path."""
+    """Infers the format from a path's suffix."""
     suffixes = {format.suffixes[0]: name for name, format in FORMATS.items()}
     suffix = Path(output).suffix
     if suffix not in suffixes:
@@ -287,7 +287,7 @@ def calibration_texts(config: ExportConfig) -> list[str] | list[tuple[str, str]]
 
 
 def megabytes(path: Path) -> float:
-    """Returns the size in MB of an export directory, or of a file and its companion files."""
+    """Returns an export's size in MB. It is a directory, or a file with its companion files."""
     suffixes = {format.suffixes[0]: format.suffixes for format in FORMATS.values()}
     files = map(path.with_suffix, suffixes[path.suffix]) if path.is_file() else path.rglob("*")
     return sum(file.stat().st_size for file in files if file.is_file()) / 1e6

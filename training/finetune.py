@@ -14,20 +14,20 @@ The task is inferred from the file, or set by --task:
     regression          the same with one or two texts, and numbers as labels
     multi_label         the same with any number of labels per text, in a list or in columns of 0
                         and 1, such as --label=toxic,insult
-    few_shot            texts with labels, about eight per class; the encoder is trained on all
-                        pairs of them, followed by a logistic regression, as in SetFit
+    few_shot            texts with labels, about eight per class. The encoder is trained on all
+                        pairs of texts, followed by a logistic regression, as in SetFit
     tagging             words and labels in columns, as in the CoNLL shared tasks, or in JSON lists
-    question_answering  SQuAD 1.1 or 2.0 JSON; rows with question, context and answers, as in
-                        Hugging Face's squad; TriviaQA's JSON with its documents
+    question_answering  SQuAD 1.1 or 2.0 JSON, TriviaQA's JSON with its documents, or a table with
+                        question, context and answers, as in Hugging Face's squad
     multiple_choice     SWAG's CSV, CODAH's TSV, or JSON with text, choices and label, or with the
                         fields of CommonsenseQA, ARC, OpenBookQA, COPA, RACE, DREAM, Cosmos QA or
                         QuAIL
     ranking             a directory, --data_dir, with the documents, queries and qrels of Cranfield,
-                        a BEIR collection or MS MARCO; an encoder re-ranks the BM25 results. If
-                        there are qrels for each split, such as qrels/train.tsv and qrels/test.tsv,
-                        the first split is used for training and the last for scoring
+                        a BEIR collection or MS MARCO. An encoder re-ranks the BM25 results. If each
+                        split has qrels, such as qrels/train.tsv and qrels/test.tsv, the first split
+                        is used for training and the last for scoring
 
-GLUE tasks, such as --task=sst2, are read from their download in --data_dir. A recipe sets several
+GLUE tasks, such as --task=sst2, are read from their download in --data_dir. A recipe sets multiple
 flags, and you can override each of them:
 
     python -m training.finetune --recipe=minilm_sst2 --data_dir=glue --epochs=1
@@ -40,7 +40,7 @@ TriviaQA, then on SQuAD, as in section 4.2 of the BERT paper:
 
 Ctrl-C and SIGTERM stop the command after a checkpoint. The same command resumes an interrupted run
 from the last checkpoint, and ends with the same weights and scores. Finished seeds are not trained
-again. The output directory may contain other files, but none with the names that are written.
+again. The output directory may contain other files, but not with the names of the written files.
 
 Files written to `output_dir`: for each seed, the best model (`seed_N/model.keras`) and the curves
 of loss and metrics (`seed_N/curves.png`); `results.json`; a SavedModel that accepts text
@@ -48,7 +48,7 @@ of loss and metrics (`seed_N/curves.png`); `results.json`; a SavedModel that acc
 writes the predictions for both files as `dev.conll` and `test.conll`, in the last column, and the
 scores by entity type (`dev_scores.json`, `test_scores.json`). Question answering writes the files
 of the original BERT code: `predictions.json`, `nbest_predictions.json` and, if questions may be
-unanswerable, `null_odds.json`; those for the test file are in the directory `test`. Ranking writes
+unanswerable, `null_odds.json`. The same files for the test file are in `test`. Ranking writes
 the rankings of the held-out queries by BM25, by the encoder and by both (`bm25.run`,
 `reranked.run`, `combined.run`), their qrels (`held_out.qrels`), `scores.json` and `model.keras`.
 """

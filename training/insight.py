@@ -167,7 +167,7 @@ def _load(path: str, flag: str) -> Any:
 
 
 class _MaskedWords:
-    """The counterpart of a job for masked LMs, which no job fine-tunes."""
+    """Provides the methods of a job for masked LMs, because no job fine-tunes them."""
 
     @staticmethod
     def read_insight_inputs(config: InsightConfig, model: Any) -> InsightRows:
@@ -189,7 +189,7 @@ class _MaskedWords:
             and ids[number] != tokenizer.unk_token_id
         ]
         if not words:
-            raise ValueError("the text has no word that is a single token")
+            raise ValueError("the text must have a word with a single token")
         middle = min(words, key=lambda number: abs(number - len(ids) / 2))
         word = tokenizer.vocabulary[ids[middle]]
         masked = text[: starts[middle]] + tokenizer.mask_token + text[ends[middle] :]
@@ -202,7 +202,7 @@ class _MaskedWords:
 
 
 def _jobs() -> dict[str, Any]:
-    """Returns what reads and predicts the examples of a model, by its prediction method."""
+    """Returns the jobs that read and predict a model's examples, by its prediction method."""
     return {**jobs_by_predict_method(), "fill": _MaskedWords}
 
 
@@ -226,9 +226,9 @@ def _plain_texts(config: InsightConfig, path: Path) -> list[str]:
 
 
 def _in_order(rows: InsightRows, config: InsightConfig) -> list[int]:
-    """Returns the order in which to explain the examples: short ones first."""
+    """Returns the indices of the examples in the order to explain them, short examples first."""
     if not len(rows.inputs):
-        raise ValueError(f"{config.data_file} has no examples")
+        raise ValueError(f"{config.data_file} must have at least one example")
     indices = range(len(rows.inputs))
     fitting = [index for index in indices if 2 < rows.words(index) <= _MAX_WORDS]
     others = sorted(set(indices) - set(fitting), key=lambda index: (rows.words(index), index))
@@ -257,13 +257,13 @@ def _cost(report: Any, path: str) -> None:
     try:
         record = json.loads(files[0].read_text(encoding="utf-8")).get("cost", {}) if files else {}
     except (ValueError, AttributeError) as error:
-        raise ValueError(f"{files[0]} must contain the results of a run ({error})") from error
+        raise ValueError(f"{files[0]} must contain a run's results ({error})") from error
     if not record:
         report.leave_out("Cost: there is no results.json with costs next to the model.")
         return
     lines = [f"Time: {duration(3600 * record['hours'])}", run_cost.describe(record)]
     blocks = [page.text(line) for line in lines if line]
-    report.add("What it cost to train", blocks, cost=record)
+    report.add("Training cost", blocks, cost=record)
 
 
 def _facts(path: str, model: Any) -> dict[str, str]:
@@ -277,13 +277,13 @@ def _facts(path: str, model: Any) -> dict[str, str]:
         "file": path,
         "task": type(model).__name__,
         "parameters": f"{model.count_params():,}",
-        "of them embeddings": f"{backbone.token_embedding.count_params():,}",
+        "embedding parameters": f"{backbone.token_embedding.count_params():,}",
         "weights": f"{weights / 1e6:,.1f} MB",
         "layers": f"{config.num_layers}",
         "hidden size": f"{config.hidden_dim:,}",
         "attention heads": f"{config.num_heads}",
         "vocabulary": f"{config.vocabulary_size:,}",
-        "longest row": f"{model.preprocessor.sequence_length:,} tokens",
+        "sequence length": f"{model.preprocessor.sequence_length:,} tokens",
         "backend": keras.backend.backend(),
     }
     if Path(path).is_file():
@@ -310,7 +310,7 @@ def _explain(
     predictions: list[tuple[int, Any, str]] = []
     explained: dict[int, Any] = {}
     reason = ""
-    logging.info("explaining %d rows", min(config.examples, len(order)))
+    logging.info("explaining %d examples", min(config.examples, len(order)))
     for index in itertools.islice(order, 4 * config.examples):
         try:
             row, target, answer = job.predict_for_attribution(model, rows.inputs[index])
@@ -324,7 +324,7 @@ def _explain(
         if len(predictions) == config.examples:
             break
     if not predictions:
-        report.leave_out(f"Attributions: none of the examples could be explained. {reason}")
+        report.leave_out(f"Attributions: the examples could not be explained. {reason}")
         return {}
     blocks = [
         page.text(
@@ -346,8 +346,8 @@ def _explain(
     if not math.isnan(error):
         blocks.append(
             page.text(
-                "Integrated gradients should add up to the logit minus the logit of a padding "
-                f"input. The largest error in these examples is {error:.3f}.",
+                "Integrated gradients should add up to the logit minus the logit for padding. The "
+                f"largest error in these examples is {error:.3f}.",
                 faint=True,
             )
         )

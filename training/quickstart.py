@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goes from text to a served model in a minute: what does an emoji show, by its name?
+"""Trains, exports and runs a classifier of emoji names in about a minute.
 
     python -m training.quickstart
 
-It fine-tunes a pretrained encoder on text that every machine has, the Unicode names of emoji. Does
+It fine-tunes a pretrained encoder on the Unicode names of emoji, which require no download. Does
 "steam locomotive" show an animal, food, something in an office, a vehicle, or weather? Most words
-in the test set are not in the training names, so a bag of words has little to go by, and the
-encoder's knowledge of word meaning is decisive. The command prints the test score next to the
-scores of the majority class and of a bag of words, exports a model that accepts text, and lets a
-new process classify unseen names without importing this project. If TensorFlow or TF Text is not
-installed, the export is skipped, and the new process loads the `.keras` file with this project.
+in the test set do not occur in the training set. Therefore, a bag of words has little information,
+and the encoder's knowledge of word meaning is decisive. The command prints the test score next to
+the majority class and bag-of-words scores, exports a model that accepts text, and starts a new
+process that classifies unseen names without keras_bert. If TensorFlow or TF Text is not installed,
+the export is skipped, and the new process loads the `.keras` file with keras_bert.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _BATCH_SIZE = 16
 _MODEL = "model.keras"
-# What a server runs, with only TensorFlow and TF Text. Texts and predictions are JSON lists.
+# Code for a process with only TensorFlow and TF Text. Texts and predictions are JSON lists.
 _EXPORT_ANSWERS = """
 import json, sys
 import tensorflow as tf
@@ -77,7 +77,7 @@ class QuickstartConfig(CommandConfig):
         seed: Seed for the split of the names, the weights of the new head and the order of the
             batches.
         output_dir: Directory for the data, the model and the export.
-        overwrite: Whether to replace the model of an earlier quickstart in output_dir.
+        overwrite: Whether to replace the model from an earlier quickstart in output_dir.
     """
 
     epochs: PositiveInt = 8
@@ -90,12 +90,12 @@ def main(config: QuickstartConfig) -> None:
     start = time.perf_counter()
     # TensorFlow logs every file that it writes.
     logging.set_verbosity(logging.WARNING)
-    minilm.resolve(minilm.NAME)  # Raise errors before Keras is imported, which takes seconds.
+    minilm.resolve(minilm.NAME)  # Importing Keras takes seconds, so raise errors before that.
     program.require(program.TRAINING_LIBRARIES, "training")
     with output_folder.lock_output_dir(config.output_dir, command="quickstart") as folder:
         if (folder / _MODEL).exists() and not config.overwrite:
             raise FileExistsError(
-                f"--output_dir must not contain a model. Received: {folder}, which has {_MODEL}. "
+                f"--output_dir must not contain a model. Received: {folder}, with {_MODEL}. "
                 "Choose another directory, or replace the model with --overwrite"
             )
         program.import_quietly()
@@ -123,7 +123,7 @@ def quickstart(config: QuickstartConfig, preset: str) -> None:
     )
     set_random_seed(config.seed)
     with warnings.catch_warnings():
-        # The head is new, because it is trained here.
+        # The missing head is expected, because it is trained here.
         warnings.filterwarnings("ignore", ".* has no classifier head", CheckpointWarning)
         classifier = TextClassifier.from_preset(
             preset, class_names=train.class_names, sequence_length=32
@@ -171,7 +171,7 @@ def _print_scores(classifier: TextClassifier, train: LabeledText, test: LabeledT
 
 
 def answers_table(test: LabeledText, answers: Sequence[Answer]) -> str:
-    """Formats predictions as a table: the first correct one per label, and some wrong ones."""
+    """Formats the first correct prediction per label and some wrong predictions as a table."""
     from keras_bert.tables import text_table
 
     labels = [(test.class_names or ())[index] for index in test.strata]
@@ -191,7 +191,7 @@ def answers_table(test: LabeledText, answers: Sequence[Answer]) -> str:
 def answer_in_fresh_process(model: Path, texts: Sequence[str]) -> list[Answer]:
     """Loads a classifier in a new Python process and classifies texts.
 
-    An export runs with TensorFlow and TF Text only, without this project.
+    An export only requires TensorFlow and TF Text, not keras_bert.
 
     Raises:
         RuntimeError: If the process fails. The message includes its standard error.

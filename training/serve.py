@@ -8,9 +8,8 @@
 
 A model is a directory written by `export`, or a task's `.keras` file. On the JAX and PyTorch
 backends, a `.keras` file does not require TensorFlow. A SavedModel offers all its signatures, a
-task
-only `serving_default`. Requests that arrive together are batched, each text with others of similar
-length. Ctrl-C or SIGTERM stops the server after it has responded to all received requests.
+task only `serving_default`. Requests that arrive together are batched by similar text length.
+Ctrl-C or SIGTERM stops the server after it has responded to all received requests.
 
     POST /v1/embeddings, GET /v1/models             OpenAI's API
     POST /embed, /similarity, /predict, /rerank     Text Embeddings Inference's API, also with
@@ -49,11 +48,11 @@ _PORTS = 1 << 16
 # A model's name and path. The name may have slashes, as in sentence-transformers/all-MiniLM-L6-v2.
 _NAMED = re.compile(r"(?![A-Za-z]:[/\\])([^/.~\\=][^\\=]*)=(.*)", re.DOTALL)
 _LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
-# Batch size of a task on JAX, where the server compiles every batch size before it is ready
+# Default batch size for tasks on JAX. The server compiles every batch size before it is ready.
 _JAX_BATCH_SIZE = 8
 # The environment variable of the API key
 _API_KEY = "KERAS_BERT_API_KEY"
-# Seconds that running requests have to finish when the server stops
+# Number of seconds to wait for running requests when the server stops
 _SECONDS_TO_END = 30
 
 
@@ -65,18 +64,18 @@ class ServeConfig(CommandConfig):
         model: A directory written by export, or a .keras file. Multiple files, separated by commas
             or matched by a pattern such as seed_*/model.keras, form an ensemble. NAME=PATH sets the
             model's name in requests, and NAME=PATH,NAME=PATH serves multiple models.
-        host: The address to listen on; 0.0.0.0 listens on all network interfaces. The server does
+        host: The address to listen on. 0.0.0.0 listens on all network interfaces. The server does
             not encrypt connections.
-        port: The port; 0 uses a free port.
+        port: The port. 0 uses a free port.
         api_key: The bearer token that requests must have. Defaults to the environment variable
-            KERAS_BERT_API_KEY, which other users of this machine do not see in the list of
-            processes. Empty disables authentication.
+            KERAS_BERT_API_KEY. Unlike the flag, other users of this machine do not see it in the
+            list of processes. Empty disables authentication.
         threads: Number of threads. Each computes one batch at a time. Defaults to one per core for
             an export, and to one for a .keras file.
-        batch_size: Maximum number of examples in a batch. Defaults to 32, or to 8 on JAX, which
-            compiles every batch size.
+        batch_size: Maximum number of examples in a batch. Defaults to 32, or to 8 on JAX, because
+            it compiles every batch size.
         max_rows: Maximum number of examples in a request.
-        max_bytes: Maximum size of a request in bytes.
+        max_bytes: Maximum request size in bytes.
         max_waiting_rows: Maximum number of waiting examples. Further requests get status 503.
     """
 

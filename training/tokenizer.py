@@ -5,9 +5,9 @@
         --kind=byte_pair --vocabulary_size=50265
 
 Files written to `output_dir`: `tokenizer.json`, `tokenizer_config.json`, and `vocab.txt`
-(`wordpiece`), `vocab.json` and `merges.txt` (`byte_pair`), or `spiece.model` (`sentence_piece`),
-which for XLM-RoBERTa is `sentencepiece.bpe.model`. `keras_bert.checkpoints` and the transformers
-library can read them.
+(`wordpiece`), `vocab.json` and `merges.txt` (`byte_pair`), or `spiece.model` (`sentence_piece`).
+For XLM-RoBERTa, the last file is `sentencepiece.bpe.model`. `keras_bert.checkpoints` and the
+transformers library can read these files.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class TokenizerConfig(CommandConfig):
         output_dir: Directory for the files. It is created if it does not exist.
         kind: Type of tokenizer, one of wordpiece (BERT, DistilBERT, ELECTRA), byte_pair (RoBERTa)
             and sentence_piece (ALBERT, and XLM-RoBERTa with --model=xlm_roberta_base).
-        model: The model for which the tokenizer is created, such as modernbert_base, or a JSON
-            config file. It determines the type of tokenizer and the special tokens.
+        model: The model that will use the tokenizer, such as modernbert_base, or a JSON config
+            file. It determines the type of tokenizer and the special tokens.
         vocabulary_size: Size of the vocabulary, including special tokens.
         lowercase: Whether to lowercase text and, with wordpiece, to strip accents. Not supported
             with byte_pair or for XLM-RoBERTa. By default, it depends on the text: scripts without
@@ -81,7 +81,7 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
 
     Raises:
         FileNotFoundError: If an entry of `input_files` matches no file.
-        ValueError: If there is no text, or `output_dir` is empty.
+        ValueError: If the files have no text, or `output_dir` is empty.
     """
     from keras_bert.checkpoints.folders import replaced_files
 

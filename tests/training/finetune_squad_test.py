@@ -167,7 +167,7 @@ def test_malformed_questions_are_refused_or_counted(tmp_path):
     write_squad(tmp_path, "train.json", "t", bad=True)
     write_squad(tmp_path, "dev.json", "d")
     config = SquadConfig(data_dir=str(tmp_path), train_file="train.json", dev_file="dev.json")
-    with pytest.raises(ValueError, match=r"article 1 \('t'\), paragraph 1, .*'t0'.*'Bob' is not"):
+    with pytest.raises(ValueError, match=r"article 1 \('t'\), paragraph 1, .*'t0'.*contain 'Bob'"):
         read_data(config)
     data = read_data(config.replace(skip_invalid=True))
     assert (len(data.train), len(data.skipped)) == (3, 1)
@@ -192,5 +192,5 @@ def test_unanswerable_questions_need_to_be_expected(tmp_path):
     config = SquadConfig(
         data_dir=str(tmp_path), train_file="v2.json", dev_file="v2.json", unanswerable="no"
     )
-    with pytest.raises(ValueError, match="question 't3' has no answer"):
+    with pytest.raises(ValueError, match=r"question must have an answer\. Received: 't3'"):
         read_data(config)

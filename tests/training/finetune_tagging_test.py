@@ -113,14 +113,16 @@ def test_labels_of_no_scheme_and_of_two_are_told(tmp_path, caplog):
     path = tmp_path / "a.conll"
     path.write_text("a B-PER\nb X-PER\nc O\n\na B-PER\nb B-\n")
     config = TaggingConfig(train_file=str(path), dev_file=str(path))
-    with pytest.raises(ValueError, match=r"'X-PER' \(1 words\), 'B-' \(1 words\); expected O, B-"):
+    with pytest.raises(
+        ValueError, match=r"O, B-TYPE.*: 'X-PER' \(1 words\), 'B-' \(1 words\)\. Pass"
+    ):
         read_data(config)
     assert "X-PER" in read_data(config.replace(scheme="keep")).class_names
     path.write_text("a B-PER\nb I-PER\nc O\n\na B-LOC\nb O\nRome I-LOC\n")
     with caplog.at_level("WARNING", logger="absl"):
         data = read_data(config)
     assert (
-        "1 of 6 labels deviate from the scheme IOB2, the first is 'I-LOC' of the word 'Rome'"
+        "1 of 6 labels deviate from the scheme IOB2. The first is 'I-LOC' for the word 'Rome'"
         in caplog.text
     )
     assert data.train.labels[1] == ["B-LOC", "O", "B-LOC"]
@@ -143,7 +145,7 @@ def test_labels_in_brackets_or_of_bare_types_are_those_of_spans(tmp_path, caplog
         data = read_data(config)
     assert data.train.labels == [["B-person", "I-person", "O", "O", "B-place"]]
     assert data.dev.labels == [["B-place"]]
-    assert "train.conll: labels have no B- and I-: adjacent words of the same label" in caplog.text
+    assert "train.conll: labels have no B- or I- prefix, so adjacent words with" in caplog.text
     train.write_text("Ann (A*\nLee (B*\nsang *)\nhere *)\n")
     with pytest.raises(ValueError, match=r"in the sentence 'Ann Lee sang here': .* nested.*=keep"):
         read_data(config)

@@ -319,7 +319,10 @@ def test_flags_say_what_the_name_of_a_file_does_not(tmp_path):
     path.write_text("text,label\n" + "a,0\n,1\n" * 10)
     config = FinetuneConfig(train_file=str(path), format="csv", allow_empty=True)
     assert len(read_data(config).train) == 18
-    for name, message in {"format": "or --format: tsv", "allow_empty": "--allow_empty"}.items():
+    for name, message in {
+        "format": "set --format to one of tsv",
+        "allow_empty": "--allow_empty",
+    }.items():
         default = getattr(FinetuneConfig(), name)
         with pytest.raises(ValueError, match=message):
             read_data(config.replace(**{name: default}))
@@ -335,7 +338,7 @@ def test_an_unlabeled_test_file_is_read_with_a_warning(reviews, tmp_path, caplog
     with caplog.at_level("WARNING", logger="absl"):
         assert read_data(config).test.labels is None
     assert "not scored" in caplog.text
-    assert "no column 'stars' for label (did you mean 'Stars'?)" in caplog.text
+    assert "Received: column 'stars' (did you mean 'Stars'?)" in caplog.text
 
 
 def test_rematerialize_is_of_the_encoder(configured, preset):

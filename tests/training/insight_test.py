@@ -187,5 +187,5 @@ def test_rows_that_fit_in_no_row_of_the_model_are_left_out(tmp_path):
     assert "attention" not in numbers
     left_out = " ".join(numbers["left_out"])
     assert "The text must have at most 78 tokens. Received: 120" in left_out
-    assert "Attention patterns: none of the texts fits in a row of the model." in left_out
+    assert "Attention patterns: all texts are too long for the model." in left_out
     assert "none of the texts fits" in page

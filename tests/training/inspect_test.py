@@ -30,8 +30,8 @@ def test_text_with_a_page(tmp_path):
     report, num_bad = inspect(config)
     assert num_bad == 0
     assert "rows     31    2" in report
-    assert "train: 2 of 31 rows (6.5 %) have a text that occurs with different labels" in report
-    assert "dev: 1 of 2 rows (50.0 %) are in train too" in report
+    assert "train: 2 of 31 rows (6.5%) have a text that occurs with different labels" in report
+    assert "dev: 1 of 2 rows (50.0%) are also in train" in report
     assert "words of dev with unknown tokens\n𐏓 (" in report
     assert "bag of words" in report
     # [CLS] film < 3 > was good [SEP] has 8 tokens.
@@ -45,7 +45,7 @@ def test_text_with_a_page(tmp_path):
     ]
     page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
     assert page.count("data:image/svg+xml") == 2
-    assert "are in train too" in page
+    assert "are also in train" in page
     without, _ = inspect(dataclasses.replace(config, dev_file="", report_dir="", baselines=False))
     assert "bag of words" not in without
 
@@ -86,12 +86,14 @@ def test_malformed_rows_and_classes_of_one_row_are_listed(tmp_path):
     assert num_bad == 63
     assert report.startswith(
         "train: invalid rows, skipped below: 63\n"
-        f"{path}, line 8: 1 columns, expected 2; the row starts with 'torn'\n"
-        f"{path}, line 9: text is empty (--allow_empty accepts it)\n"
+        f"{path}, line 8: each row must have 2 columns. Received: 1 columns, starting with 'torn'\n"
+        f"{path}, line 9: text must not be empty. --allow_empty accepts it\n"
     )
-    assert f"{path}, line 12: 3 columns, expected 2; the row starts with 'x0'" in report
+    assert f"{path}, line 12: each row must have 2 columns. Received: 3 columns" in report
     assert "… and 13 more. --report_dir lists all of them in invalid_rows.txt" in report
-    assert "train: 1 of 3 classes have a single row, ['rare']: they cannot be learned" in report
+    assert (
+        "train: 1 of 3 classes have a single row, ['rare']. They cannot be both learned" in report
+    )
     assert "skipped below: 63" in (tmp_path / "report.html").read_text(encoding="utf-8")
     listed = (tmp_path / "invalid_rows.txt").read_text(encoding="utf-8").splitlines()
     assert [line.partition(": ")[0] for line in listed] == [
@@ -105,7 +107,7 @@ def test_malformed_rows_and_classes_of_one_row_are_listed(tmp_path):
 
 
 def test_wrong_options_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="--data_file must be the path"):
+    with pytest.raises(ValueError, match="--data_file must be a data file"):
         inspect(InspectConfig())
     with pytest.raises(
         FileNotFoundError, match=r"none\.csv does not exist\. It must be a data file"
@@ -120,6 +122,6 @@ def test_a_file_of_malformed_questions_alone_is_refused_with_the_first(tmp_path)
     path.write_text(json.dumps({"question": "?", "context": "c", "answers": 3}) + "\n")
     with pytest.raises(
         ValueError,
-        match=r"no valid questions: .*train\.jsonl, line 1.*: answers must .*Received: 3",
+        match=r"one valid question\. .*train\.jsonl, line 1.*: answers must .*Received: 3",
     ):
         inspect(InspectConfig(data_file=str(path)))

@@ -68,9 +68,9 @@ def test_all_judged_queries_count_as_trec_eval_counts_them():
     result = ranking_scores(run, qrels)
     assert result == {"mrr@10": 16.67, "map": 8.33, "ndcg@10": 12.9}
     assert ranking_scores(run, qrels, cutoff=1) == {"mrr@1": 0.0, "map": 8.33, "ndcg@1": 0.0}
-    with pytest.raises(ValueError, match="no query has a relevant document"):
+    with pytest.raises(ValueError, match="qrels must have at least one grade above 0"):
         ranking_scores(run, {"2": {"a": 0}})
-    with pytest.raises(ValueError, match="query 1 has a document twice"):
+    with pytest.raises(ValueError, match=r"only once. Received: duplicates for query 1"):
         ranking_scores({"1": ["a", "a"]}, qrels)
 
 
@@ -164,7 +164,7 @@ def test_cranfield_is_read(cranfield):
     assert collection.queries["3"] == "a heat ."
     assert collection.qrels["6"] == {"6": 1, "1": 0}
     (cranfield / "cran.qry").write_text("a\n")
-    with pytest.raises(ValueError, match=r"cran\.qry, line 1: expected \.I and a number first"):
+    with pytest.raises(ValueError, match=r"cran\.qry, line 1: the first line must be \.I and"):
         read_cranfield(cranfield)
 
 
@@ -233,7 +233,7 @@ def test_splits_are_taken_as_they_are_named(names, parts, tmp_path, caplog):
 
 @pytest.mark.backend_independent
 def test_malformed_collections_are_refused(tmp_path, caplog):
-    with pytest.raises(FileNotFoundError, match=r"has no documents, .*; use --documents"):
+    with pytest.raises(FileNotFoundError, match=r"must have the documents in .* Pass --documents"):
         read_collection(tmp_path)
     write_ms_marco(tmp_path)
     qrels = tmp_path / "qrels.tsv"
@@ -242,10 +242,10 @@ def test_malformed_collections_are_refused(tmp_path, caplog):
         assert read_collection(tmp_path).qrels == {"q1": {"d1": 1}}
     assert "2 of 3 qrels are for queries or documents" in caplog.text
     qrels.write_text("q9\t0\td1\t1\n")
-    with pytest.raises(ValueError, match="none of the 1 qrels is for a query in"):
+    with pytest.raises(ValueError, match=r"must be for queries in .* Received: 1 other"):
         read_collection(tmp_path)
     (tmp_path / "collection.tsv").write_text("d1\ta\nd1\tb\n")
-    with pytest.raises(ValueError, match=r"collection\.tsv, line 2: another row has the id 'd1'"):
+    with pytest.raises(ValueError, match=r"collection\.tsv, line 2: each id must be unique.*'d1'"):
         read_collection(tmp_path)
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run costs: operations, energy, emissions and money."""
+"""Counts and measures a run's FLOPs, energy, emissions and cost."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The energy that a run uses, and its CO2 emissions, by `codecarbon`."""
+"""Measures a run's energy and CO2 emissions with `codecarbon`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Energy(NamedTuple):
     """Energy and emissions.
 
     Args:
-        kwh: Energy in kWh, of the whole machine.
+        kwh: The whole machine's energy in kWh.
         co2_kg: Emissions in kg of CO2.
-        is_measured: Whether the processor's and the GPUs' energy was read from their counters (RAPL
-            and NVML). Otherwise it is estimated by the load and the nominal power.
+        is_measured: Whether the energy of the processor and the GPUs was read from their counters
+            (RAPL and NVML). Otherwise, it is estimated from the load and the nominal power.
     """
 
     kwh: float = 0.0
@@ -29,7 +29,7 @@ class Energy(NamedTuple):
     is_measured: bool = False
 
     def __add__(self, other: Energy) -> Energy:
-        """Returns the sum, measured only if both are."""
+        """Returns the sum. It is only measured if both are."""
         return Energy(
             self.kwh + other.kwh,
             self.co2_kg + other.co2_kg,
@@ -41,13 +41,13 @@ Meter = Callable[[], Energy]
 
 
 def is_installed() -> bool:
-    """Returns whether `codecarbon` is installed, the extra `energy`."""
+    """Returns whether `codecarbon` is installed. It is in the extra `energy`."""
     return importlib.util.find_spec("codecarbon") is not None
 
 
 @contextmanager
 def energy_meter(country: str) -> Iterator[Meter]:
-    """Measures energy with `codecarbon`, offline.
+    """Measures energy with `codecarbon`, without network access.
 
     Yields:
         A function that returns the energy and the emissions since its last call.
@@ -60,9 +60,9 @@ def energy_meter(country: str) -> Iterator[Meter]:
         from codecarbon import OfflineEmissionsTracker
     except ImportError as error:
         raise ImportError(
-            "--measure_energy requires codecarbon: install the extra `energy`, or codecarbon itself"
+            "--measure_energy requires codecarbon. Install the extra `energy`, or codecarbon itself"
         ) from error
-    # It warns of a second tracker even where several are allowed.
+    # codecarbon warns if a process has two trackers, even with `allow_multiple_runs`.
     logging.getLogger("codecarbon").setLevel(logging.ERROR)
     tracker = OfflineEmissionsTracker(
         country_iso_code=country, output_methods=[], log_level="error", allow_multiple_runs=True
@@ -82,7 +82,7 @@ def energy_meter(country: str) -> Iterator[Meter]:
 
 
 def grams_per_kwh(country: str) -> float:
-    """Returns the CO2 in g that a kWh of a country's electricity causes, by `codecarbon`'s table.
+    """Returns the CO2 in g per kWh for a country's electricity, from `codecarbon`'s table.
 
     Raises:
         ImportError: If codecarbon is not installed.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model's parameters, its FLOPs in a training step, and this machine's peak FLOP/s."""
+"""Counts a model's parameters and training FLOPs, and measures this machine's peak FLOP/s."""
 
 from __future__ import annotations
 
@@ -22,33 +22,35 @@ from keras_bert.checkpoints.weights import (
 from keras_bert.config import BertConfig
 from keras_bert.ops.dispatch import has_accelerator
 
-# The backward pass has two products for each one of the forward pass: three in total.
+# The backward pass has two matmuls for each matmul in the forward pass.
 _TRAINING_FACTOR = 3
-# The fastest size depends on the caches and the dtype: on a CPU with instructions for bfloat16, its
-# products were twice as fast at 512 as at 2,048, and float32 products a fifth faster.
+# The fastest size depends on the caches and the dtype. For example, on a CPU with bfloat16
+# instructions, matmuls of size 512 were twice as fast as matmuls of size 2,048 in bfloat16, and 1.2
+# times as fast in float32.
 _SIZES_ON_CPU, _SIZES_ON_ACCELERATOR = (512, 1024, 2048), (2048, 4096, 8192)
-# Large enough that the product takes longer than starting it
+# The matmul must take longer than launching it.
 _SIZE_COMPARED = 768
 _ROUNDS = 5
-# Beside other programs, the quotient of 5 rounds was up to 1.4 times what it was alone.
+# With 5 rounds, other running processes changed the speedup by a factor of up to 1.4.
 _ROUNDS_COMPARED = 15
 
 Made = TypeVar("Made")
 
 
 def num_parameters(make_model: Callable[[], keras.Model]) -> int:
-    """Returns the number of parameters of a model, which gets no values and so needs no memory."""
+    """Counts a model's parameters, without allocating memory for them."""
     return int(without_values(make_model).count_params())
 
 
 def without_values(make: Callable[[], Made]) -> Made:
-    """Returns what a function makes, such as models, whose variables never get values."""
+    """Calls a function that creates models, without allocating memory for their variables."""
 
     def made() -> Made:
         with keras.StatelessScope(initialize_variables=False):
             return make()
 
-    # Keras gives all variables that wait for values theirs at the end of a thread's next scope.
+    # Keras initializes waiting variables when the thread leaves its next scope. This thread ends
+    # first.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(made).result()
 
@@ -62,19 +64,19 @@ def training_flops(
     *,
     reads_all: bool = False,
 ) -> int:
-    """Returns the floating-point operations (FLOPs) of the matrix products of a training step.
+    """Counts the floating-point operations (FLOPs) in the matmuls for one training step.
 
-    As is usual, element-wise operations are ignored, and a multiply-add counts as two.
+    As usual, element-wise operations are ignored, and a multiply-add counts as two operations.
 
     Args:
         config: The encoder's architecture.
-        rows: Rows in the batch.
-        sequence_length: Tokens in a row, padding included, since products compute it too.
-        slots: Masked tokens in a row.
-        next_sentence: Whether there is a sentence pair objective.
-        reads_all: Whether the outputs of all tokens are used. Otherwise only the masked tokens (and
-            the first token, for the sentence pair objective) pass through the last block after its
-            attention, except in a causal encoder.
+        rows: The batch size.
+        sequence_length: The number of tokens per sequence, including padding.
+        slots: The number of masked tokens per sequence.
+        next_sentence: Whether the model has a sentence pair objective.
+        reads_all: Whether the outputs of all tokens are used. Otherwise, unless the encoder is
+            causal, only the masked tokens pass through the part of the last layer that follows
+            attention. With a sentence pair objective, so does the first token.
     """
     hidden = config.hidden_dim
     layer_flops = 0
@@ -83,15 +85,15 @@ def training_flops(
         kernel_flops = {
             name: 2 * math.prod(shape) for name, shape in shapes.items() if name.endswith("kernel")
         }
-        # The dimension of all heads, which is the hidden size unless heads were pruned
+        # The dimension of all heads together. It differs from the hidden size after pruning heads.
         width = config.effective_heads_by_layer[index] * config.head_dim
         length = sequence_length if window is None else min(sequence_length, 2 * window + 1)
         layer_flops += sum(kernel_flops.values()) + 4 * length * width
         if config.relative_positions == "disentangled":
-            # Queries and keys with each distance; its projections are computed once for all rows.
+            # Queries and keys attend to each distance. Distances are projected once per batch.
             num_distances = 2 * sequence_length - 1
             layer_flops += 4 * num_distances * width + 12 * hidden * width // rows
-    # The embeddings, and the masked LM head's hidden layer, may be narrower than the hidden size.
+    # The embeddings and the masked LM head's hidden layer may be smaller than the hidden size.
     width = config.embedding_width
     prediction_flops = 2 * width * (hidden + config.vocabulary_size)
     if config.masked_lm_head == "linear":
@@ -110,12 +112,12 @@ def training_flops(
 
 
 def fine_tuning_flops(config: BertConfig, lengths: np.ndarray, reads_all: bool) -> int:
-    """Returns the FLOPs of the matrix products of training on sequences once, without padding.
+    """Counts the FLOPs in the matmuls for one epoch of fine-tuning, without padding.
 
     Args:
         config: The encoder's architecture.
-        lengths: The number of tokens of each sequence, `(sequences,)`.
-        reads_all: Whether the head reads all tokens, as a tagger's does, or only the first.
+        lengths: The sequence lengths in tokens, of shape `(sequences,)`.
+        reads_all: Whether the head reads all tokens, like a tagger's head, or only the first.
     """
     counts = collections.Counter(lengths.tolist())
     return sum(
@@ -126,11 +128,11 @@ def fine_tuning_flops(config: BertConfig, lengths: np.ndarray, reads_all: bool) 
 
 @functools.cache
 def peak_flops(dtype: str) -> float:
-    """Measures the highest FLOP/s of products of two square matrices.
+    """Measures the peak FLOP/s of square matmuls.
 
     Returns:
-        That of the fastest of a few sizes and rounds, so that other programs do not count; the
-        result is cached for the process.
+        The FLOP/s of the fastest matmul among a few sizes and rounds, so that other running
+        processes have little influence. The result is cached for the process.
     """
     highest = 0.0
     for size in _SIZES_ON_ACCELERATOR if has_accelerator() else _SIZES_ON_CPU:
@@ -145,14 +147,16 @@ def peak_flops(dtype: str) -> float:
 
 @functools.cache
 def bfloat16_speedup() -> float:
-    """Measures how many times as fast bfloat16 products are as float32 ones.
+    """Measures the speedup of bfloat16 matmuls over float32 matmuls.
 
-    Processors with instructions for bfloat16 may still be slower with them: of two that have
-    `avx512_bf16`, one trained 1.6 times as fast in mixed_bfloat16, and one 0.6 times.
+    Processors with bfloat16 instructions may still be slower in bfloat16. For example, of two
+    processors with `avx512_bf16`, one trained 1.6 times as fast in mixed_bfloat16, but the other
+    only 0.6 times as fast.
 
     Returns:
-        The quotient of the shortest times of a few rounds, in which the dtypes take turns, so that
-        other programs do not count; the result is cached for the process.
+        The shortest time in float32 divided by the shortest time in bfloat16. The dtypes alternate
+        for a few rounds, so that other running processes have little influence. The result is
+        cached for the process.
     """
     numbers = keras.random.normal((_SIZE_COMPARED, _SIZE_COMPARED), seed=0)
     seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
@@ -168,5 +172,5 @@ def bfloat16_speedup() -> float:
 
 
 def _multiply(factor: object) -> None:
-    # Reading an element waits for the result: backends execute asynchronously.
+    # Backends execute asynchronously, so read an element to wait for the result.
     ops.convert_to_numpy(ops.cast(ops.matmul(factor, factor)[:1, :1], "float32"))

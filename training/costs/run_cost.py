@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost of a run: time, operations, energy, emissions, money and memory."""
+"""Records and formats a run's cost in time, FLOPs, energy, emissions and money."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def cost_record(
     country: str,
     cost_per_hour: float,
 ) -> dict[str, Any]:
-    """Returns the entries of `results.json` about a run's cost.
+    """Returns the entries in `results.json` about a run's cost.
 
     Args:
-        seconds: The duration.
-        flops: Floating-point operations of the matrix products of training; `None` if unknown.
-        energy: The energy; `None` if it was not metered.
-        country: ISO code of the country, three letters, by whose electricity CO2 is computed.
-        cost_per_hour: The price of the machine, in any currency; 0 if it is unknown.
+        seconds: The run's duration in seconds.
+        flops: The floating-point operations in the matmuls of training, or `None` if unknown.
+        energy: The energy, or `None` if it was not measured.
+        country: The ISO code (three letters) of the country whose electricity determines the CO2.
+        cost_per_hour: The machine's cost per hour in any currency, or 0 if unknown.
     """
     record: dict[str, Any] = {"hours": seconds / _SECONDS_PER_HOUR}
     if flops is not None:
@@ -45,11 +45,11 @@ def cost_record(
 
 
 def describe(record: Mapping[str, Any], points: float | None = None) -> str:
-    """Describes the cost of a run on one line.
+    """Describes a run's cost on one line.
 
     Args:
         record: The result of `cost_record`.
-        points: Points by which the run's score is above the best baseline, if that is known.
+        points: How many points the score is above the best baseline, or `None` if unknown.
 
     Example:
 
@@ -80,7 +80,7 @@ def describe(record: Mapping[str, Any], points: float | None = None) -> str:
 
 
 def process_peak_bytes() -> int:
-    """Returns the most memory that this process had; 0 on Windows, where it is unknown."""
+    """Returns the peak memory of this process in bytes, or 0 on Windows."""
     try:
         import resource
     except ImportError:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tuning tasks: one module for each."""
+"""The fine-tuning tasks, with one module per task."""

@@ -66,14 +66,14 @@ class FinetuneConfig(TextColumns, LabeledFilesConfig):
             .xlsx. Text files may be compressed. A directory of Parquet or Arrow files also works.
         dev_file: Labeled text that selects the best epoch. If empty, a random stratified tenth of
             train_file is held out.
-        test_file: Text to predict after training, labeled or not. Empty for none.
-        dev_rows: Number of examples of each validation file to score, in a random stratified
+        test_file: Text to predict after training, labeled or not. Optional.
+        dev_rows: Number of examples to score in each validation file, in a random stratified
             sample. 0 uses all.
         dropout: Dropout rate before the classifier. Defaults to the checkpoint's rate.
         encoder_dropout: Both dropout rates of the encoder. Defaults to the checkpoint's rates.
-        bilstm_units: Number of units per direction of a new BiLSTM between encoder and classifier.
-            0 for none. By default, the checkpoint's layers are kept.
-        bilstm_layers: Number of layers of the new BiLSTM. Requires bilstm_units.
+        bilstm_units: Number of units per direction in a new BiLSTM between encoder and classifier.
+            0 adds no BiLSTM. By default, the checkpoint's layers are kept.
+        bilstm_layers: Number of layers in the new BiLSTM. Requires bilstm_units.
     """
 
     task: str = ""
@@ -201,12 +201,12 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     multi_label = config.multi_label or (model is not None and model.multi_label)
     if multi_label and not (model and model.multi_label and not config.plots_dir):
         raise ValueError(
-            "--multi_label must be used with the --model of a multi-label classifier, without "
-            "--predictions and --plots_dir"
+            "--multi_label requires a multi-label classifier in --model, and cannot be used with "
+            "--predictions or --plots_dir"
         )
     if multi_label and len(class_names) < len(model.class_names):
         raise ValueError(
-            "--label_map must not rename multiple labels of a multi-label model to the same name. "
+            "--label_map must not rename multiple labels to the same name for a multi-label model. "
             f"Received: {','.join(config.label_map)}"
         )
     data = read_labeled_text(
@@ -399,13 +399,13 @@ class ClassificationJob(Job):
 
 @dataclasses.dataclass(frozen=True)
 class FewShotConfig(FinetuneConfig):
-    """Few-shot training of a classifier on pairs of examples.
+    """Few-shot classifier training on pairs of examples.
 
     Args:
         batch_size: Number of pairs per optimizer step.
         epochs: Number of passes over the pairs.
         learning_rate: Peak learning rate, reached at the end of the warmup.
-        max_pairs: Maximum number of pairs. 0 uses all pairs, whose number grows with the square of
+        max_pairs: Maximum number of pairs. 0 uses all pairs. Their number grows quadratically with
             the number of examples.
     """
 
@@ -483,7 +483,7 @@ def new_classifier(
 
 
 def logits(classifier: TextClassifier, data: LabeledText) -> np.ndarray:
-    """Returns the logits of a classifier for texts, after checking that they are finite."""
+    """Returns a classifier's logits for texts, after checking that they are finite."""
     return finite(classifier.predict(data.inputs, batch_size=SCORED_ROWS, verbose=0))
 
 
@@ -513,10 +513,10 @@ def score_logits(
 def write_answers(
     rows: Sequence[Any], path: Path, columns: Mapping[str, Sequence[Any] | None]
 ) -> None:
-    """Writes one line per example: the class and its probability, or the score of a regression.
+    """Writes one line per example with the class and its probability, or with the regression score.
 
-    For multi-label classification, each cell is a JSON list. The other columns follow, without
-    empty ones.
+    For multi-label classification, each cell is a JSON list. The other columns follow, except empty
+    columns.
     """
     if isinstance(rows[0], list):
         rows = [

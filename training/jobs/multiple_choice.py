@@ -47,14 +47,14 @@ class ChoiceConfig(LabeledFilesConfig):
             end of the passage.
         dev_file: Validation file, used to select the best epoch. If empty, a random tenth of
             train_file is held out, stratified by the index of the correct choice.
-        test_file: Test file, predicted after training and scored if it has labels. Empty for none.
+        test_file: Test file, predicted after training and scored if it has labels. Optional.
         format: One of auto, swag (CSV), codah (TSV), jsonl, arrow (Parquet, Arrow) and xlsx. auto
             infers the format from the suffix.
         quoting: How to read quotes in TSV. With csv, they enclose cells and are doubled inside, as
             written by Excel and pandas. With none, they are text. auto infers it from the file.
         batch_size: Number of texts per optimizer step, each with all of its choices.
         dropout: Dropout rate before the classifier. Defaults to the checkpoint's rate.
-        sequence_length: Maximum length of a text with one choice, in tokens. Longer texts are
+        sequence_length: Maximum length of each text with one choice, in tokens. Longer texts are
             truncated.
     """
 
@@ -122,8 +122,8 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     for number, (choice, own) in enumerate(zip(choices, data.choices, strict=True), start=1):
         if choice >= len(own):
             raise ValueError(
-                f"{config.predictions or config.model}: the choice of row {number} must be an "
-                f"integer from 0 to {len(own) - 1}. Received: {choice}"
+                f"{config.predictions or config.model}, row {number}: choice must be an integer "
+                f"from 0 to {len(own) - 1}. Received: {choice}"
             )
     return Evaluation(
         classifier_scores.score(("accuracy",), choices, labels),

@@ -47,7 +47,7 @@ class SquadConfig(LabeledFilesConfig):
         train_file: Training file: questions with answers.
         dev_file: Validation file, used to select the best epoch and, for SQuAD 2.0, the null
             threshold. Leave it empty with train_articles.
-        test_file: Questions to predict after training. Empty for none.
+        test_file: Questions to predict after training. Optional.
         train_articles: Number of articles in train_file to train on, in the order of their titles.
             The other articles are the validation set, instead of dev_file. 0 trains on all
             articles.
@@ -58,22 +58,22 @@ class SquadConfig(LabeledFilesConfig):
             2.0. auto looks for them in train_file.
         skip_invalid: Whether to skip and count invalid questions and missing documents, instead
             of raising an error.
-        max_document_words: For TriviaQA, the number of words to read from the start of a document.
+        max_document_words: For TriviaQA, the number of words to read from the start of documents.
             Defaults to 800. 0 reads all. Documents without an answer in these words are not used
             for training.
         epochs: Number of passes over the training windows.
         batch_size: Number of windows per optimizer step.
-        sequence_length: Maximum length of a window in tokens, including the question.
-        doc_stride: Number of tokens between the starts of two consecutive windows of a passage.
-        max_query_length: Maximum length of a question in tokens. Longer questions are truncated.
+        sequence_length: Maximum window length in tokens, including the question.
+        doc_stride: Number of tokens between the starts of consecutive windows.
+        max_query_length: Maximum question length in tokens. Longer questions are truncated.
         negative_fraction: Fraction of the negative windows to train on, in a random sample. A
             negative window does not contain the answer while another window of the same question
             does. Whole documents have many of them.
-        n_best: Number of start and end positions to keep per window, and of answers to write per
-            question.
-        max_answer_length: Maximum length of an answer in tokens.
-        bilstm_units: Number of units per direction of a new BiLSTM between encoder and logits. 0
-            for none. By default, the checkpoint's layers are kept.
+        n_best: Number of start and end positions to keep per window, and number of answers to write
+            per question.
+        max_answer_length: Maximum answer length in tokens.
+        bilstm_units: Number of units per direction in a new BiLSTM between encoder and logits. 0
+            adds no BiLSTM. By default, the checkpoint's layers are kept.
     """
 
     train_articles: NonNegativeInt = 0
@@ -190,7 +190,9 @@ def _with_answers(examples: tuple[QuestionExample, ...]) -> tuple[QuestionExampl
 def _check(config: SquadConfig, data: SquadData) -> None:
     for name, examples in (("train", data.train), ("dev", data.dev)):
         if not examples:
-            raise ValueError(f"there are no {name} questions in the files of {config.data_dir!r}")
+            raise ValueError(
+                f"the files in {config.data_dir!r} must have at least one {name} question"
+            )
         unanswered = [
             example.id
             for example in examples
@@ -198,8 +200,8 @@ def _check(config: SquadConfig, data: SquadData) -> None:
         ]
         if unanswered and not data.has_unanswerable:
             raise ValueError(
-                f"{name} question {unanswered[0]!r} has no answer. Allow that with "
-                "--unanswerable=yes"
+                f"each {name} question must have an answer. Received: {unanswered[0]!r}, without "
+                "an answer. Pass --unanswerable=yes to accept unanswerable questions"
             )
 
 
@@ -213,7 +215,7 @@ def _read(config: SquadConfig, name: str, labeled: bool = True) -> QuestionFile:
 
 
 def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
-    """Scores a question answerer, or a file of its answers, see `Job.evaluate`."""
+    """Scores a question answerer, or a file of its predictions, see `Job.evaluate`."""
     from ..plots import error_report
     from ..plots.span_view import write_span_view
     from ..readers import answer_files
@@ -244,11 +246,12 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     unanswered = [gold.id for gold in golds.questions if gold.id not in texts]
     if unanswered and len(unanswered) == len(golds.questions):
         raise ValueError(
-            f"{config.predictions} has no answer to any question of {config.data_file}"
+            f"{config.predictions} must have answers to the questions in {config.data_file}. "
+            "Received: no answer with the id of a question"
         )
     if unanswered:
         logging.warning(
-            "%s has no answer to %d of %d questions, such as %s",
+            "%s has no answers to %d of %d questions, such as %s",
             config.predictions,
             len(unanswered),
             len(golds.questions),
@@ -286,7 +289,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
 
 
 def _as_answered(example: QuestionExample, prediction: Mapping[str, Any]) -> AnsweredQuestion:
-    """Returns a question with the span of its answer, by default the answer's first occurrence."""
+    """Returns a question with its predicted span. If unknown, it is the text's first occurrence."""
     from ..plots.span_view import AnsweredQuestion
 
     answer = prediction["answer"]
@@ -363,11 +366,11 @@ class QuestionJob(Job):
             **finetuning.preset_options(config),
         )
         answerer.max_answer_length = config.max_answer_length
-        answerer.null_threshold = None  # The preset may have a threshold, but `score` sets it anew.
+        answerer.null_threshold = None  # Ignore the preset's threshold. `score` sets a new one.
         answerer.negative_fraction = config.negative_fraction
         rows = question_rows(train, answerer.preprocessor, config.negative_fraction)
         logging.info(
-            "%d questions in %d windows, of which %d contain the answer",
+            "%d questions in %d windows, %d of them with the answer",
             len(train),
             len(rows),
             np.count_nonzero(rows.end_positions),
@@ -410,7 +413,7 @@ class QuestionPredictions:
 
     Args:
         examples: The questions.
-        texts: The text of each question's best span, or `""` if it has none.
+        texts: The text of each question's best span, or `""` without a span.
         scores: The score of each best span.
         odds: The null odds of each question: its null score minus the score of its best span.
         n_best: The best answers to each question, see `AnswerSpans.n_best`.
@@ -481,7 +484,7 @@ def candidate_spans(
 ) -> Iterator[tuple[Sequence[QuestionExample], AnswerSpans]]:
     """Yields chunks of the questions, each with its candidate answers.
 
-    The required memory depends on the length of a chunk, not on the length of all documents.
+    The required memory depends on the chunk length, not on the length of all documents.
 
     Raises:
         NotFiniteError: If the outputs of the model are not finite.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configs of `evaluate` and `insight`, which use the jobs to score and explain models."""
+"""The configs of `evaluate` and `insight`. These commands use jobs to score and explain models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..readers.labeled_text import TextColumns
 from ..readers.tagged_words import WordColumns
 from ..readers.task_files import KINDS
 
-# Copied from keras_bert.insight.attribution, which is only imported when the command runs
+# The same as in keras_bert.insight.attribution, which is only imported when the command runs.
 METHODS = ("integrated_gradients", "gradient_x_input", "occlusion")
 
 
@@ -56,7 +56,7 @@ class EvaluateConfig(TextColumns, WordColumns):
         predictions: The file of predictions to score. Give either --model or --predictions.
         null_odds: For SQuAD 2.0, the file of null odds that belongs to --predictions.
         null_threshold: Null odds above which a question counts as unanswered. Requires null_odds.
-        max_document_words: For TriviaQA, the number of words to read from the start of a document.
+        max_document_words: For TriviaQA, the number of words to read from the start of documents.
             Defaults to 800. 0 reads all. Use the same value as in training.
         format: For text, one of tsv, csv and jsonl (JSON Lines or an array). For choices, one of
             swag, codah and jsonl. auto infers the format from the suffix.
@@ -98,15 +98,15 @@ class InsightConfig(TextColumns, WordColumns):
     Args:
         model: The .keras file of a task, or a masked LM as a preset, a checkpoint directory or
             hf://...
-        data_file: A file on which the task can be evaluated. For a masked LM, a file of text.
+        data_file: A file that suits the task's evaluation. For a masked LM, a text file.
         report_dir: Directory for index.html, insight.json and the figures.
-        compare_with: A second model of the same task, for example the one before fine-tuning. Its
-            bias is reported next to the model's. Empty for none.
+        compare_with: A second model of the same task, to compare the bias of both models. For
+            example, the model before fine-tuning. Optional.
         examples: Number of predictions to explain.
         method: How predictions are explained: integrated_gradients, gradient_x_input or occlusion.
         rows: For a classifier, the number of examples, from the start of the file, whose errors are
             counted and whose words are swapped. 0 uses all.
-        label: For text, the column of the label. Empty if there is none.
+        label: For text, the column of the label. Empty for unlabeled text.
         format: For text, one of tsv, csv and jsonl (JSON Lines or an array). For choices, one of
             swag, codah and jsonl. auto infers the format from the suffix.
         crows_pairs: For a masked LM, the CSV file of CrowS-Pairs. Empty to skip it.

@@ -52,7 +52,7 @@ class RerankConfig(FineTuningConfig):
             If empty, a file with one of the usual names is used.
         queries: The file of the queries in data_dir, in the same formats. If empty, a file with one
             of the usual names is used.
-        qrels: The file of relevance judgments, in TREC's or BEIR's format. If empty, the splits
+        qrels: The file of relevance judgments, in the format of TREC or BEIR. If empty, the splits
             train, dev and test are found by the names of files or directories. The first split is
             used for training and the last for scoring.
         loss: One of pointwise and pairwise. pointwise classifies each document as relevant or not.
@@ -62,11 +62,11 @@ class RerankConfig(FineTuningConfig):
         negatives: Number of BM25 negatives per relevant document.
         bm25_weight: Weight of the BM25 score in the combined ranking, from 0 to 1. The encoder's
             score has the remaining weight.
-        holdout_every: If there is only one file of qrels, every holdout_every-th query is held out
-            for scoring.
+        holdout_every: With a single file of qrels, every holdout_every-th query is held out for
+            scoring.
         batch_size: Number of examples per optimizer step: pairs of documents, or single documents
             with the pointwise loss.
-        sequence_length: Maximum length of a query with a document, in tokens. Longer texts are
+        sequence_length: Maximum length of each query with a document, in tokens. Longer texts are
             truncated.
         seed: Random seed. It determines the weights of the new head, dropout and the choice of
             negatives.
@@ -120,7 +120,7 @@ def run_program(config: RerankConfig) -> None:
 
 
 def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, float]]:
-    """Trains on some of the queries, re-ranks the results of the others, and writes all results.
+    """Trains on some of the queries, re-ranks the documents for the rest, and writes all results.
 
     A finished run is not repeated.
 
@@ -207,7 +207,7 @@ def training_triples(
     """Returns training triples of texts: query, relevant document, and a negative from BM25.
 
     Documents and queries are identified by their texts, because different IDs may have the same
-    text. A document that is relevant under one ID must not be a negative under another.
+    text. A document must not be relevant under one ID and a negative under a different ID.
     """
     generator = np.random.default_rng(config.seed)
     relevant: dict[str, dict[str, None]] = {}  # document texts by query text, in order

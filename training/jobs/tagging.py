@@ -47,16 +47,16 @@ class TaggedFilesConfig(WordColumns, LabeledFilesConfig):
             tasks.
         dev_file: Validation file, used to select the best epoch. If empty, a random tenth of
             train_file is held out, stratified by type.
-        test_file: Test file, predicted after training and scored if it has the label_column. Empty
-            for none.
+        test_file: Test file, predicted after training and scored if it has the label_column.
+            Optional.
         train_rows: Number of training sentences to use, in a random stratified sample. 0 uses all.
-        scheme: Tagging scheme to which span labels are converted for training: IOB1, IOB2 or BIOES.
-            Spans in brackets, (PER* … *), and bare types next to O are also converted. keep
-            disables the conversion.
+        scheme: Tagging scheme for training: IOB1, IOB2 or BIOES. Span labels in other schemes are
+            converted, as are spans in brackets, (PER* … *), and bare types next to O. keep disables
+            the conversion.
         context: Whether to fill each sentence's window with the surrounding sentences of the
             document. The files must mark documents.
-        sequence_length: Maximum length of a window in tokens. Longer sentences are split into
-            multiple windows.
+        sequence_length: Maximum window length in tokens. Longer sentences are split into multiple
+            windows.
         skip_invalid: Whether to skip and count sentences with an invalid line, instead of raising
             an error.
     """
@@ -162,7 +162,10 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
             answer_text = read_conll(config.predictions, word_column=0, label_column=-1)
             words, labels = answer_text.words, answer_text.labels
         if words != gold.words:
-            raise ValueError(f"{config.predictions} and {config.data_file} have different words")
+            raise ValueError(
+                f"{config.predictions} must have the same words as {config.data_file}. Received: "
+                "different words"
+            )
         scheme = detect_scheme(labels)
     else:
         tags = model.tag(gold.words, batch_size=SCORED_ROWS)
@@ -189,7 +192,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
 
 
 def _infer_scheme(class_names: Sequence[str]) -> Any:
-    """Returns the scheme of a tagger's training labels, if its class names determine it."""
+    """Infers the scheme of the training labels from a tagger's class names, or returns `None`."""
     from keras_bert.data.tagging_schemes import are_span_labels
 
     if not are_span_labels(class_names):
@@ -216,7 +219,7 @@ def sentences(config: InsightConfig, model: TokenClassifier) -> InsightRows:
 
 
 def predicted_tag(model: TokenClassifier, row: Any) -> tuple[Any, Any, str]:
-    """Returns the first word of an entity, or else the longest word, with its tag, see `Job`."""
+    """Returns the first word with a tag other than O, or the longest word, see `Job`."""
     tags = model.tag([row])[0]
     number = next(
         (index for index, tag in enumerate(tags) if tag["label"] != "O"),

@@ -38,7 +38,7 @@ class FineTuningTask:
 
     Args:
         config_class: The class of the config.
-        run: Reads the files of a config, trains, and prints a report.
+        run: Reads the config's files, trains, and prints a report.
         settings: Options that the task sets unless they are given on the command line.
         job_class: The job that scores and explains models of the task, or `None`.
     """
@@ -84,7 +84,7 @@ def jobs_by_predict_method() -> dict[str, type[Job]]:
 
 
 def jobs_by_kind() -> dict[str, type[Job]]:
-    """Returns the jobs by the type of the files on which they are scored, see `data_kind`."""
+    """Returns the jobs by the type of their evaluation files, see `data_kind`."""
     jobs = {name: task.job_class for name, task in TASKS.items()}
     return {data_kind(name): job for name, job in jobs.items() if job is not None}
 
@@ -160,8 +160,9 @@ def task_from_flags(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTu
 
     Raises:
         FileNotFoundError: If the training file does not exist.
-        ValueError: If the task does not exist, a flag belongs to another task, a value is invalid,
-            or the task cannot be inferred from the files. The message lists what was checked.
+        ValueError: If the task does not exist, if a flag belongs to a different task, if a value is
+            invalid, or if the task cannot be inferred from the files. The message lists what was
+            checked.
     """
     values: dict[str, Any] = {}
     for task in TASKS.values():
@@ -224,12 +225,12 @@ def _infer_task(values: Mapping[str, Any]) -> FileTask:
     folder = Path(values.get("data_dir", ""))
     if not values.get("train_file"):
         if not values.keys().isdisjoint(("documents", "queries", "qrels")):
-            return FileTask("ranking", "a file of a collection is given")
+            return FileTask("ranking", "documents, queries or qrels are given")
         if trec_files.is_collection(folder):
             return FileTask("ranking", f"{folder} contains documents, queries and qrels")
         raise ValueError(
             "pass --train_file, --task or --recipe, or put documents, queries and qrels in "
-            f"--data_dir. Received: none of them in {str(folder)!r}"
+            f"--data_dir. Received: no such files in {str(folder)!r}"
         )
     path = folder / values["train_file"]
     if not exists(path):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots of the results of a run."""
+"""Plots and HTML reports of results."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two plots of a classifier: the confusion matrix and the calibration of its probabilities."""
+"""A classifier's confusion matrix and reliability diagram."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _BINS = 10
-# Bins with fewer predictions have a bar, and no point.
+# Bins with fewer predictions have a bar, but no point, because their accuracy is mostly chance.
 _MIN_ROWS_IN_BIN = 5
 # With more classes, counts do not fit into the cells.
 _MAX_CLASSES_WITH_COUNTS = 20
@@ -34,7 +34,7 @@ def confusion_figure(
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     axes.spines[:].set_visible(True)
     ticks = range(len(class_names))
-    # A name with dollar signs is no formula.
+    # A dollar sign in a class name does not start a formula.
     axes.set_xticks(ticks, class_names, rotation=45, ha="right", parse_math=False)
     axes.set_yticks(ticks, class_names, parse_math=False)
     accuracy = np.trace(counts) / max(counts.sum(), 1)
@@ -51,22 +51,21 @@ def confusion_figure(
 def calibration_figure(right: Sequence[bool], scores: Sequence[float]) -> Figure:
     """Draws a reliability diagram, the accuracy by predicted probability.
 
-    The title has the expected calibration error, the mean absolute difference of the two, weighted
-    by the number of predictions in a bin ([Guo et al., 2017](https://arxiv.org/abs/1706.04599),
-    section 2).
+    The title contains the expected calibration error. It is the mean absolute difference between
+    accuracy and probability, weighted by the number of predictions in each bin
+    ([Guo et al., 2017](https://arxiv.org/abs/1706.04599), section 2).
     """
     confidence, accuracy, share = calibration(right, scores)
     figure, (axes,) = new_figure(4.0, 3.6)
     axes.plot([0, 1], [0, 1], "--", color=GRAY)
     axes.bar(confidence, share, width=0.03, color=LIGHT_BLUE)
-    # The accuracy of a few predictions is chance.
     is_shown = share * len(scores) >= _MIN_ROWS_IN_BIN
     axes.plot(confidence[is_shown], accuracy[is_shown], "o-")
     error = float(np.sum(share * np.abs(accuracy - confidence)))
     axes.set(
         xlim=(0, 1),
         ylim=(0, 1),
-        xlabel="predicted probability (bars: share of the predictions)",
+        xlabel="predicted probability (bars: fraction of predictions)",
         ylabel="accuracy",
         title=f"expected calibration error {error:.1%}",
     )
@@ -76,7 +75,11 @@ def calibration_figure(right: Sequence[bool], scores: Sequence[float]) -> Figure
 def calibration(
     right: Sequence[bool], scores: Sequence[float]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns mean probability, accuracy and share of predictions of each nonempty bin of ten."""
+    """Divides predictions into ten bins by their probability.
+
+    Returns:
+        The mean probability, the accuracy and the fraction of predictions in each nonempty bin.
+    """
     is_right, probabilities = np.asarray(right, float), np.asarray(scores, float)
     bins = np.minimum((probabilities * _BINS).astype(int), _BINS - 1)
     counts = np.bincount(bins, minlength=_BINS)

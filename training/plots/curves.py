@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plot of a training run: the loss, and the scores on the development set."""
+"""Plots a training run's loss and validation scores."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LOSSES = {"loss": "training", "dev_loss": "development", "val_loss": "development"}
-# Markers of a curve with more points would overlap.
+# Curves with more points have no markers, because the markers would overlap.
 _MAX_MARKERS = 40
-# Not on the scale of scores, or redundant beside F1
+# Metrics on a different scale than scores, or redundant next to F1
 _NOT_PLOTTED = ("epoch", "learning_rate", "mse", "val_mse", "HasAns_exact", "NoAns_exact")
 
 _Points = tuple[list[float], list[float]]
@@ -31,19 +31,19 @@ def curves_figure(
     title: str = "",
     best_epoch: float | None = None,
 ) -> Figure:
-    """Draws the curves of a run, losses on the left and scores on the right.
+    """Draws a run's curves, with losses on the left and scores on the right.
 
-    Values that are not finite are omitted; a curve of one value is a dot.
+    Non-finite values are omitted. A curve with a single value is a dot.
 
     Args:
-        history: `History.history` of Keras' `fit`: a value for each epoch of `loss`, `val_loss`
-            and the metrics.
-        evaluations: Scores on the development set, a record for each epoch, which replace the
-            metrics of the history. `mse` is not plotted.
-        steps: The optimizer steps of the values in the history, if they are not epochs; the
-            horizontal axis then has steps.
-        title: The title of the figure.
-        best_epoch: The epoch of the best model, marked by a vertical line.
+        history: `History.history` from Keras' `fit`: the `loss`, `val_loss` and metrics of each
+            epoch.
+        evaluations: The validation scores of each epoch. They replace the metrics in `history`.
+            `mse` is not plotted.
+        steps: The optimizer step of each value in `history`, for the horizontal axis. By default,
+            the values are from epochs.
+        title: The figure's title.
+        best_epoch: The best model's epoch, marked with a vertical line.
 
     Raises:
         ImportError: If matplotlib is not installed.
@@ -69,7 +69,7 @@ def _panels(
     evaluations: Sequence[Mapping[str, float]],
     steps: Sequence[int] | None,
 ) -> dict[str, dict[str, _Points]]:
-    """Returns the curves of each panel by name; panels without curves are omitted."""
+    """Returns the curves in each panel by name. Panels without curves are omitted."""
     scores, title = history, "Score"
     if evaluations:
         scores = {name: [record[name] for record in evaluations] for name in evaluations[0]}
@@ -107,7 +107,7 @@ def _draw(axes: Any, curves: Mapping[str, _Points]) -> None:
     axes.grid(axis="y", color="#e3e3e3")
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
     axes.margins(y=0.12)
-    # The axis starts at 0, so that a single epoch has integer ticks too.
+    # The axis starts at 0, so that it has integer ticks even for a single epoch.
     axes.set_xlim(0, 1.04 * max(when[-1] for when, _ in curves.values()))
     low, high = axes.get_ylim()
     ends = [(values[-1] - low) / (high - low) for _, values in curves.values()]
@@ -138,7 +138,7 @@ def _mark(axes: Any, position: float) -> None:
 
 
 def _spread(heights: Sequence[float], gap: float) -> list[float]:
-    """Moves labels up, in the order of their heights, until none overlaps another."""
+    """Moves labels up, in the order of their heights, until they do not overlap."""
     positions = list(heights)
     order = sorted(range(len(heights)), key=heights.__getitem__)
     for below, above in itertools.pairwise(order):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections of an error report: what a model gets wrong, how often, and on which rows.
+"""Creates the sections for error reports, such as scores, slices and mistakes.
 
-One function for each kind of task; `training.evaluate --report_dir` writes the page.
+Each task has its own function. `training.evaluate --report_dir` writes the page.
 """
 
 from __future__ import annotations
@@ -33,18 +33,20 @@ if TYPE_CHECKING:
 
 _MAX_MISTAKES = 30
 _MAX_CONFUSIONS = 15
-# A confusion matrix of more classes cannot be read.
+# A confusion matrix with more classes is illegible.
 _MAX_CLASSES_DRAWN = 40
 _NUM_SLICES = 4
 _NUM_RESAMPLES = 1000
 _LONGEST_TEXT = 2000
-_CONFIDENT = "The most confident mistakes come first: hard rows, or rows whose label is wrong."
+_CONFIDENT = (
+    "The most confident mistakes come first. Often, these examples are hard or have a wrong label."
+)
 
 
 def scores_section(
     scores: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]] | None = None
 ) -> page.Html:
-    """Returns the scores, beside those of baselines."""
+    """Returns the model's scores next to the baselines."""
     records = {"this model": scores, **(baselines or {})}
     return page.section("Scores", page.table(*table_from_records("", records)))
 
@@ -52,7 +54,7 @@ def scores_section(
 def classifier_sections(
     data: LabeledText, predictions: Sequence[int], probabilities: Sequence[float] | None
 ) -> list[page.Html]:
-    """Returns the sections of a classifier: classes, calibration, slices and mistakes."""
+    """Returns the sections for a classifier."""
     names, labels = data.class_names or (), required_labels(data.labels, data.path)
     right = np.asarray(predictions) == labels
     majority = np.full_like(labels, np.bincount(labels).argmax())
@@ -65,7 +67,10 @@ def classifier_sections(
         _classes_section(labels, predictions, names),
     ]
     if probabilities is not None:
-        about = "A calibrated model is right in 80 % of the rows to which it gives 0.8."
+        about = (
+            "For example, a calibrated model is right for 80% of the examples with a predicted "
+            "probability of 0.8."
+        )
         figure = page.figure(
             calibration_figure(right.tolist(), probabilities), "reliability diagram"
         )
@@ -119,9 +124,13 @@ def multi_label_sections(
     thresholds: Sequence[float],
     scores: Mapping[str, float],
 ) -> list[page.Html]:
-    """Returns the sections of a classifier of several labels: each label, slices and mistakes.
+    """Returns the sections for a multi-label classifier.
 
-    Probabilities and thresholds are `(rows, classes)` and `(classes,)`.
+    Args:
+        data: The examples with their labels.
+        probabilities: The probability of each label, of shape `(examples, classes)`.
+        thresholds: The lowest probability for predicting each label.
+        scores: The model's scores by metric name.
     """
     names, labels = data.class_names or (), required_labels(data.labels, data.path)
     predicted_labels = (probabilities >= thresholds).astype(labels.dtype)
@@ -133,7 +142,7 @@ def multi_label_sections(
     columns = ["label", "threshold", "precision", "recall", "f1", "rows"]
     lengths = [len(text) for text in data.texts]
     is_right = (predicted_labels == labels).all(axis=1)
-    # By how far the probabilities of a row are from its labels
+    # Sort by the largest error among an example's probabilities.
     worst = np.argsort(-np.abs(probabilities - labels).max(axis=1), kind="stable")
     wrong = [index for index in worst.tolist() if not is_right[index]]
     predictions = dataclasses.replace(data, labels=predicted_labels).shown_labels
@@ -145,13 +154,13 @@ def multi_label_sections(
     return [
         scores_section(scores),
         page.section("Labels", page.table(columns, rows)),
-        page.section("All labels right, by length", _slices("characters", lengths, is_right)),
+        page.section("Exact match by length", _slices("characters", lengths, is_right)),
         _mistakes(len(wrong), len(labels), page.text(_CONFIDENT), table),
     ]
 
 
 def regression_sections(data: LabeledText, predictions: Sequence[float]) -> list[page.Html]:
-    """Returns the sections of a regression: predictions over labels, slices, largest errors."""
+    """Returns the sections for a regression model."""
     labels, answers = (
         required_labels(data.labels, data.path).astype("float64"),
         np.asarray(predictions, "float64"),
@@ -192,9 +201,12 @@ def _scatter(labels: np.ndarray, predicted: np.ndarray) -> Figure:
 def question_sections(
     answered: Sequence[AnsweredQuestion], f1: np.ndarray, scores: Mapping[str, float]
 ) -> list[page.Html]:
-    """Returns the sections of question answering: slices, and wrong answers in their passages.
+    """Returns the sections for a question answerer.
 
-    The F1 of each answer is in [0, 1].
+    Args:
+        answered: The questions with their predicted and gold answers.
+        f1: The F1 of each answer in [0, 1], of shape `(examples,)`.
+        scores: The model's scores by metric name.
     """
     first_words = [(one.question.split() or [""])[0].lower() for one in answered]
     common = [word for word, _ in Counter(first_words).most_common(8)]
@@ -222,7 +234,7 @@ def question_sections(
 
 
 def tagging_sections(gold: TaggedText, labels: Sequence[Sequence[str]]) -> list[page.Html]:
-    """Returns the sections of a tagger: types, confused labels, slices, and sentences."""
+    """Returns the sections for a tagger."""
     from keras_bert.data.tagging_schemes import are_span_labels
 
     true = gold.labels or []
@@ -260,7 +272,7 @@ def tagging_sections(gold: TaggedText, labels: Sequence[Sequence[str]]) -> list[
 
 
 def _sentence(words: Sequence[str], true: Sequence[str], predicted: Sequence[str]) -> page.Html:
-    """Returns a sentence whose wrong words are marked, each with its label and the prediction."""
+    """Marks each wrong word in a sentence with its label and the prediction."""
     parts = []
     for word, label, answer in zip(words, true, predicted, strict=True):
         text = html.escape(word)
@@ -277,7 +289,7 @@ def _sentence(words: Sequence[str], true: Sequence[str], predicted: Sequence[str
 def choice_sections(
     data: ChoiceRows, chosen: Sequence[int], probabilities: Sequence[float] | None
 ) -> list[page.Html]:
-    """Returns the sections of multiple choice: slices and the most confident mistakes."""
+    """Returns the sections for a multiple-choice model."""
     labels = required_labels(data.labels, data.path)
     right = np.asarray(chosen) == labels
     random = 100 * float(np.mean([1 / len(choices) for choices in data.choices]))
@@ -301,7 +313,7 @@ def choice_sections(
 
 
 def _worst(right: np.ndarray, probabilities: Sequence[float] | None) -> list[int]:
-    """Returns the indices of the most confident mistakes, or of the first ones."""
+    """Returns the indices of mistakes, most confident first, or in order without probabilities."""
     wrong = np.flatnonzero(~right)
     if probabilities is not None:
         wrong = wrong[np.argsort(-np.asarray(probabilities)[wrong], kind="stable")]
@@ -311,7 +323,7 @@ def _worst(right: np.ndarray, probabilities: Sequence[float] | None) -> list[int
 def _mistakes(count: int, total: int, *blocks: page.Html, unit: str = "rows") -> page.Html:
     title = f"Mistakes: {count:,} of {total:,} {unit}"
     if not count:
-        return page.section(title, page.text("There are none."))
+        return page.section(title, page.text("The model made no mistakes."))
     note = f"The first {_MAX_MISTAKES} are shown." if count > _MAX_MISTAKES else "All are shown."
     return page.section(title, page.text(note), *blocks)
 
@@ -324,16 +336,20 @@ def _shown(data: LabeledText, index: int) -> str:
 def _slices(
     unit: str, sizes: Sequence[int], values: np.ndarray, *, is_proportion: bool = True
 ) -> page.Html:
-    """Returns a table of a score by quartiles of a size.
+    """Returns a table of scores by size quartile. For example, the size is the text length.
 
-    The values are whether each row is right, or without `is_proportion` its score.
+    Args:
+        unit: The unit of the sizes.
+        sizes: The size of each example.
+        values: Whether each example is right, or its score without `is_proportion`.
+        is_proportion: Whether `values` are boolean.
     """
     array = np.asarray(sizes)
     edges = np.unique(np.quantile(array, np.linspace(0, 1, _NUM_SLICES + 1), method="nearest"))
     members: dict[str, np.ndarray] = {}
     for index in range(max(1, len(edges) - 1)):
         last = edges[min(index + 1, len(edges) - 1)]
-        # Every slice but the first begins after the last size of the one before.
+        # Each slice starts after the last size in the previous slice.
         first = edges[0] if index == 0 else edges[index] + 1
         members[f"{first:,} to {last:,} {unit}"] = (array >= first) & (array <= last)
     return _slices_table(members, values, is_proportion)
@@ -349,16 +365,16 @@ def _slices_table(
             continue
         mean, low, high = (_share if is_proportion else _mean)(part)
         rows.append([name, len(part), mean, f"{low:.2f} to {high:.2f}"])
-    return page.table(["", "rows", "score", "95 % interval"], rows)
+    return page.table(["", "rows", "score", "95% interval"], rows)
 
 
 def _share(right: np.ndarray) -> tuple[float, float, float]:
-    """Returns a share in percent, with its interval."""
+    """Returns a percentage and its 95% confidence interval."""
     low, high = proportion_interval(int(right.sum()), len(right))
     return 100 * float(right.mean()), 100 * low, 100 * high
 
 
 def _mean(values: np.ndarray) -> tuple[float, float, float]:
-    """Returns a mean, with its interval by the bootstrap, which stays within the values' range."""
+    """Returns a mean and its bootstrap interval, so that it stays in the range of the values."""
     low, high = bootstrap_interval(values[:, np.newaxis], samples=_NUM_RESAMPLES)
     return float(values.mean()), low, high

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections of a report on bias, of one model or of two beside one another."""
+"""Creates the bias sections of reports, for one model or for a comparison of two."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Text = str | tuple[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class ClassifierBias:
-    """Errors by slice, and changes by swaps of words.
+    """A classifier's error rates by slice, and its counterfactual tests.
 
     Attributes:
-        rates: The `ErrorRates` by model; empty without labels.
-        changes: The `Counterfactuals` by model; empty if no text has a word of the lists.
+        rates: The `ErrorRates` by model. Empty if the texts have no labels.
+        changes: The `Counterfactuals` by model. Empty if no text contains a listed word.
         count: The number of texts.
     """
 
@@ -37,7 +37,9 @@ class ClassifierBias:
     def add_to(self, report: Report) -> None:
         """Adds the sections."""
         if not self.changes:
-            report.leave_out(f"Swaps: none of the {self.count:,} rows has a word of the lists.")
+            report.leave_out(
+                f"Counterfactual tests: the {self.count:,} rows contain no words to swap."
+            )
         else:
             blocks, numbers = _measured(report, "counterfactuals", self.changes)
             changes = next(iter(self.changes.values())).largest(_LARGEST_CHANGES)
@@ -50,7 +52,7 @@ class ClassifierBias:
                 for change in changes
             ]
             columns = [name.replace("_", " ") for name in names]
-            blocks.append(page.table(columns, rows, "The rows whose predictions change most"))
+            blocks.append(page.table(columns, rows, "Rows with the largest changes"))
             report.add("Counterfactual tests", blocks, counterfactuals=numbers)
             self._add_directions(report)
         if not self.rates:
@@ -63,13 +65,18 @@ class ClassifierBias:
         try:
             directions = {name: changes.directions() for name, changes in self.changes.items()}
         except ValueError as error:
-            report.leave_out(f"The direction of changes: {error}")
+            report.leave_out(f"Direction of the changes: {error}")
             return
         blocks, numbers = _measured(report, "swap_directions", directions)
         report.add("Direction of the changes", blocks, swap_directions=numbers)
 
     def errors_first(self, order: Sequence[int], examples: int) -> list[int]:
-        """The rows with errors in the first half of the examples, so that both kinds are shown."""
+        """Reorders examples so that about half of the shown examples are errors.
+
+        Args:
+            order: The indices of the examples.
+            examples: The number of examples to show.
+        """
         wrong = next(iter(self.rates.values())).errors if self.rates else np.zeros(0)
         if wrong.dtype != bool:
             return list(order)
@@ -82,11 +89,11 @@ class ClassifierBias:
 def measure_classifiers(
     models: Mapping[str, Any], texts: Sequence[Text], labels: Sequence[Any], batch_size: int
 ) -> ClassifierBias:
-    """Measures classifiers on texts.
+    """Measures the error rates and counterfactual tests of classifiers.
 
-    Slices are texts of similar lengths, of each label, and with words of the lists.
+    Slices are texts of similar length, texts with the same label, and texts with listed words.
     """
-    logging.info("predicting %d rows, and those with swapped words", len(texts))
+    logging.info("predicting %d rows, and copies with swapped words", len(texts))
     swaps = insight.default_swaps()
     mentions = {kind: insight.contains_any(lines) for kind, lines in swaps.items()}
     rates, changes = {}, {}
@@ -124,9 +131,15 @@ def add_stereotypes(
     winobias: tuple[str, str] = ("", ""),
     stereoset: str = "",
 ) -> None:
-    """Adds the stereotypes of masked LMs, each in a section.
+    """Adds a section for each measure of stereotypes in masked LMs.
 
-    A file whose name is empty leaves out its section.
+    Args:
+        report: The report.
+        models: The masked LMs by name.
+        batch_size: The batch size.
+        crows_pairs: The CrowS-Pairs file. Empty omits the section.
+        winobias: The WinoBias files with stereotypical and with anti-stereotypical sentences.
+        stereoset: The StereoSet file.
     """
     measures: dict[str, tuple[str, str, str, Callable[[Any], insight.Result]]] = {
         "crows_pairs": (
@@ -150,7 +163,7 @@ def add_stereotypes(
     }
     for name, (title, path, flag, measure) in measures.items():
         if not path:
-            report.leave_out(f"{title}: {flag} names no file.")
+            report.leave_out(f"{title}: {flag} was not given.")
             continue
         logging.info("measuring: %s", title)
         results = {which: measure(model) for which, model in models.items()}
@@ -163,7 +176,7 @@ def add_stereotypes(
             for which, model in models.items()
         }
     except ValueError as error:
-        # The vocabulary is another language's, say
+        # For example, the vocabulary is for a different language.
         report.leave_out(f"Occupations and pronouns: {error}")
         return
     blocks, numbers = _measured(report, "templates", templates)
@@ -173,7 +186,7 @@ def add_stereotypes(
 def _measured(
     report: Report, name: str, results: Mapping[str, insight.Result]
 ) -> tuple[list[page.Html], dict[str, Any]]:
-    """The blocks and the numbers of the results of one or of two models."""
+    """Returns the blocks and the numbers for the results of one model, or of two."""
     one, *others = results.values()
     result = insight.compare(results) if others else one
     return report.measures(name, result), result.to_dict()

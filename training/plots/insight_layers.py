@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections of a report on the layers: where heads look, and what each layer would fill in."""
+"""Creates a report's sections about attention patterns and the logit lens."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from . import page
 from .insight_report import Report
 from .style import BLUE, GRAY, new_figure, style
 
-# Texts whose attention is averaged: the memory is layers x heads x tokens x tokens for each
+# Number of texts whose attention is averaged. For each text, layers x heads x tokens x tokens
+# scores are in memory.
 _ATTENTION_TEXTS = 32
-# Three of these fit beside one another
+# Three of these figures fit next to each other.
 _HEAD_INCHES = 2.9
 
 
 def add_attention(report: Report, model: Any, texts: Sequence[str | tuple[str, str]]) -> None:
-    """Adds where heads look: heat maps of every measure, its means by layer, and three heads.
+    """Adds a heat map per attention measure, means by layer, and plots of three heads.
 
-    The first texts that fit in a row are used.
+    Texts longer than the model's sequence length are skipped.
     """
     fitting: list[str | tuple[str, str]] = []
     for text in texts[:_ATTENTION_TEXTS]:
@@ -33,16 +34,18 @@ def add_attention(report: Report, model: Any, texts: Sequence[str | tuple[str, s
             check_length(model.preprocessor, (text,) if isinstance(text, str) else text)
             fitting.append(text)
     if not fitting:
-        report.leave_out("Attention patterns: none of the texts fits in a row of the model.")
+        report.leave_out("Attention patterns: all texts are too long for the model.")
         return
     patterns = insight.attention_patterns(model, fitting)
     blocks = [
         page.text(
-            f"Means over {sum(map(len, patterns.tokens)):,} tokens of {len(patterns.tokens)} rows. "
-            "A head per cell; layers upwards."
+            f"Means over {sum(map(len, patterns.tokens)):,} tokens in {len(patterns.tokens)} rows. "
+            "Each cell is a head. The first layer is at the bottom."
         ),
         *(_heat_map(report, patterns, name) for name in insight.MEASURES),
-        report.figure("attention_by_layer", _curves(patterns), "The same as means of each layer"),
+        report.figure(
+            "attention_by_layer", _curves(patterns), "Means over the heads of each layer"
+        ),
     ]
     heads = []
     shortest = min(range(len(patterns.tokens)), key=lambda row: len(patterns.tokens[row]))
@@ -54,7 +57,7 @@ def add_attention(report: Report, model: Any, texts: Sequence[str | tuple[str, s
         size = 55 * _HEAD_INCHES / len(patterns.tokens[shortest])
         figure.axes[0].tick_params(labelsize=min(7, max(3, size)))
         figure.suptitle(f"most attention: {name}", fontsize=8)
-        description = f"The head with the highest {insight.MEASURES[name]}: rows attend to columns"
+        description = f"Head with the highest {insight.MEASURES[name]}. Rows attend to columns."
         heads.append(report.figure(f"head_{name}", figure, description).text)
     blocks.append(page.Html(f"<div>{''.join(heads)}</div>"))
     report.add("Attention patterns", blocks, attention=patterns.to_dict())
@@ -62,19 +65,19 @@ def add_attention(report: Report, model: Any, texts: Sequence[str | tuple[str, s
 
 @style()
 def _heat_map(report: Report, patterns: Any, name: str) -> page.Html:
-    """One measure of every head; two of them fit beside one another."""
+    """Draws one measure for every head. Two of these figures fit next to each other."""
     layers, heads = patterns.measures[name].shape
     figure, (axes,) = new_figure(max(3.0, 0.25 * heads + 1.4), max(1.6, 0.25 * layers + 0.9))
     patterns.plot(name, axes=axes)
-    # Over the whole figure: over a few heads, the title of the axes would be cut
+    # With few heads, the axes are narrower than the title, so the title belongs to the figure.
     axes.set_title("")
     figure.suptitle(insight.MEASURES[name], fontsize=9)
-    return report.figure(f"attention_{name}", figure, f"{insight.MEASURES[name]}, of each head")
+    return report.figure(f"attention_{name}", figure, f"{insight.MEASURES[name]} by head")
 
 
 @style()
 def _curves(patterns: Any) -> Any:
-    """The measures of attention as means of each layer: shares, and entropy and distance."""
+    """Draws the mean of each attention measure by layer, fractions on the left."""
     from matplotlib.ticker import MaxNLocator
 
     figure, (shares, others) = new_figure(7, 3, 2)
@@ -91,9 +94,9 @@ def _curves(patterns: Any) -> Any:
 
 
 def add_predictions_by_layer(report: Report, masked_lm: Any, texts: Sequence[str]) -> None:
-    """Adds what each layer would fill in.
+    """Adds the logit lens, the predictions of each layer for a mask.
 
-    Each text has one mask.
+    Each text must have one mask.
     """
     if not texts:
         return
@@ -108,23 +111,23 @@ def add_predictions_by_layer(report: Report, masked_lm: Any, texts: Sequence[str
     ]
     blocks = [
         page.text(
-            "The masked LM head applied to each layer, for the masks of the rows above. The head "
-            "was trained for the last layer: where layers before it say little, this may be the "
-            "head's fault."
+            "The masked LM head, applied to each layer, for the masks in the rows above. The head "
+            "was trained on the last layer only. Earlier layers may contain more information than "
+            "it shows."
         ),
         page.table(
             ["row", "embeddings", *(f"layer {layer}" for layer in range(1, len(ranks)))],
             cells,
-            f"The likeliest token for {mask}",
+            f"The most probable token for {mask}",
         ),
-        report.figure("layers", _ranks(ranks), "How early the last layer's token is the likeliest"),
+        report.figure("layers", _ranks(ranks), "Rank of the last layer's token in each layer"),
     ]
     report.add("Logit lens", blocks, layers=[one.to_dict() for one in layers])
 
 
 @style()
 def _ranks(ranks: np.ndarray) -> Any:
-    """The rank of the last layer's token in each layer, for each text, and their median."""
+    """Draws the rank of the last layer's token in each layer, for each text and as the median."""
     from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
     figure, (axes,) = new_figure(5, 3)

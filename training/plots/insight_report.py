@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A report of `keras_bert.insight`: a page, the figures as PNG, and the numbers as JSON."""
+"""Writes an interpretability report with an HTML page, PNG figures, and numbers in JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Block = page.Html
 
 
 class Report:
-    """Collects sections, and writes them into a folder."""
+    """Collects sections and writes them to a directory."""
 
     def __init__(self, folder: Path, title: str) -> None:
         self._folder = folder
@@ -29,16 +29,26 @@ class Report:
         self._numbers: dict[str, Any] = {}
 
     def add(self, title: str, blocks: Sequence[Block], **numbers: Any) -> None:
-        """Adds a section, and its numbers by the names that they have in the JSON file."""
+        """Adds a section, and its numbers under their names in the JSON file."""
         self._sections.append(page.section(title, *blocks))
         self._numbers |= numbers
 
     def leave_out(self, reason: str) -> None:
-        """Notes what the report does not have, and why."""
+        """Adds a section to the list of omitted sections.
+
+        Args:
+            reason: The section's title and why it is omitted, as a sentence.
+        """
         self._left_out.append(reason)
 
     def figure(self, name: str, plot: Any, description: str) -> Block:
-        """Returns matplotlib's figure (or its axes) as a block, and writes it as a PNG."""
+        """Writes a matplotlib figure as PNG, and returns it as a block.
+
+        Args:
+            name: The file name without suffix.
+            plot: The figure or its axes.
+            description: The alternative text.
+        """
         from matplotlib import pyplot
 
         plot = getattr(plot, "figure", plot)
@@ -48,14 +58,14 @@ class Report:
         return block
 
     def measures(self, name: str, result: insight.Result | insight.Comparison) -> list[Block]:
-        """Returns the table of a result, what to know of it, and the plot of its first metric."""
+        """Returns blocks with a result's table, its notes, and a plot of its first metric."""
         columns, rows = result.table()
-        # A number and its interval stay on one line
+        # Keep a number and its interval on one line.
         rows = [[row[0], *(cell.replace(" ", "\u00a0") for cell in row[1:])] for row in rows]
         is_one = isinstance(result, insight.Result)
         kind = result if is_one else next(iter(result.results.values()))
         blocks = [
-            page.text(f"{kind.title}; 95 % intervals in parentheses.", faint=True),
+            page.text(f"{kind.title}, with 95% intervals in parentheses.", faint=True),
             page.table(columns, rows),
         ]
         if kind.notes:
@@ -65,7 +75,7 @@ class Report:
         return [*blocks, self.figure(name, figure, description)]
 
     def write(self) -> Path:
-        """Writes the page and the numbers; returns the path of the page."""
+        """Writes the page and the numbers, and returns the page's path."""
         sections = list(self._sections)
         if self._left_out:
             sections.append(page.section("Not included", *map(page.text, self._left_out)))
@@ -75,7 +85,7 @@ class Report:
 
 
 def _finite(value: Any) -> Any:
-    """The value with `None` for numbers that JSON does not have."""
+    """Replaces numbers that JSON does not support with `None`."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

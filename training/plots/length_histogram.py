@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Histogram of the lengths of rows."""
+"""Draws a histogram of sequence lengths."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ _MAX_BARS = 64
 
 @style()
 def length_figure(lengths: Sequence[int], title: str = "") -> Figure:
-    """Draws a histogram of row lengths.
+    """Draws a histogram of sequence lengths.
 
-    `lengths` has the number of rows of each length, from 0 tokens to the longest.
+    Args:
+        lengths: The number of sequences by length, from 0 tokens to the maximum.
+        title: The figure's title.
 
     Raises:
         ImportError: If matplotlib is not installed.
-        ValueError: If there are no rows.
+        ValueError: If all numbers are 0.
     """
     total = sum(lengths)
     if not total:
-        raise ValueError("lengths has no rows, so that there is nothing to plot")
+        raise ValueError("lengths must have at least one row. Received: only zeros")
     counts = lengths[: _last_drawn(lengths) + 1]
     width = -(-len(counts) // _MAX_BARS)
     starts = range(0, len(counts), width)
@@ -40,7 +42,7 @@ def length_figure(lengths: Sequence[int], title: str = "") -> Figure:
         share = 100 * longer / total
         longest = len(lengths) - 1
         rows = "1 row" if longer == 1 else f"{longer:,} rows"
-        notes += [f"not drawn: {rows}", f"({share:.2g} %) of up to {longest:,} tokens"]
+        notes += [f"not shown: {rows}", f"({share:.2g}%) of up to {longest:,} tokens"]
     figure, (axes,) = new_figure(5.6, 3.2)
     axes.bar(starts, shares, width=0.9 * width, align="edge")
     axes.axvline(median, color=ORANGE)
@@ -59,10 +61,10 @@ def length_figure(lengths: Sequence[int], title: str = "") -> Figure:
 
 
 def _last_drawn(lengths: Sequence[int]) -> int:
-    """Returns the longest length to draw, so that a few long rows do not flatten the others.
+    """Returns the maximum length to draw, so that a few long sequences do not flatten the rest.
 
-    It is that of the longest row, or, if that is shorter, twice the length that all rows have but
-    one in fifty, and in a small file one.
+    It is twice the length of the 98th percentile, or the maximum length if it is shorter. In files
+    with fewer than 50 sequences, only the longest sequence counts as an outlier.
     """
     longest = max(length for length, count in enumerate(lengths) if count)
     total = sum(lengths)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Self-contained HTML pages of text, tables and figures, readable on a phone and in the dark."""
+"""Creates self-contained HTML pages with text, tables and figures, for desktop and mobile."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ mark.wrong { background: var(--wrong); }
 
 @dataclass(frozen=True)
 class Html:
-    """Text that is HTML already, and is not escaped again."""
+    """HTML, as opposed to plain text that must be escaped."""
 
     text: str
 
@@ -55,18 +55,18 @@ Cell = str | int | float | None | Html
 
 
 def text(content: str, faint: bool = False) -> Html:
-    """Returns a paragraph, in a fainter color for notes."""
+    """Returns a paragraph, in a fainter color if `faint` is set."""
     attribute = ' class="faint"' if faint else ""
     return Html(f"<p{attribute}>{html.escape(content)}</p>")
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], caption: str = "") -> Html:
-    """Returns a table, which scrolls where the window is narrow.
+    """Returns a table that scrolls horizontally in a narrow window.
 
     Args:
         columns: The headers.
-        rows: Rows of cells: strings, which are escaped; integers, which have thousands separators;
-            floats, with two decimals; `None`, which is blank; and `Html`.
+        rows: Rows of cells. Strings are escaped, integers get thousands separators, floats are
+            rounded to two decimals, `None` becomes an empty cell, and `Html` is not changed.
         caption: A line above the table.
     """
     rows = [list(row) for row in rows]
@@ -104,11 +104,11 @@ def _cell(value: Cell, number: bool) -> str:
 
 
 def figure(plot: Figure, description: str) -> Html:
-    """Returns a matplotlib figure as an image that is part of the page."""
+    """Returns a matplotlib figure as an embedded SVG image."""
     import matplotlib
 
     buffer = io.BytesIO()
-    # With a fixed salt and no date, the same figure gives the same page.
+    # With a fixed salt and no date, the same figure always produces the same page.
     with matplotlib.rc_context({"svg.hashsalt": "page"}):
         plot.savefig(buffer, format="svg", metadata={"Date": None})
     content = base64.b64encode(buffer.getvalue()).decode()
@@ -124,7 +124,7 @@ def section(title: str, *blocks: Html) -> Html:
 
 
 def write_page(path: str | os.PathLike[str], title: str, sections: Iterable[Html]) -> Path:
-    """Writes a page that needs no other file and no network."""
+    """Writes a page that requires no other files and no network access."""
     path = Path(path)
     content = "\n".join(block.text for block in sections)
     atomic.write_text(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTML page with predicted and gold answers highlighted in their passages."""
+"""Writes an HTML page that highlights predicted and gold answers in their passages."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class AnsweredQuestion(NamedTuple):
     Args:
         question: The question.
         context: The passage.
-        answer: The start and end of the predicted span in characters; `None` for no answer.
-        score: The probability of the predicted answer; `None` if it is unknown.
-        golds: The spans of the gold answers; empty if the question is unanswerable.
+        answer: The start and end of the predicted span in characters, or `None` for no answer.
+        score: The probability of the predicted answer, or `None` if unknown.
+        golds: The spans of the gold answers. Empty if the question is unanswerable.
     """
 
     question: str
@@ -40,7 +40,7 @@ class AnsweredQuestion(NamedTuple):
 
 
 def write_span_view(path: str | os.PathLike[str], answered: Iterable[AnsweredQuestion]) -> Path:
-    """Writes a self-contained page: predicted answers are highlighted, gold answers underlined."""
+    """Writes a self-contained page. Predicted answers are highlighted, gold answers underlined."""
     return page.write_page(path, "Answers", [LEGEND, *map(answered_question, answered)])
 
 
@@ -55,7 +55,7 @@ def answered_question(one: AnsweredQuestion) -> page.Html:
 
 
 def marked(one: AnsweredQuestion) -> str:
-    """Returns the passage as HTML, with a mark around each span that is part of an answer.
+    """Returns the passage as HTML, with the predicted and gold answers marked.
 
     Example:
 

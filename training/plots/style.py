@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The look of all plots, and how they are written."""
+"""The style of all plots, and how they are saved."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIGHT_BLUE, GRAY = "#9fc0e0", "#888888"
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """A context, and a decorator of functions, in which matplotlib draws in one style.
+    """Applies the style to matplotlib plots. Works as a context manager and as a decorator.
 
     Raises:
         ImportError: If matplotlib is not installed.
@@ -33,7 +33,7 @@ def style() -> Iterator[None]:
         import matplotlib
     except ImportError as error:
         raise ImportError(
-            "Plots require matplotlib: install the extra `training`, or matplotlib itself"
+            "Plots require matplotlib. Install the extra `training`, or matplotlib itself"
         ) from error
     settings = {
         "figure.constrained_layout.use": True,
@@ -52,7 +52,7 @@ def style() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
-    """Returns a figure of a size in inches, and its panels from left to right."""
+    """Returns a figure with a size in inches, and its panels from left to right."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height))
@@ -60,17 +60,17 @@ def new_figure(width: float, height: float, panels: int = 1) -> tuple[Figure, li
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
-    """Writes a figure as a PNG into a folder that exists, and returns the path."""
+    """Writes a figure as PNG into an existing directory, and returns the path."""
     path = Path(path)
     write_bytes(path, png(figure))
     return path
 
 
 def png(figure: Figure) -> bytes:
-    """Returns a figure as the content of a PNG file."""
+    """Renders a figure as PNG, and returns the file's content."""
     from matplotlib.text import Text
 
-    for text in figure.findobj(Text):  # Names of files may have bytes that are not UTF-8.
+    for text in figure.findobj(Text):  # File names may contain bytes that are not UTF-8.
         text.set_text(text.get_text().encode(errors="backslashreplace").decode())
     content = io.BytesIO()
     figure.savefig(content, format="png", dpi=_DOTS_PER_INCH)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of data files, which validate them before anything is trained."""
+"""Reads and validates data files before training starts."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads files of predictions, and matches them with the rows of a labeled file."""
+"""Reads files of predictions, and matches them with the rows in a labeled file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def matched_answers(
     ids: Sequence[str | None] | None = None,
     left_out: Mapping[int, str | None] = MappingProxyType({}),
 ) -> list[Answer]:
-    """Reads a file of predictions, and returns the prediction for each row of a labeled file.
+    """Reads a file of predictions, and returns the prediction for each row in a labeled file.
 
     Args:
         path: The file of predictions.
@@ -59,29 +59,29 @@ def matched_answers(
         count: The number of rows in the labeled file.
         ids: The IDs of these rows. Predictions are matched by ID if both files have IDs, and by
             their order otherwise.
-        left_out: The skipped rows of the labeled file, see `LabeledText`. Predictions for them are
-            also skipped, if there are any.
+        left_out: The rows that were skipped in the labeled file, see `LabeledText`. Predictions for
+            these rows are also skipped.
 
     Raises:
         ValueError: If the files have different numbers of rows or different IDs, if an ID occurs
             twice, or if a row is invalid.
     """
     answers, own_ids, places = read_answers(path, read_row)
-    if left_out and len(answers) == count + len(left_out):  # of all rows of the file
+    if left_out and len(answers) == count + len(left_out):  # The predictions include them.
         others = left_out.keys() if None in (ids, own_ids) else left_out.values()
         keys = range(len(answers)) if None in (ids, own_ids) else own_ids
         indices = [index for index, key in enumerate(keys) if key not in others]
         answers, places = ([part[index] for index in indices] for part in (answers, places))
         own_ids = own_ids and [own_ids[index] for index in indices]
     if len(answers) != count:
-        note = " (blank rows at the end of a labeled table are not rows)"
+        note = ". Blank rows at the end of labeled tables do not count"
         raise ValueError(
-            f"{path} has {len(answers)} predictions, expected {count}, one for each row"
-            f"{note if len(answers) > count else ''}"
+            f"{path} must have one prediction for each of the {count} rows in {data_file}. "
+            f"Received: {len(answers)} predictions{note if len(answers) > count else ''}"
         )
     if ids is None or own_ids is None:
         without = path if own_ids is None else data_file
-        logging.info("%s: matched by order, since %s has no ids", path, without)
+        logging.info("%s: matched by order, because %s has no ids", path, without)
         return answers
     logging.info("%s: matched by id", path)
     if list(ids) == own_ids:
@@ -92,8 +92,9 @@ def matched_answers(
     if unknown_ids:
         unanswered_id = next(id for id in data_index if id not in answer_index)
         raise ValueError(
-            f"{path} has predictions for {len(unknown_ids)} ids that are not in {data_file}, such "
-            f"as {excerpt(unknown_ids[0])}, and lacks {excerpt(unanswered_id)}"
+            f"{path} must have the same ids as {data_file}. Received: {len(unknown_ids)} other "
+            f"ids, such as {excerpt(unknown_ids[0])}, but no prediction for "
+            f"{excerpt(unanswered_id)}"
         )
     return [answers[answer_index[id]] for id in data_index]
 
@@ -122,10 +123,11 @@ def index_ids(
     indices: dict[str | None, int] = {}
     for index, id in enumerate(ids):
         if not id:
-            raise ValueError(f"{path}, {places[index]}: the row has no id")
+            raise ValueError(f"{path}, {places[index]}: each row must have an id")
         if id in indices:
             raise ValueError(
-                f"{path}: {places[indices[id]]} and {places[index]} have the same id {excerpt(id)}"
+                f"{path}: each id must be unique. Received: {excerpt(id)} in "
+                f"{places[indices[id]]} and {places[index]}"
             )
         indices[id] = index
     return indices
@@ -157,7 +159,7 @@ def _relabeled(name: str, value: Any, label_map: Mapping[str, str]) -> Any:
 
 
 def read_class(row: dict[str, Any], class_names: Sequence[str]) -> dict[str, Any]:
-    """Returns the `label` of a row, and its `score`, a probability, if it has one.
+    """Returns a prediction's `label`, and its `score`, a probability, if present.
 
     Raises:
         ValueError: If the label is not a class, or the score is not a probability.
@@ -165,13 +167,13 @@ def read_class(row: dict[str, Any], class_names: Sequence[str]) -> dict[str, Any
     label = as_id(_required(row, "label"))
     if label not in class_names:
         raise ValueError(
-            f"predicts {excerpt(label)}, expected one of {excerpt(list(class_names), 300)}"
+            f"label must be one of {excerpt(list(class_names), 300)}. Received: {excerpt(label)}"
         )
     return {"label": label, **_probability(row)}
 
 
 def read_number(row: dict[str, Any]) -> dict[str, float]:
-    """Returns the `score` of a row, a number.
+    """Returns a prediction's `score`, a number.
 
     Raises:
         ValueError: If the score is not a finite number.
@@ -180,7 +182,7 @@ def read_number(row: dict[str, Any]) -> dict[str, float]:
 
 
 def read_choice(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns the best `choice` of a row, or of its ranked `answers`, and its `score`.
+    """Returns a prediction's `choice`, or the first of its ranked `answers`, and the `score`.
 
     Raises:
         ValueError: If the choice is not an index, or the score is not a probability.
@@ -193,12 +195,12 @@ def read_choice(row: dict[str, Any]) -> dict[str, Any]:
         best = answers[0]
     choice = _required(best, "choice")
     if isinstance(choice, bool) or not str(choice).isdecimal():
-        raise ValueError(f"the choice must be an integer from 0. Received: {excerpt(choice)}")
+        raise ValueError(f"choice must be an integer from 0. Received: {excerpt(choice)}")
     return {"choice": int(choice), **_probability(best)}
 
 
 def read_tags(row: dict[str, Any]) -> list[tuple[str, str]]:
-    """Returns the word and the label of each element of a row's `answers`.
+    """Returns the word and the label of each element in a prediction's `answers`.
 
     Raises:
         ValueError: If `answers` is not a list of objects with `word` and `label`.
@@ -207,27 +209,29 @@ def read_tags(row: dict[str, Any]) -> list[tuple[str, str]]:
     for tag in tags if isinstance(tags, list) else [tags]:
         is_tag = isinstance(tag, dict) and isinstance(tag.get("word"), str)
         if not is_tag or not isinstance(tag.get("label"), str):
-            raise ValueError(f"answers holds {excerpt(tag)}, expected objects of word and label")
+            raise ValueError(
+                f"answers must be objects with a word and a label. Received: {excerpt(tag)}"
+            )
     return [(tag["word"], tag["label"]) for tag in tags]
 
 
 def read_text(row: dict[str, Any]) -> str:
-    """Returns the `answer` of a row, a string.
+    """Returns a prediction's `answer`, a string.
 
     Raises:
         ValueError: If the answer is not a string.
     """
     answer = _required(row, "answer")
     if not isinstance(answer, str):
-        raise ValueError(f"the answer must be a string. Received: {excerpt(answer)}")
+        raise ValueError(f"answer must be a string. Received: {excerpt(answer)}")
     return answer
 
 
 def _required(row: dict[str, Any], name: str) -> Any:
     if row.get(name) is None:
         if name in row:
-            raise ValueError(f"{name} is null")
-        raise ValueError(f"the fields must be {name}. Received: {excerpt(sorted(row), 300)}")
+            raise ValueError(f"{name} must not be null")
+        raise ValueError(f"the fields must include {name}. Received: {excerpt(sorted(row), 300)}")
     return row[name]
 
 

@@ -19,14 +19,14 @@ from .row_values import BadRows, excerpt, row_error
 # The shard number in a file name: train-00000-of-00002.parquet. Older versions of `datasets` add a
 # hash.
 _SHARD = re.compile(r"-(\d+)-of-(\d+)(-[0-9a-f]{16})?$")
-# File names that are not the name of a split. Then the directory has the name of the split.
+# These file names do not contain the split's name. Then the directory has the name.
 _NO_SPLIT = re.compile(r"data|\d+|part-.*")
 
-# The names of a column's classes. For a struct, a dict with the names for each field with classes
+# A column's class names. For a struct, a dict with the class names of its fields
 ClassNames = list[str] | dict[str, Any]
-# How to convert a layout that is not supported
+# How to convert a directory of texts, which is not supported
 _OF_CLASSES = (
-    "of a folder of texts for each class, this makes a file: "
+    "if it has a directory of texts for each class, this makes one file of them: "
     """python -c "import json, pathlib; [print(json.dumps({{'text': file.read_text('utf-8'), """
     """'label': file.parent.name}})) for file in pathlib.Path('{folder}').glob('*/*.txt')]" """
     "> train.jsonl"
@@ -84,22 +84,26 @@ def read_rows(path: Path, bad: BadRows | None = None) -> Iterator[tuple[str, dic
 
 
 def _split_files(path: Path) -> list[Path]:
-    """Returns the files of a directory with one split, or of one split of a directory."""
+    """Returns the files of one split. `path` is the split, or a directory with a single split."""
     state = path / "state.json"
     if state.is_file():  # written by save_to_disk
         try:
             content = json.loads(state.read_text(encoding="utf-8"))
             names = [str(file["filename"]) for file in content["_data_files"]]
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-            raise ValueError(f"{state}: expected _data_files with a filename each") from error
+            raise ValueError(
+                f"{state} must contain the list _data_files, each with a filename"
+            ) from error
         if content.get("_indices_data_files"):
             raise ValueError(
-                f"{state} is of a selection by an old version of datasets; load and save it by a "
-                "new one"
+                f"{state} must not refer to a selection of rows, as old versions of datasets write "
+                "them. Load the data set and save it with a newer version"
             )
         for name in names:
             if Path(name).name != name:
-                raise ValueError(f"{state} names {name!r}, expected files of its folder")
+                raise ValueError(
+                    f"{state} must only refer to files in its directory. Received: {name!r}"
+                )
         return [path / name for name in names]
     if not path.is_dir():
         return _one_set(path, _splits(path.parent)[path.name])
@@ -107,13 +111,13 @@ def _split_files(path: Path) -> list[Path]:
     if not splits:
         class_file = next(path.glob("*/*.txt"), None)
         raise ValueError(
-            f"{path} is a folder without Parquet or Arrow files"
+            f"{path} must be a directory with Parquet or Arrow files"
             + (f"; {_OF_CLASSES.format(folder=path)}" if class_file else "")
         )
     if len(splits) > 1:
         raise ValueError(
-            f"{path} has the splits {', '.join(splits)}; expected the path of one, such as "
-            f"{path / next(iter(splits))}"
+            f"{path} must have a single split. Received: {', '.join(splits)}. Pass the path of one "
+            f"split, such as {path / next(iter(splits))}"
         )
     return _one_set(path, next(iter(splits.values())))
 
@@ -126,17 +130,18 @@ def _splits(folder: Path) -> dict[str, list[Path]]:
         if file.suffix not in (".parquet", ".arrow"):
             continue
         name = _SHARD.sub("", file.stem)
-        if not name.startswith("cache-"):  # of datasets' `map`
+        if not name.startswith("cache-"):  # `map` of datasets writes such files.
             split = file.parent.name if _NO_SPLIT.fullmatch(name) else name
             splits.setdefault(split, []).append(file)
     return splits
 
 
 def _one_set(path: Path, files: list[Path]) -> list[Path]:
-    """Checks that the files of a split have one format and one directory and are complete.
+    """Checks that a split's files are complete, and have the same format and directory.
 
     Raises:
-        ValueError: If they belong to multiple data sets, such as configurations, or one is missing.
+        ValueError: If the files belong to multiple data sets, such as configurations, or if a file
+            is missing.
     """
     sets: dict[tuple[Path, str, int], dict[int, Path]] = {}
     for file in files:
@@ -147,15 +152,15 @@ def _one_set(path: Path, files: list[Path]) -> list[Path]:
     if len(sets) > 1:
         first, second = (next(iter(own.values())) for own in list(sets.values())[:2])
         raise ValueError(
-            f"{path} has files of several data sets, such as {first} and {second}; expected the "
-            "files of one, in one folder"
+            f"{path} must have the files of one data set, in one directory and format. Received: "
+            f"{first} and {second}"
         )
     ((_, _, count), own), *_ = sets.items()
     gaps = sorted({*range(count)} - own.keys())
     if gaps or (count and len(files) != count):
         raise ValueError(
-            f"{path} has {len(files)} files such as {files[0].name}, expected {count}"
-            + (f"; number {gaps[0]} is missing" if gaps else "")
+            f"{path} must have {count} files such as {files[0].name}. Received: {len(files)} files"
+            + (f", without number {gaps[0]}" if gaps else "")
         )
     return files
 
@@ -168,7 +173,7 @@ def _read(file: Path, columns: list[str] | None = None) -> Any:
 
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[tuple[Any, Callable[[list[str] | None], Any]]]:
-    """Yields the schema of a file, and a function that reads some of its columns."""
+    """Yields a file's schema, and a function that reads some of its columns."""
     with checks.importing("tables", f"{file}, a Parquet or Arrow file,"):
         from pyarrow import ipc, parquet
     try:
@@ -189,7 +194,9 @@ def _opened(file: Path) -> Iterator[tuple[Any, Callable[[list[str] | None], Any]
 
             for name, count in Counter(schema.names).items():
                 if count > 1:
-                    raise ValueError(f"{count} columns have the name {excerpt(name)}")
+                    raise ValueError(
+                        f"column names must be unique. Received: {excerpt(name)} {count} times"
+                    )
             yield schema, read
     except Exception as error:  # pyarrow raises errors of any type for invalid files.
         raise ValueError(f"{file} cannot be read: {error}") from error
@@ -214,7 +221,7 @@ def _class_names(files: Sequence[Path]) -> dict[str, ClassNames]:
     """Returns the class names of each column that has classes in any of the files.
 
     Raises:
-        ValueError: If the metadata of a file is invalid, or if two files have different classes.
+        ValueError: If a file's metadata is invalid, or if two files have different classes.
     """
     names: dict[str, ClassNames] = {}
     for file in files:
@@ -224,18 +231,18 @@ def _class_names(files: Sequence[Path]) -> dict[str, ClassNames]:
             features = json.loads(metadata).get("info", {}).get("features", {})
             class_names = {column: _classes(feature) for column, feature in features.items()}
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise ValueError(f"{file}: the metadata of datasets is malformed: {error!r}") from error
+            raise ValueError(f"{file}: the metadata of datasets is invalid: {error!r}") from error
         for column, classes in class_names.items():
             if classes and names.setdefault(column, classes) != classes:
                 raise ValueError(
-                    f"{file}: {column} has the classes {excerpt(classes, 300)}, but "
-                    f"{excerpt(names[column], 300)} in other files of the split"
+                    f"{file}: {column} must have the same classes as in the other files of the "
+                    f"split, {excerpt(names[column], 300)}. Received: {excerpt(classes, 300)}"
                 )
     return names
 
 
 def _classes(feature: Any) -> ClassNames:
-    """Returns the class names of a feature of `datasets`, or an empty dict if it has none."""
+    """Returns a feature's class names, or an empty dict for features without classes."""
     if isinstance(feature, list):  # Its only element is the feature of the list's items.
         return _classes(feature[0])
     if not isinstance(feature, dict):
@@ -269,7 +276,7 @@ def _named(name: str, value: Any, classes: ClassNames) -> Any:
         return None
     if not isinstance(value, int) or not 0 <= value < len(classes):
         raise ValueError(
-            f"{name} must be the number of a class from 0 to {len(classes) - 1}, or -1. Received: "
+            f"{name} must be a class ID from 0 to {len(classes) - 1}, or -1. Received: "
             f"{excerpt(value)}"
         )
     return classes[value]

@@ -22,13 +22,13 @@ FORMATS = {"swag": "csv", "codah": "tsv", "jsonl": "jsonl", "arrow": "arrow", "x
 # Columns that must not occur twice
 _COLUMNS = ("text", "sent1", "sent2", "label", *(f"ending{index}" for index in range(10)))
 _TEXTS = ("text", "stem", "question_stem", "premise", "question", "ctx")
-# The passage to which `question` refers in RACE, DREAM, Cosmos QA, QuAIL and ReClor
+# The fields of the passage that `question` is about in RACE, DREAM, Cosmos QA, QuAIL and ReClor
 _PASSAGES = ("context", "article", "dialogue", "passage")
 # Fields with all choices, and prefixes of numbered fields with one choice each
 _LISTS = ("choices", "options", "endings", "choice", "answers")
 _NUMBERED = ("choice", "answer")
 _LABELS = ("label", "answerKey", "answer", "correct_answer_id")
-# Fields that only rows with choices have
+# Sets of fields that only occur in rows with choices
 _TELLING = (
     ("choices",),
     ("choice1", "choice2"),
@@ -91,10 +91,10 @@ class ChoiceRows:
 
 
 def choice_field_names(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the fields that show that a row has choices, or `()` if it has none.
+    """Returns the fields that show that a row has choices, or `()` for other rows.
 
     Args:
-        record: The fields of a row. For a table, its columns with any values.
+        record: A row's fields. For a table, its columns with any values.
     """
     for fields in _TELLING:
         if record.keys() >= set(fields):
@@ -106,7 +106,7 @@ def choice_field_names(record: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def check_choice_files(config: Any, *paths: str) -> None:
-    """Raises an UnusedFlagError if a flag is set that none of the files' formats uses."""
+    """Raises an UnusedFlagError if a flag does not apply to any of the files' formats."""
     formats = (FORMATS.get(config.format) or infer_format(Path(path)) for path in paths)
     check_formats(config, FORMATS_OF, list(formats))
 
@@ -157,11 +157,11 @@ def read_choices(
 
     def check(row: tuple[str, str, list[str], int | None, str | None]) -> None:
         if is_labeled and row[3] is None:
-            raise row_error(path, row[0], "the label is missing, but other rows have one")
+            raise row_error(path, row[0], "label is missing, but other rows have a label")
 
     rows = list(bad.filter(rows, check))
     if not rows:
-        raise ValueError(f"{path}: no rows")
+        raise ValueError(f"{path} must have at least one row")
     _, texts, all_choices, labels, ids = map(list, zip(*rows, strict=True))
     return ChoiceRows(
         texts,
@@ -179,7 +179,8 @@ def _codah_records(
         place, cells = row
         if len(cells) < 5:
             columns = "a category, a text, two or more choices and a label"
-            raise row_error(path, place, f"{len(cells)} columns, expected {columns}")
+            message = f"the columns must be {columns}. Received: {len(cells)} columns"
+            raise row_error(path, place, message)
 
     cells = read_cells(path, "tsv", quoting, bad=bad)
     for place, (_, text, *choices, label) in bad.filter(cells, check):
@@ -189,18 +190,18 @@ def _codah_records(
 def choice_fields(
     record: Mapping[str, Any], labeled: bool = True
 ) -> tuple[str, list[str], int | None]:
-    """Returns the text of a row, its choices, and the index of the correct choice if it is known.
+    """Returns a row's text, its choices, and the index of the correct choice if it is known.
 
     The text is in `text`, `question`, `question.stem`, `question_stem`, `ctx`, or `premise` with
     COPA's `question`. If a row has `question` and a passage in `context`, `article`, `dialogue` or
     `passage`, the text is the passage, and the question is put before each choice, so that overlong
     rows lose the end of the passage.
 
-    The choices are in `choices` (also inside `question`), `options`, `endings`, `choice` or
-    `answers`, as a list of strings, as a list of objects with `label` and `text`, or as an object
-    with the lists `label` and `text`. They can also be in `choice1`, `choice2` … or `answer0`,
-    `answer1` …. In SWAG's columns `sent1`, `sent2`, `ending0`, `ending1` …, a choice is `sent2`
-    followed by an ending.
+    The choices are in `choices`, `question.choices`, `options`, `endings`, `choice` or `answers`.
+    They are a list of strings, a list of objects with `label` and `text`, or an object with the
+    lists `label` and `text`. They can also be in `choice1`, `choice2` … or `answer0`, `answer1` ….
+    In SWAG's columns `sent1`, `sent2`, `ending0`, `ending1` …, a choice is `sent2` followed by an
+    ending.
 
     The correct choice is given by its index from 0 in `label` or `correct_answer_id`, by its own
     label in `label` or `answerKey`, or in `answer` by an index, a letter from A or a copy of the
@@ -225,11 +226,11 @@ def choice_fields(
             text, start = _string(fields, passage), text
         choices, names = _choices(fields)
     if not text:
-        raise ValueError("the text is empty")
+        raise ValueError("the text must not be empty")
     if len(choices) < 2:
-        raise ValueError(f"{len(choices)} choices, expected two or more")
+        raise ValueError(f"there must be two or more choices. Received: {len(choices)}")
     if not all(choices):
-        raise ValueError(f"choice {choices.index('')} is empty")
+        raise ValueError(f"choice {choices.index('')} must not be empty")
     label = _label(fields, choices, names) if labeled else None
     return text, [f"{start} {choice}".strip() for choice in choices], label
 
@@ -255,11 +256,13 @@ def _label(fields: Mapping[str, Any], choices: list[str], names: list[str]) -> i
 
 def _string(fields: Mapping[str, Any], name: str) -> str:
     value = fields.get(name)
-    if name in _PASSAGES and _are_strings(value):  # the turns of a dialogue
+    if name in _PASSAGES and _are_strings(value):  # A dialogue is a list of turns.
         value = "\n".join(value)
     if not isinstance(value, str):
         if name not in fields:
-            raise ValueError(f"no field {name}; the row has {excerpt(sorted(fields), 300)}")
+            raise ValueError(
+                f"the fields must include {name}. Received: {excerpt(sorted(fields), 300)}"
+            )
         raise ValueError(f"{name} must be a string. Received: {excerpt(value)}")
     return value.strip()
 
@@ -269,17 +272,19 @@ def _are_strings(value: Any) -> bool:
 
 
 def _choices(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Returns the choices of a row, and their own labels, or `[]` if they have no labels."""
+    """Returns a row's choices, and their labels, or `[]` if the choices have no labels."""
     numbered = next(filter(None, (_numbered(start, fields) for start in _NUMBERED)), [])
     field = next((name for name in _LISTS if name in fields), "choices")
     if not numbered and field not in fields:
-        raise ValueError(f"no field choices; the row has {excerpt(sorted(fields), 300)}")
+        raise ValueError(
+            f"the fields must include choices. Received: {excerpt(sorted(fields), 300)}"
+        )
     choices = fields.get(field, [fields[name] for name in numbered])
     if isinstance(choices, dict):  # It contains lists, as in Parquet.
         columns = [choices.get("label"), choices.get("text")]
         if not all(isinstance(column, list) for column in columns):
             raise ValueError(
-                f"{field} must be lists of label and text. Received: {excerpt(choices)}"
+                f"{field} must have the lists label and text. Received: {excerpt(choices)}"
             )
         pairs = zip(*columns, strict=True)
         choices = [{"label": label, "text": text} for label, text in pairs]
@@ -289,8 +294,8 @@ def _choices(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     for choice in choices:
         text = choice.get("text") if isinstance(choice, dict) else choice
         if not isinstance(text, str):
-            types = "strings, or objects of label and text"
-            raise ValueError(f"{field} holds {excerpt(choice)}, expected {types}")
+            types = "strings, or objects with label and text"
+            raise ValueError(f"{field} must be {types}. Received: {excerpt(choice)}")
         texts.append(text.strip())
         if isinstance(choice, dict) and "label" in choice:
             labels.append(str(choice["label"]))
@@ -300,12 +305,16 @@ def _choices(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 def _swag_endings(fields: Mapping[str, Any]) -> list[str]:
     names = _numbered("ending", fields)
     if not names:
-        raise ValueError(f"no field ending0; the row has {excerpt(sorted(fields), 300)}")
+        raise ValueError(
+            f"the fields must include ending0. Received: {excerpt(sorted(fields), 300)}"
+        )
     endings = [_string(fields, name) for name in names]
     # The last columns are empty in rows with fewer endings than other rows.
     endings = endings[: max((n for n, ending in enumerate(endings, 1) if ending), default=0)]
     if "" in endings:
-        raise ValueError(f"{names[endings.index('')]} is empty, but another ending follows it")
+        raise ValueError(
+            f"{names[endings.index('')]} must not be empty, because another ending follows it"
+        )
     return endings
 
 

@@ -3,7 +3,7 @@
 
 Each error contains the file and the place (in text files the physical line, from 1 as in an
 editor), and quotes a short excerpt. A row of blank cells counts as a row, so that predictions align
-with the rows of a table.
+with the rows in a table.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ FORMATS = {
     ".arrow": "arrow",
     ".xlsx": "xlsx",
 }
-# How to convert a format that is not supported
+# How to convert two files with texts and labels, which are not supported
 TWO_FILES = (
-    ". Of texts and labels on the lines of two files, this makes one: paste texts.txt labels.txt "
-    "> train.tsv, to read with --header=no --text=0 --label=1 --quoting=none"
+    ". If texts and labels are on the lines of two files, this makes one file of them: paste "
+    "texts.txt labels.txt > train.tsv. Read it with --header=no --text=0 --label=1 --quoting=none"
 )
 # Formats with rows of cells, where the first row may be a header. Other formats have fields.
 _TABLES = ("tsv", "csv", "xlsx")
 # Flags that only some formats support, and these formats
 FORMATS_OF = {"header": _TABLES, "quoting": ("tsv",)}
-# Suffixes of files with words in columns, which are not tables of texts
+# Suffixes of files with one word per line. They are not tables of texts.
 TAGGING_SUFFIXES = (".conll", ".conllu", ".bio", ".iob")
 # Common names of label columns and text columns
 _USUAL_LABELS = ("label", "class", "category", "target", "score", "rating", "sentiment")
@@ -59,8 +59,7 @@ _USUAL_NAMES = {
 }
 
 
-# The role of a column with all labels of a row. `labels.NAME` is the role of one of several
-# columns.
+# The role of a column with all labels. With one column per label, the roles are `labels.NAME`.
 LABELS = "labels"
 
 
@@ -81,7 +80,7 @@ def exists(path: Path) -> bool:
 
 
 def infer_format(path: Path) -> str:
-    """Infers the format from the suffix, and ignores suffixes of compression such as .gz.
+    """Infers the format from the suffix, and ignores compression suffixes such as .gz.
 
     Raises:
         ValueError: If the suffix is unknown.
@@ -93,20 +92,20 @@ def infer_format(path: Path) -> str:
         return "arrow"
     if suffix not in FORMATS:
         raise ValueError(
-            f"{path}: cannot infer the format from the suffix {suffix!r}, expected one of "
-            f"{', '.join(FORMATS)} (of text optionally with .gz, .bz2, .xz or .zst), or --format: "
+            f"the suffix of {path} must be one of {', '.join(FORMATS)}. Text files may also have "
+            f".gz, .bz2, .xz or .zst. Received: {suffix!r}. Otherwise, set --format to one of "
             f"{', '.join(dict.fromkeys(FORMATS.values()))}{TWO_FILES if suffix == '.txt' else ''}"
         )
     return FORMATS[suffix]
 
 
 def has_records(path: Path) -> bool:
-    """Returns whether the rows of a file have fields, which may contain lists."""
+    """Returns whether a file's rows have fields, which may contain lists."""
     return FORMATS.get(data_suffix(path)) in ("jsonl", "arrow") or arrow_files.is_dataset(path)
 
 
 def data_suffix(path: Path) -> str:
-    """Returns the suffix of a file in lower case, without suffixes of compression."""
+    """Returns a file's suffix in lower case, without compression suffixes such as .gz."""
     return Path(plain_name(path.name)).suffix.lower()
 
 
@@ -134,8 +133,8 @@ def read_columns(
             JSON, the name may be a path into nested objects and lists, such as `labels.0.name`.
         header: Whether the first row is a header. `"auto"` infers it.
         quoting: How to read quotes in TSV. `"auto"` infers it from the file.
-        optional: Maps further roles to the names of columns that are read if they exist.
-        blank_end: Whether to keep blank rows at the end of a table.
+        optional: Maps further roles to the names of optional columns.
+        blank_end: Whether to keep blank rows at the end of tables.
         bad: Collects invalid rows. By default, the first invalid row raises an error.
 
     Returns:
@@ -158,7 +157,7 @@ def read_columns(
     while table and not blank_end and _is_blank(table[-1][1]):
         del table[-1]
     if not table:
-        raise ValueError(f"{path}: the file is empty")
+        raise ValueError(f"{path} must not be empty")
     is_named = not all(map(_is_position, columns.values()))
     start = 0
     if header == "yes" or is_named:
@@ -196,8 +195,8 @@ def read_records(
         path: The file.
         format: One of the values of `FORMATS`. By default, it is inferred from the suffix.
         bad: Collects invalid rows. By default, the first invalid row raises an error.
-        single: The columns of a table that must not occur twice. By default, all columns. Other
-            columns that occur twice are dropped.
+        single: The table columns that must not occur twice. By default, all columns. Other
+            duplicate columns are dropped.
 
     Raises:
         ValueError: If the file is invalid, if a column of `single` occurs twice, or if a row does
@@ -228,7 +227,10 @@ def _check_width(path: Path, row: tuple[str, list[str]], width: int) -> None:
     if len(cells) != width:
         start = excerpt(cells[0], 40)
         raise row_error(
-            path, place, f"{len(cells)} columns, expected {width}; the row starts with {start}"
+            path,
+            place,
+            f"each row must have {width} columns. Received: {len(cells)} columns, starting with "
+            f"{start}",
         )
 
 
@@ -239,7 +241,7 @@ def read_cells(
     columns: Collection[str] = (),
     bad: BadRows | None = None,
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yields the place where each row of a table starts, and its cells.
+    """Yields the place where each table row starts, and its cells.
 
     Args:
         path: The file.
@@ -260,7 +262,7 @@ def read_cells(
 
 
 def _excel_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number and the cells of each row in the first sheet of an Excel file."""
+    """Yields the number and the cells of each row in an Excel file's first sheet."""
     with checks.importing("tables", f"{path}, an Excel file,"):
         import openpyxl
     try:
@@ -273,10 +275,10 @@ def _excel_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise ValueError(f"{path} cannot be read as an Excel file: {error}") from error
     if others:
         warnings.warn(
-            f"{path} has {1 + len(others)} sheets; only the first, {sheet.title!r}, is read",
+            f"{path} has {1 + len(others)} sheets. Only the first sheet, {sheet.title!r}, is read",
             stacklevel=2,
         )
-    # Drop trailing columns that are formatted but empty.
+    # Drop trailing columns without values. They may exist because their cells are formatted.
     width = max((n for row in rows for n, cell in enumerate(row, start=1) if cell), default=0)
     for number, row in enumerate(rows, start=1):
         yield number, (row + [""] * width)[:width]
@@ -302,7 +304,10 @@ def without_header(path: Path, rows: list[Row], header: Header) -> list[Row]:
     role = "label" if "label" in first.cells else "text"
     value = excerpt(first.cells[role])
     raise row_error(
-        path, first.place, f"the {role} {value} looks like a column name; try --header=yes"
+        path,
+        first.place,
+        f"the {role} {value} looks like a column name, but --header=no was given. Pass "
+        "--header=yes to read the row as a header",
     )
 
 
@@ -330,7 +335,7 @@ def _is_position(column: str) -> bool:
 def _column_index(
     path: Path, place: str, role: str, column: str, names: list[str], width: int, header: bool
 ) -> int:
-    """Returns the index of a role's column."""
+    """Converts a column's name or index to its index."""
     if header:
         check_single(path, place, column, names)
     if header and column in names:
@@ -339,8 +344,8 @@ def _column_index(
         raise MissingColumnError(f"{path}, {place}: {_no_such_name(role, column, names, header)}")
     if not 0 <= int(column) < width:
         raise MissingColumnError(
-            f"{path}, {place}: {role} is column {column}, expected 0 to {width - 1}; "
-            f"the first row is {excerpt(names, 300)}"
+            f"{path}, {place}: {role} must be a column from 0 to {width - 1}. Received: {column}. "
+            f"The first row is {excerpt(names, 300)}"
         )
     return int(column)
 
@@ -353,7 +358,10 @@ def check_single(path: Path, place: str, column: str, names: list[str]) -> None:
     """
     if names.count(column) > 1:
         raise row_error(
-            path, place, f"two columns have the name {column!r}; give the column by its index"
+            path,
+            place,
+            f"column names must be unique. Received: {column!r} twice. Use the column's index "
+            "instead",
         )
 
 
@@ -363,13 +371,14 @@ def _no_such_name(role: str, column: str, names: list[str], header: bool) -> str
     for separator, format in (("\t", "tsv"), (",", "csv")):
         if len(names) == 1 and separator in names[0]:
             return (
-                f"no column {column!r} for {role}; the first row is {excerpt(names, 300)}, a "
-                f"single cell that looks like {format}: use --format={format}, or that suffix"
+                f"{role} must be a column in the first row. Received: column {column!r} and the "
+                f"row {excerpt(names, 300)}, a single cell that looks like {format}. Pass "
+                f"--format={format}, or change the file's suffix"
             )
     return (
-        f"no column {column!r} for {role}{_did_you_mean(column, names)}; the first row is "
-        f"{excerpt(names, 300)}. If that row is not a header, use --header=no and give columns by "
-        "their index from 0, such as --text=0"
+        f"{role} must be a column in the first row. Received: column {column!r}"
+        f"{_did_you_mean(column, names)} and the row {excerpt(names, 300)}. If this row is not a "
+        "header, pass --header=no and the indices of columns from 0, such as --text=0"
     )
 
 
@@ -425,8 +434,8 @@ def _cell(path: Path, place: str, role: str, column: str, record: Mapping[str, A
     except KeyError:
         names = sorted(_field_names(record))
         raise MissingColumnError(
-            f"{path}, {place}: no column {column!r} for {role}{_did_you_mean(column, names)}; "
-            f"the object has {excerpt(names, 300)}"
+            f"{path}, {place}: {role} must be a field of the object. Received: field {column!r}"
+            f"{_did_you_mean(column, names)} and an object with {excerpt(names, 300)}"
         ) from None
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
@@ -442,12 +451,10 @@ def _cell(path: Path, place: str, role: str, column: str, record: Mapping[str, A
     if role == LABELS and isinstance(value, list):
         return json.dumps(value)
     types = "a string, a number or a boolean" if may_be_number else "a string"
-    nested = f", or one of its fields: {role}.NAME" if isinstance(value, dict | list) else ""
+    fix = f". Pass one of its fields, {role}.NAME" if isinstance(value, dict | list) else ""
     if role == "label" and isinstance(value, list):
-        nested += "; a row has one label, or with --multi_label a list"
-    raise row_error(
-        path, place, f"{role} must be {types}{nested}. Received: a {type(value).__name__}"
-    )
+        fix += ", or --multi_label for a list of labels"
+    raise row_error(path, place, f"{role} must be {types}. Received: a {type(value).__name__}{fix}")
 
 
 def _field_names(record: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

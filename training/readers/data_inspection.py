@@ -28,14 +28,14 @@ _MAX_UNKNOWN_WORDS = 15
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a part of a data set, whatever its task.
+    """A split's examples, in the same form for all tasks.
 
     Args:
-        texts: The texts of each row: one, or several that belong together.
-        labels: The label of each row; `None` if rows have no label of their own.
-        have_choices: Whether a row becomes several sequences, of its first text and each other one.
-        share_passages: Whether rows are questions on passages, the last text of each, that several
-            rows may have.
+        texts: The texts of each example. For example, a text pair has two texts.
+        labels: The label of each example, or `None` if examples have no labels.
+        have_choices: Whether the first text is paired with each of the other texts, its choices.
+        share_passages: Whether examples are questions on passages. The passage is the last text,
+            and multiple examples may share it.
     """
 
     texts: Sequence[tuple[str, ...]]
@@ -44,7 +44,7 @@ class Rows:
     share_passages: bool = False
 
     def example(self) -> dict[str, Any]:
-        """Returns the fields of the first row with their beginnings, as a server takes them.
+        """Returns the shortened fields of the first example, in the format that servers accept.
 
         Example:
 
@@ -58,17 +58,17 @@ class Rows:
         return dict(zip(names, (first, *others), strict=False))
 
     def keys(self) -> list[tuple[str, ...]]:
-        """Returns the texts, normalized so that copies are equal: case, spaces, compatibility."""
+        """Returns the texts with normalized case, spaces and compatibility characters."""
         return [tuple(map(normalize_text, texts)) for texts in self.texts]
 
     def different_texts(self) -> list[str]:
-        """Returns all texts, and each shared passage only once."""
+        """Returns all texts. Shared passages occur only once."""
         texts = [text for row in self.texts for text in row]
         return list(dict.fromkeys(texts)) if self.share_passages else texts
 
 
 def count_rows(part: Any) -> dict[str, int | str]:
-    """Returns the number of rows of a part, in total and by class, type or kind."""
+    """Counts a split's examples, in total and by class or entity type."""
     if isinstance(part, LabeledText | ChoiceRows):
         return part.counts()
     if isinstance(part, TaggedText):
@@ -83,7 +83,7 @@ def count_rows(part: Any) -> dict[str, int | str]:
 
 
 def text_rows(part: Any) -> Rows:
-    """Returns the rows of a part of a data set.
+    """Converts a split to `Rows`.
 
     Args:
         part: `LabeledText`, `ChoiceRows`, `TaggedText`, or a sequence of `QuestionExample`.
@@ -107,9 +107,10 @@ def text_rows(part: Any) -> Rows:
 
 
 def findings(parts: Mapping[str, Rows]) -> list[str]:
-    """Returns what makes scores misleading: duplicates, contradictory labels, and leaks.
+    """Finds problems that make scores misleading: duplicates, contradictory labels, and leaks.
 
-    Texts are compared without regard to case and spaces. Parts are compared with `train`.
+    A leak is an example that is also in `train`. Texts are compared without regard to case and
+    spaces.
     """
     messages = []
     train_keys = set(parts["train"].keys()) if "train" in parts else set()
@@ -121,8 +122,8 @@ def findings(parts: Mapping[str, Rows]) -> list[str]:
         if num_repeated:
             most = counts.most_common(1)[0]
             messages.append(
-                f"{name}: {_share(num_repeated, len(keys))} repeat the text of another row, "
-                f"{excerpt(most[0][0])} {most[1]} times"
+                f"{name}: {_share(num_repeated, len(keys))} repeat the text of a different row. "
+                f"For example, {excerpt(most[0][0])} occurs {most[1]} times"
             )
         if rows.labels is not None:
             messages += _contradictions(name, keys, rows.labels)
@@ -134,14 +135,14 @@ def findings(parts: Mapping[str, Rows]) -> list[str]:
             for what, (leaked, total) in leaks.items():
                 if leaked:
                     messages.append(
-                        f"{name}: {_share(leaked, total, what)} are in train too, which makes "
-                        f"scores on {name} too high"
+                        f"{name}: {_share(leaked, total, what)} are also in train, so scores on "
+                        f"{name} are too high"
                     )
     return messages
 
 
 def rare_classes(parts: Mapping[str, Any]) -> list[str]:
-    """Returns which classes have too few rows to be learned, or none to be scored on."""
+    """Finds classes with too few examples for training or for scoring."""
     messages = []
     counts = {name: _class_counts(part) for name, part in parts.items()}
     what, one = (
@@ -154,27 +155,29 @@ def rare_classes(parts: Mapping[str, Any]) -> list[str]:
     for name, part_counts in counts.items():
         single = [label for label, count in part_counts.items() if count == 1]
         if single:
-            effect = "cannot be learned and scored too" if name == "train" else "are scored on it"
-            messages.append(f"{name}: {share(single, f'have a single {one}')}: they {effect}")
+            effect = (
+                "cannot be both learned and scored" if name == "train" else "have unreliable scores"
+            )
+            messages.append(f"{name}: {share(single, f'have a single {one}')}. They {effect}")
     dev_counts = counts.get("dev") or _held_out_counts(parts["train"])
     others = [
         name for name, count in counts["train"].items() if count > 1 and not dev_counts.get(name)
     ]
     if dev_counts and others:
-        dev = "in dev" if "dev" in parts else "in the tenth that is held out without --dev_file"
-        messages.append(f"train: {share(others, f'have no {one} {dev}')}: they are not scored")
+        dev = "in dev" if "dev" in parts else "in the tenth held out without --dev_file"
+        messages.append(f"train: {share(others, f'have no {one} {dev}')}. They are not scored")
     return messages
 
 
 def _class_counts(part: Any) -> Mapping[str, int]:
-    """Returns the number of rows of each class, or of entities of each type; none if unlabeled."""
+    """Returns the number of examples per class, or of entities per type. Empty without labels."""
     if isinstance(part, TaggedText):
         return count_types(part)
     return part.class_counts if isinstance(part, LabeledText) else {}
 
 
 def _held_out_counts(train: Any) -> Mapping[str, int]:
-    """Returns the classes of the rows that training holds out; nothing if there are too few."""
+    """Returns the class counts in the held-out tenth, or `{}` if the file is too small for one."""
     try:
         if isinstance(train, TaggedText):
             return _class_counts(hold_out(train)[1])
@@ -203,18 +206,18 @@ def _contradictions(
 
 def _share(count: int, total: int, what: str = "rows") -> str:
     share = 100 * count / total
-    return f"{count:,} of {total:,} {what} ({share:.1f} %)"
+    return f"{count:,} of {total:,} {what} ({share:.1f}%)"
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """How a vocabulary represents the rows of a part.
+    """Statistics of a tokenized split.
 
     Args:
-        lengths: The number of tokens of each row with its special tokens, `(rows,)`; of a row with
-            choices, that of the longest sequence.
-        unknown: The share of unknown tokens, in percent.
-        unknown_words: The most frequent words that have an unknown token, with their counts.
+        lengths: The sequence lengths in tokens with special tokens, of shape `(examples,)`. For
+            examples with choices, the length of the longest sequence.
+        unknown: The percentage of unknown tokens.
+        unknown_words: The most frequent words with an unknown token, and their counts.
     """
 
     lengths: np.ndarray
@@ -223,10 +226,10 @@ class Tokens:
 
 
 def tokenize_rows(rows: Rows, tokenizer: Tokenizer) -> Tokens:
-    """Tokenizes the rows of a part.
+    """Tokenizes a split's examples.
 
-    Several texts of a row are counted as one sequence, with a separator after each, unless they are
-    choices. Unknown tokens of shared passages are counted once.
+    Texts of the same example count as one sequence, with a separator after each text, unless they
+    are choices. Unknown tokens in shared passages count once.
     """
     num_tokens, num_unknown, words = [], [], Counter[str]()
     texts = rows.different_texts()

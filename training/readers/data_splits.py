@@ -14,7 +14,7 @@ _MAX_LINES = 25
 # Longer labels are probably texts from a wrong column.
 _MAX_NAME = 40
 
-# Maps the name of a data set to what is counted to the count
+# Maps a split's name to its counts by name
 Counts = Mapping[str, Mapping[str, int | str]]
 
 
@@ -55,11 +55,11 @@ def hold_out_tenth(
 ) -> tuple[list[int], list[int]]:
     """Holds out a random stratified tenth, or `min_rows` rows if `accept_few` and a tenth is fewer.
 
-    The same rows are held out for every seed of a run, so that runs can be compared. If a stratum
-    has a single row, this row is never held out.
+    The held-out rows do not depend on the seed, so that runs can be compared. If a stratum has a
+    single row, this row is never held out.
 
     Returns:
-        The indices of the training rows and of the validation rows, each in ascending order.
+        The indices of the training rows and the validation rows, each in ascending order.
 
     Raises:
         ValueError: If fewer than `min_rows` rows would be held out.
@@ -70,8 +70,8 @@ def hold_out_tenth(
     count = min(max(tenth, min_rows) if accept_few else tenth, len(divisible) // 2)
     if count < min_rows:
         raise ValueError(
-            f"{path}: {len(strata)} {unit} are too few to hold out a tenth, expected at least "
-            f"{10 * min_rows} with more than one of a class, or a --dev_file"
+            f"{path} must have at least {10 * min_rows} {unit} to hold out a tenth, and classes "
+            f"must have more than one. Received: {len(strata)} {unit}. Otherwise, pass --dev_file"
         )
     sample = stratified_sample([strata[index] for index in divisible], count)
     held_out = [divisible[index] for index in sample]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A labeled data set that every machine has: the names of Unicode emoji and what they show.
+"""A labeled data set that requires no download: the names of Unicode emoji and what they show.
 
 The names come from Python's `unicodedata`, such as "tropical fish", in lower case. The labels are
 the headings of the characters in the Unicode code charts
@@ -19,7 +19,7 @@ from keras_bert import atomic
 
 from .labeled_text import LabeledText
 
-# Maps a label to the first and last character of each section of the code charts
+# Maps a label to the first and last character of sections in the code charts
 HEADINGS = {
     "animal": (
         ("1F400", "1F43F"),  # Animal symbols, Animal faces

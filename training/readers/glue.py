@@ -18,16 +18,16 @@ from .row_values import BadRows
 
 @dataclasses.dataclass(frozen=True)
 class GlueTask:
-    """The files and metrics of a task.
+    """The files and metrics of a GLUE task.
 
     Args:
-        name: The name of the task.
-        folder: Its directory in the download.
+        name: The task's name, such as `sst2`.
+        folder: The task's directory in the download.
         text: The column of the text, by name, or by index if the file has no header.
         metrics: The official metrics, see `classifier_scores`. GLUE averages their mean over the
             tasks.
         text_pair: The column of the second text. Empty for single sentences.
-        label: The column of the label. Test files have none.
+        label: The column of the label. Test files have no labels.
         file_labels: The labels in the files, in the order of their IDs. `None` for regression.
         class_names: Readable names of the classes, in the same order.
         header: Whether `train.tsv` and `dev.tsv` have a header. `test.tsv` always has one.
@@ -168,15 +168,18 @@ def find_task(name: str) -> GlueTask:
         ValueError: If the task is unknown.
     """
     if name == "all":
-        raise ValueError("--task=all is not a task: for all of GLUE use the program finetune_glue")
+        raise ValueError(
+            "the GLUE task must be a single task. Received: all. To run all tasks, use the command "
+            "finetune_glue"
+        )
     key = name.lower().replace("-", "").replace("_", "")
     if key not in TASKS:
-        raise ValueError(f"unknown GLUE task {name!r}, expected one of {', '.join(TASKS)}")
+        raise ValueError(f"the GLUE task must be one of {', '.join(TASKS)}. Received: {name!r}")
     return TASKS[key]
 
 
 def read_split(data_dir: str | os.PathLike[str], task: GlueTask | str, split: str) -> LabeledText:
-    """Reads one file of a task.
+    """Reads one of a task's files.
 
     Empty texts are kept, because official scores cover all examples. Invalid rows in the download
     (QQP has some) are skipped with a warning. Examples without agreement between the annotators
@@ -199,7 +202,8 @@ def read_split(data_dir: str | os.PathLike[str], task: GlueTask | str, split: st
         task = find_task(task)
     if split not in task.splits:
         raise ValueError(
-            f"{task.folder} has no split {split!r}, expected one of {', '.join(task.splits)}"
+            f"the split of {task.folder} must be one of {', '.join(task.splits)}. Received: "
+            f"{split!r}"
         )
     is_test = split in task.test_splits
     path, bad = _split_path(Path(data_dir), task, split), BadRows(collect=True)
@@ -223,9 +227,9 @@ def read_split(data_dir: str | os.PathLike[str], task: GlueTask | str, split: st
 
 
 def read_diagnostic(data_dir: str | os.PathLike[str]) -> LabeledText | None:
-    """Reads the diagnostic set, which an MNLI classifier predicts, or returns `None`.
+    """Reads the diagnostic set for MNLI classifiers, or returns `None` if it does not exist.
 
-    Its name depends on the download: `AX/test.tsv`, `diagnostic/diagnostic.tsv` or
+    Its file name depends on the download: `AX/test.tsv`, `diagnostic/diagnostic.tsv` or
     `MNLI/diagnostic.tsv`.
     """
     for name in ("AX/test.tsv", "diagnostic/diagnostic.tsv", "MNLI/diagnostic.tsv"):
@@ -239,13 +243,13 @@ def read_diagnostic(data_dir: str | os.PathLike[str]) -> LabeledText | None:
 
 
 def _split_path(data_dir: Path, task: GlueTask, split: str) -> Path:
-    """Returns the path of a split. `data_dir` may also be the task's own directory."""
+    """Returns the split's path. `data_dir` may also be the task's own directory."""
     inside = data_dir / task.folder / f"{split}.tsv"
     if not inside.exists() and data_dir.resolve().name.lower() == task.folder.lower():
         inside = data_dir / f"{split}.tsv"
     if not inside.exists():
         raise FileNotFoundError(
-            f"{inside} does not exist, expected the GLUE download in {data_dir}: "
-            f"{task.folder}/{{{','.join(task.splits)}}}.tsv"
+            f"{data_dir} must be the GLUE download, with "
+            f"{task.folder}/{{{','.join(task.splits)}}}.tsv. Received: no {inside}"
         )
     return inside

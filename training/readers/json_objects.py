@@ -15,9 +15,9 @@ from .row_values import BadRows, excerpt, row_error
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
-# How to convert a layout that is not supported
+# How to convert lists, which are not supported
 _OF_LISTS = (
-    ". Of lists of a text and a label, this makes objects: "
+    ". If the file has lists of a text and a label, this makes objects of them: "
     """python -c "import json; [print(json.dumps({{'text': text, 'label': label}})) """
     """for text, label in {rows}]" > train.jsonl"""
 )
@@ -26,7 +26,7 @@ _OF_LISTS = (
 def read_objects(
     lines: Iterable[str], name: Path | str, bad: BadRows | None = None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the place (the line, or the row of an array) and the content of each object.
+    """Yields the place (line, or row in an array) and the content of each object.
 
     Raises:
         ValueError: If a line is not JSON or not an object, two of its fields have the same name,
@@ -70,7 +70,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
         ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"two fields have the name {excerpt(name)}")
+        raise ValueError(f"field names must be unique. Received: {excerpt(name)} twice")
     return record
 
 
@@ -78,7 +78,7 @@ def _check(name: Path | str, has_surrogates: bool, row: tuple[str, Any]) -> None
     """Raises an error if a value is not an object, or has an unpaired surrogate."""
     place, record = row
     if not isinstance(record, dict):
-        message = f"found a {type(record).__name__}, expected a JSON object"
+        message = f"each row must be a JSON object. Received: a {type(record).__name__}"
         if isinstance(record, list):
             message += _OF_LISTS.format(rows=f"json.load(open('{name}'))")
         raise row_error(name, place, message)
@@ -88,5 +88,5 @@ def _check(name: Path | str, has_surrogates: bool, row: tuple[str, Any]) -> None
         try:
             json.dumps([field_name, value], ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
-            message = f"{excerpt(field_name)} contains an unpaired surrogate, which is no character"
+            message = f"{excerpt(field_name)} must not contain an unpaired surrogate"
             raise row_error(name, place, message) from error

@@ -27,7 +27,7 @@ LABEL_SEPARATORS = re.compile(r"[\s'\"]*[,;|][\s'\"]*")
 
 def leaves_out(label: str) -> str:
     """Returns the advice on how to skip rows with a label."""
-    return f"--skip_labels={label} leaves such rows out"
+    return f"--skip_labels={label} skips such rows"
 
 
 def warn_of_labels(path: Path, counts: Counter[str]) -> None:
@@ -35,30 +35,30 @@ def warn_of_labels(path: Path, counts: Counter[str]) -> None:
     warn_of_spellings(path, counts, "rows", stacklevel=5)
     for name in counts.keys() & NO_VALUES - ({"-"} if "+" in counts else set()):
         warnings.warn(
-            f"{path}: {counts[name]} rows have the label {name!r}, which is read as a class, "
-            f"although it usually stands for a missing value ({leaves_out(name)})",
+            f"{path}: {counts[name]} rows have the label {name!r}. It is read as a class, although "
+            f"it usually stands for a missing value. {leaves_out(name)}",
             stacklevel=4,
         )
     several = _several_labels(counts)
     if _are_decimal_commas(counts):
         warnings.warn(
             f"{path}: labels such as {excerpt(max(counts, key=len))} look like numbers with a "
-            "decimal comma, or like several labels for a row, but are read as "
-            f"{len(counts)} classes; for scores write a decimal point, and use {_REGRESSION}",
+            f"decimal comma, or like lists of labels, but are read as {len(counts)} classes. For "
+            f"scores, use a decimal point and pass {_REGRESSION}",
             stacklevel=4,
         )
     elif several:
         rows = sum(counts[name] for name in several)
         warnings.warn(
             f"{path}: {rows} rows have a label that consists of other labels, such as "
-            f"{excerpt(several[0])}, and is read as a class of its own ({_SEVERAL} reads "
-            "several labels of a row)",
+            f"{excerpt(several[0])}. It is read as a separate class. To read it as a list of "
+            f"labels, pass {_SEVERAL}",
             stacklevel=4,
         )
     elif len(counts) > max(10, counts.total() // 2) or _are_fractions(counts):
         warnings.warn(
-            f"{path}: {counts.total()} rows have {len(counts)} classes; check that --label "
-            f"is the right column, and use {_REGRESSION} if the labels are scores",
+            f"{path}: {counts.total()} rows have {len(counts)} classes. Check that --label is the "
+            f"right column. If the labels are scores, pass {_REGRESSION}",
             stacklevel=4,
         )
 
@@ -74,8 +74,8 @@ def warn_of_spellings(
         if len(names) > 1:
             spellings = " and ".join(f"{excerpt(name)} ({counts[name]} {unit})" for name in names)
             warnings.warn(
-                f"{path}: {spellings} are read as different classes, expected one spelling for "
-                "a class",
+                f"{path}: {spellings} are read as different classes. Use one spelling for each "
+                "class",
                 stacklevel=stacklevel,
             )
 
@@ -112,7 +112,7 @@ def _are_fractions(names: Collection[str]) -> bool:
 
 
 def _several_labels(counts: Mapping[str, int]) -> list[str]:
-    """Returns the labels such as `a,b` if each part also occurs in another label."""
+    """Returns labels such as `a,b` if each part also occurs in a different label."""
     parts = {name: set(LABEL_SEPARATORS.split(name.strip("[](){}'\" "))) for name in counts}
     num_labels = Counter(part for name_counts in parts.values() for part in name_counts)
     return [

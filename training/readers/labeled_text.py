@@ -49,9 +49,9 @@ class LabeledText:
         class_names: The name of each class ID. `None` for regression, and for unlabeled text
             without known classes.
         path: The file, or a description of the source.
-        skipped: Number of invalid rows that were skipped.
-        left_out: Rows that were skipped because of their label. Maps the index in the file to the
-            row's ID, or to `None`.
+        skipped: Number of skipped invalid rows.
+        left_out: Rows skipped because of their label. Maps the index in the file to the row's ID,
+            or to `None`.
         ids: The ID of each row, a string or `None`. `None` if no row has an ID.
     """
 
@@ -187,7 +187,7 @@ class TextColumns(CommandConfig):
         parse_label_map(self.label_map)
 
     def check_text_files(self, *paths: str) -> None:
-        """Raises an UnusedFlagError if a flag is set that none of the files' formats uses."""
+        """Raises an UnusedFlagError if a flag does not apply to any of the files' formats."""
         is_given = self.format != "auto"
         formats = (self.format if is_given else infer_format(Path(path)) for path in paths)
         check_formats(self, FORMATS_OF, list(formats))
@@ -210,8 +210,8 @@ def parse_label_map(pairs: Sequence[str]) -> dict[str, str]:
         label, *others = map(str.strip, pair.split(":"))
         if len(others) != 1 or not label or not others[0] or label in label_map:
             raise ValueError(
-                f"--label_map has {pair!r}, expected a label, a colon and the label to read it as, "
-                "once for each label"
+                "--label_map must have an old label, a colon and a new label, once for each old "
+                f"label. Received: {pair!r}"
             )
         label_map[label] = others[0]
     return label_map
@@ -232,9 +232,10 @@ def read_labeled_text(
     CSV follows RFC 4180: a quoted field may contain commas, doubled quotes and line breaks. This
     also applies to TSV if the file has such quotes. Otherwise, quotes in TSV are plain characters,
     and each line is a row. CSV files saved by Excel may have semicolons between columns, a first
-    line `sep=;` and the encoding Windows-1252. Of an .xlsx file, the first sheet is read. JSON
-    files contain one object per line, or an array of objects. Empty lines are skipped, as are the
-    blank rows that spreadsheets write at the end of labeled text. Lines may end with CRLF or CR.
+    line `sep=;` and the encoding Windows-1252. .xlsx files may have multiple sheets, but only the
+    first sheet is read. JSON files contain one object per line, or an array of objects. Empty lines
+    are skipped, as are the blank rows that spreadsheets write at the end of labeled text. Lines may
+    end with CRLF or CR.
 
     Args:
         path: The file. Text is in UTF-8, or in UTF-16 with a byte order mark, and may be
@@ -259,8 +260,7 @@ def read_labeled_text(
     Warns:
         UserWarning: If labels only differ in case or in the notation of a number, if a label
             usually stands for a missing value, if labels look like scores or like lists of labels,
-            if there are too many classes for the number of rows, or if the first row may be a
-            header.
+            if many classes have a single row, or if the first row may be a header.
 
     Raises:
         MissingColumnError: If one of the columns is missing.
@@ -314,8 +314,8 @@ def read_labeled_text(
         names = tuple(map(str, range(num_flags)))
     elif num_flags and num_flags != len(names or ()):
         raise ValueError(
-            f"{path}: {num_flags} values of 0 and 1 in a row, expected one for each of the labels "
-            f"{excerpt(list(names or ()), 300)}"
+            f"{path}: each row must have one value of 0 or 1 for each of the labels "
+            f"{excerpt(list(names or ()), 300)}. Received: {num_flags} values"
         )
 
     def labels_of(row: Row) -> list[str]:
@@ -329,13 +329,13 @@ def read_labeled_text(
         _check(path, row, classes, regression, columns.allow_empty, has_header)
         for name in labels_of(row) if multi_label else ():
             if names is not None and name not in names:
-                message = f"expected one of {excerpt(list(names), 300)}"
-                raise row_error(path, row.place, f"unknown label {excerpt(name)}, {message}")
+                rule = f"labels must be among {excerpt(list(names), 300)}"
+                raise row_error(path, row.place, f"{rule}. Received: {excerpt(name)}")
 
     rows = list(bad.filter(rows, check))
     if not rows:
-        reason = "".join(f"; the first malformed row: {row}" for row in bad.messages[:1])
-        raise ValueError(f"{path}: no examples{reason}")
+        reason = "".join(f". The first error: {row}" for row in bad.messages[:1])
+        raise ValueError(f"{path} must have at least one valid row{reason}")
     labels = None
     if labeled and regression:
         labels = np.array([float(_label(row)) for row in rows], "float32")
@@ -343,7 +343,7 @@ def read_labeled_text(
         labels_by_row = list(map(labels_of, rows))
         names = names or tuple(sorted({name for row in labels_by_row for name in row}))
         if not names:
-            raise ValueError(f"{path}: no row has a label, expected names of labels")
+            raise ValueError(f"{path} must have at least one row with a label")
         labels = np.array([[name in row for name in names] for row in labels_by_row], "int32")
     elif labeled:
         names = names or _class_names(path, rows)
@@ -366,7 +366,7 @@ def _label(row: Row) -> str:
 
 
 def _several_labels_of(path: Path, row: Row) -> list[str]:
-    """Returns the labels of a row, from one cell of names or from cells of 0 and 1.
+    """Returns a row's labels, from one cell of names or from cells of 0 and 1.
 
     Raises:
         ValueError: If the labels are columns, and a cell is neither 0 nor 1.
@@ -397,7 +397,7 @@ def _several_labels_of(path: Path, row: Row) -> list[str]:
 
 
 def _num_flags(path: Path, rows: list[Row]) -> int:
-    """Returns the length of the rows' lists of 0 and 1, or 0 if the rows have label names.
+    """Returns the length of lists of 0 and 1, or 0 if the rows have label names.
 
     To count as such a list, it must have at least two values. The lists must have the same length,
     or one of them must contain a value twice.
@@ -414,7 +414,9 @@ def _num_flags(path: Path, rows: list[Row]) -> int:
     if len(lengths) > 1 and any(len(set(found)) < len(found) for _, found in lists):
         (usual, _), *_ = lengths.most_common(1)
         row, found = next(one for one in lists if len(one[1]) != usual)
-        message = f"{len(found)} values of 0 and 1, expected {usual} as in most rows"
+        message = (
+            f"each row must have {usual} values of 0 or 1, as most rows do. Received: {len(found)}"
+        )
         raise row_error(path, row.place, message)
     return len(lists[0][1]) if len(lengths) == 1 and min(lengths) > 1 else 0
 
@@ -428,7 +430,7 @@ def _left_out(path: Path, rows: list[Row], skip_labels: Collection[str]) -> dict
     }
     if skipped_rows:
         logging.info(
-            "%s: left out %d of %d rows by their label", path, len(skipped_rows), len(rows)
+            "%s: skipped %d of %d rows because of their label", path, len(skipped_rows), len(rows)
         )
     return skipped_rows
 
@@ -439,8 +441,8 @@ def _warn_of_header(path: Path, rows: list[Row]) -> None:
     if rows and counts[_label(rows[0])] == 1 < max(counts.values()):
         warnings.warn(
             f"{path}: the label of the first row, {excerpt(_label(rows[0]))}, occurs in no other "
-            "row. The row is read as an example; if it is a header, use --header=yes, "
-            "otherwise --header=no",
+            "row. The row is read as an example. If it is a header, pass --header=yes; otherwise, "
+            "pass --header=no",
             stacklevel=3,
         )
 
@@ -452,8 +454,8 @@ def _map_labels(
     unknown_pairs = [pair for pair in label_map.items() if not labels.keys() & {*pair}]
     if is_training and unknown_pairs:
         raise ValueError(
-            f"--label_map has {excerpt(':'.join(unknown_pairs[0]))}, neither of which is a label "
-            f"of {path}; they are {excerpt(list(labels), 300)}"
+            f"each pair in --label_map must have a label in {path}: {excerpt(list(labels), 300)}. "
+            f"Received: {excerpt(':'.join(unknown_pairs[0]))}"
         )
     for row in rows:
         row.cells["label"] = label_map.get(_label(row), _label(row))
@@ -472,8 +474,8 @@ def _check(
     problems = []
     if "label" in row.cells and is_invisible(label):
         problems.append(
-            f"the label is empty; the text is {excerpt(row.cells['text'], 40)} "
-            f"({leaves_out(_EMPTY)})"
+            "the label must not be empty. Received: an empty label for the text "
+            f"{excerpt(row.cells['text'], 40)}. {leaves_out(_EMPTY)}"
         )
     elif regression and "label" in row.cells and not is_number(label):
         hint = " with a decimal point" if DECIMAL_COMMA.fullmatch(label) else ""
@@ -482,13 +484,13 @@ def _check(
         )
     elif names is not None and label not in names:
         may_be_header = has_header != "yes" and row.place == "line 1"
-        hint = "; if the first line is a header, use --header=yes" if may_be_header else ""
-        hint = f" ({leaves_out(label)})" if label in NO_VALUES else hint
+        hint = ". If the first line is a header, pass --header=yes" if may_be_header else ""
+        hint = f". {leaves_out(label)}" if label in NO_VALUES else hint
         names = excerpt(list(names), 300)
-        problems.append(f"unknown label {excerpt(label)}, expected one of {names}{hint}")
+        problems.append(f"the label must be one of {names}. Received: {excerpt(label)}{hint}")
     empty = [role for role in ("text", "text_pair") if is_invisible(row.cells.get(role, "-"))]
     if not allow_empty:
-        problems += [f"{role} is empty (--allow_empty accepts it)" for role in empty]
+        problems += [f"{role} must not be empty. --allow_empty accepts it" for role in empty]
     if problems:
         raise row_error(path, row.place, "; ".join(problems))
 
@@ -500,7 +502,8 @@ def _class_names(path: Path, rows: list[Row]) -> tuple[str, ...]:
     names = sorted(sorted(counts), key=float if all(map(is_number, counts)) else str)
     if len(names) < 2:
         raise ValueError(
-            f"{path}: all {len(rows)} labels are {excerpt(names[0])}, expected two or more classes"
+            f"{path} must have two or more classes. Received: only {excerpt(names[0])}, in "
+            f"{len(rows)} rows"
         )
     warn_of_labels(path, counts)
     return tuple(names)

@@ -17,7 +17,7 @@ from . import triviaqa
 from .data_files import data_suffix, exists, has_records, is_array, read_records
 from .row_values import BadRows
 
-# The columns of a question with its answers, as in the data sets on the Hugging Face Hub
+# The columns of labeled questions, as in the data sets on the Hugging Face Hub
 COLUMNS = ("question", "context", "answers")
 # Number of words to read from a TriviaQA document, as in TriviaQA's converter to SQuAD's format
 DOCUMENT_WORDS = 800
@@ -25,12 +25,12 @@ DOCUMENT_WORDS = 800
 
 @dataclasses.dataclass(frozen=True)
 class QuestionFile:
-    """The questions of a file.
+    """The questions in a file.
 
     Args:
         examples: The questions, in the order of the file. `DocumentQuestion` for TriviaQA.
         has_unanswerable: Whether a question is marked as unanswerable, as in SQuAD 2.0.
-        skipped: An error message for each part of the file that was skipped.
+        skipped: An error message for each skipped part of the file.
     """
 
     examples: tuple[QuestionExample, ...]
@@ -39,7 +39,7 @@ class QuestionFile:
 
 
 def has_rows(path: Path) -> bool:
-    """Returns whether a file of questions has rows with fields, unlike SQuAD's or TriviaQA's JSON.
+    """Returns whether a file of questions has rows with fields, unlike JSON from SQuAD or TriviaQA.
 
     A JSON file has rows if it is an array, or JSON Lines.
     """
@@ -73,14 +73,14 @@ def read_questions(
     """Reads questions on passages. The format is inferred from the file.
 
     Args:
-        path: SQuAD's JSON; or JSON Lines, a JSON array, Parquet, Arrow or a directory of `datasets`
-            with the columns of SQuAD's data sets on the Hub; or TriviaQA's JSON, with its
-            documents.
+        path: SQuAD's JSON, or TriviaQA's JSON with its documents. Also JSON Lines, a JSON array,
+            Parquet, Arrow, or a directory written by `datasets`, with the columns of SQuAD's data
+            sets on the Hub.
         labeled: Whether every question must have answers, or be marked as unanswerable. Otherwise,
             invalid answers count as unknown.
         skip_invalid: Whether to skip invalid parts and list them in the result, instead of raising
-            an error. A question is skipped if none of its answers can be read.
-        max_document_words: For TriviaQA, the number of words to read from the start of a document.
+            an error. A question is skipped if all its answers are invalid.
+        max_document_words: For TriviaQA, the number of words to read from the start of documents.
             0 reads all. Defaults to `DOCUMENT_WORDS`.
 
     Raises:
@@ -90,7 +90,7 @@ def read_questions(
     """
     path = Path(path)
     if not exists(path):
-        raise FileNotFoundError(f"{path} does not exist, expected a file of questions")
+        raise FileNotFoundError(f"{path} does not exist. It must be a file of questions")
     bad = BadRows(collect=skip_invalid)
     if has_rows(path):
         rows = read_records(path, bad=bad)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of rows, and errors about rows."""
+"""Helpers for the values in rows, and for errors about rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BadRows:
         self.messages.append(str(error))
 
     def filter(self, rows: Iterable[Item], check: Callable[[Item], None]) -> Iterator[Item]:
-        """Yields the rows for which a function does not raise a `ValueError`."""
+        """Yields valid rows: `check` does not raise a `ValueError` for them."""
         for row in rows:
             try:
                 check(row)
@@ -43,7 +43,7 @@ class BadRows:
 
 
 def excerpt(value: Any, limit: int = 80) -> str:
-    """Returns the `repr` of a value for a message, truncated to `limit` characters.
+    """Formats a value for a message, as its `repr` truncated to `limit` characters.
 
     Example:
 
@@ -69,25 +69,25 @@ def row_error(path: Path | str, place: str, message: str) -> ValueError:
 
 
 def is_number(text: str) -> bool:
-    """Returns whether a text is a decimal number in float32's range; not `nan`, `1_0`, `1e39`."""
+    """Returns whether a text is a finite decimal number in float32's range, unlike `1_0`."""
     return bool(_NUMBER.fullmatch(text)) and abs(float(text)) <= _LARGEST
 
 
 def required_labels(labels: np.ndarray | None, path: str) -> np.ndarray:
-    """Returns the labels of a file.
+    """Returns a file's labels, which must exist.
 
     Raises:
         ValueError: If the file has no labels.
     """
     if labels is None:
-        raise ValueError(f"{path} has no labels to score against")
+        raise ValueError(f"{path} must have labels to compute scores")
     return labels
 
 
 def as_id(value: Any) -> str:
-    """Returns the ID of a row as a string: strings as they are, other values as JSON.
+    """Converts an ID to a string. Strings are stripped, other values are converted to JSON.
 
-    Values that JSON does not support, such as dates, are converted by `str`.
+    Values that JSON does not support, such as dates, are converted with `str`.
     """
     try:
         return value.strip() if isinstance(value, str) else json.dumps(value)
@@ -102,7 +102,7 @@ def row_ids(values: Iterable[str | None]) -> list[str | None] | None:
 
 
 def field(record: Mapping[str, Any], column: str) -> Any:
-    """Returns the value of a field, possibly nested in objects and lists: `labels.0.name`.
+    """Returns a field's value. Fields may be nested in objects and lists: `labels.0.name`.
 
     Raises:
         KeyError: If the field does not exist.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Detects the scripts in which texts are written."""
+"""Detects the scripts of texts."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads CSV and TSV: RFC 4180, files saved by Excel, and TSV without quotes.
 
-We use the module csv instead of pyarrow or pandas, which drop quotes that are not doubled, turn the
-label `01` into a number and the text `NA` into a missing value, and do not report the line of an
-invalid row.
+We use the module csv instead of pyarrow or pandas. They drop single quotation marks inside quoted
+cells, turn the label `01` into a number and the text `NA` into a missing value, and do not report
+the line number of invalid rows.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def read_separated(
     columns: Collection[str] = (),
     bad: BadRows | None = None,
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yields the line on which each row starts, and its cells.
+    """Yields the first line number and the cells of each row.
 
-    A row of blank cells is a row. An empty line is not, except between rows of a single column.
+    Rows of blank cells are rows. Empty lines are skipped, except between rows with a single column.
 
     Raises:
         ValueError: If the file is invalid.
@@ -77,7 +77,7 @@ def read_separated(
 def _csv_rows(
     path: Path, lines: Callable[[], Iterator[str]], separator: str, offset: int, bad: BadRows
 ) -> Iterator[tuple[int, list[str]]]:
-    """Skips `offset` lines. Yields the line on which each row starts, and its cells."""
+    """Skips `offset` lines. Yields the first line number and the cells of each row."""
     reader = csv.reader(itertools.islice(lines(), offset, None), delimiter=separator, strict=True)
     while True:
         start = offset + reader.line_num + 1
@@ -87,11 +87,11 @@ def _csv_rows(
             return
         except csv.Error as error:
             hint = (
-                "perhaps a carriage return in an unquoted field"
+                "Perhaps an unquoted field contains a carriage return"
                 if "new-line" in str(error)
-                else "perhaps an unclosed quote, or one that is not doubled inside a quoted field"
+                else "Perhaps a quote is not closed, or is not doubled inside a quoted field"
             )
-            message = f"the row that starts here is not valid CSV: {error} ({hint})"
+            message = f"the row that starts here must be valid CSV. Received: {error}. {hint}"
             problem = row_error(path, f"line {start}", message)
             problem.__cause__ = error
             bad.add(problem)
@@ -104,11 +104,11 @@ def _csv_rows(
 
 
 def _separator(lines: Callable[[], Iterator[str]], columns: Collection[str]) -> tuple[str, int]:
-    """Returns the separator of a CSV file, and the number of lines before its first row.
+    """Returns a CSV file's separator, and the number of lines before its first row.
 
-    The separator is a comma, unless a first line such as `sep=;` sets a different one. It is a
-    semicolon, which Excel writes if the comma is the decimal mark, if only semicolons divide the
-    first row, and that row is not the single requested column.
+    A first line such as `sep=;` sets the separator. Otherwise, it is a semicolon if only semicolons
+    divide the first row, and this row is not the single requested column. Excel writes semicolons
+    if the comma is the decimal mark. In all other cases, the separator is a comma.
     """
     if first_line := _NAMED_SEPARATOR.fullmatch(next(lines(), "")):
         return first_line[1], 1
@@ -125,13 +125,13 @@ def _first_row(lines: Iterator[str], separator: str) -> list[str]:
 
 
 def _encoding(path: Path) -> str:
-    """Returns the encoding of a table: UTF-8, or Windows-1252, in which Excel may save CSV.
+    """Returns a table's encoding: UTF-8, or Windows-1252 as in CSV files saved by Excel.
 
-    It is Windows-1252 if no non-ASCII line is UTF-8, and all of these lines look like words of a
-    Western language, because they have no four non-ASCII characters in a row.
+    It is Windows-1252 if no non-ASCII line is UTF-8, and all these lines look like text in a
+    Western language, without four consecutive non-ASCII characters.
     """
     example = ""
-    with open(path, "rb") as file, contextlib.suppress(*UNREADABLE):  # which the reader raises too
+    with open(path, "rb") as file, contextlib.suppress(*UNREADABLE):  # The reader raises them.
         for number, line in enumerate(byte_lines(file, path), start=1):
             if line.isascii():
                 continue
@@ -141,31 +141,32 @@ def _encoding(path: Path) -> str:
             example = example or f"in which line {number} is {excerpt(text)}"
     if example:
         warnings.warn(
-            f"{path} is not UTF-8, and is read as Windows-1252, {example}; if that is wrong, save "
-            "it as UTF-8",
+            f"{path} is not UTF-8, and is read as Windows-1252, {example}. If that is wrong, save "
+            "the file as UTF-8",
             stacklevel=2,
         )
     return "cp1252" if example else "utf-8"
 
 
-# A cell in double quotes, which are doubled inside, or a cell without double quotes
+# A cell in double quotes, where inner quotes are doubled, or a cell without double quotes
 _CELL = r'(?:"[^"]*+(?:""[^"]*+)*+"|[^"\t\r\n]*+)'
 _CELLS = re.compile(rf"(?:\A|\t)({_CELL})")
 _ROW = re.compile(rf"{_CELL}(?:\t{_CELL})*+")
 _EMPTY_LINE = re.compile(r'[^\S\t]*|"\s*"')
 _LOOKS_QUOTED = re.compile(r'(?<![^\t])"[^"\t]*+(?:""[^"\t]*+)++"(?![^\t\r\n])')
 _CHOOSE_QUOTING = (
-    "they are read as text. --quoting=none confirms that, --quoting=csv reads them as the marks of "
-    "cells, as Excel and pandas write them"
+    "The quotes are read as text. Pass --quoting=none to confirm that, or --quoting=csv if they "
+    "enclose cells, as written by Excel and pandas"
 )
 
 
 def _is_quoted(path: Path, lines: Callable[[], Iterator[str]]) -> bool:
     """Returns whether double quotes in a TSV file enclose cells, rather than being text.
 
-    They do if all quotes enclose cells or are doubled inside, and one of these holds: some are
-    doubled, all cells of a column have them, or only then all rows have the same number of cells.
-    If some cells look quoted but this is not certain, quotes are text, with a warning.
+    This requires that all quotes enclose cells or are doubled inside. It also requires that some
+    quotes are doubled, that all cells in a column are quoted, or that only this reading gives all
+    rows the same number of cells. If some cells look quoted but this is uncertain, quotes are text,
+    with a warning.
     """
     num_rows, num_quoted, is_doubled, has_separators = 0, 0, False, False
     in_every_row: set[int] | None = None
@@ -194,8 +195,7 @@ def _is_quoted(path: Path, lines: Callable[[], Iterator[str]]) -> bool:
     if is_doubled and not (are_rows and has_separators):
         return True
     warnings.warn(
-        f"{path}: {num_quoted} cells are in double quotes, and nothing tells whether these are "
-        f"text; {_CHOOSE_QUOTING}",
+        f"{path}: {num_quoted} cells are in double quotes, which may be text. {_CHOOSE_QUOTING}",
         stacklevel=2,
     )
     return False
@@ -216,12 +216,11 @@ def _rows_in_quotes(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _warn_of_quotes(path: Path, lines: Iterator[str]) -> None:
-    """Warns if some cells of a file look quoted, although other quotes in it are text."""
+    """Warns if some cells look quoted, although other quotes in the file are text."""
     line_numbers = [number for number, line in enumerate(lines, 1) if _LOOKS_QUOTED.search(line)]
     if line_numbers:
         warnings.warn(
-            f"{path}: {len(line_numbers)} lines, the first of which is {line_numbers[0]}, have "
-            f"quotes that enclose a cell and are doubled inside, but other lines have quotes that "
-            f"do not; {_CHOOSE_QUOTING}",
+            f"{path}: in {len(line_numbers)} lines, such as line {line_numbers[0]}, quotes enclose "
+            f"a cell and are doubled inside, but in other lines they do not. {_CHOOSE_QUOTING}",
             stacklevel=2,
         )

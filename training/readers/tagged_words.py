@@ -33,10 +33,10 @@ from .data_files import infer_format, read_records
 from .data_splits import hold_out_tenth, stratified_sample
 from .row_values import BadRows, excerpt, row_error
 
-# The fields of words and of their labels in rows with lists. The first field that exists is read.
+# The fields with words and with labels in rows with lists. The first existing field is read.
 WORDS = ("words", "tokens")
 LABELS = ("labels", "tags", "ner_tags", "pos_tags", "upos")
-# The columns of the word and of its label, in lower case, in tables with one word per row
+# The columns for the word and for its label, in lower case, in tables with one word per row
 _WORD = ("word", "token")
 _LABEL = ("label", "tag", "ner_tag", "ner", "pos")
 # Descriptions of notations that labels may violate
@@ -44,9 +44,9 @@ _DESCRIPTIONS = {
     "brackets": "spans in brackets, such as (PER* *)",
     "suffixes": "spans with the letter at the end, such as PER-B",
 }
-# Prefix of the name of the column that identifies the sentence of a word
+# Prefix for the name of the column that identifies a word's sentence
 _SENTENCE = "sent"
-# Number of lines that are read to infer whether each line is a sentence
+# Number of lines to read to infer whether each line is a sentence
 _LINES_READ = 100
 
 
@@ -74,14 +74,14 @@ class WordColumns(CommandConfig):
         check_one_of(self, separator=get_args(Separator))
 
     def check_word_files(self, *paths: str) -> None:
-        """Raises an UnusedFlagError if a flag is set that none of the files' formats uses."""
+        """Raises an UnusedFlagError if a flag does not apply to any of the files' formats."""
         names = [field.name for field in dataclasses.fields(WordColumns)]
         check_formats(self, dict.fromkeys(names, ("conll",)), [_format(path) for path in paths])
 
     def read_words(
         self, path: str, labeled: bool = True, *, skip_invalid: bool = False
     ) -> TaggedText:
-        """Reads the words of a file, with or without their labels.
+        """Reads the words in a file, with or without their labels.
 
         Rows of JSON, Parquet and Arrow contain lists in the fields `WORDS` and `LABELS`. Rows of
         CSV and Excel files contain a word and its label, in the columns `word_columns`. Other files
@@ -106,7 +106,7 @@ class WordColumns(CommandConfig):
 
 
 def _format(path: str) -> str:
-    """Returns the format of a file: conll (one word per line), lines (sentences), or its format."""
+    """Returns a file's format, or conll for one word per line, or lines for sentences."""
     try:
         format = infer_format(Path(path))
     except ValueError:
@@ -120,7 +120,7 @@ def _format(path: str) -> str:
 
 
 def _sentence(line: str) -> tuple[list[str], list[str]] | None:
-    """Returns the words and labels of a line `words TAB labels`, or `None` for other lines."""
+    """Parses a line `words TAB labels` into words and labels. Returns `None` for other lines."""
     words, *labels = (cell.strip().split(" ") for cell in line.split("\t"))
     if len(labels) != 1 or len(words) != len(labels[0]):
         return None
@@ -136,7 +136,10 @@ def _read_sentences(path: Path, labeled: bool, bad: BadRows) -> TaggedText:
         if sentence := _sentence(line):
             sentences.append(sentence)
         else:
-            message = f"expected words, a tab and as many labels. Received: {excerpt(line)}"
+            message = (
+                "each line must be words, a tab and one label for each word. Received: "
+                f"{excerpt(line)}"
+            )
             bad.add(row_error(path, f"line {number}", message))
     words, labels = map(list, zip(*sentences, strict=True))
     return TaggedText(
@@ -150,21 +153,24 @@ def _read_lists(path: Path, labeled: bool, bad: BadRows) -> TaggedText:
     for place, record in read_records(path, bad=bad):
         if labeled and not words and not any(name in record for name in LABELS):
             raise MissingLabelsError(
-                f"{path}, {place}: no field {' or '.join(LABELS)}; the row has "
+                f"{path}, {place}: the fields must include {' or '.join(LABELS)}. Received: "
                 f"{excerpt(sorted(record), 300)}"
             )
         try:
             own = _strings(record, WORDS)
             tags = _strings(record, LABELS) if labeled else own
             if len(tags) != len(own):
-                raise ValueError(f"{len(tags)} labels, expected one for each of {len(own)} words")
+                raise ValueError(
+                    f"each word must have one label. Received: {len(own)} words and {len(tags)} "
+                    "labels"
+                )
         except ValueError as error:
             bad.add(row_error(path, place, str(error)))
         else:
             words.append(own)
             labels.append(tags)
     if not words:
-        raise ValueError(f"{path}: no sentences")
+        raise ValueError(f"{path} must have at least one valid sentence")
     return TaggedText(
         words, labels if labeled else None, path=str(path), skipped=tuple(bad.messages)
     )
@@ -181,7 +187,9 @@ def _read_table(path: Path, labeled: bool, bad: BadRows) -> TaggedText:
     for place, record in read_records(path, bad=bad):
         sentence, *columns = word_columns(record)
         if labeled and not columns[-1] and columns[0]:
-            raise MissingLabelsError(f"{path}: no column of labels in {excerpt([*record], 300)}")
+            raise MissingLabelsError(
+                f"{path} must have a column of labels. Received: {excerpt([*record], 300)}"
+            )
         if not sentence or not columns[0]:
             raise ValueError(
                 f"{path} must have the columns Sentence, Word and Tag, with a word in each row. "
@@ -197,10 +205,13 @@ def _read_table(path: Path, labeled: bool, bad: BadRows) -> TaggedText:
             words[-1].append(values[0])
             labels[-1].append(values[-1])
         else:
-            bad.add(row_error(path, place, f"a cell is empty: {excerpt(record)}"))
+            message = (
+                f"each word must have a label, and each label a word. Received: {excerpt(record)}"
+            )
+            bad.add(row_error(path, place, message))
     sentences = [index for index, own in enumerate(words) if own]
     if not sentences:
-        raise ValueError(f"{path}: no sentences")
+        raise ValueError(f"{path} must have at least one valid sentence")
     text = TaggedText(words, labels if labeled else None, path=str(path), skipped=(*bad.messages,))
     return _sentences(text, [[index] for index in sentences])
 
@@ -214,7 +225,7 @@ def word_columns(names: Iterable[str]) -> tuple[str, str, str]:
 
 
 def _strings(record: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """Returns the first existing field of `names`, which must be a list of strings."""
+    """Returns the first existing field among `names`. It must be a list of strings."""
     name = next((name for name in names if name in record), names[0])
     values = record.get(name)
     if not isinstance(values, list) or not values or not all(isinstance(v, str) for v in values):
@@ -260,7 +271,7 @@ def label_names(text: TaggedText) -> tuple[str, ...]:
 
 
 def hold_out(text: TaggedText) -> tuple[TaggedText, TaggedText]:
-    """Holds out a random tenth of the sentences, or of the documents if there are enough.
+    """Holds out a random tenth of the sentences, or of the documents if the file has at least 10.
 
     Sentences are stratified by their rarest entity type or label.
 
@@ -321,7 +332,7 @@ def label_counts(text: TaggedText) -> Counter[str]:
 def convert_to_scheme(
     text: TaggedText, scheme: Scheme, notation: Notation | None = None
 ) -> TaggedText:
-    """Converts the labels of a text to a tagging scheme, if they mark spans.
+    """Converts a text's labels to a tagging scheme, if they mark spans.
 
     Logs a warning if the labels deviate from their own scheme, or if they are bare types next to
     `O`.
@@ -337,8 +348,8 @@ def convert_to_scheme(
     misspelled_counts = misspelled_labels(label for sentence in labels for label in sentence)
     if misspelled_counts:
         raise ValueError(
-            f"{text.path}: some labels are not labels of spans: {_listed(misspelled_counts)}; "
-            "expected O, B-TYPE, I-TYPE … (--scheme=keep accepts any labels)"
+            f"{text.path}: all labels must be span labels (O, B-TYPE, I-TYPE …) if one is. "
+            f"Received: {_listed(misspelled_counts)}. Pass --scheme=keep to accept any labels"
         )
     own_scheme = detect_scheme(labels)
     if own_scheme is None:
@@ -351,13 +362,13 @@ def convert_to_scheme(
 def with_span_labels(
     text: TaggedText, notation: Notation | None = None, bad: BadRows | None = None
 ) -> TaggedText:
-    """Converts labels in a notation that is not a tagging scheme to IOB2.
+    """Converts labels in other notations, such as brackets, to IOB2.
 
     Args:
         text: The words and labels.
         notation: The notation of the training labels. By default, it is inferred from the text.
-        bad: Collects sentences with nested or unbalanced brackets, which are skipped. By default,
-            the first such sentence raises an error.
+        bad: Collects and skips sentences with nested or unbalanced brackets. By default, the first
+            such sentence raises an error.
 
     Raises:
         ValueError: If brackets are nested or unbalanced. The message contains the sentence.
@@ -376,15 +387,15 @@ def with_span_labels(
         except ValueError as error:
             message = (
                 f"{text.path}: in the sentence {excerpt(' '.join(words))}: {error} Labels are read "
-                f"as {_DESCRIPTIONS[notation]}; --scheme=keep reads them as they are"
+                f"as {_DESCRIPTIONS[notation]}. Pass --scheme=keep to read them as they are"
             )
             bad.add(ValueError(message))
     if len(intact) < len(text):
         text = _sentences(text, intact)
     if notation == "IO":
         logging.warning(
-            "%s: labels have no B- and I-: adjacent words of the same label other than O are read "
-            "as one entity; --scheme=keep reads them as labels of words",
+            "%s: labels have no B- or I- prefix, so adjacent words with the same label other than "
+            "O are read as one entity. Pass --scheme=keep to read one label per word",
             text.path,
         )
     return dataclasses.replace(text, labels=span_labels)
@@ -398,8 +409,8 @@ def _warn_of_mixed_schemes(text: TaggedText, scheme: Scheme) -> None:
     ]
     if others:
         logging.warning(
-            "%s: %d of %d labels deviate from the scheme %s, the first is %r of the word %r; the "
-            "file may mix schemes. They are interpreted as conlleval does",
+            "%s: %d of %d labels deviate from the scheme %s. The first is %r for the word %r. The "
+            "file may mix schemes. Such labels are interpreted as in conlleval",
             text.path,
             len(others),
             sum(map(len, text.words)),
@@ -414,10 +425,10 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def warn_of_unknown_labels(text: TaggedText, class_names: tuple[str, ...]) -> None:
-    """Logs a warning if a text has labels that are not in the training file."""
+    """Logs a warning if a text has labels that the training file does not have."""
     counts = label_counts(text)
     others = {name: counts[name] for name in label_names(text) if name not in class_names}
     if others:
         logging.warning(
-            "%s has labels that are not in the training file: %s", text.path, _listed(others)
+            "%s has labels that the training file does not have: %s", text.path, _listed(others)
         )

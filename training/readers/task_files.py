@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Infers the task of a training file from its suffix, its first lines and its columns."""
+"""Infers a training file's task from its suffix, its first lines and its columns."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _LINES_READ = 1000
 
 
 class FileTask(NamedTuple):
-    """The task of a file.
+    """A file's task.
 
     Attributes:
         name: A value of `finetune --task`.
-        reason: Why, for example "train.conll has the suffix .conll".
+        reason: How the task was inferred. For example, "train.conll has the suffix .conll".
         columns: Flags for the columns of its texts, if they do not have the default names.
     """
 
@@ -63,7 +63,7 @@ class FileTask(NamedTuple):
 
 
 def data_kind(task: str) -> str:
-    """Returns the type of data, one of `KINDS`, in the files of a task."""
+    """Returns the type of data in a task's files, one of `KINDS`."""
     return _KINDS.get(task, "text")
 
 
@@ -75,7 +75,7 @@ def task_of_kind(kind: str) -> str:
 def task_of_file(
     path: Path, format: str = "auto", text: str | None = None, flag: str = "--task"
 ) -> FileTask:
-    """Infers the task of a training file.
+    """Infers a training file's task.
 
     Args:
         path: The file.
@@ -93,7 +93,7 @@ def task_of_file(
         return FileTask("multiple_choice", f"--format={format} is given")
     if suffix == ".json" and is_nested(path):
         return FileTask(
-            "question_answering", f"{path} is one object, as files of SQuAD and TriviaQA are"
+            "question_answering", f"{path} is a single object, as in SQuAD and TriviaQA"
         )
     kind = FORMATS.get(suffix) if format == "auto" else format
     if kind in (None, "tsv") and path.is_file() and (tag := _tag(path)):
@@ -102,9 +102,9 @@ def task_of_file(
         kind = kind or infer_format(path)
     except ValueError:
         raise ValueError(
-            f"{path} does not tell its task: it has the suffix {suffix!r}, expected one of "
-            f"{', '.join((*FORMATS, *TAGGING_SUFFIXES))}, or lines that end with tags such as "
-            f"B-PER. Name it with {flag}, or the format of a table with --format: "
+            f"the task of {path} must be clear from its suffix, one of "
+            f"{', '.join((*FORMATS, *TAGGING_SUFFIXES))}, or from lines that end with tags such as "
+            f"B-PER. Received: the suffix {suffix!r}. Pass {flag}, or --format for a table: "
             f"{', '.join(dict.fromkeys(FORMATS.values()))}{TWO_FILES if suffix == '.txt' else ''}"
         ) from None
     if kind in ("jsonl", "arrow"):
@@ -130,8 +130,8 @@ def task_of_file(
 def _tag(path: Path) -> str:
     """Returns a tag if all of the first lines have words and a tag, and `""` otherwise.
 
-    Tags that end with the letter, such as PER-B, are only accepted if there are also words outside
-    of spans, because text classes may look like them.
+    Tags that end with the letter, such as PER-B, are only accepted if some words are outside of
+    spans, because text classes may look like such tags.
     """
     tag, has_outside = "", False
     for line in itertools.islice(read_lines(path), _LINES_READ):

@@ -103,8 +103,8 @@ def write_run(
 ) -> None:
     """Writes a ranking in TREC's run format: `query Q0 document rank score tag` on each line.
 
-    Pass the documents of each query in the order of `rank_documents`, in which `trec_eval` sorts
-    them.
+    Pass the documents of each query in the order of `rank_documents`, because `trec_eval` sorts
+    them in the same order.
     """
     with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for query, ranking in scored.items():
@@ -150,7 +150,10 @@ def _qrels(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
     for place, fields in rows:
         if len(fields) not in (3, 4):
             raise row_error(
-                path, place, f"{len(fields)} fields, expected a query, a document and a grade"
+                path,
+                place,
+                "each line must have a query, a document and a grade, optionally with an "
+                f"iteration after the query. Received: {len(fields)} fields",
             )
     if rows and rows[0][1][0].casefold() in _QREL[0]:
         del rows[0]
@@ -164,17 +167,17 @@ def read_collection(
     """Reads a collection from tables, JSON Lines or Parquet, or in Cranfield's format.
 
     Documents and queries are JSON Lines or Parquet with `_id` (or `id`), `text` and optionally
-    `title`, as in BEIR, or tables with such a header, or tables of an ID and a text without a
-    header, as in MS MARCO. Queries without qrels are dropped. Qrels for unknown queries or
-    documents are dropped with a warning.
+    `title`, as in BEIR. They can also be tables with such a header, or, as in MS MARCO, tables with
+    an ID and a text but without a header. Queries without qrels are dropped. Qrels for unknown
+    queries or documents are dropped with a warning.
 
-    Each split may have its own file of qrels and of queries, with the word train, dev or test in
-    the name of the file or directory: `qrels/train.tsv`, `qrels.dev.tsv`, `test/qrels.txt`. With
-    multiple splits, the first is used for training and the last for scoring. A query in both is
-    only scored.
+    Each split may have separate qrels and queries, with the word train, dev or test in the name of
+    the file or directory: `qrels/train.tsv`, `qrels.dev.tsv`, `test/qrels.txt`. With multiple
+    splits, the first is used for training and the last for scoring. Queries in both splits are only
+    scored.
 
     Args:
-        folder: The directory of the files.
+        folder: The directory with the files.
         documents, queries, qrels: The names of the files. If a name is empty, common names are
             tried. If all are empty, Cranfield's files are tried first.
 
@@ -208,35 +211,37 @@ def read_collection(
     )
     if not num_known:
         raise ValueError(
-            f"{judgment_files}: none of the {total} qrels is for a query in "
-            f"{query_files} and a document in {texts_path}"
+            f"the qrels in {judgment_files} must be for queries in {query_files} and documents in "
+            f"{texts_path}. Received: {total} other qrels"
         )
     if num_known < total:
         logging.warning(
-            "%s: %d of %d qrels are for queries or documents that are not in the files",
+            "%s: %d of %d qrels are for unknown queries or documents",
             judgment_files,
             total - num_known,
             total,
         )
     names = dict.fromkeys(splits[query] for query in with_grades)
     if len(names) < len(paths["qrels"]):
-        raise ValueError(f"{judgment_files}: a split has no query that is in {query_files}")
+        raise ValueError(
+            f"each split of {judgment_files} must have at least one query in {query_files}"
+        )
     if len(names) == 1:
         if not qrels:
             logging.warning(
-                "%s is the only file of qrels: most of its queries are trained on, and the "
-                "others are scored",
+                "%s is the only file of qrels. Most of its queries are used for training, and the "
+                "rest for scoring",
                 judgment_files,
             )
         return Collection(texts, with_grades, judgments)
-    logging.info("qrels to train on and to score by: %s", judgment_files)
+    logging.info("qrels for training and scoring: %s", judgment_files)
     return Collection(
         texts, with_grades, judgments, {query: splits[query] for query in with_grades}
     )
 
 
 def is_collection(folder: Path) -> bool:
-    """Returns whether a directory has the files of a collection under common names."""
+    """Returns whether a directory contains a collection's files under common names."""
     try:
         return (folder / "cran.all.1400").is_file() or all(
             _find(folder, role, "") for role in _FILES
@@ -246,7 +251,7 @@ def is_collection(folder: Path) -> bool:
 
 
 def _find(folder: Path, role: str, name: str) -> dict[str, Path]:
-    """Returns the files of a role by split. A single file for all splits has the split `""`."""
+    """Returns a role's files by split. A single file for all splits has the split `""`."""
     splits = {} if name else _split_files(folder, role)
     if role == "qrels" and len(splits) > 2:
         first, *_, last = splits
@@ -259,12 +264,14 @@ def _find(folder: Path, role: str, name: str) -> dict[str, Path]:
         return {"": file}
     if splits:
         return splits
-    advice = "" if name else f"; use --{role} for another name"
-    raise FileNotFoundError(f"{folder} has no {role}, expected {' or '.join(names)}{advice}")
+    advice = "" if name else f". Pass --{role} if the file has a different name"
+    raise FileNotFoundError(
+        f"{folder} must have the {role} in {' or '.join(names)}. Received: no such file{advice}"
+    )
 
 
 def _split_files(folder: Path, role: str) -> dict[str, Path]:
-    """Returns the files of a role by split, if a file or directory name contains a split."""
+    """Returns a role's files by split, if a file or directory name contains a split."""
     paths: dict[str, tuple[int, Path]] = {}
     for path in sorted([*folder.glob("*"), *folder.glob("*/*")]) if role in _ROLE_WORDS else ():
         words = re.split(r"[^a-z]+", str(path.relative_to(folder)).casefold())
@@ -282,10 +289,10 @@ def _texts(path: Path) -> dict[str, str]:
     texts: dict[str, str] = {}
     for place, id, text in _texts_with_ids(path):
         if id in texts:
-            raise row_error(path, place, f"another row has the id {excerpt(id)}")
+            raise row_error(path, place, f"each id must be unique. Received: {excerpt(id)} again")
         texts[id] = " ".join(text.split())
     if not texts:
-        raise ValueError(f"{path}: no rows")
+        raise ValueError(f"{path} must have at least one row")
     return texts
 
 
@@ -303,27 +310,31 @@ def _texts_with_ids(path: Path) -> Iterator[tuple[str, str, str]]:
             columns = [0, *(names.index(name) for name in _TEXTS if name in names)]
             if "text" not in names:
                 raise row_error(
-                    path, place, f"no column text; the first row is {excerpt(cells, 300)}"
+                    path, place, f"the header must include text. Received: {excerpt(cells, 300)}"
                 )
             width = len(cells)
             continue
         width = len(cells) if not number else width
         if len(cells) != width or (columns == [0, 1] and width != 2 and not number):
-            description = width if number else "an id and a text, or a header"
-            raise row_error(path, place, f"{len(cells)} columns, expected {description}")
+            rule = (
+                f"each row must have {width} columns"
+                if number
+                else "the first row must be an id and a text, or a header"
+            )
+            raise row_error(path, place, f"{rule}. Received: {len(cells)} columns")
         id, *parts = (cells[column].strip() for column in columns)
         yield place, id, " ".join(parts)
 
 
 def _field(path: Path, place: str, record: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Returns the first field that is a string or an integer, as a string."""
+    """Returns the first field with a string or an integer, converted to a string."""
     for name in names:
         if isinstance(record.get(name), str | int) and not isinstance(record[name], bool):
             return str(record[name])
     raise row_error(
         path,
         place,
-        f"no field {names[0]} with a string or an integer; the object has "
+        f"the fields must include {names[0]}, a string or an integer. Received: "
         f"{excerpt(sorted(record), 300)}",
     )
 
@@ -331,9 +342,9 @@ def _field(path: Path, place: str, record: Mapping[str, Any], names: Sequence[st
 def read_cranfield(folder: Path) -> Collection:
     """Reads the Cranfield collection: `cran.all.1400`, `cran.qry` and `cranqrel`.
 
-    The qrels number the queries from 1 to 225 in the order of `cran.qry`, which has different IDs.
-    All grades above 0 become 1, because the files and their documentation disagree on which end of
-    the scale is best.
+    The qrels number the queries from 1 to 225 in the order of `cran.qry`. The IDs in `cran.qry` are
+    different. All grades above 0 become 1, because the files and their documentation disagree about
+    the best grade.
 
     Raises:
         FileNotFoundError: If a file does not exist.
@@ -363,13 +374,13 @@ def _records(path: Path, parts: Sequence[str]) -> Iterator[tuple[int, str]]:
             if number:
                 yield number, _joined(texts)
             if not text[2:].strip().isdecimal():
-                message = f"expected .I and a number, received {text!r}"
+                message = f"the line must be .I and a number. Received: {text!r}"
                 raise row_error(path, f"line {line}", message)
             number, part, texts = int(text[2:]), "", dict.fromkeys(parts, "")
         elif len(text.strip()) == 2 and text.startswith("."):
             part = text.strip()[1]
         elif not number:
-            message = f"expected .I and a number first, received {text!r}"
+            message = f"the first line must be .I and a number. Received: {text!r}"
             raise row_error(path, f"line {line}", message)
         elif part in texts:
             texts[part] += text + "\n"

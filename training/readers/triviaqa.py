@@ -37,7 +37,7 @@ class DocumentQuestion(QuestionExample):
             is the `id`. In the Wikipedia domain, only the best answer is scored, so it is the
             question's ID.
         aliases: The normalized aliases of the answer, in the order of the file. Empty if unknown.
-        human_answers: Answers given by people, if there are any.
+        human_answers: Answers given by people. Empty if unknown.
     """
 
     key: str = ""
@@ -46,7 +46,7 @@ class DocumentQuestion(QuestionExample):
 
 
 def is_triviaqa(content: Any) -> bool:
-    """Returns whether the content of a JSON file is a TriviaQA file."""
+    """Returns whether the content is from a TriviaQA file."""
     return isinstance(content, dict) and "Data" in content
 
 
@@ -63,7 +63,7 @@ def read_documents(
         labeled: Whether every question must have an answer. Otherwise, invalid answers count as
             unknown.
         bad: Collects invalid questions and missing documents.
-        max_words: Number of words to read from the start of a document. 0 reads all.
+        max_words: Number of words to read from the start of documents. 0 reads all.
 
     Raises:
         ValueError: If the file is invalid, or if a document is missing, not UTF-8, or outside the
@@ -144,7 +144,7 @@ def answer_in_document(aliases: Sequence[str], document: str) -> SpanAnswer | No
 
 
 def _offsets_before_lowering(text: str, start: int, end: int) -> tuple[int, int]:
-    """Converts the offsets of a span in the lower-case text to offsets in the original text."""
+    """Converts a span's offsets in the lower-case text to offsets in the original text."""
     # "İ" is the only character that becomes two characters in lower case.
     bounds = list(itertools.accumulate((len(char.lower()) for char in text), initial=0))
     first = next(index for index, bound in enumerate(bounds) if bound > start) - 1
@@ -182,11 +182,13 @@ def _questions(content: Any, path: Path, labeled: bool, bad: BadRows) -> Iterato
             if is_verified and not json_field(datum, "QuestionPartOfVerifiedEval", bool, where):
                 continue
             if id in ids:
-                raise ValueError(f"{where}: another question has this id")
+                raise ValueError(
+                    f"{where}: the id must be unique. Another question has the same id"
+                )
             aliases, human_answers = _answers(datum, labeled, where)
             pages = list(dict.fromkeys(_pages(datum, id, domain, is_verified, where)))
             if not pages:
-                raise ValueError(f"{where} has no documents")
+                raise ValueError(f"{where} must have at least one document")
             text = json_field(datum, "Question", str, where)
         except ValueError as error:
             bad.add(error)
@@ -201,7 +203,7 @@ def _answers(datum: Any, labeled: bool, where: str) -> tuple[tuple[str, ...], tu
         answer = json_field(datum, "Answer", dict, where)
         aliases = _texts(answer, "NormalizedAliases", where)
         if not aliases:
-            raise ValueError(f"{where}: NormalizedAliases is empty")
+            raise ValueError(f"{where}: NormalizedAliases must not be empty")
         return aliases, _texts(answer, "HumanAnswers", where) if "HumanAnswers" in answer else ()
     except ValueError:
         if labeled:
@@ -229,7 +231,7 @@ def _evidence_folder(path: Path) -> Path:
     """Returns the directory of the documents.
 
     Raises:
-        ValueError: If it is not found. The message lists the paths that were tried.
+        ValueError: If it is not found. The message lists the searched paths.
     """
     folder = path.absolute().parent
     places = [folder.parent / "evidence", folder / "evidence"]
@@ -237,13 +239,13 @@ def _evidence_folder(path: Path) -> Path:
         if place.is_dir():
             return place
     raise ValueError(
-        f"{path}: its documents were not found in {' nor in '.join(map(str, places))}, expected "
-        "the folders wikipedia and web of TriviaQA's download there"
+        f"the documents of {path} must be in {' or '.join(map(str, places))}, with the directories "
+        "wikipedia and web of TriviaQA's download. Received: no such directory"
     )
 
 
 def _document(evidence: Path, page: _Page, where: str) -> str:
-    """Returns the text of a document.
+    """Reads a document.
 
     Raises:
         ValueError: If it is missing, not UTF-8, or outside the directory of documents.
@@ -259,7 +261,7 @@ def _document(evidence: Path, page: _Page, where: str) -> str:
     except (OSError, ValueError) as error:  # ValueError if no file can have this name
         raise ValueError(f"{name} cannot be read: {error}") from error
     if not is_inside:
-        raise ValueError(f"{name} is not in {folder}")
+        raise ValueError(f"{name} must be in {folder}")
     if not is_file:
         raise ValueError(f"{name} does not exist in {folder}")
     return text
@@ -269,5 +271,5 @@ def _texts(value: Any, name: str, where: str) -> tuple[str, ...]:
     texts = json_field(value, name, list, where)
     wrong = [text for text in texts if not isinstance(text, str)]
     if wrong:
-        raise ValueError(f"{where}: {name} has {excerpt(wrong[0])}, expected strings")
+        raise ValueError(f"{where}: {name} must be strings. Received: {excerpt(wrong[0])}")
     return tuple(texts)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The official metrics of each task, and baselines."""
+"""Official metrics and simple baselines for each task."""

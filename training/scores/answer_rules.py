@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a predicted answer is compared with a gold answer: by words, by characters, by segments.
+"""Compares predicted and gold answers by words, characters or segments.
 
-Words are those of SQuAD's scorer. They mean little where text has no spaces, or where particles are
-written together with nouns, so that answers in Japanese and Korean are compared by characters, as
-in KorQuAD 1.0's scorer ([Lim et al., 2019](https://arxiv.org/abs/1909.07005)), and in Chinese by
-the longest run of common segments, as in CMRC 2018's
-([Cui et al., 2019](https://aclanthology.org/D19-1600/)). TriviaQA's scorer has words of its own.
+By default, answers are compared by words, as in SQuAD's scorer. This does not work for languages
+that have no spaces, or that attach particles to nouns. Therefore, Japanese and Korean answers are
+compared by characters, as in KorQuAD 1.0's scorer
+([Lim et al., 2019](https://arxiv.org/abs/1909.07005)). Chinese answers are compared by their
+longest common run of segments, as in CMRC 2018's scorer
+([Cui et al., 2019](https://aclanthology.org/D19-1600/)). TriviaQA's scorer splits words
+differently.
 """
 
 from __future__ import annotations
@@ -22,19 +24,19 @@ from ..readers.scripts import scripts
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
-# What TriviaQA's scorer makes spaces of
+# TriviaQA's scorer replaces these characters with spaces.
 _SPACES = str.maketrans(dict.fromkeys(string.punctuation + "‘’´`", " "))
-# KorQuAD's scorer makes spaces of these, before it removes ASCII's punctuation
+# KorQuAD's scorer replaces these characters with spaces, then removes ASCII punctuation.
 _BRACKETS = str.maketrans(dict.fromkeys("'\"<>()《》〈〉‘’", " "))
-# What CMRC's scorer removes; ASCII's period and comma, for instance, stay
+# CMRC's scorer removes these characters. For example, it keeps the ASCII period and comma.
 _CHINESE_PUNCTUATION = str.maketrans("", "", "-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
-# A Chinese character; or of what is between them and spaces, nearly as NLTK divides it: a mark, or
-# a run of others with inner commas of numbers and inner periods
+# Matches a segment: a Chinese character, a punctuation mark, or a run of other characters. Such a
+# run may contain periods and the commas in numbers. NLTK splits text in nearly the same way.
 _SEGMENT = re.compile(
     r"""[\u4e00-\u9fa5;@#$%&?!()\[\]{}<>"]|(?:[^\s\u4e00-\u9fa5;@#$%&?!()\[\]{}<>",:.]"""
     r"""|[,:](?=[0-9])|\.(?![\u4e00-\u9fa5]|$))+|[,:.]"""
 )
-# Among Chinese characters and kana, the percentage of kana from which a text is Japanese
+# Text is Japanese if at least this percentage of its Chinese characters and kana are kana.
 _KANA = 5
 
 
@@ -53,7 +55,7 @@ def normalized(text: str) -> str:
 
 @functools.lru_cache(maxsize=200_000)
 def normalized_trivia(text: str) -> str:
-    """Removes case and English articles, and makes of punctuation single spaces.
+    """Removes case and English articles, and replaces punctuation with single spaces.
 
     Example:
 
@@ -83,13 +85,13 @@ def _longest_run(first: Sequence[str], second: Sequence[str]) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class AnswerRule:
-    """How a prediction is compared with a gold answer.
+    """A rule for comparing a prediction with a gold answer.
 
     Args:
-        name: What F1 counts, and whose rule it is.
-        normalize: Removes what does not count.
-        divide: Divides a normalized text into what F1 counts.
-        common: Returns how many of them two answers share.
+        name: The units that F1 counts and the scorer that defines them, for log messages.
+        normalize: Removes characters that do not count, such as punctuation.
+        divide: Splits a normalized text into units, such as words.
+        common: Counts the units that two answers share.
     """
 
     name: str
@@ -98,13 +100,14 @@ class AnswerRule:
     common: Callable[[Sequence[str], Sequence[str]], int] = _num_in_both
 
     def exact_match(self, prediction: str, gold: str) -> float:
-        """Returns 1 if both texts are equal after they are normalized, otherwise 0."""
+        """Returns 1 if both texts are equal after normalization, and 0 otherwise."""
         return float(self.normalize(prediction) == self.normalize(gold))
 
     def f1(self, prediction: str, gold: str, both_empty: float = 1.0) -> float:
-        """Returns the harmonic mean of precision and recall of what both answers share.
+        """Returns F1, the harmonic mean of precision and recall, of the shared units.
 
-        If nothing of either counts, it is `both_empty`, which is 0 in SQuAD 1.1's scorer.
+        Returns `both_empty` if both answers are empty after normalization. SQuAD 1.1's scorer
+        returns 0 in this case.
         """
         answer, true = (self.divide(self.normalize(text)) for text in (prediction, gold))
         if not answer or not true:
@@ -132,7 +135,7 @@ SEGMENTS = AnswerRule(
 
 
 def rule_for(texts: Iterable[str]) -> AnswerRule:
-    """Returns the rule for answers, by the script of most of their letters.
+    """Chooses the rule for answers by the scripts of their letters.
 
     Example:
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simple baselines for each task, such as the majority class and a bag of words.
 
-They are scored with the same metrics as the model, and reported beside its scores, as `baselines`
-in `results.json`. They take seconds where training takes minutes: the bag of words is trained on a
-sample of a large file, and on the beginning of a long text.
+They use the model's metrics, and `results.json` contains them as `baselines`. They take seconds,
+because the bag of words is trained on a sample if a file is large, and on the start of long texts.
 
-Requires scikit-learn: the extra `training`.
+Requires scikit-learn from the extra `training`.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ from ..readers.labeled_text import LabeledText
 from ..readers.row_values import required_labels
 from . import classifier_scores, entity_scores, question_scores
 
-# Name of the baseline -> name of the metric -> score
+# Maps the baseline's name to the metric's name to the score
 Baselines = dict[str, dict[str, float]]
 
 MAX_TRAINING_ROWS = 50_000
 MAX_CHARACTERS = 2_000
 _MAX_FEATURES = 100_000
-# The sliding window: number of words around an answer in which the question's words count, and
-# maximum number of words of an answer
+# The sliding window counts the question's words within this number of words around an answer.
 _WINDOW_WORDS = 10
+# The sliding window's longest answer, in words
 _ANSWER_WORDS = 4
-# A letter of a script without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, kana, Han
+# Letters in scripts without spaces: Thai, Lao, Tibetan, Burmese, Khmer, kana and Han
 _UNSPACED = (
     r"[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f"
     r"\U00020000-\U0003ffff]"
@@ -52,7 +51,7 @@ _WORD = re.compile(rf"{_UNSPACED}|(?:(?!{_UNSPACED})\w)+")
 
 
 def show(baselines: Mapping[str, Baselines]) -> None:
-    """Prints the baselines of each development set."""
+    """Prints a table of baselines for each validation set."""
     for dev_name, rows in baselines.items():
         table = text_table(*table_from_records(f"{dev_name}, baselines", replace_underscores(rows)))
         print(table, flush=True)
@@ -61,27 +60,29 @@ def show(baselines: Mapping[str, Baselines]) -> None:
 def text_baselines(
     train: LabeledText, sets: Mapping[str, LabeledText], metric_names: Sequence[str]
 ) -> dict[str, Baselines]:
-    """Returns the baselines of text classification: a constant prediction and a bag of words.
+    """Scores the baselines for text classification: a constant prediction and a bag of words.
 
-    The bag of words is TF-IDF over unigrams and bigrams, with logistic regression, or ridge
-    regression for scores. Where most letters are of scripts without spaces between words, it is a
-    bag of characters. For pairs, its features are those of both texts, their products and
-    absolute differences, and their cosine. It is trained on at most 50,000 rows, sampled with a
-    fixed seed, of at most 2,000 characters each, and has at most 100,000 features per text.
+    The bag of words is TF-IDF over unigrams and bigrams with logistic regression, or with ridge
+    regression for scores. It counts characters instead of words if most letters belong to scripts
+    without spaces. For text pairs, the features are the TF-IDF vectors of both texts, their
+    products, absolute differences and cosine. The bag is trained on at most 50,000 examples,
+    sampled with a fixed seed. Each text is truncated to 2,000 characters, and has at most 100,000
+    features.
 
     Args:
-        train: The rows to train on.
+        train: The training examples.
         sets: The sets to score on by name, such as dev and test.
-        metric_names: The metrics of `classifier_scores.score`; ignored for several labels.
+        metric_names: The metrics for `classifier_scores.score`. Ignored for multi-label data.
 
     Returns:
-        For each set `{"majority": scores, "bag_of_words": scores}`, or `"bag_of_characters"`; for
-        regression `"mean"` instead of `"majority"`, and for several labels `"frequency"`. There
-        the bag's thresholds are tuned on the first set, as the model's are. The bag is omitted if
-        scikit-learn finds no word in any text.
+        For each set, `{"majority": scores, "bag_of_words": scores}`. The first key is `"mean"` for
+        regression and `"frequency"` for multi-label data. The second key is `"bag_of_characters"`
+        for scripts without spaces. For multi-label data, the thresholds of the bag are tuned on the
+        first set, in the same way as for the model. The bag is omitted if scikit-learn finds no
+        words.
 
     Raises:
-        ValueError: If one of the texts has no labels.
+        ValueError: If one of the data sets has no labels.
     """
     golds = {name: required_labels(data.labels, data.path) for name, data in sets.items()}
     baseline, constant = _constant(train)
@@ -109,7 +110,7 @@ def text_baselines(
 
 
 def _constant(train: LabeledText) -> tuple[str, np.ndarray]:
-    """Returns the name of the constant prediction, and the prediction for a row."""
+    """Returns the constant baseline's name, and its prediction for each example."""
     labels = required_labels(train.labels, train.path)
     if train.multi_label:
         return "frequency", labels.mean(axis=0)
@@ -119,15 +120,17 @@ def _constant(train: LabeledText) -> tuple[str, np.ndarray]:
 
 
 def _is_unspaced(texts: Sequence[str]) -> bool:
-    """Returns whether most letters are of scripts without spaces between words."""
+    """Returns whether most letters belong to scripts without spaces."""
     text = " ".join(_cut(texts[:MAX_CHARACTERS]))
     return 2 * len(re.findall(_UNSPACED, text)) > len(re.findall(r"\w", text))
 
 
 def _bag(train: LabeledText, unit: str) -> Callable[[LabeledText], np.ndarray] | None:
-    """Trains a bag of words, and returns its predictions; `None` without words, or with one class.
+    """Trains a bag of words, and returns a function that predicts with it.
 
-    For several labels, they are the probability of each, and its share if all rows agree.
+    Returns `None` if the texts have no words, or the labels only one class. For multi-label data,
+    the function returns the probability of each label. It is constant for labels that all or no
+    training examples have.
     """
     labels = required_labels(train.labels, train.path)
     words = TfidfVectorizer(
@@ -138,7 +141,7 @@ def _bag(train: LabeledText, unit: str) -> Callable[[LabeledText], np.ndarray] |
     )
     try:
         words.fit([*_cut(train.texts), *_cut(train.text_pairs or [])])
-    except ValueError:  # "empty vocabulary": no text has a word of two or more letters
+    except ValueError:  # The vocabulary is empty: all words have a single letter.
         return None
     features = _features(words, train)
     if train.class_names is None:
@@ -179,9 +182,9 @@ def _cut(texts: Sequence[str]) -> list[str]:
 
 
 def tag_baselines(train: TaggedText, dev: TaggedText) -> Baselines:
-    """Returns the baselines of token classification: the most frequent tag, of all and by word.
+    """Scores the baselines for token classification, the most frequent tag overall and by word.
 
-    Words that are not in `train` get its most frequent tag.
+    Words that do not occur in `train` get its most frequent tag.
 
     Returns:
         `{"majority": scores, "word_majority": scores}`, with the metrics of
@@ -204,13 +207,13 @@ def tag_baselines(train: TaggedText, dev: TaggedText) -> Baselines:
 
 
 def choice_baselines(dev: ChoiceRows) -> Baselines:
-    """Returns the baselines of multiple choice: random choices (expected), and the longest choice.
+    """Scores the baselines for multiple choice, the expected random choice and the longest choice.
 
     Returns:
         `{"random": {"accuracy": ...}, "longest": {"accuracy": ...}}`.
 
     Raises:
-        ValueError: If the rows have no labels.
+        ValueError: If `dev` has no labels.
     """
     labels = required_labels(dev.labels, dev.path)
     longest = [int(np.argmax([len(choice) for choice in choices])) for choices in dev.choices]
@@ -222,16 +225,15 @@ def choice_baselines(dev: ChoiceRows) -> Baselines:
 
 
 def question_baselines(examples: Sequence[QuestionExample], has_unanswerable: bool) -> Baselines:
-    """Returns the baselines of question answering: a sliding window, and no answer if allowed.
+    """Scores the baselines for question answering: a sliding window, and for SQuAD 2.0 no answer.
 
-    The sliding window scores each run of at most 4 words of the passage, between punctuation and
-    words of the question, by the question's words within 10 words of it, weighted by their inverse
-    passage frequency; in scripts without spaces, a word is a character.
-    ([Richardson et al., 2013](https://aclanthology.org/D13-1020/) score given
-    answers in this way.)
+    Candidate answers are runs of at most 4 words in the passage, without punctuation and without
+    the question's words. Each is scored by the question's words within 10 words of it, weighted by
+    their inverse passage frequency. In scripts without spaces, each character counts as a word.
+    [Richardson et al. (2013)](https://aclanthology.org/D13-1020/) score given answers in this way.
 
     Returns:
-        The scores by the name of the baseline, with the metrics of the data set.
+        The scores by baseline name, with the data set's metrics.
     """
     golds = question_scores.gold_answers(examples, has_unanswerable)
     contexts = {one.context for one in examples}
@@ -247,7 +249,7 @@ def question_baselines(examples: Sequence[QuestionExample], has_unanswerable: bo
 
 
 def _window_answer(example: QuestionExample, weights: Mapping[str, float]) -> tuple[str, float]:
-    """Returns the best run of words of a passage, and its score."""
+    """Returns the candidate answer with the highest score, and its score."""
     words = list(_words(example.context))
     question_words = {word for _, _, word in _words(example.question)}
     values = [weights[word] if word in question_words else 0.0 for _, _, word in words]
@@ -261,7 +263,7 @@ def _window_answer(example: QuestionExample, weights: Mapping[str, float]) -> tu
 
 
 def _words(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yields start, end and lower-case form of each word."""
+    """Yields `(start, end, word)` for each word, in lower case."""
     for match in _WORD.finditer(text):
         yield match.start(), match.end(), match[0].lower()
 
@@ -269,7 +271,7 @@ def _words(text: str) -> Iterator[tuple[int, int, str]]:
 def _runs(
     context: str, words: Sequence[tuple[int, int, str]], question_words: set[str]
 ) -> Iterator[tuple[int, int]]:
-    """Yields the index of the first word and after the last word of each candidate answer."""
+    """Yields the indices `(first, end)` of the words in each candidate answer, without `end`."""
     first = 0
     for index, (start, _, word) in enumerate(words):
         is_after_gap = index > 0 and context[words[index - 1][1] : start] not in ("", " ")

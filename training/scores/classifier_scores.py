@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of classification and regression, and their mean over seeds.
+"""Metrics for classification and regression.
 
-Requires scikit-learn and SciPy, the extra `training`. They are imported where they compute, so that
-the help of programs is shown without them.
+Requires scikit-learn and SciPy from the extra `training`. They are imported only when needed, so
+that commands can show their help without them.
 """
 
 import math
@@ -39,7 +39,7 @@ def _sklearn_metric(name: str, **options: Any) -> Metric:
     return metric
 
 
-# Name -> (function of predictions and labels, factor)
+# Maps a name to a function of predictions and labels, and to its factor
 _METRICS: dict[str, tuple[Metric, float]] = {
     "accuracy": (_sklearn_metric("accuracy_score"), 100.0),
     "f1": (_sklearn_metric("f1_score", average="binary", zero_division=0), 100.0),
@@ -57,20 +57,20 @@ _OF_SCORES = ("pearson", "spearman", "mse")
 def score(
     metric_names: Sequence[str], predictions: npt.ArrayLike, labels: npt.ArrayLike
 ) -> dict[str, float]:
-    """Scores predictions as GLUE does, in percent, except `mse`, which is in squared units.
+    """Scores predictions in percent, as in GLUE. Only `mse` is in squared units.
 
-    `f1` is that of class 1 of two classes; `macro_f1` is the mean over the classes that occur in
-    the labels or the predictions. A correlation with a constant is undefined: SciPy, and with it
-    GLUE's own scoring, returns NaN, and raises an error for a single row. Here it is 0, as in
-    scikit-learn's `mcc`, so that a collapsed run can be averaged with others.
+    `f1` is the F1 of class 1, for two classes. `macro_f1` is the mean over the classes that occur
+    in the labels or the predictions. The correlation with a constant is undefined. GLUE uses SciPy,
+    which returns NaN, or raises an error for a single example. This function returns 0 instead,
+    like `mcc` in scikit-learn, so that means over seeds stay finite.
 
     Args:
         metric_names: Among `accuracy`, `f1`, `macro_f1`, `mcc`, `pearson`, `spearman`, `mse`.
-        predictions: Class ids, or scores, `(examples,)`.
-        labels: Class ids, or scores, in the same order.
+        predictions: Class IDs or scores of shape `(examples,)`.
+        labels: Class IDs or scores in the same order.
 
     Returns:
-        The score of each metric, in the order of the names.
+        The score by metric name, in the order of `metric_names`.
 
     Raises:
         ValueError: If a prediction is not finite.
@@ -83,7 +83,7 @@ def score(
     answers, true = np.asarray(predictions), np.asarray(labels)
     if not np.all(np.isfinite(answers)):
         count = int(np.sum(~np.isfinite(answers)))
-        raise ValueError(f"{count} of {answers.size} predictions are not finite")
+        raise ValueError(f"predictions must be finite. Received: {count} of {answers.size} are not")
     return {
         name: _METRICS[name][0](*_as_doubles(name, answers, true)) * _METRICS[name][1]
         for name in metric_names
@@ -93,15 +93,15 @@ def score(
 def label_scores(
     labels: np.ndarray, probabilities: np.ndarray, thresholds: Sequence[float]
 ) -> dict[str, float]:
-    """Scores several labels for a row as scikit-learn does, in percent.
+    """Scores multi-label predictions in percent, as in scikit-learn.
 
-    `average_precision` is the mean over the labels and independent of thresholds; `micro_f1` is
-    over all labels together, and `macro_f1` the mean over the labels.
+    `average_precision` is the mean over the labels, and does not depend on thresholds. `micro_f1`
+    counts all labels together, and `macro_f1` is the mean over the labels.
 
     Args:
-        labels: 0 or 1, `(examples, classes)`.
-        probabilities: Of each label, in the same order.
-        thresholds: The lowest probability of each label that applies.
+        labels: 0 or 1, of shape `(examples, classes)`.
+        probabilities: The probability of each label, of shape `(examples, classes)`.
+        thresholds: The lowest probability for predicting each label.
 
     Example:
 
@@ -111,7 +111,7 @@ def label_scores(
     from sklearn import metrics
 
     answers = probabilities >= np.array(thresholds, probabilities.dtype)
-    with warnings.catch_warnings():  # of labels that no row has
+    with warnings.catch_warnings():  # scikit-learn warns of labels that no example has.
         warnings.simplefilter("ignore", UserWarning)
         average = metrics.average_precision_score(labels, probabilities, average="macro")
     f1 = (metrics.f1_score(labels, answers, average=of, zero_division=0) for of in _AVERAGES)
@@ -122,12 +122,13 @@ def label_scores(
 def per_class_scores(
     predictions: npt.ArrayLike, labels: npt.ArrayLike, class_names: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """Returns precision, recall and F1 of each class, in percent, and the number of its rows.
+    """Returns each class's precision, recall and F1 in percent, and its number of examples.
 
     Args:
-        predictions: Class ids, `(examples,)`; of several labels 0 and 1, `(examples, classes)`.
-        labels: The same, in the same order.
-        class_names: The classes, in the order of their ids.
+        predictions: Class IDs of shape `(examples,)`. For multi-label data, 0 and 1 of shape
+            `(examples, classes)`.
+        labels: The labels, of the same shape.
+        class_names: The classes in the order of their IDs.
     """
     from sklearn import metrics
 
@@ -146,24 +147,21 @@ def per_class_scores(
 
 
 def _as_doubles(name: str, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Converts scores to float64: in float32, Pearson's sums have visible rounding errors."""
+    """Converts scores to float64, because rounding errors in float32 change Pearson's r visibly."""
     return tuple(array.astype("float64") if name in _OF_SCORES else array for array in arrays)
 
 
 def metrics_for(num_classes: int) -> tuple[str, ...]:
-    """Returns the default metrics of a data set.
-
-    One class is a regression.
-    """
+    """Returns the default metrics for a number of classes. One class means regression."""
     if num_classes == 1:
         return ("pearson", "spearman", "mse")
     return ("accuracy", "f1") if num_classes == 2 else ("accuracy", "macro_f1")
 
 
 def selection_score(scores: Mapping[str, float]) -> float:
-    """Returns the number by which runs and checkpoints are compared; higher is better.
+    """Returns the score that selects runs and checkpoints. Higher is better.
 
-    It is the mean of the metrics except `mse`, which is GLUE's own rule for MRPC and QQP (F1 and
-    accuracy) and STS-B (Pearson and Spearman).
+    It is the mean of all metrics except `mse`. GLUE averages in the same way F1 and accuracy for
+    MRPC and QQP, and both correlations for STS-B.
     """
     return float(np.mean([value for name, value in scores.items() if name != "mse"]))

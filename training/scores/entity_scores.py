@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Precision, recall and F1 of entities, as `conlleval` and `seqeval` count them.
+"""Precision, recall and F1 of entities, as in `conlleval` and `seqeval`.
 
-An entity is correct if its type, its first word and its last word are. `seqeval` itself is not
-used, since it has had no release since 2020 and requires scikit-learn; a test compares the scores
-with its.
+An entity is correct if its type, its first word and its last word are correct. This module does not
+use `seqeval`, because its last release was in 2020 and it requires scikit-learn. A test checks that
+the scores are equal.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Labels = Sequence[Sequence[str]]
 
 
 class EntityScore(NamedTuple):
-    """Scores in percent; a score with denominator 0 is 0.
+    """Scores in percent. A score whose denominator is 0 is 0.
 
     Args:
-        precision: Share of the predicted entities that are correct.
-        recall: Share of the labeled entities that are predicted.
-        f1: The harmonic mean of both.
-        support: Number of labeled entities.
+        precision: The percentage of correct entities among the predicted entities.
+        recall: The percentage of correctly predicted entities among the labeled entities.
+        f1: The harmonic mean of precision and recall.
+        support: The number of labeled entities.
     """
 
     precision: float
@@ -35,10 +35,10 @@ class EntityScore(NamedTuple):
 
 
 class EntityScores(NamedTuple):
-    """The scores of a tagger.
+    """A tagger's scores.
 
     Args:
-        micro: Scores over all entities: the official F1 of CoNLL-2003 and WNUT-17.
+        micro: Scores over all entities, the official metric for CoNLL-2003 and WNUT-17.
         macro: The mean over the types that occur in the labels or the predictions.
         weighted: The mean over the types, weighted by their support.
         by_type: The scores of each type, sorted by name.
@@ -56,13 +56,13 @@ def entity_scores(
     """Scores the entities of predicted labels.
 
     Args:
-        predictions: The predicted label of each word of each sentence, in IOB1, IOB2 or BIOES.
+        predictions: The predicted labels of the words in each sentence, in IOB1, IOB2 or BIOES.
         labels: The correct labels, in the same order.
-        strict: The scheme that the labels of an entity must follow to count, as in `seqeval` with
-            `mode="strict"`; `None` is lenient, as are `conlleval` and `seqeval` by default.
+        strict: Only count entities whose labels follow this scheme, as in `seqeval` with
+            `mode="strict"`. By default, all entities count, as in `conlleval` and `seqeval`.
 
     Raises:
-        ValueError: If the numbers of sentences or words differ, or a label is not one of a span.
+        ValueError: If the numbers of sentences or words differ, or if a label is not a span label.
 
     Example:
 
@@ -94,8 +94,8 @@ def tagging_scores(predictions: Labels, labels: Labels) -> dict[str, float]:
     """Scores predicted labels of words.
 
     Returns:
-        `f1`, `precision` and `recall` of entities, if the labels mark spans, and the `accuracy` of
-        words. All in percent.
+        The word `accuracy`, and if the labels mark spans, the entity `f1`, `precision` and
+        `recall`. All scores are in percent.
     """
     pairs = [
         pair
@@ -103,7 +103,7 @@ def tagging_scores(predictions: Labels, labels: Labels) -> dict[str, float]:
         for pair in zip(*sentences, strict=True)
     ]
     if not pairs:
-        raise ValueError("expected at least one word, received none")
+        raise ValueError("there must be at least one word. Received: no words")
     accuracy = 100.0 * sum(predicted == true for predicted, true in pairs) / len(pairs)
     if not are_span_labels(label for pair in pairs for label in pair):
         return {"accuracy": accuracy}
@@ -117,12 +117,12 @@ def tagging_scores(predictions: Labels, labels: Labels) -> dict[str, float]:
 
 
 def selection_score(scores: dict[str, float]) -> float:
-    """Returns the number by which taggers are compared: F1 of entities, or accuracy of words."""
+    """Returns the score that selects taggers, either entity F1 or word accuracy."""
     return scores.get("f1", scores["accuracy"])
 
 
 def table(scores: EntityScores) -> str:
-    """Formats the scores as a table in plain text: a line for each type, and the means.
+    """Formats scores as a plain-text table, with a line for each type and for the means.
 
     Example:
 

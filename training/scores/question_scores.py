@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gold answers of questions on passages, and the metrics of the data set that they are from."""
+"""Gold answers of question answering data sets, and their official metrics."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ DataSet = Literal["squad_v1", "squad_v2", "triviaqa"]
 
 @dataclasses.dataclass(frozen=True)
 class GoldAnswers:
-    """The gold answers to the questions of a file."""
+    """The gold answers to the questions in a file."""
 
     questions: tuple[GoldQuestion, ...]
     data_set: DataSet
 
     def log_rule(self) -> None:
-        """Logs how answers are compared, where that depends on their language."""
+        """Logs how answers are compared, if this depends on their language."""
         rule = squad_scores.rule_of(self.questions)
         if self.data_set != "triviaqa" and rule is not WORDS:
             logging.info("answers are compared by %s", rule.name)
 
     def scores(self, predictions: Mapping[str, str]) -> dict[str, float]:
-        """Returns the official scores; without the totals of SQuAD 2.0."""
+        """Returns the official scores, without SQuAD 2.0's totals."""
         if self.data_set != "squad_v2":
             rule = TRIVIA_WORDS if self.data_set == "triviaqa" else None
             return squad_scores.score_squad_v1(self.questions, predictions, rule)
@@ -45,7 +45,7 @@ class GoldAnswers:
 
 
 def gold_answers(examples: Sequence[QuestionExample], has_unanswerable: bool) -> GoldAnswers:
-    """Returns the gold answers of questions that have been read."""
+    """Returns the gold answers to questions."""
     data_set: DataSet = "squad_v2" if has_unanswerable else "squad_v1"
     if any(isinstance(one, DocumentQuestion) for one in examples):
         data_set = "triviaqa"
@@ -54,10 +54,10 @@ def gold_answers(examples: Sequence[QuestionExample], has_unanswerable: bool) ->
 
 
 def read_gold(path: str) -> GoldAnswers:
-    """Reads the gold answers of a file, without the documents of TriviaQA.
+    """Reads the gold answers in a file. TriviaQA's documents are not read.
 
     Raises:
-        ValueError: If the file is malformed.
+        ValueError: If the file is invalid.
     """
     if question_files.has_rows(Path(path)):
         file = question_files.read_questions(path)
@@ -71,14 +71,17 @@ def read_gold(path: str) -> GoldAnswers:
 
 
 def prediction_key(example: QuestionExample) -> str:
-    """Returns the key of a question's prediction in a file of predictions."""
+    """Returns the key for a question in a file of predictions."""
     return example.key if isinstance(example, DocumentQuestion) else example.id
 
 
 def best_by_key(
     examples: Sequence[QuestionExample], texts: Iterable[str], scores: Iterable[float]
 ) -> dict[str, str]:
-    """Returns the best answer for each key: among documents, the one with the highest score."""
+    """Returns the answer with the highest score for each key.
+
+    For example, all documents for a TriviaQA question have the same key in the Wikipedia domain.
+    """
     best: dict[str, tuple[float, str]] = {}
     for example, text, score in zip(examples, texts, scores, strict=True):
         key = prediction_key(example)
@@ -88,7 +91,7 @@ def best_by_key(
 
 
 def answer_f1_scores(examples: Sequence[QuestionExample], texts: Sequence[str]) -> np.ndarray:
-    """Returns the F1 of an answer to each question, on each document, `(questions,)`, in [0, 1]."""
+    """Returns the F1 of each answer in [0, 1], of shape `(examples,)`."""
     rule = TRIVIA_WORDS if any(isinstance(one, DocumentQuestion) for one in examples) else None
     golds = [GoldQuestion(one.id, _gold_texts(one)) for one in examples]
     return squad_scores.f1_scores(golds, texts, rule)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of rankings: reciprocal rank, average precision, discounted cumulative gain.
+"""Ranking metrics: reciprocal rank, average precision and discounted cumulative gain.
 
-A ranking lists the documents that a system retrieved for a query, the best first. Qrels grade
-the relevance of documents for each query. As in `trec_eval -c`, a query that has a judgment counts
-0 if the system retrieved nothing for it or if no document is relevant to it, and a query without a
-judgment does not count. (Without `-c`, queries that are not in the run do not count either.)
+A ranking lists the documents that a system retrieved for a query, best first. Qrels grade the
+relevance of documents for each query. Scores match `trec_eval -c`: a query without any relevant or
+retrieved document counts as 0, and a query without judgments does not count. `trec_eval` without
+`-c` also ignores queries that are not in the run.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ def ranking_scores(run: Run, qrels: Qrels, cutoff: int = 10) -> dict[str, float]
     """Returns the means over queries, in percent.
 
     Args:
-        run: For each query, its documents, the best first, without duplicates.
-        qrels: For each query, the grades of judged documents; grades above 0 are relevant.
+        run: The documents for each query, best first and without duplicates.
+        qrels: The grades of the judged documents for each query. Documents with a grade above 0
+            are relevant.
         cutoff: The number k of documents that `mrr@k` and `ndcg@k` consider.
 
     Returns:
-        `mrr@k`, the reciprocal rank of the first relevant document among the first k (for 10, that
-        is `trec_eval -c -M 10 -m recip_rank`); `map`, the mean over relevant documents of the
-        precision at their rank, 0 for those not retrieved (`-c -m map`); and `ndcg@k`, the gains
-        (the grades) discounted by log2(rank + 1), relative to the ideal ranking
-        (`-c -m ndcg_cut.10`).
+        - `mrr@k`: The reciprocal rank of the first relevant document among the first k. For k = 10,
+          the same as `trec_eval -c -M 10 -m recip_rank`.
+        - `map`: The precision at the rank of each relevant document, 0 if it was not retrieved,
+          averaged over relevant documents (`-c -m map`).
+        - `ndcg@k`: The grades discounted by log2(rank + 1), relative to the ideal ranking
+          (`-c -m ndcg_cut.10`).
 
     Raises:
-        ValueError: If no query has a relevant document, or a ranking has a document twice.
+        ValueError: If no query has a relevant document, or if a ranking has duplicates.
 
     Example:
 
@@ -48,7 +50,7 @@ def ranking_scores(run: Run, qrels: Qrels, cutoff: int = 10) -> dict[str, float]
         if grades
     ]
     if not any(grade > 0 for grades in qrels.values() for grade in grades.values()):
-        raise ValueError("no query has a relevant document, expected qrels above 0")
+        raise ValueError("qrels must have at least one grade above 0")
     names = (f"mrr@{cutoff}", "map", f"ndcg@{cutoff}")
     return {
         name: round(100 * math.fsum(values) / len(per_query), 2)
@@ -60,7 +62,9 @@ def _query_scores(
     query: str, ranking: Sequence[str], grades: Mapping[str, int], cutoff: int
 ) -> tuple[float, float, float]:
     if len(set(ranking)) < len(ranking):
-        raise ValueError(f"query {query} has a document twice in its ranking")
+        raise ValueError(
+            f"each query must rank a document only once. Received: duplicates for query {query}"
+        )
     gains = [max(0, grades.get(document, 0)) for document in ranking]
     ideal = sorted((grade for grade in grades.values() if grade > 0), reverse=True)
     if not ideal:

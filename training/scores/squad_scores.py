@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exact match and F1 of SQuAD 1.1, SQuAD 2.0 and TriviaQA, as in the official scorers.
+"""Exact match and F1 for SQuAD 1.1, SQuAD 2.0 and TriviaQA, as in the official scorers.
 
-Answers in Japanese, Korean and Chinese are compared by the rules of `answer_rules`.
+Answers in Japanese, Korean and Chinese are compared as described in `answer_rules`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .answer_rules import AnswerRule, rule_for
 
 @dataclasses.dataclass(frozen=True)
 class GoldQuestion:
-    """A question's id and its gold answers.
+    """A question's ID and its gold answers.
 
     Args:
-        id: The question's id, the key of its prediction.
-        texts: The gold answers; empty if the question is unanswerable.
+        id: The question's ID. It is also the key of its prediction.
+        texts: The gold answers. Empty if the question is unanswerable.
     """
 
     id: str
@@ -32,26 +32,26 @@ class GoldQuestion:
 def score_squad_v1(
     golds: Sequence[GoldQuestion], predictions: Mapping[str, str], rule: AnswerRule | None = None
 ) -> dict[str, float]:
-    """Returns the scores of SQuAD 1.1, in percent; a question without a prediction counts 0.
+    """Returns SQuAD 1.1's scores in percent. A question without a prediction counts as 0.
 
     Args:
         golds: The questions, each with at least one answer.
-        predictions: The predicted answers by question id; other ids are ignored.
-        rule: How answers are compared, such as TriviaQA's `TRIVIA_WORDS`; by default by their
-            script.
+        predictions: The predicted answers by question ID. Other IDs are ignored.
+        rule: How answers are compared, such as TriviaQA's `TRIVIA_WORDS`. Defaults to the rule for
+            their script.
 
     Returns:
         `exact_match` and `f1`.
 
     Raises:
-        ValueError: If there is no question, or a question has no answer.
+        ValueError: If `golds` is empty, or if a question has no answer.
     """
     rule = rule_of(golds, rule)
     exact_sum = f1_sum = 0.0
     for gold in golds:
         if not gold.texts:
             raise ValueError(
-                f"question {gold.id!r} has no answers, which is allowed in SQuAD 2.0 only"
+                f"question {gold.id!r} must have answers. Only SQuAD 2.0 has unanswerable questions"
             )
         prediction = predictions.get(gold.id)
         if prediction is not None:
@@ -66,31 +66,34 @@ def score_squad_v2(
     null_odds: Mapping[str, float] | None = None,
     threshold: float = 1.0,
 ) -> dict[str, float]:
-    """Returns the scores of SQuAD 2.0, in percent.
+    """Returns SQuAD 2.0's scores in percent.
 
-    Questions without a prediction are ignored, as in the total of the official scorer; `missing` is
-    their number.
+    Questions without a prediction are ignored, as in the official scorer. `missing` counts them.
 
     Args:
         golds: The questions.
-        predictions: The predicted answers by question id; an empty string for no answer.
-        null_odds: The null odds by question id, in any unit; `None` is 0 for all.
+        predictions: The predicted answers by question ID. An empty string means no answer.
+        null_odds: The null odds by question ID, in any unit. By default, 0 for all questions.
         threshold: The null odds above which a prediction counts as no answer.
 
     Returns:
-        `exact`, `f1` and `total`; the same with the prefix `HasAns_` for answerable questions and
-        `NoAns_` for unanswerable ones, if there are any; with `null_odds` also `best_exact` and
-        `best_f1`, and the thresholds that give them, `best_exact_thresh` and `best_f1_thresh`; and
-        `missing`, unless it is 0.
+        - `exact`, `f1` and `total`. With the prefix `HasAns_`, they only count answerable
+          questions; with `NoAns_`, only unanswerable questions.
+        - With `null_odds`, `best_exact` and `best_f1`, and their thresholds `best_exact_thresh` and
+          `best_f1_thresh`.
+        - `missing`, unless it is 0.
 
     Raises:
-        ValueError: If there is no question or no prediction, or null odds are missing.
+        ValueError: If `golds` is empty, or if all predictions or some null odds are missing.
     """
     rule = rule_of(golds)
     questions = {gold.id: gold for gold in golds}
     subset = [gold for gold in questions.values() if gold.id in predictions]
     if not subset:
-        raise ValueError(f"there is no prediction for any of the {len(golds)} questions")
+        raise ValueError(
+            f"predictions must have the id of at least one of the {len(golds)} questions. "
+            f"Received: {len(predictions)} other ids"
+        )
     raw = {
         name: np.array([_best(score, predictions[gold.id], gold, rule) for gold in subset])
         for name, score in (("exact", rule.exact_match), ("f1", rule.f1))
@@ -106,7 +109,7 @@ def score_squad_v2(
     ):
         if mask.any():
             for name, values in final.items():
-                # Summed in the order of the file, as officially, for the same rounding
+                # The official scorer also adds in the order of the file. This rounds the same.
                 results[prefix + name] = 100 * sum(values[mask].tolist()) / int(mask.sum())
             results[f"{prefix}total"] = int(mask.sum())
     if null_odds is not None:
@@ -118,7 +121,7 @@ def score_squad_v2(
 def f1_scores(
     golds: Sequence[GoldQuestion], texts: Sequence[str], rule: AnswerRule | None = None
 ) -> np.ndarray:
-    """Returns SQuAD 2.0's F1 of an answer to each question, `(questions,)`, in [0, 1]."""
+    """Returns the F1 of each answer in [0, 1], of shape `(questions,)`, as in SQuAD 2.0."""
     rule = rule_of(golds, rule)
     pairs = zip(golds, texts, strict=True)
     return np.array([_best(rule.f1, text, gold, rule) for gold, text in pairs])
@@ -127,19 +130,19 @@ def f1_scores(
 def best_threshold(scores: np.ndarray, null_scores: np.ndarray, odds: np.ndarray) -> float:
     """Returns the null threshold with the largest sum of scores.
 
-    All ways to divide the questions are tried. Of those that are equally good, the one with the
-    fewest empty answers is chosen, and of its thresholds the middle of the gap, so that rounding
-    errors of another runtime move no question to the other side.
+    If multiple thresholds are equally good, those with the fewest empty answers are best. The
+    result lies in the middle between two odds, so that rounding errors in a different runtime do
+    not change predictions.
 
     Args:
-        scores: The score of each question's best answer, `(questions,)`.
-        null_scores: The score of no answer to each question, `(questions,)`.
-        odds: The null odds, `(questions,)`; the prediction is no answer if they are above the
-            threshold.
+        scores: The score of the best answer to each question, of shape `(questions,)`.
+        null_scores: The score of no answer to each question, of shape `(questions,)`.
+        odds: The null odds, of shape `(questions,)`. A question counts as unanswerable if they are
+            above the threshold.
     """
     order = np.argsort(odds, kind="stable")
     gains = np.concatenate([[0.0], np.cumsum((scores - null_scores)[order])])
-    # A threshold cannot separate equal odds: only the position after the last of them is valid.
+    # A threshold cannot separate equal odds. Only the position after the last of them is valid.
     is_cut = np.append(np.append(True, odds[order][1:] > odds[order][:-1]), True)
     gains = np.where(is_cut, gains.round(9), -np.inf)  # Sums of the same scores may differ.
     best = len(odds) - int(np.argmax(gains[::-1]))
@@ -156,9 +159,9 @@ def _official_thresholds(
     null_odds: Mapping[str, float],
     questions: Mapping[str, GoldQuestion],
 ) -> dict[str, float]:
-    """Returns the best scores and thresholds, computed as in the official scorer.
+    """Returns the best scores and thresholds, as in the official scorer.
 
-    It separates questions one by one, even those with equal odds.
+    The official scorer also separates questions with equal odds.
     """
     position = {gold.id: index for index, gold in enumerate(scored)}
     order = [
@@ -192,29 +195,30 @@ def _best(
 def _null_odds(scored: Iterable[GoldQuestion], null_odds: Mapping[str, float]) -> np.ndarray:
     without_odds = [gold.id for gold in scored if gold.id not in null_odds]
     if without_odds:
-        raise ValueError(f"there are no null odds for question {without_odds[0]!r}")
+        raise ValueError(
+            f"each question must have null odds. Received: no null odds for {without_odds[0]!r}"
+        )
     return np.array([null_odds[gold.id] for gold in scored], "float64")
 
 
 def rule_of(golds: Sequence[GoldQuestion], rule: AnswerRule | None = None) -> AnswerRule:
-    """Returns the rule by which the answers to questions are compared, by default of `rule_for`.
+    """Returns the given rule, or by default the rule for the script of the gold answers.
 
     Raises:
-        ValueError: If there is no question.
+        ValueError: If `golds` is empty.
     """
     if not golds:
-        raise ValueError("expected at least one question, received none")
+        raise ValueError("there must be at least one question. Received: no questions")
     return rule or rule_for(text for gold in golds for text in gold.texts)
 
 
 def parse_gold(content: Any, path: str) -> tuple[list[GoldQuestion], bool]:
-    """Returns the questions of a file in SQuAD's JSON, and whether it is of version 2.0.
+    """Returns the questions in a SQuAD file, and whether its version is 2.0.
 
-    The positions of the answers are ignored. A file is of version 2.0 if any question has no
-    answer, as the field `is_impossible` says.
+    Offsets of answers are ignored. The version is 2.0 if `is_impossible` is true for any question.
 
     Raises:
-        ValueError: If the file has another format.
+        ValueError: If the file is not in SQuAD's format.
     """
     try:
         questions = [
@@ -232,17 +236,18 @@ def parse_gold(content: Any, path: str) -> tuple[list[GoldQuestion], bool]:
         ]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f'{path} is not in SQuAD\'s format, an object with "data", a list of articles with '
-            f'"paragraphs" and their "qas": {excerpt(error)} (use --kind for other formats)'
+            f'{path} must be in SQuAD\'s format, an object with "data", a list of articles with '
+            f'"paragraphs" and their "qas". Received: {excerpt(error)}. For other formats, use '
+            "--kind"
         ) from error
     return golds, any(question.get("is_impossible") for question in questions)
 
 
 def read_predictions(path: str) -> dict[str, str]:
-    """Reads the answer to each question of a file of predictions, by the question's id.
+    """Reads the predicted answers by question ID.
 
     Raises:
-        ValueError: If the file is malformed.
+        ValueError: If the file is invalid.
     """
     return _read_by_id(path, str, "a string")
 
@@ -253,20 +258,20 @@ def _read_by_id(path: str, kind: type | tuple[type, ...], what: str) -> dict[str
     values = load_json(path)
     if not isinstance(values, dict):
         raise ValueError(
-            f"{path} contains a {type(values).__name__}, expected an object with question ids as "
-            "keys"
+            f"{path} must be an object with question ids as keys. Received: a "
+            f"{type(values).__name__}"
         )
     for name, value in values.items():
         if not isinstance(value, kind):
-            raise ValueError(f"{path}: {excerpt(name)} has {excerpt(value)}, expected {what}")
+            raise ValueError(f"{path}: {excerpt(name)} must be {what}. Received: {excerpt(value)}")
     return values
 
 
 def read_null_odds(path: str) -> dict[str, float]:
-    """Reads the null odds of a file of predictions, by the question's id.
+    """Reads the null odds by question ID.
 
     Raises:
-        ValueError: If the file is malformed.
+        ValueError: If the file is invalid.
     """
     return _read_by_id(path, (int, float), "a number")
 
@@ -274,7 +279,7 @@ def read_null_odds(path: str) -> dict[str, float]:
 def with_null_threshold(
     predictions: Mapping[str, str], null_odds: Mapping[str, float] | None, threshold: float
 ) -> dict[str, str]:
-    """Returns predictions as `score_squad_v2` scores them: empty above the threshold."""
+    """Replaces predictions whose null odds are above the threshold with empty strings."""
     odds = null_odds or {}
     return {
         name: "" if odds.get(name, 0.0) > threshold else text for name, text in predictions.items()

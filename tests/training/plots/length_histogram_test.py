@@ -24,7 +24,7 @@ def test_histogram_has_at_most_64_bars():
 
 
 def test_empty_histogram_raises():
-    with pytest.raises(ValueError, match="no rows"):
+    with pytest.raises(ValueError, match="at least one row"):
         length_figure([0, 0])
 
 
@@ -37,8 +37,8 @@ def test_histogram_omits_outliers():
     assert note.get_text().splitlines() == [
         "median 10",
         "mean 516.3",
-        "not drawn: 2 rows",
-        "(2 %) of up to 50,000 tokens",
+        "not shown: 2 rows",
+        "(2%) of up to 50,000 tokens",
     ]
     # Long rows are not omitted if all lengths are equally frequent.
     assert len(histogram_bars([1] * 1000)) > 50

@@ -98,14 +98,14 @@ def test_copa_question_is_about_cause_or_effect(question, text):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"question": "a"}, r"no field choices; the row has \['question'\]"),
+        ({"question": "a"}, r"the fields must include choices. Received: \['question'\]"),
         (
             {"question": "a", "choices": {"text": ["b"]}},
-            "choices must be lists of label and text",
+            "choices must have the lists label and text",
         ),
         (
             {"question": "a", "choices": [{"label": "A"}, {}]},
-            "choices holds .*, expected strings, or",
+            "choices must be strings, or objects",
         ),
         (
             {"question": "a", "choices": LISTS, "answerKey": "C"},
@@ -141,7 +141,7 @@ def test_all_invalid_choice_rows_are_collected(tmp_path):
     data = read_choices(path, bad=bad)
     assert data.labels.tolist() == [1]
     assert [message.partition(", ")[2] for message in bad.messages] == [
-        "line 3: 1 choices, expected two or more",
+        "line 3: there must be two or more choices. Received: 1",
         "line 4: label must be one of 0, 1. Received: 2",
-        "line 2: the label is missing, but other rows have one",
+        "line 2: label is missing, but other rows have a label",
     ]

@@ -45,10 +45,11 @@ def test_findings_report_duplicates_and_leaks():
     dev = Rows([("C",), ("e",)], ["x", "y"])
     messages = findings({"train": train, "dev": dev})
     assert messages == [
-        "train: 2 of 5 rows (40.0 %) repeat the text of another row, 'a b' 2 times",
-        "train: 2 of 5 rows (40.0 %) have a text that occurs with different labels, such as 'c' "
+        "train: 2 of 5 rows (40.0%) repeat the text of a different row. For example, 'a b' occurs "
+        "2 times",
+        "train: 2 of 5 rows (40.0%) have a text that occurs with different labels, such as 'c' "
         "with ['x', 'y']",
-        "dev: 1 of 2 rows (50.0 %) are in train too, which makes scores on dev too high",
+        "dev: 1 of 2 rows (50.0%) are also in train, so scores on dev are too high",
     ]
     assert findings({"train": Rows([("a",), ("b",)]), "dev": Rows([("c",)])}) == []
     # Two pairs are duplicates only if both texts are equal.
@@ -59,8 +60,8 @@ def test_findings_compare_passages_without_questions():
     train = Rows([("a", "p"), ("b", "p"), ("c", "q")], share_passages=True)
     dev = Rows([("d", "P"), ("c", "q"), ("e", "r")], share_passages=True)
     assert findings({"train": train, "dev": dev}) == [
-        "dev: 1 of 3 rows (33.3 %) are in train too, which makes scores on dev too high",
-        "dev: 2 of 3 passages (66.7 %) are in train too, which makes scores on dev too high",
+        "dev: 1 of 3 rows (33.3%) are also in train, so scores on dev are too high",
+        "dev: 2 of 3 passages (66.7%) are also in train, so scores on dev are too high",
     ]
 
 
@@ -110,20 +111,20 @@ def test_rare_classes_are_reported():
 
     train = make_labeled_text(60, 50, 2, 1)
     assert rare_classes({"train": train, "dev": make_labeled_text(5, 1, 0, 0)}) == [
-        "train: 1 of 4 classes have a single row, ['d']: they cannot be learned and scored too",
-        "dev: 1 of 4 classes have a single row, ['b']: they are scored on it",
-        "train: 1 of 4 classes have no row in dev, ['c']: they are not scored",
+        "train: 1 of 4 classes have a single row, ['d']. They cannot be both learned and scored",
+        "dev: 1 of 4 classes have a single row, ['b']. They have unreliable scores",
+        "train: 1 of 4 classes have no row in dev, ['c']. They are not scored",
     ]
     assert rare_classes({"train": train})[1:] == [
-        "train: 1 of 4 classes have no row in the tenth that is held out without --dev_file, "
-        "['c']: they are not scored"
+        "train: 1 of 4 classes have no row in the tenth held out without --dev_file, "
+        "['c']. They are not scored"
     ]
     # There are too few rows to hold out a tenth.
     assert rare_classes({"train": make_labeled_text(2, 2, 2, 2)}) == []
     tags = TaggedText([["a"]] * 4, [["B-X"], ["B-X"], ["B-Y"], ["O"]])
     dev = TaggedText([["a"]] * 2, [["B-Y"], ["B-Y"]])
     assert rare_classes({"train": tags, "dev": dev}) == [
-        "train: 1 of 2 types have a single entity, ['Y']: they cannot be learned and scored too",
-        "train: 1 of 2 types have no entity in dev, ['X']: they are not scored",
+        "train: 1 of 2 types have a single entity, ['Y']. They cannot be both learned and scored",
+        "train: 1 of 2 types have no entity in dev, ['X']. They are not scored",
     ]
     assert rare_classes({"train": ChoiceRows(["a"], [["b", "c"]], np.array([1]), "f")}) == []

@@ -117,5 +117,7 @@ def test_invalid_cell_error_has_line_and_field(changes, message, tmp_path):
 
 def test_parquet_error_has_the_row(tmp_path):
     path = write_parquet(tmp_path / "a.parquet", [make_row(1), make_row(2, ["Bob"])])
-    with pytest.raises(ValueError, match=r"a\.parquet, row 2 \(id 'q2'\), answer 1: 'Bob' is not"):
+    with pytest.raises(
+        ValueError, match=r"a\.parquet, row 2 \(id 'q2'\), answer 1: .* contain 'Bob'"
+    ):
         read_questions(path)

@@ -37,7 +37,9 @@ def test_read_words_from_a_table(tmp_path):
     assert text.words == [["Ann", "sang", ","], ["Bob"]]
     assert text.labels == [["B-PER", "O", "O"], ["B-PER"]]
     assert len(text.skipped) == 1
-    with pytest.raises(ValueError, match="line 6: a cell is empty"):
+    with pytest.raises(
+        ValueError, match="line 6: each word must have a label, and each label a word"
+    ):
         WordColumns().read_words(str(path))
     path.write_text("Word,Tag\nAnn,B-PER\n")
     with pytest.raises(ValueError, match=r"must have the columns Sentence, Word and Tag.*\.conll"):
@@ -53,7 +55,7 @@ def test_read_words_from_tab_separated_lines(tmp_path):
     assert convert_to_scheme(text, "IOB2").labels == [["B-PER", "B-CVL", "O", "O", "O"], ["B-LOC"]]
     assert task_of_file(path).name == "tagging"
     path.write_text("서울 은\tLOC_B -\n" * 100 + "은\t- -\n", "utf-8")
-    with pytest.raises(ValueError, match="line 101: expected words, a tab and as many labels"):
+    with pytest.raises(ValueError, match="line 101: each line must be words, a tab and one label"):
         WordColumns().read_words(str(path))
     assert len(WordColumns().read_words(str(path), skip_invalid=True).skipped) == 1
 
@@ -72,7 +74,10 @@ def test_label_numbers_are_read_as_names(is_wrapped, tmp_path):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"words": ["a"], "labels": ["O", "O"]}, "2 labels, expected one for each of 1 words"),
+        (
+            {"words": ["a"], "labels": ["O", "O"]},
+            "each word must have one label. Received: 1 words and 2",
+        ),
         ({"words": [], "labels": []}, r"words must be a list of one or more strings"),
         ({"words": ["a"], "labels": [1]}, r"labels must be a list"),
         ({"labels": ["O"]}, "words must be a list"),
@@ -90,5 +95,7 @@ def test_invalid_row_error_has_the_line(row, message, tmp_path):
 def test_missing_labels_raise(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"tokens": ["a"]}\n')
-    with pytest.raises(MissingLabelsError, match="line 1: no field labels or tags or ner_tags"):
+    with pytest.raises(
+        MissingLabelsError, match="line 1: the fields must include labels or tags or ner_t"
+    ):
         WordColumns().read_words(str(path))

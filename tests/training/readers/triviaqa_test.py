@@ -105,12 +105,12 @@ def test_missing_answer_raises_if_labeled(tmp_path):
     ("changes", "message"),
     [
         ({"pages": ["No.txt"]}, r"'No\.txt' does not exist in .*wikipedia"),
-        ({"pages": ["../web/secret.txt"]}, r"'\.\./web/secret\.txt' is not in .*wikipedia"),
-        ({"pages": ["link.txt"]}, r"'link\.txt' is not in"),
+        ({"pages": ["../web/secret.txt"]}, r"'\.\./web/secret\.txt' must be in .*wikipedia"),
+        ({"pages": ["link.txt"]}, r"'link\.txt' must be in"),
         ({"pages": ["latin.txt"]}, r"'latin\.txt' is not UTF-8"),
-        ({"pages": []}, "has no documents"),
+        ({"pages": []}, "must have at least one document"),
         ({"pages": [3]}, r"EntityPages 1: Filename must be a string"),
-        ({"aliases": []}, "NormalizedAliases is empty"),
+        ({"aliases": []}, "NormalizedAliases must not be empty"),
         ({"answer": {"HumanAnswers": "Ann"}}, "HumanAnswers must be a list"),
         ({"Question": None}, "Question must be a string"),
     ],
@@ -132,11 +132,11 @@ def test_invalid_questions_raise_or_are_skipped(changes, message, tmp_path):
 
 def test_invalid_file_raises(tmp_path):
     path = write_files(tmp_path, make_question(1), documents={})
-    with pytest.raises(ValueError, match=r"not found in .*evidence nor in .*qa/evidence"):
+    with pytest.raises(ValueError, match=r"must be in .*evidence or .*qa/evidence"):
         read_questions(path)
     with pytest.raises(ValueError, match="Domain must be Wikipedia or Web"):
         read_questions(write_files(tmp_path, make_question(1), domain="x"))
-    with pytest.raises(ValueError, match=r"question 2 .*: another question has this id"):
+    with pytest.raises(ValueError, match=r"question 2 .*: the id must be unique"):
         read_questions(write_files(tmp_path, make_question(1), make_question(1)))
     with pytest.raises(ValueError, match="question 1 must be an object"):
         read_questions(write_files(tmp_path, 3))

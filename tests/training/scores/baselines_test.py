@@ -80,7 +80,7 @@ def test_baselines_truncate_long_files_and_texts(monkeypatch):
 def test_unlabeled_text_raises():
     train = make_labeled_text(["good one", "bad one"], [1, 0], ("bad", "good"))
     dev = LabeledText(["one"], None, None, ("bad", "good"), "dev.tsv")
-    with pytest.raises(ValueError, match=r"dev\.tsv has no labels"):
+    with pytest.raises(ValueError, match=r"dev\.tsv must have labels"):
         dev_baselines(train, dev, ["accuracy"])
 
 

@@ -42,7 +42,7 @@ def test_constant_predictions_score_zero():
 
 
 def test_non_finite_predictions_raise():
-    with pytest.raises(ValueError, match="1 of 2 predictions are not finite"):
+    with pytest.raises(ValueError, match=r"predictions must be finite. Received: 1 of 2"):
         score(["pearson"], [1.0, float("nan")], [0, 1])
 
 

@@ -33,6 +33,6 @@ def test_scores_match_official_scorer():
     predictions = {"a": "West Sunset Blvd.", "b": "Shawn_Carter", "c": "An", "other": "x"}
     scores = score_squad_v1(golds, predictions, TRIVIA_WORDS)
     assert scores == {"exact_match": 50.0, "f1": 45.0}
-    for invalid, message in (([], "at least one"), ([GoldQuestion("e", ())], "'e' .* no answers")):
+    for invalid, message in (([], "at least one"), ([GoldQuestion("e", ())], "'e' must have")):
         with pytest.raises(ValueError, match=message):
             score_squad_v1(invalid, {"e": "x"}, TRIVIA_WORDS)
