@@ -131,12 +131,12 @@ class Dense(keras.layers.Dense):
     def save_own_variables(self, store: Any) -> None:
         super().save_own_variables(store)
         if self.lora_enabled:
-            for name, variable in self._with_lora().items():
+            for name, variable in self._lora_variables().items():
                 store[name] = variable
 
     def load_own_variables(self, store: Any) -> None:
         if self.lora_enabled and _LORA_NAMES[0] in store.keys():  # noqa: SIM118, it is a group
-            for name, variable in self._with_lora().items():
+            for name, variable in self._lora_variables().items():
                 variable.assign(store[name])
             return
         # Keras sets both matrices to 0. Their gradients would then stay 0 forever.
@@ -146,6 +146,6 @@ class Dense(keras.layers.Dense):
         if first is not None:
             self.lora_kernel_a.assign(first)
 
-    def _with_lora(self) -> dict[str, Any]:
+    def _lora_variables(self) -> dict[str, Any]:
         """Returns the variables by name, with the kernel before the update."""
         return {variable.name: variable for variable in self.variables}

@@ -209,7 +209,7 @@ class EmbeddingPostprocessor(Layer):
                 name=name,
                 shape=(rows, hidden_dim),
                 initializer=TruncatedNormal(stddev=self.initializer_range),
-                # The layer's own autocast=False only takes effect inside of another layer.
+                # The layer's own autocast=False only takes effect inside an outer layer.
                 autocast=False,
             )
 

@@ -33,8 +33,8 @@ def weigh_heads(
 
     Args:
         attention: An `Attention`.
-        weights: Float `(batch, heads)` or `(1, heads)` for each call of the layer in a pass through
-            the encoder. A layer whose weights are shared is called multiple times.
+        weights: Float `(batch, heads)` or `(1, heads)` for each call to the layer in a pass through
+            the encoder. A layer with shared weights is called multiple times.
     """
     return _head_weights.set(attention, itertools.cycle(weights))
 

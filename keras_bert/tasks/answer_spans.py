@@ -91,7 +91,7 @@ class AnswerSpans:
         Returns:
             A list of dicts with `answer`, `start` and `end` (its character offsets in the context)
             and `score` (its probability among all spans, and with `null_threshold` also the null
-            answer). An empty answer has the offsets 0.
+            answer). Both offsets of empty answers are 0.
         """
         is_null = self._lacks_spans
         if null_threshold is not None:
@@ -136,7 +136,7 @@ class AnswerSpans:
         nulls = zip(self.null_start_logits.tolist(), self.null_end_logits.tolist(), strict=True)
         bounds = itertools.pairwise(self.splits.tolist())
         return [
-            _with_probabilities(
+            _add_probabilities(
                 _distinct(
                     self._spans(first, behind, 2 * n_best),
                     context,
@@ -260,7 +260,7 @@ def _distinct(
     return [(text, *text_logits) for text, text_logits in logits.items()] or [("", 0.0, 0.0)]
 
 
-def _with_probabilities(answers: list[_Answer]) -> list[dict[str, Any]]:
+def _add_probabilities(answers: list[_Answer]) -> list[dict[str, Any]]:
     largest = max(start + end for _, start, end in answers)
     weights = [math.exp(start + end - largest) for _, start, end in answers]
     total = sum(weights)

@@ -20,11 +20,11 @@ from keras_bert.tasks.batch_plan import ALL_BATCHES, BatchPlan
 
 
 class BatchFeeder(keras.callbacks.Callback):
-    """Passes data to a call of Keras' `fit`, `evaluate` or `predict`.
+    """Passes data to Keras' `fit`, `evaluate` or `predict`.
 
     As a callback of `fit`, it keeps track of the epoch, because Keras may start to read an epoch
-    more than once. The epoch determines the order of shuffled examples. It also adds the time that
-    each epoch waited for batches to the model's `seconds_waited`.
+    more than once. The epoch determines the order of shuffled examples. It also adds each epoch's
+    waiting time for batches to the model's `seconds_waited`.
 
     Args:
         data: `Batches`. Anything else is passed on unchanged.
@@ -112,7 +112,7 @@ class BatchFeeder(keras.callbacks.Callback):
                 start_batch = plan.initial_batch
                 raise _no_batch_left(start_batch, "fewer batches") if start_batch else has_ended()
         except Exception as error:
-            # TensorFlow would replace it by its own error.
+            # TensorFlow would replace it with its own error.
             self._error = error
             raise
 
@@ -153,7 +153,7 @@ class BatchFeeder(keras.callbacks.Callback):
 
     @contextlib.contextmanager
     def raising_errors(self) -> Iterator[None]:
-        """Raises an error in the batches unchanged if it made Keras' call fail."""
+        """Raises an error from the batches unchanged if it made Keras' call fail."""
         try:
             yield
             self._end_epoch()
@@ -209,8 +209,8 @@ class _BatchAdapter(DataAdapter):
     """An unknown number of batches, one epoch per iteration, for Keras on JAX and PyTorch.
 
     Keras has no public class for this. A `PyDataset` of unknown length is infinite, a generator is
-    only read once, and the other types belong to TensorFlow, PyTorch and Grain. So this class is
-    one of the adapters that Keras converts them to.
+    only read once, and the other types belong to TensorFlow, PyTorch and Grain. So this class
+    implements Keras' internal adapter interface.
     """
 
     num_batches = None

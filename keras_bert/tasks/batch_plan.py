@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @dataclasses.dataclass(frozen=True)
 class BatchPlan:
-    """Where a call of `fit` starts in its first epoch, and where its optimizer steps end.
+    """Where `fit` starts in its first epoch, and where its optimizer steps end.
 
     With gradient accumulation, all micro-batches in a step use the same loss divisors. If training
     resumes within a step, it reads the step from its first batch, but does not train on the first

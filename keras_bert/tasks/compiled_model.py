@@ -220,7 +220,7 @@ class CompiledModel(TokenModel):
                 )
             return super().compute_loss(x, y, y_pred, sample_weight, training)
         loss = self._objective.loss(x, y, y_pred, sample_weight, training)
-        return self._with_layer_losses(loss, x)
+        return self._add_layer_losses(loss, x)
 
     def _compared(
         self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool
@@ -231,7 +231,7 @@ class CompiledModel(TokenModel):
         """
         return y, y_pred, sample_weight
 
-    def _with_layer_losses(self, loss: Any, x: Any) -> Any:
+    def _add_layer_losses(self, loss: Any, x: Any) -> Any:
         """Adds the losses of layers, for example regularization losses, and updates their mean."""
         layer_losses = self.losses
         if not layer_losses:
@@ -433,12 +433,12 @@ class CompiledModel(TokenModel):
     # === Configuration ===
 
     def get_compile_config(self) -> dict[str, Any]:
-        """Returns the arguments of `compile`, and the variables that the optimizer was built for.
+        """Returns the arguments of `compile`, and if necessary the optimizer's variables.
 
-        If they differ from the trainable variables, the latter are in `optimizer_variables`. This
-        is the case if the optimizer was not built, or was built before layers were frozen or
-        quantized. Each entry is an index in `variables`, or if quantization replaced the variable,
-        its shape and dtype.
+        If the variables that the optimizer was built for differ from the trainable variables, they
+        are in `optimizer_variables`. This is the case if the optimizer was not built, or was built
+        before layers were frozen or quantized. Each entry is an index in `variables`, or if
+        quantization replaced the variable, its shape and dtype.
         """
         config: dict[str, Any] = super().get_compile_config()
         if config:

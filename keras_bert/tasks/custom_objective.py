@@ -71,7 +71,7 @@ class CustomObjective(CompiledModel):
                 ops.sum(value * weights), ops.sum(weights), mean_divisors.get(name)
             )
             total = total + parts[name] * mean
-        return self._with_layer_losses(total, x)
+        return self._add_layer_losses(total, x)
 
     def compute_metrics(
         self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None

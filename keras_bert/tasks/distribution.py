@@ -75,11 +75,11 @@ class ArrayBatches(Batches):
 
 
 def batches_for_more_lengths() -> int | None:
-    """Returns from how many batches compiling for more lengths saves time, or `None` for never.
+    """Returns the minimum number of batches for which compiling more lengths saves time.
 
-    On a CPU, compiling for a length takes as long as ten steps. Two to three times the number of
-    lengths saves a fifth of the tokens or more. An accelerator executes hundreds of steps in the
-    time it takes to compile.
+    The result is `None` if it never saves time. On a CPU, compiling for a length takes as long as
+    ten steps. Two to three times the number of lengths saves a fifth of the tokens or more. An
+    accelerator executes hundreds of steps in the time it takes to compile.
     """
     return None if has_accelerator() else _BATCHES_ON_CPU
 
@@ -91,7 +91,7 @@ def num_devices() -> int:
 
 
 def shard_over_devices(features: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Shards examples that every process has in full over the devices of a `keras.distribution`."""
+    """Shards examples over the devices of a `keras.distribution`. Each process has all examples."""
     if keras.distribution.distribution() is None:
         return features
     from keras_bert.ops import jax_steps

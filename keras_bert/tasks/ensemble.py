@@ -347,7 +347,7 @@ def _check_members(members: Sequence[Any], shared_options: Sequence[str]) -> Non
 
 
 def _facts(member: Any, shared_options: Sequence[str], with_preprocessor: bool) -> dict[str, Any]:
-    """Returns what must be equal for all members, by its name in error messages."""
+    """Returns the properties that must be equal for all members, by name in error messages."""
     facts = {option: getattr(member, option) for option in shared_options}
     if not with_preprocessor:
         return facts

@@ -80,7 +80,7 @@ class FewShotTraining:
         if max_pairs is not None:
             most = min(most, max(1, max_pairs // 2))
         seed = random.getrandbits(31)
-        drawn = [np.resize(_drawn(int(total), most, seed), most) for total in totals]
+        drawn = [np.resize(_sample_indices(int(total), most, seed), most) for total in totals]
         # The examples in each pair, (2, types, pairs)
         rows = np.empty((2, 2, most), "int64")
         num_before = [0, 0]
@@ -125,14 +125,14 @@ class FewShotTraining:
         dense.bias.assign(weights[-1])
 
 
-def _drawn(total: int, count: int, seed: int) -> np.ndarray[Any, Any]:
-    """Samples at most `count` different numbers below `total`, in random order."""
+def _sample_indices(total: int, count: int, seed: int) -> np.ndarray[Any, Any]:
+    """Samples at most `count` distinct indices below `total`, in random order."""
     if total <= 4 * count:
         return permutation(total, seed)[:count]
     bits = np.random.Philox(np.random.SeedSequence(seed)).random_raw(2 * count)
     numbers, place = np.unique(bits % np.uint64(total), return_index=True)
-    in_order: np.ndarray[Any, Any] = numbers[np.argsort(place)][:count].astype("int64")
-    return in_order
+    indices: np.ndarray[Any, Any] = numbers[np.argsort(place)][:count].astype("int64")
+    return indices
 
 
 def logistic_regression(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides what a call of `fit` trains on, validates on, skips and weights."""
+"""Decides what `fit` trains on, validates on, skips and weights."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def evaluation_options(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FitPlan:
-    """The data for a call of `fit`.
+    """The data for a call to `fit`.
 
     Attributes:
         task: The task to train.
@@ -117,7 +117,7 @@ class FitPlan:
         train: The features to train on, or batches of them.
         validation: The features to validate on, or batches of them. `None` for no validation.
         class_weight: The weight of each class ID. `None` for no class weights.
-        batches: Which batches are read, trained on, and share loss divisors.
+        batches: Which batches to read and train on, and which share loss divisors.
         feed: Passes `train` to Keras.
         validation_feed: Passes `validation` to Keras.
     """
@@ -171,7 +171,7 @@ class FitPlan:
 def plan_fit(
     task: TextPredictor, x: Any, y: Any, sample_weight: Any, arguments: FitArguments
 ) -> FitPlan:
-    """Reads the data for a call of `fit` and decides which batches Keras trains and validates on.
+    """Reads the data for `fit` and decides which batches Keras trains and validates on.
 
     Args:
         task: The task to train.
@@ -294,7 +294,7 @@ def unpack_validation_data(task: TextPredictor, data: Any) -> tuple[Any, Any, An
 
 
 def split_rows(rows: Rows, share: float) -> tuple[Any, Any]:
-    """Splits examples in memory. A fraction of them, from the end, is for validation."""
+    """Splits examples in memory for training and validation. Validation examples are at the end."""
     if isinstance(rows, Features):
         # Keras' `fit` cannot split batches with loss divisors.
         arrays = (rows.x, rows.y, rows.sample_weight)

@@ -284,7 +284,9 @@ class MaskedLM(MaskedTokenTask):
             {
                 "token": tokenizer.vocabulary[index],
                 "score": float(scores[index]),
-                "text": _put(text, span, tokenizer.token_text(index), tokenizer.mask_takes_space),
+                "text": _replace_span(
+                    text, span, tokenizer.token_text(index), tokenizer.mask_takes_space
+                ),
             }
             for index in allowed[np.argsort(-scores[allowed], kind="stable")[:top_k]]
         ]
@@ -412,7 +414,7 @@ def token_batches(
     return Loader(RowsInMemory(rows_of_ids(token_ids)), preprocessor, options, with_positions)
 
 
-def _put(text: str, span: tuple[int, int], token: str, takes_space: bool) -> str:
+def _replace_span(text: str, span: tuple[int, int], token: str, takes_space: bool) -> str:
     """Replaces a span in a text with a token, and with `takes_space` also the space before it.
 
     At the start of the text, the token is inserted without its space.

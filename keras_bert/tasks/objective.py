@@ -232,7 +232,7 @@ def loss_name(loss: Any) -> str:
 
 
 class LogDirections(MetricsList):
-    """The direction in which each of the model's logs improves, up or down.
+    """Whether each of a model's logs improves by increasing or by decreasing.
 
     With `mode="auto"`, Keras' callbacks look up a log's metric by name in a `MetricsList`. There,
     the metrics of models with multiple outputs have different names from their logs, and metrics

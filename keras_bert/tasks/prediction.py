@@ -173,7 +173,7 @@ class TextPredictor(CompiledModel):
             return restore(self._outputs_of_batches(batches, verbose), self.output_shape)
         if batches.example() is None:
             return restore([], self.output_shape)
-        # With a single call of Keras' `predict`, batches of all lengths share a trace.
+        # With a single call to Keras' `predict`, batches of all lengths share a trace.
         index, outputs = self._joined_outputs(batches, verbose, **kwargs)
         return restore([(None, index, outputs)], self.output_shape)
 

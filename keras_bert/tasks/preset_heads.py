@@ -100,7 +100,7 @@ def choose_head(
         return HeadChoice(options, mismatch)
     options["num_classes"] = wanted.num_classes
     if fits:
-        return _with_class_names(options, checkpoint, saved, given)
+        return _match_class_names(options, checkpoint, saved, given)
     if "multi_label" in names:
         options["multi_label"] = wanted.multi_label
         options["thresholds"] = given.get("thresholds")
@@ -134,7 +134,7 @@ def _wanted_shape(stored: _HeadShape, given: Mapping[str, Any]) -> _HeadShape:
     return dataclasses.replace(stored, **changes)
 
 
-def _with_class_names(
+def _match_class_names(
     options: dict[str, Any],
     checkpoint: Checkpoint,
     saved: Mapping[str, Any],

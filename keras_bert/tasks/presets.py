@@ -179,6 +179,6 @@ def tokenizer_facts(task: Any) -> dict[str, Any]:
 
 
 def shown(value: Any) -> str:
-    """Formats a value for an error message. For a vocabulary, it is the size."""
+    """Formats a value for an error message. A vocabulary is described by its size."""
     is_long = isinstance(value, (list, dict))
     return f"one of {len(value):,} entries" if is_long else str(value)

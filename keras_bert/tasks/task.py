@@ -190,7 +190,7 @@ class Task(TextTrainer):
         return self._answer_columns(columns) if len(rows) else []
 
     def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
-        """Makes predictions for the columns of examples."""
+        """Makes predictions for examples, given as columns."""
         answers: list[Any] = getattr(self, self.predict_method)(columns)
         return answers
 

@@ -98,9 +98,9 @@ class TextTrainer(TextPredictor):
 
         If the bias of the head is 0, as in a new head, it is first set to the log frequency of each
         class, to the log odds of each label (with `multi_label`) or to the mean score. The
-        frequencies are counted over all examples in memory, over the first 1,024 examples of a
-        `tf.data.Dataset` of single texts, or over the first of other batches. This is not done for
-        datasets and generators of features.
+        frequencies are counted over all examples in memory, over the first 1,024 examples in a
+        `tf.data.Dataset` of single texts, or over the first examples in other batches. This is not
+        done for datasets and generators of features.
 
         With gradient accumulation, an optimizer step is the same as for one batch with all examples
         or tokens of its micro-batches, except that in-batch negatives come from one micro-batch.

@@ -247,7 +247,7 @@ def counterfactuals(
 ) -> Counterfactuals:
     """Measures how much predictions change if a text is about other people.
 
-    In a changed text, each word from a list is replaced by its counterpart. For example, `he`
+    In a changed text, each word from a list is replaced with its counterpart. For example, `he`
     becomes `she`, `Mary` becomes `James` and `Muslim` becomes `Christian`. A line with more than
     two words gives one changed text for each other word. Words keep their capitalization, and a
     preceding `a` or `an` is corrected. `her` becomes `his` or `him`, and `his` becomes `her` or

@@ -140,13 +140,13 @@ class ProbeScores(Tabular):
         names = [*self.scores, "control", "selectivity", "cumulative", "mixing_weight"]
         rows = []
         for row in self.rows:
-            cells = [_with_interval(row[name], row[f"{name}_interval"], 3) for name in names]
+            cells = [_format_with_interval(row[name], row[f"{name}_interval"], 3) for name in names]
             rows.append([str(row["layer"]), *cells])
         return ["layer", *names], rows
 
     @property
     def title(self) -> str:
-        center = _with_interval(*mean_and_interval(self.expected_layer), 2)
+        center = _format_with_interval(*mean_and_interval(self.expected_layer), 2)
         best = int(self.primary_metric.mean(axis=0).argmax())
         seeds = len(self.mixing_weights)
         num_seeds_text = f"{seeds} seeds" if seeds > 1 else "1 seed (no intervals)"
@@ -191,7 +191,7 @@ class ProbeScores(Tabular):
         return axes
 
 
-def _with_interval(value: float, width: float, digits: int) -> str:
+def _format_with_interval(value: float, width: float, digits: int) -> str:
     return f"{value:.{digits}f}" + ("" if np.isnan(width) else f" ± {width:.{digits}f}")
 
 
