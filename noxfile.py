@@ -107,8 +107,8 @@ INSTALLED = {
     """,
     # No server listens on this port, so locust reports an error.
     "load": """
-        (keras-bert benchmark --what=serve --subjects=http://localhost:9/v1/models/m || true) |
-            grep 'Connection refused'
+        (keras-bert benchmark --what=serve --subjects=http://localhost:9/v1/models/m || true) | grep
+            'the server did not respond'
     """,
     "training,energy": f"""
         python tiny.py

@@ -135,7 +135,7 @@ def test_invalid_request_spares_neighbors(server):
     cases = [
         (b"", 400, "the body must be JSON. Received: an empty body"),
         ({"instances": [["a"]]}, 400, "must be a string"),
-        ({"instances": ["a"] * 10_000}, 400, "at most 100 rows. Received: 10000"),
+        ({"instances": ["a"] * 10_000}, 400, "at most 100 examples. Received: 10000"),
         (
             {"signature_name": "serve_ids", "instances": [[]]},
             400,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks the span search of question answering, from logits to answers.
+"""Benchmarks the span search in question answering, from logits to answers.
 
 A step is one question. It includes the search over random logits, the 20 best answers, the null
 odds and the final answer.

@@ -21,8 +21,8 @@ the machine affects all of them equally. The medians over the rounds are reporte
     python -m training.benchmarks.benchmark --what=tokenize --batch_size=1024
 
 Locust (the extra `load`) sends requests to servers with TensorFlow Serving's REST API or OpenAI's
-embeddings API, and to no other host. It runs each number of `--clients`, which wait for responses
-(closed loop), then each of `--rates`, without waiting for responses (open loop).
+embeddings API, and to no other host. First it runs each number of `--clients`. The clients wait for
+responses (closed loop). Then it runs each of `--rates` without waiting for responses (open loop).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from .workload import Workload, WorkOptions, standard_library_sentences
 
 MAX_TEXTS = 2000
 _MODELS = ("forward", "classify", "pretrain")
-# Work that is measured in this process: the module and its function that returns the subjects
+# Module and function with the subjects, for work in this process
 _FUNCTIONS = {
     "tokenize": ("tokenizer", "tokenizer_subjects"),
     "mask": ("masking", "masking_subjects"),
@@ -82,14 +82,13 @@ _OPTIONS_OF_LIBRARIES += ("device",)
 
 @dataclasses.dataclass(frozen=True)
 class BenchmarkConfig(WorkOptions):
-    """What to measure, with which workload, and how often.
+    """The work to measure, its workload, and the number of rounds.
 
     Args:
         what: What to measure. One of forward (inference), classify (training steps of a
-            classifier), pretrain (training steps of a masked LM), serve (text requests to a server,
-            or to a SavedModel of a BERT classifier that TensorFlow runs in this process), tokenize
-            (batches of texts), mask (batches of ids) and answers (the span search of question
-            answering).
+            classifier), pretrain (masked LM training steps), serve (text requests to a server, or
+            to a SavedModel with a BERT classifier that TensorFlow runs in this process), tokenize (batches of
+            texts), mask (batches of ids) and answers (the span search in question answering).
         subjects: The subjects, each library[+option]:backend[:precision][@model]. Add a precision
             or model if they differ from --precision and --model. Libraries are keras_bert,
             keras_hub, transformers and matmuls (only the matmuls of the non-padding tokens).
@@ -102,10 +101,10 @@ class BenchmarkConfig(WorkOptions):
         model: A name that BertConfig.from_name accepts.
         precision: One of float32, bfloat16, mixed_bfloat16 (autocast, for transformers) and int8
             (only to serve keras_bert).
-        batch_size: Number of examples per batch, or of texts per request.
-        sequence_length: Sequence length in tokens. For texts, the maximum length, to which KerasHub
-            pads all texts.
-        padding: Fraction of the tokens that are padding.
+        batch_size: Number of examples per batch or texts per request.
+        sequence_length: Sequence length in tokens. For texts, the maximum length. KerasHub pads all
+            texts to it.
+        padding: Fraction of padding tokens.
         steps: Number of batches, requests or questions per round.
         rounds: Number of rounds per subject.
         clip_norm: Maximum global norm of the gradients. 0 disables clipping.
@@ -116,23 +115,23 @@ class BenchmarkConfig(WorkOptions):
             random ids.
         vocabulary: WordPiece vocabulary for the texts, a vocab.txt. Defaults to the installed
             MiniLM's vocabulary.
-        clients: For serve, the numbers of concurrent requests, with one row of the table each. For
-            tokenize and mask, the number of threads.
+        clients: For serve, the numbers of concurrent requests. Each number gets a line in the
+            table. For tokenize and mask, the number of threads.
         batching: A batching_params.pbtxt. Requests to keras_bert and keras_hub are batched with
             these parameters, as in TensorFlow Serving. Empty disables batching.
         rates: Requests per second to servers, sent at random times without waiting for earlier
-            responses, with one row of the table each.
-        seconds: Duration of a round of requests to a server, in seconds.
+            responses. Each rate gets a line in the table.
+        seconds: Duration of a round in seconds, for requests to servers.
         signature: The signature of models on servers.
         expected: JSON Lines with the expected prediction for each line of --texts, as
             training.predict writes them. Empty does not check predictions.
         tolerance: Maximum difference between a number and the expected number.
         timeout: Maximum number of seconds to wait for a server's response.
-        device: One of cpu and auto, which uses an accelerator if there is one.
+        device: One of cpu and auto. auto uses an accelerator if available.
         clock: One of wall and cpu. On a machine with other load, cpu measures a subject's processor
             seconds.
         json: File for the results as JSON.
-        plot: PNG file for a plot of the latency of requests.
+        plot: PNG file for a plot of the requests' latency.
         overwrite: Whether to replace an existing file of --json or --plot.
     """
 
@@ -180,7 +179,7 @@ class BenchmarkConfig(WorkOptions):
 
     @property
     def loads(self) -> list[Load]:
-        """The loads: one per number of clients, then one per rate."""
+        """One load per number of clients, then one load per rate."""
         clients = _positive("clients", self.clients, int)
         rates = _positive("rates", self.rates, float)
         return [*(Load(clients=number) for number in clients), *(Load(rate=rate) for rate in rates)]
@@ -259,7 +258,7 @@ def run(config: BenchmarkConfig) -> list[Row]:
 
 
 def write_json(path: str, config: BenchmarkConfig, rows: Sequence[Row]) -> None:
-    """Writes the configuration and the rows atomically."""
+    """Writes the configuration and the results atomically."""
     results = {
         "config": dataclasses.asdict(config),
         "machine": f"{platform.machine()}, {os.cpu_count()} CPUs",
@@ -304,7 +303,7 @@ def main(config: BenchmarkConfig) -> None:
 
         save(serving_latency_figure(rows), config.plot)
     if all(row.unavailable for row in rows):
-        raise ValueError("none of the subjects could be measured; see the reasons in the table")
+        raise ValueError("no subject could be measured. See the reasons in the table")
 
 
 if __name__ == "__main__":

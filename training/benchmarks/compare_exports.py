@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares a model's exports: size, speed, scores and changed predictions.
+"""Compares the size, speed, scores and predictions of a model's exports.
 
     python -m training.benchmarks.compare_exports --model=runs/reviews/seed_1/model.keras \\
         --data_file=dev.csv --calibration_file=train.csv --text=review --label=stars
@@ -45,7 +45,7 @@ _PRECISIONS = {name: FORMATS[name].dtypes for name in RUNTIMES}
 # OpenVINO runs a float32 file in the precision of its settings.
 _PRECISIONS["openvino"] += ("bfloat16",)
 _REFERENCE = "tf_saved_model:float32"
-_BATCH_SIZE = 32  # of the scored examples
+_BATCH_SIZE = 32  # for scoring
 _MOST_TIMED = 64  # examples
 
 
@@ -54,17 +54,18 @@ class CompareExportsConfig(TextColumns):
     """The model, the data and the exports to compare.
 
     Args:
-        model: The .keras file of a classifier, a regression model or a question answerer.
+        model: The .keras file. It must contain a classifier, regression model or question answerer.
         data_file: Labeled examples to score and time. For a question answerer, a SQuAD JSON file.
-        data_rows: Number of rows in data_file to use, at equal distances. 0 uses all.
+        data_rows: Number of examples in data_file to use, at equal distances. 0 uses all.
         calibration_file: Typical texts or questions, for example the training file. Required for
             tf_saved_model:int8 and openvino:int8.
-        calibration_rows: Number of rows in calibration_file to use, at equal distances.
+        calibration_rows: Number of examples in calibration_file to use, at equal distances.
         exports: The exports to compare, each format:precision. Speed is relative to the first
             export. Formats are tf_saved_model (float32, bfloat16, int8), onnx (float32, int8),
             openvino (float32, bfloat16, int8) and litert (float32, int8).
-        batches: The batches to time: a number of examples with their own lengths, or examples x
-            tokens, such as 8x128. The examples of a question answerer are windows of passages.
+        batches: The batches to time. Either a number of examples with their own lengths, or
+            examples x tokens, such as 8x128. For a question answerer, the examples are passage
+            windows.
         rounds: Number of times that each export is timed.
         output_dir: Directory for the outputs.
     """
@@ -104,17 +105,17 @@ class CompareExportsConfig(TextColumns):
 
 @dataclasses.dataclass
 class Export:
-    """The measurements of an export.
+    """An export's measurements.
 
     Args:
         name: `format:precision`.
         megabytes: Size of the export's files.
         scores: The score by metric, in percent except for `mse`.
         change: The difference to the float32 SavedModel's score, by metric.
-        changed: Percentage of examples whose class or answer differs from the float32 SavedModel's
-            prediction. `None` for regression.
-        largest_move: The maximum difference of a probability or predicted score to the float32
-            SavedModel.
+        changed: Percentage of examples with a different class or answer than the float32
+            SavedModel's prediction. `None` for regression.
+        largest_move: The maximum difference to the float32 SavedModel's probabilities or predicted
+            scores.
         milliseconds: Processor time per example, by the name of the batch. It is the median over
             the rounds.
         speed: The speed relative to the first export, by the name of the batch.
@@ -248,7 +249,7 @@ def _batch_title(name: str) -> str:
     return "1 row" if count == "1" else f"{count} rows"
 
 
-# === The rows ===
+# === The examples ===
 
 
 class _Texts:
@@ -345,7 +346,7 @@ def _answers(network: Network, rows: _Texts | _Questions) -> ComparedPredictions
 
 
 def _spread(count: int, number: int) -> list[int]:
-    """Returns the indices of `number` rows at equal distances, or of all rows for 0."""
+    """Returns the indices of `number` examples at equal distances. 0 returns all indices."""
     if not 0 < number < count:
         return list(range(count))
     return np.linspace(0, count - 1, number).astype(int).tolist()

@@ -39,9 +39,9 @@ class Library(Subject):
 
     Args:
         name: `library[+option]:backend[:precision][@model]`. The precision and the model are only
-            necessary if they differ from the workload's. Any number of `OPTIONS` is allowed.
+            necessary if they differ from the workload. Any number of `OPTIONS` is allowed.
         workload: The workload to measure.
-        device: `cpu`, or `auto` for an accelerator if there is one.
+        device: `cpu`, or `auto` for an accelerator if available.
 
     Raises:
         ValueError: If the library or backend is unknown, or has no SavedModel to serve.
@@ -133,7 +133,7 @@ def _work(
     Sends `None` when it is ready. After each round, sends the result, or an error as text.
     """
     os.environ.update(environment)
-    # Hide output of libraries, which would appear between the rows of the table.
+    # Hide the libraries' output. It would appear between the lines of the table.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
@@ -154,7 +154,7 @@ def _work(
 
 
 def peak_bytes() -> int:
-    """Returns the peak memory of the accelerator if there is one, otherwise of the process.
+    """Returns the accelerator's peak memory, or without an accelerator the process's peak memory.
 
     On Windows, a process' peak memory is unknown, and the function returns 0.
     """

@@ -4,7 +4,7 @@
     locust --locustfile=training/benchmarks/locustfile.py --headless --run-time=30s --csv=load \\
         --host=http://localhost:8501/v1/models/sst2 --texts=dev.txt --users=16 --spawn-rate=16
 
-If the host ends with `/v1/embeddings`, OpenAI requests are sent for the model named "model". Each
+If the host ends with `/v1/embeddings`, users send OpenAI requests with the model name "model". Each
 user sends a request as soon as its previous request is answered (closed loop). With `--rate`, users
 send requests at random times without waiting for responses (open loop), and latency counts from the
 scheduled time. Requests go only to `--host`. The file only depends on locust, so you can copy it to
@@ -68,7 +68,7 @@ def read_files(environment: Any, **_: Any) -> None:
 
 
 def read_lines(name: str, read: Callable[[str], Any]) -> list[Any]:
-    """Reads each line of a file. Exits with the file and the line if a line is invalid."""
+    """Reads a file line by line. If a line is invalid, exits with its file and number."""
     path = Path(name)
     lines = path.read_bytes().splitlines() if path.is_file() else []
     if not lines:
@@ -92,12 +92,12 @@ def random_order(count: int) -> Iterator[int]:
 def find_error(
     status: int, text: str, count: int, expected: Sequence[Any] | None, tolerance: float
 ) -> str:
-    """Returns what is wrong with a response to a request of `count` texts, or an empty string."""
+    """Returns the error in a response to a request with `count` texts, or an empty string."""
     if status != HTTP_OK:
         return f"HTTP {status}: {text.strip()[:200]}"
     try:
         answer = json.loads(text)
-        if "data" in answer:  # OpenAI's
+        if "data" in answer:  # It is an OpenAI response.
             predictions = [row["embedding"] for row in answer["data"]]
         else:
             predictions = answer["predictions"]
@@ -116,7 +116,7 @@ def is_as_expected(prediction: Any, expected: Any, tolerance: float) -> bool:
     """Returns whether a prediction has the expected outputs. Numbers may differ by `tolerance`.
 
     The prediction may have additional outputs. For a model with a single output, the prediction is
-    only its value, which is compared with the single expected value. An expected `id` is ignored.
+    only its value. It is compared with the single expected value. An expected `id` is ignored.
     """
     if isinstance(expected, dict):
         expected = {name: value for name, value in expected.items() if name != "id"}
@@ -140,7 +140,7 @@ def is_as_expected(prediction: Any, expected: Any, tolerance: float) -> bool:
 
 
 class Client(FastHttpUser):
-    """A user of the server. Locust starts `--users` of them."""
+    """A user of the server. Locust starts `--users` users."""
 
     insecure = False  # Verify certificates.
     concurrency = MAX_CONNECTIONS

@@ -22,12 +22,12 @@ from .workload import Workload
 VOCABULARY_SIZE = 30522
 PADDING, CLASSIFY, SEPARATE, MASK = 0, 101, 102, 103
 SPECIAL = [PADDING, CLASSIFY, SEPARATE, MASK]
-# The first ids of whole words and of continuation tokens. A fifth of the ids are continuations.
+# The first whole word id and the first continuation id. A fifth of the ids are continuations.
 FIRST_WORD, FIRST_PIECE = 1000, 24618
 
 
 def masking_subjects(workload: Workload) -> list[Function]:
-    """Returns the maskers: keras_bert's with each unit of masking, and KerasHub's."""
+    """Returns keras_bert's maskers for all masking units, and KerasHub's masker."""
     tokens = workload.steps * workload.batch_size * workload.sequence_length
     return [
         Function(name, lambda dataset=dataset: _read(dataset, tokens), workload.steps)
@@ -42,7 +42,7 @@ def _read(dataset: tf.data.Dataset, tokens: int) -> int:
 
 
 def masked_batches(workload: Workload) -> dict[str, tf.data.Dataset]:
-    """Returns the dataset of each masker."""
+    """Returns each masker's dataset."""
     shape = (workload.steps, workload.batch_size, workload.sequence_length)
     ids = np.random.default_rng(0).integers(FIRST_WORD, VOCABULARY_SIZE, shape, np.int32)
     ids[..., 0], ids[..., -1] = CLASSIFY, SEPARATE

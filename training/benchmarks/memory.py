@@ -4,11 +4,11 @@
     python -m training.benchmarks.memory
     python -m training.benchmarks.memory --models=bert_base_uncased --lengths=128
 
-The steps are not run. JAX compiles each step for this machine's CPU, and the table shows XLA's
-analysis of the memory that it allocates: weights, optimizer state, and intermediate results.
-Because nothing is allocated, a small machine can analyze a large model. Accelerators have different
-compilers and fused kernels, so their steps need different amounts of memory. In particular, XLA
-upcasts bfloat16 to float32 on a CPU, so the table is for float32 only.
+The steps are not run. JAX compiles each step for this machine's CPU, and the table shows the memory
+that XLA would allocate for weights, optimizer state, and intermediate results. Because no memory is
+allocated, a small machine can analyze a large model. Accelerators have different compilers and
+fused kernels, so their steps need different amounts of memory. In particular, XLA upcasts bfloat16
+to float32 on a CPU, so the table is for float32 only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..engine.options import CommandConfig
 # Tokens per device in a training step (at least one sequence), and the fraction to predict
 _TOKENS, _MASKED = 8192, 0.15
 _BATCHES, _DEVICES = 4, 8
-# Arguments of `step_memory` by column of the table
+# Arguments for `step_memory` by table column
 _VARIANTS: dict[str, dict[str, Any]] = {
     "stored": {},
     "rematerialized": {"rematerialize": True},
@@ -53,8 +53,8 @@ class MemoryConfig(CommandConfig):
 
 
 def main(config: MemoryConfig) -> None:
-    # Must be set before JAX is imported. Optimized code would take several times as long to compile
-    # and give the same results.
+    # Set this before JAX is imported. Optimized code would take much longer to compile and give the
+    # same results.
     os.environ["KERAS_BACKEND"] = "jax"
     os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(_DEVICES))
     flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
@@ -91,9 +91,9 @@ def step_memory(
 
     Args:
         config: The encoder's architecture.
-        rows: Number of examples per device in a batch.
+        rows: Number of examples per device and batch.
         length: Sequence length in tokens.
-        rematerialize: Whether layers are computed again in the backward pass.
+        rematerialize: Whether the backward pass recomputes the layers.
         accumulation: Number of batches per training step.
         devices: Number of devices. Each has its own examples and a shard of the optimizer state.
 

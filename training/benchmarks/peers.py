@@ -17,7 +17,7 @@ _ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_tanh", **ACTIVATIONS}
 
 
 def find_family(config: BertConfig) -> Family:
-    """Returns the family of an architecture.
+    """Returns the architecture's family.
 
     Raises:
         ValueError: If no family has this architecture.

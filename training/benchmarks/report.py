@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmark results: medians, ratios, a table, and a plot of a server's latency."""
+"""Computes medians and ratios, formats the results table, and plots server latency."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """The result of a subject under a load.
+    """A subject's result under a load.
 
     Args:
         subject: Name of the subject.
         load: The load. `None` for subjects without requests.
-        milliseconds: Milliseconds per step, or the duration of a round divided by the number of
+        milliseconds: Milliseconds per step, or a round's duration divided by the number of
             successful requests. It is the median over the rounds.
         fastest: Milliseconds in the fastest round.
         slowest: Milliseconds in the slowest round.
@@ -38,8 +38,8 @@ class Row:
         errors: Number of requests with an error or with an unexpected prediction.
         most_frequent_error: The most frequent error, or an empty string.
         peak_mib: Peak memory in MiB. 0 for servers and for work in this process.
-        ratio: The median divided by the median of the first row with the same load. Above 1, the
-            first row is faster.
+        ratio: The median divided by the first subject's median under the same load. Above 1, the
+            first subject is faster.
         unavailable: The reason why there are no results, or an empty string.
     """
 
@@ -79,7 +79,7 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
 
 
 def make_rows(subjects: Sequence[Subject]) -> list[Row]:
-    """Returns a row for each subject, in their order."""
+    """Returns the results in the order of the subjects."""
     rows = [_row(subject) for subject in subjects]
     first: dict[Load | None, float] = {}
     for row in rows:
@@ -93,7 +93,7 @@ def make_rows(subjects: Sequence[Subject]) -> list[Row]:
 
 
 def format_table(rows: Sequence[Row]) -> str:
-    """Formats the rows as a text table without empty columns."""
+    """Formats the results as a text table without empty columns."""
     results = [row for row in rows if not row.unavailable]
     columns = {name: [cell(row) for row in results] for name, cell in _COLUMNS.items()}
     columns = {name: cells for name, cells in columns.items() if any(cells)}
@@ -136,7 +136,7 @@ def _row(subject: Subject) -> Row:
 def serving_latency_figure(rows: Sequence[Row]) -> Figure:
     """Draws median and 99th percentile latency over successful requests per second.
 
-    Rows without requests are omitted.
+    Results without requests are omitted.
     """
     figure, (axes,) = new_figure(6.0, 3.6)
     for loop, color in (("closed", BLUE), ("open", ORANGE)):

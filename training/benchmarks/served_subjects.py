@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends text requests to SavedModels of keras_bert and KerasHub that TensorFlow runs locally.
 
-This is what TensorFlow Serving runs, without the network: strings in, probabilities of two classes
-out, with random weights. Each client waits for a response before it sends the next request. With
-`batching`, requests are batched by the scheduler that TensorFlow Serving uses, which is part of
-TensorFlow. The same export can also run in the batcher of `training.serve`, without the network.
+This measures the work of TensorFlow Serving without the network. The models have random weights,
+and return the probabilities of two classes for strings. Each client waits for a response before it
+sends the next request. With `batching`, requests are batched by TensorFlow Serving's scheduler,
+because it is part of TensorFlow. The same export can also run in the batcher of `training.serve`,
+without the network.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from .workload import Workload, batching_options
 
 NUM_CLASSES = 2
 _CALIBRATION_TEXTS = 200
-# Number of warmup requests of different lengths, because TensorFlow's first call of each is slow
+# Number of warmup requests. TensorFlow's first call with each length is slow.
 WARM_UP_REQUESTS = 32
 
 
 def keras_bert_requests(workload: Workload) -> Callable[[int], Round]:
-    """Returns a function that sends a number of requests to an export of keras_bert."""
+    """Returns a function that sends a number of requests to keras_bert's export."""
     with tempfile.TemporaryDirectory() as folder:
         model = tf.saved_model.load(_export(workload, folder))
     serve = model.signatures["serving_default"]
@@ -82,7 +83,7 @@ def _export(workload: Workload, folder: str) -> str:
 
 
 def keras_hub_requests(workload: Workload) -> Callable[[int], Round]:
-    """Returns a function that sends a number of requests to an export of KerasHub."""
+    """Returns a function that sends a number of requests to KerasHub's export."""
     import keras_hub
 
     config = workload.architecture
@@ -121,7 +122,7 @@ def _tensor_requests(
     if workload.batching:
         answer = batched(answer, batching_options(workload.batching))
 
-    # The default argument keeps the model alive, which its signature does not.
+    # The default argument keeps the model alive. Its signature does not.
     def numbers(texts: list[str], model: Any = model) -> Any:
         return answer(tf.constant(texts)).numpy()
 

@@ -27,7 +27,7 @@ class Server(Subject):
         name: The model's URL, such as `http://localhost:8501/v1/models/sst2`, with or without a
             version, or `http://localhost:8501/v1/embeddings` for a model named "model".
         load: The requests.
-        seconds: Duration of a round in seconds.
+        seconds: Round duration in seconds.
         options: Command-line options of the locustfile.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Subjects of a benchmark, which is measured in alternating rounds."""
+"""Benchmark subjects. They are measured in alternating rounds."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Load:
 
 @dataclasses.dataclass(frozen=True)
 class Round:
-    """The result of a round.
+    """Result of one round.
 
     Args:
         seconds: Duration of the round.
-        steps: Number of steps, or of successful requests.
+        steps: Number of steps or successful requests.
         tokens: Number of tokens in them, excluding padding. 0 if they are not counted.
         milliseconds: The latency of each successful request. Empty if it is not measured.
         requests: Number of all requests. 0 for steps.
@@ -51,7 +51,7 @@ class Round:
 
 
 class Subject(abc.ABC):
-    """Something to measure, with one row in the table per load.
+    """A measured library, server or function, with one result per load.
 
     Args:
         name: Name in `--subjects` and in the table.

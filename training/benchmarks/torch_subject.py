@@ -33,7 +33,7 @@ def transformers_work(workload: Workload) -> Callable[[int], Round]:
     if workload.precision == "bfloat16":
         model = model.to(torch.bfloat16)
     if "compiled" in workload.options:
-        # Batches of random ids have a single shape, for which PyTorch can compile faster kernels.
+        # Batches of random ids have a single shape, so PyTorch can compile faster kernels.
         model.compile(dynamic=True if workload.texts else None)
     batches = _batches(workload)
     if workload.what == "forward":

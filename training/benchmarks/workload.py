@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workload to measure, which is the same for every library: random ids or text."""
+"""Defines workloads with random ids or text. They are the same for every library."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .subject import Round
 
 _CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 WORK = ("forward", "classify", "pretrain", "serve", "tokenize", "mask", "answers")
-# Fields of a batching_params.pbtxt
+# Fields in batching_params.pbtxt
 _BATCHING_FIELD = re.compile(r"^\s*(\w+)\s*\{\s*value:\s*(\d+)\s*\}", re.M)
 _BATCH_SIZE = re.compile(r"^\s*allowed_batch_sizes:\s*(\d+)", re.M)
 
@@ -59,11 +59,11 @@ class WorkOptions(CommandConfig):
 
 @dataclasses.dataclass(frozen=True)
 class Workload(WorkOptions):
-    """A workload of batches of random ids, or of text requests.
+    """A workload with batches of random ids, batches of text, or text requests.
 
     Args:
-        clients: Number of concurrent requests, or of threads.
-        options: Options of a subject. `sorted` sorts texts by length, `unpadded` computes batches
+        clients: Number of concurrent requests or threads.
+        options: The subject's options. `sorted` sorts texts by length, `unpadded` computes batches
             without padding, and `compiled` uses `torch.compile`, or XLA on TensorFlow.
     """
 
@@ -150,7 +150,7 @@ class Workload(WorkOptions):
         """Returns the texts of each request or batch, in the order of the file.
 
         Raises:
-            ValueError: If there are fewer than `batch_size` texts.
+            ValueError: If the file has fewer than `batch_size` texts.
         """
         lines = [line for line in Path(self.texts).read_text("utf-8").split("\n") if line.strip()]
         size = self.batch_size
@@ -160,7 +160,7 @@ class Workload(WorkOptions):
         return requests
 
     def text_batches(self, padded_length: int | None = None) -> list[dict[str, np.ndarray]]:
-        """Returns batches of texts: one per step, or fewer if there are not enough texts.
+        """Returns one batch of texts per step, or fewer batches if the file is too short.
 
         The texts are at equal distances in the file, and in its order unless `sorted` is an option.
 
@@ -174,8 +174,7 @@ class Workload(WorkOptions):
         lines = [line for batch in self.requests() for line in batch]
         count = min(self.steps, len(lines) // self.batch_size) * self.batch_size
         texts = [lines[index * len(lines) // count] for index in range(count)]
-        # Import only here, because the package imports `sentencepiece`, which `--help` does not
-        # need.
+        # Import only here, because the package imports `sentencepiece`. `--help` does not need it.
         from keras_bert.text import WordPieceTokenizer
 
         tokenizer = WordPieceTokenizer(self.words())
@@ -189,7 +188,7 @@ class Workload(WorkOptions):
         ]
 
     def padding_of_texts(self) -> float:
-        """Returns the fraction of padding in the batches of texts."""
+        """Returns the fraction of padding in all text batches."""
         masks = [batch["padding_mask"] for batch in self.text_batches()]
         return 1 - sum(int(mask.sum()) for mask in masks) / sum(mask.size for mask in masks)
 

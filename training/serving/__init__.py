@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model server: signatures, dynamic batching and the HTTP protocols."""
+"""Serves models over HTTP, with dynamic batching and multiple protocols."""

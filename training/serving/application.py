@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ASGI application: all protocols of the server, health checks and metrics."""
+"""Builds the ASGI application from all protocols, health checks and metrics."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _refusal(scope: Scope, is_local: bool, api_key: str) -> RejectedRequestError
 
 
 def _reason_against_page(scope: Scope, is_local: bool) -> str:
-    """Returns why a request is from another site's page, or an empty string if it is not.
+    """Returns why a request is from another site's page, or `""` for allowed requests.
 
     Browsers let any page send requests to this machine. They include the page's site in `Origin`.
     If a page resolves its own name to this machine (DNS rebinding), the name is in `Host`.
@@ -81,7 +81,7 @@ def _reason_against_page(scope: Scope, is_local: bool) -> str:
     headers = Headers(scope=scope)
     host, origin = headers.get("host", ""), headers.get("origin")
     if origin is not None and _site(origin.rpartition("//")[2]) != _site(host):
-        return f"requests from pages of another site are not allowed. Received: {origin[:200]}"
+        return f"requests from other sites' pages are not allowed. Received: {origin[:200]}"
     if is_local and host and not _is_local(host):
         return (
             "Host must be localhost or an IP address, because the server accepts connections only "
@@ -110,7 +110,7 @@ def _is_loopback(name: str) -> bool:
 
 
 def _is_local(host: str) -> bool:
-    """Returns whether a host, with or without a port, cannot be the domain of a web page."""
+    """Returns whether a host, with or without a port, cannot be a web page's domain."""
     name, _ = _site(host)
     # Containers reach the host machine under a name such as host.docker.internal.
     if name == "localhost" or name.endswith(".docker.internal"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dynamic batching: batches examples from multiple requests by length."""
+"""Batches examples from multiple requests by length (dynamic batching)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Request:
 
     Args:
         future: The future of the predictions.
-        answers: The prediction of each example, `None` until it is computed.
+        answers: The prediction of each example, or `None` if not computed yet.
         remaining: Number of examples without a prediction.
         waiting: Number of examples in the queue.
     """
@@ -49,13 +49,13 @@ class _WaitingRow:
     Args:
         turn: Sort key of the queue, lowest first. It is the number of examples taken before the
             request arrived plus the example's index in the request, so a large request does not
-            block later requests. Ties are broken by the order of arrival.
+            block later requests. Ties are broken by arrival order.
         request: The request that the example belongs to.
-        index: Its index in the request.
-        signature: Name of the signature that computes it.
-        row: Its inputs.
-        length: Its length in characters.
-        texts: Number of texts in it. Each choice counts, because it costs as much as a text.
+        index: Index in the request.
+        signature: Name of the signature to call.
+        row: Inputs of the example.
+        length: Length in characters.
+        texts: Number of texts. Each choice counts, because it costs as much as a text.
         since: Time of arrival.
     """
 
@@ -71,7 +71,7 @@ class _WaitingRow:
 
 @dataclasses.dataclass(frozen=True)
 class BatchReport:
-    """The size and duration of a batch, for metrics.
+    """A batch's size and duration, for metrics.
 
     Args:
         rows: Number of examples.
@@ -87,20 +87,20 @@ class BatchReport:
 class Batcher:
     """Computes waiting examples in batches on multiple threads.
 
-    An idle thread takes the examples that are waiting and does not wait for more. Examples collect
-    while all threads are busy. The thread takes the next example in the queue, and adds examples
-    with the same signature and shapes whose length is within a factor of two. So a short text is
-    never padded to the length of a long text. With multiple threads, at least one is kept free of
-    long texts. A large request shares batches with later requests.
+    An idle thread starts with the waiting examples and does not wait for more. Examples collect
+    while all threads are busy. The thread removes the next example from the queue, and adds
+    examples with the same signature and shapes whose length is within a factor of two. So a short
+    text is never padded to the length of a long text. With multiple threads, at least one is kept
+    free of long texts. A large request shares batches with later requests.
 
     If a batch fails, each request in it is computed separately, so only the request that causes
     the error fails.
 
     Args:
-        answer: Computes the predictions for examples, given the name of a signature.
+        answer: Computes the predictions, given the signature's name and the examples.
         threads: Number of threads.
-        batch_size: Maximum number of texts in a batch. An example with more texts, for example
-            with many choices, is computed alone.
+        batch_size: Maximum number of texts in a batch. An example with more texts, for example with
+            many choices, gets a separate batch.
         max_waiting: Maximum number of waiting examples.
         report: Called after each batch.
     """
@@ -141,8 +141,8 @@ class Batcher:
         """Adds examples to the queue.
 
         Returns:
-            A future of the predictions, in the order of the examples. If you cancel it, examples
-            that are still waiting are not computed.
+            A future of the predictions, in the order of the examples. If you cancel it, its waiting
+            examples are not computed.
 
         Raises:
             QueueFullError: If too many examples are waiting, or the server is shutting down.
@@ -181,7 +181,7 @@ class Batcher:
             thread.join()
 
     def _forget(self, request: _Request) -> None:
-        """Stops counting the examples of a canceled or failed request as waiting."""
+        """Stops counting a canceled or failed request's examples as waiting."""
         with self._changed:
             self._waiting -= request.waiting
             request.waiting = 0
@@ -215,7 +215,7 @@ class Batcher:
                     self._changed.wait()
 
     def _remove_done(self) -> None:
-        """Removes examples of finished requests from the front of groups, and empty groups."""
+        """Removes finished requests' examples from the front of groups, and empty groups."""
         for key in list(self._groups):
             rows = self._groups[key]
             while rows and rows[0].request.future.done():
@@ -284,7 +284,7 @@ class Batcher:
 
 
 def _num_texts(row: Row) -> int:
-    """Returns the number of texts in an example: its number of choices, or 1."""
+    """Returns the number of choices in an example, or 1 without choices."""
     lists = (
         value
         for name, value in row.items()
@@ -294,7 +294,7 @@ def _num_texts(row: Row) -> int:
 
 
 def _length(value: Any) -> int:
-    """Returns an input's length in characters, which is estimated for token ids."""
+    """Returns an input's length in characters. The length is estimated for token ids."""
     if isinstance(value, list):
         return sum(map(_length, value))
     return len(value) if isinstance(value, (str, bytes)) else _CHARACTERS_OF_ID

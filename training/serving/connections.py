@@ -10,13 +10,13 @@ from socket import socket
 import uvicorn
 from uvicorn.protocols.http import h11_impl
 
-# Seconds after which a connection without a request is closed
+# A connection without a request is closed after this number of seconds.
 _SECONDS_FOR_REQUEST = 15
-# Seconds for the body of a request that arrives while the server stops
+# Number of seconds to wait for request bodies while the server stops
 _SECONDS_FOR_BODY_AT_END = 1
 # Maximum number of open files. Half of them can be connections.
 _MOST_FILES = 8192
-# Maximum number of connections that wait to be accepted, and that are accepted at once
+# Maximum numbers of waiting connections and simultaneously accepted connections
 _WAITING, _ACCEPTED = 1024, 16
 
 
@@ -62,11 +62,12 @@ class _Server(uvicorn.Server):
 
 
 class _Connection(h11_impl.H11Protocol):
-    """A connection that is closed if no request arrives within `timeout_keep_alive` seconds.
+    """A connection that closes unless a request arrives within `timeout_keep_alive` seconds.
 
     uvicorn applies this timeout only after a response, not before the first request. In addition,
-    if half of `limit_concurrency` connections are open, a new connection replaces the one that has
-    been idle for longest. A client that closes its side after a request still gets the response.
+    if half of `limit_concurrency` connections are open, a new connection closes the connection that
+    has been idle for longest. A client that closes its side after a request still gets the
+    response.
     """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -82,7 +83,7 @@ class _Connection(h11_impl.H11Protocol):
                 oldest.timeout_keep_alive_task = None
 
     def _unset_keepalive_if_required(self) -> None:
-        # Partial headers and the rest of a rejected body do not extend the timeout.
+        # Partial headers and rejected bodies do not extend the timeout.
         if self.conn.our_state is h11_impl.h11.SEND_RESPONSE:
             super()._unset_keepalive_if_required()
 
@@ -101,6 +102,6 @@ class _Connection(h11_impl.H11Protocol):
             self.transport.close()
 
     def _is_answering(self, *, more_body: bool) -> bool:
-        """Returns whether a request is unanswered, and whether more of its body is to come."""
+        """Returns whether a response is pending and the body's state is `more_body`."""
         cycle = self.cycle
         return bool(cycle and not cycle.response_complete and cycle.more_body is more_body)

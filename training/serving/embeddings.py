@@ -23,7 +23,7 @@ from .json_fields import (
 from .models import TOKEN_IDS_SIGNATURE, LoadedModel
 from .server import ModelServer
 
-# Maximum deviation of a unit vector's norm from 1, due to rounding to bfloat16
+# Rounding to bfloat16 changes the norm of unit vectors by at most this number.
 _TOLERANCE = 0.01
 
 
@@ -67,8 +67,8 @@ def read_inputs(max_rows: int) -> Any:
     """Returns a function that reads a string, a list of token ids, or a list of these.
 
     Returns:
-        A function of a value and its field name. It returns the list of inputs, and whether the
-        value was a single input.
+        A function that accepts a value and its field name. It returns the list of inputs, and
+        whether the value was a single input.
     """
 
     def read(value: Any, name: str) -> tuple[list[str | list[int]], bool]:
@@ -76,7 +76,7 @@ def read_inputs(max_rows: int) -> Any:
             return [read_text(value, name)], True
         if not isinstance(value, list) or not value:
             raise RequestError(
-                f"{name} must be a string, token ids, or a list of one or more of these. "
+                f"{name} must be a string, token ids, or a non-empty list of these. "
                 f"Received: {describe_json(value)}",
                 name,
                 is_empty=value == [],

@@ -25,7 +25,7 @@ _JSON_TYPES: dict[type, str] = {
     type(None): "null",
 }
 MAX_BYTES_OF_ANSWER = 64 * 2**20
-# Maximum number of bytes of a number in a response, such as -0.000123456789 and a comma
+# Maximum number of bytes per number in a response, such as -0.000123456789 and a comma
 MAX_BYTES_OF_NUMBER = 16
 
 
@@ -60,11 +60,11 @@ def read_object(body: bytes, example: str) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """A field of a request.
+    """A request field.
 
     Args:
         read: Validates and returns the value, given the value and the field's name.
-        default: The value of a missing or null field.
+        default: The value if the field is missing or null.
         is_required: Whether a missing or null field is an error.
     """
 
@@ -74,7 +74,7 @@ class Field:
 
 
 def read_fields(request: Mapping[str, Any], fields: Mapping[str, Field]) -> dict[str, Any]:
-    """Reads the fields of an object. A null field counts as missing.
+    """Reads an object's fields. A null field counts as missing.
 
     Raises:
         RequestError: If a field is missing, unknown or invalid.
@@ -145,7 +145,7 @@ def read_texts(value: Any, name: str) -> list[str]:
 
 
 def read_names(value: Any, name: str) -> list[str]:
-    """Reads a list of strings, which may be empty."""
+    """Reads a possibly empty list of strings."""
     return read_texts(value, name) if value != [] else []
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loaded models: their signatures, and the metadata that protocols need."""
+"""Loads models' signatures and the metadata that protocols need."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TextLimits:
         tokenizer: The model's tokenizer.
         sequence_length: Maximum sequence length in tokens. `None` if long texts are split into
             windows.
-        max_text_bytes: Maximum number of bytes that are read per text. `None` for no limit.
+        max_text_bytes: Maximum number of bytes to read per text. `None` for no limit.
     """
 
     tokenizer: Tokenizer
@@ -99,7 +99,7 @@ class ModelPredictions:
         text_pairs: Whether examples have a second text: `""` (never), `"optional"` (if it is
             unknown whether the model was trained on pairs) or `"required"`.
         multi_label: Whether an example can have multiple labels.
-        embedding_dim: Size of an embedder's embeddings. 0 for other tasks.
+        embedding_dim: Embedding size, or 0 if the model is not an embedder.
         pooling: How an embedder combines the tokens' hidden states.
         dtype: Precision of the encoder's weights and matmuls.
     """
@@ -125,9 +125,9 @@ class ModelPredictions:
         """Computes the predictions for a batch.
 
         Args:
-            signature: Name of one of the `signatures`, `TOKEN_IDS_SIGNATURE`, `CHOICE_SIGNATURE`,
-                or `COUNTED` for `serving_default` together with the results of `TextLimits.count`.
-            rows: The examples.
+            signature: A name in `signatures`, `TOKEN_IDS_SIGNATURE`, `CHOICE_SIGNATURE`, or
+                `COUNTED`. `COUNTED` adds the results of `TextLimits.count` to `serving_default`.
+            rows: The inputs of each example.
         """
         if signature == COUNTED:
             answers = self.signatures[DEFAULT_SIGNATURE].answer(rows)
@@ -138,7 +138,7 @@ class ModelPredictions:
 
     @property
     def texts(self) -> Signature:
-        """The signature for texts, which the warmup calls."""
+        """The signature for texts. The warmup calls it."""
         return self.choice_signature or self.signatures[DEFAULT_SIGNATURE]
 
 
@@ -150,7 +150,7 @@ class LoadedModel(ModelPredictions):
         name: The model's name in paths and requests.
         version: The version, a number.
         batcher: Computes examples in batches.
-        since: Unix time at which the model was loaded.
+        since: Unix time when the model was loaded.
     """
 
     name: str
@@ -160,7 +160,7 @@ class LoadedModel(ModelPredictions):
 
 
 def answers_of_saved_model(served: Any) -> ModelPredictions:
-    """Returns the signatures and metadata of a `keras_bert.export.ServedModel`."""
+    """Returns a `keras_bert.export.ServedModel`'s signatures and metadata."""
     description = served.description
     signatures = saved_model_signatures(served)
     outputs = signatures[DEFAULT_SIGNATURE].outputs
@@ -189,9 +189,8 @@ def answers_of_task(
 
     Args:
         task: The task.
-        fields: The input fields of an example.
-        optional_fields: Additional fields that an example may have. Defaults to the task's optional
-            fields.
+        fields: The required input fields.
+        optional_fields: The optional input fields. Defaults to the task's optional fields.
     """
     optional = task.optional_fields if optional_fields is None else optional_fields
     preprocessor = task.preprocessor

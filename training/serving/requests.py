@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads requests and writes responses of TensorFlow Serving's REST API.
+"""Reads requests and writes responses in the format of TensorFlow Serving's REST API.
 
 A request has either `instances`, a list of examples, or `inputs`, a list per input. The response
 has `predictions` or `outputs`, accordingly. If a signature has only one input, the request may omit
@@ -19,9 +19,9 @@ from .signatures import CHOICES, DEFAULT_SIGNATURE, INT32, STRING, Row, Signatur
 
 _KEYS = ("instances", "inputs")
 _LOWEST_INT32, _HIGHEST_INT32 = -(2**31), 2**31 - 1
-# Maximum number of characters of an object's names in an error message
+# Maximum total length of an object's names in an error message
 _LONGEST_NAMES = 80
-# Padding values by element type, for outputs that are lists
+# Padding values for list outputs, by element type
 _FILLER: dict[type, Any] = {str: "", int: 0, float: 0.0}
 
 
@@ -57,8 +57,8 @@ def read_request(body: bytes, signatures: Mapping[str, Signature], max_rows: int
     keys = [key for key in _KEYS if key in request]
     if len(keys) != 1:
         raise RequestError(
-            "the request must have either instances, a list of rows, or inputs, a list per "
-            f"column. Received: {_names(request)}"
+            "the request must have either instances, a list of examples, or inputs, a list per "
+            f"field. Received: {_names(request)}"
         )
     inputs = signatures[name].inputs
     is_columns = keys[0] == "inputs"
@@ -69,7 +69,7 @@ def read_request(body: bytes, signatures: Mapping[str, Signature], max_rows: int
 
 
 def write_answer(request: PredictRequest, answers: Sequence[Row]) -> bytes:
-    """Returns the JSON of a response. The lists in an output are padded to the same length.
+    """Returns a response's JSON. The lists in an output are padded to the same length.
 
     Args:
         request: The request.
@@ -102,7 +102,7 @@ def _padded(values: list[Any]) -> list[Any]:
 def _rows_of_instances(instances: Any, inputs: Mapping[str, Tensor], max_rows: int) -> list[Row]:
     if not isinstance(instances, list) or not instances:
         raise RequestError(
-            f"instances must be a list of one or more rows. Received: {describe_json(instances)}"
+            f"instances must be a non-empty list of examples. Received: {describe_json(instances)}"
         )
     only = next(iter(inputs)) if len(inputs) == 1 else None
     columns: dict[str, list[Any]] = {name: [] for name in inputs}
@@ -137,17 +137,17 @@ def _rows_of_columns(columns: Any, inputs: Mapping[str, Tensor], max_rows: int) 
         has = f"an object with {_names(columns)}" if is_object else describe_json(columns)
         raise RequestError(
             f"inputs must be an object with {', '.join(inputs)}, each a list with one element per "
-            f"row. Received: {has}"
+            f"example. Received: {has}"
         )
     for name, column in columns.items():
         if not isinstance(column, list) or not column:
             raise RequestError(
-                f"inputs.{name} must be a list with one element per row, and at least one row. "
+                f"inputs.{name} must be a non-empty list with one element per example. "
                 f"Received: {describe_json(column)}",
             )
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        raise RequestError(f"all inputs must have the same number of rows. Received: {lengths}")
+        raise RequestError(f"all inputs must have the same number of examples. Received: {lengths}")
     return _rows(columns, inputs, max_rows, lambda name, index: f"inputs.{name}[{index}]")
 
 
@@ -157,7 +157,7 @@ def _rows(
     max_rows: int,
     place: Callable[[str, int], str],
 ) -> list[Row]:
-    """Returns a list of examples, given the columns. `place` formats the place of a value."""
+    """Returns a list of examples, given the columns. `place` formats a value's place."""
     number = len(next(iter(columns.values())))
     _check_number(range(number), max_rows)
     for name in _lists_of_texts(inputs):
@@ -170,7 +170,7 @@ def _rows(
         for index in range(number)
     ]
     for name, first in rows[0].items():
-        # The lists of an input must have the same length in all examples, as in a tensor.
+        # As in a tensor, an input's lists must have the same length in all examples.
         for index, row in enumerate(rows):
             if isinstance(first, list) and len(row[name]) != len(first):
                 raise RequestError(
@@ -187,10 +187,10 @@ def _lists_of_texts(inputs: Mapping[str, Tensor]) -> list[str]:
 
 
 def _check_number(rows: Sequence[Any], max_rows: int, name: str = "") -> None:
-    """Checks the number of rows or, with `name`, the number of texts in this input."""
+    """Checks the number of examples or, with `name`, the number of texts in this input."""
     number = sum(len(x) if name and isinstance(x, list) else 1 for x in rows)
     if number > max_rows:
-        texts = f"texts in {name}" if name else "rows"
+        texts = f"texts in {name}" if name else "examples"
         raise RequestError(f"the request must have at most {max_rows} {texts}. Received: {number}")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serves models over HTTP: the part that all protocols share."""
+"""Serves models over HTTP, with the code that all protocols share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .models import CHOICE_SIGNATURE, COUNTED, LoadedModel
 from .signatures import CHOICES, DEFAULT_SIGNATURE, TEXT_PAIR, Row, as_text
 
 _SECONDS_FOR_BODY = 60.0
-# Maximum number of bytes of all requests that are being read or are waiting
+# Maximum total size of all incoming and waiting requests, in bytes
 _MAX_BYTES_IN_MEMORY = 256 * 2**20
 # An oversized request is read up to this multiple of the limit before it is rejected.
 _READ_BEFORE_REFUSAL = 8
@@ -59,7 +59,7 @@ class RejectedRequestError(HTTPException):
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-    """A protocol of the server.
+    """An HTTP protocol.
 
     Args:
         routes: Returns the protocol's routes for a server.
@@ -76,7 +76,7 @@ class Protocol:
 
 
 class _ModelName(Convertor[str]):
-    """A model name in a path, which ends at a colon and may contain slashes."""
+    """A model name in a path. It ends at a colon and may contain slashes."""
 
     regex = "[^:]+"
 
@@ -99,7 +99,7 @@ class BodyReader:
 
     @contextlib.asynccontextmanager
     async def body(self, request: Request) -> Any:
-        """Yields a request's body, which counts toward the memory limit until the block ends.
+        """Yields a request's body. It counts toward the memory limit until the block ends.
 
         Raises:
             RejectedRequestError: If the body is too large, compressed or too slow, if all bodies
@@ -121,7 +121,8 @@ class BodyReader:
                             chunks.append(chunk)
                             in_memory += len(chunk)
                             self._resident_memory += len(chunk)
-                        # A client that is still sending does not read the response, so read on.
+                        # Clients do not read the response until they have sent the body, so read
+                        # on.
                         if size > _READ_BEFORE_REFUSAL * self._max_bytes:
                             break
                         if self._resident_memory > _MAX_BYTES_IN_MEMORY:
@@ -175,8 +176,8 @@ class ModelServer:
 
         Args:
             path: The path of the endpoint.
-            answer: Returns the response to a request and its body. It may raise a `RequestError`,
-                which becomes a response with status 400, or a `RejectedRequestError`.
+            answer: Returns the response to a request and its body. It may raise a `RequestError`
+                for a response with status 400, or a `RejectedRequestError`.
             write_error: Formats an error as the protocol does.
         """
 
@@ -218,16 +219,16 @@ class ModelServer:
         purpose: str,
         reason_against: Callable[[LoadedModel], str] = lambda model: "",
     ) -> LoadedModel:
-        """Returns the model named in the path, or the only suitable model if the path has no name.
+        """Returns the model in the path, or the only suitable model if the path has no name.
 
         Args:
             request: A request to a path with or without `name`.
             purpose: What the model must provide, for error messages.
-            reason_against: Returns why a model is not suitable, or an empty string if it is.
+            reason_against: Returns why a model is not suitable, or `""` for suitable models.
 
         Raises:
-            RejectedRequestError: If no model is suitable, or if multiple models are and the path
-                does not include a name.
+            RejectedRequestError: If no model is suitable, or if multiple models are suitable and
+                the path does not include a name.
         """
         name, path = request.path_params.get("name"), request.url.path
         models = list(self.models.values()) if name is None else [self.model(request, name)]
@@ -269,10 +270,10 @@ class ModelServer:
     async def answer_choices(
         self, request: Request, model: LoadedModel, rows: Sequence[Row]
     ) -> list[Row]:
-        """Computes the predictions for texts with choices. Each choice may be in another batch.
+        """Computes the predictions for texts with choices. The choices may be in different batches.
 
         Raises:
-            RejectedRequestError: As in `compute`, and if an example has no choices.
+            RejectedRequestError: Same as in `compute`, or if an example has no choices.
         """
         if model.choice_signature is None:
             return await self.compute(request, model, DEFAULT_SIGNATURE, rows)
@@ -361,7 +362,7 @@ async def respond(make: Callable[[], bytes], cut: Sequence[int] = ()) -> Respons
         raise RejectedRequestError(413, str(error)) from error
     except ValueError as error:
         raise RejectedRequestError(
-            500, "the model returned infinity or NaN, which JSON does not support"
+            500, "the model's outputs must be finite, because JSON does not support infinity or NaN"
         ) from error
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signatures that the server can call: those of a SavedModel, or the signature of a task."""
+"""Signatures that the server can call, from a SavedModel or a task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WARM_UP_WORDS = (1, 8, 24, 56, 120, 250, 500)
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """The type and shape of a signature's input or output.
+    """Type and shape of inputs and outputs.
 
     Args:
         dtype: Name of the type in TensorFlow's protocol buffers.
@@ -36,13 +36,13 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """A function of a batch of examples.
+    """A function that computes outputs for a batch.
 
     Args:
         inputs: The inputs by name.
         outputs: The outputs by name. Empty if they are unknown before the first call.
-        answer: Returns a dict of outputs for each example. Lists of words have no padding.
-        required_text: Text that every input must contain, such as the mask token of a masked LM.
+        answer: Returns a dict of outputs per example. Lists of words have no padding.
+        required_text: Text that every input must contain, such as a masked LM's mask token.
     """
 
     inputs: Mapping[str, Tensor]
@@ -52,7 +52,7 @@ class Signature:
 
 
 def saved_model_signatures(served: Any) -> dict[str, Signature]:
-    """Returns the signatures of a `keras_bert.export.ServedModel` by name."""
+    """Returns a `keras_bert.export.ServedModel`'s signatures by name."""
     signatures = {}
     for name, function in served.signatures.items():
         inputs = _tensors(function.structured_input_signature[1])
@@ -71,12 +71,12 @@ def saved_model_signatures(served: Any) -> dict[str, Signature]:
 def _rows_of_columns(
     served: Any, name: str, inputs: tuple[str, ...], padded: Mapping[str, str]
 ) -> Callable[[Sequence[Row]], list[Row]]:
-    """Returns the `answer` function of a SavedModel's signature.
+    """Returns the `answer` function for a SavedModel's signature.
 
     Args:
         served: The `ServedModel`.
         name: Name of the signature.
-        inputs: Names of its inputs.
+        inputs: Names of the inputs.
         padded: Maps each padded output to the output with its lengths.
     """
 
@@ -121,7 +121,7 @@ def task_signatures(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
 def _texts_of(rows: Sequence[Row], compiles: bool, required_text: str = "") -> list[Row]:
     """Decodes examples. If every batch shape is compiled, also pads to a power of two."""
     texts = [{name: as_text(value) for name, value in row.items()} for row in rows]
-    # Powers of two limit the number of shapes to compile.
+    # With powers of two, fewer shapes are compiled.
     num_rows = 1 << (len(rows) - 1).bit_length() if compiles else len(rows)
     # The padding is as short as possible, so it is not counted as truncated.
     empty = {
@@ -132,7 +132,7 @@ def _texts_of(rows: Sequence[Row], compiles: bool, required_text: str = "") -> l
 
 
 def task_choice_signature(task: Any) -> Signature:
-    """Returns the single-choice signature of a multiple-choice task; see `_choice_signature`."""
+    """Returns a multiple-choice task's single-choice signature, see `_choice_signature`."""
     from keras_bert.ops.dispatch import compiles_each_shape
 
     compiles = compiles_each_shape()
@@ -146,7 +146,7 @@ def task_choice_signature(task: Any) -> Signature:
 
 
 def saved_model_choice_signature(served: Any) -> Signature:
-    """Returns the single-choice signature of a multiple-choice export; see `_choice_signature`."""
+    """Returns a multiple-choice export's single-choice signature, see `_choice_signature`."""
     from keras_bert.data.choices import MultipleChoicePreprocessor
 
     description = served.description
@@ -165,10 +165,10 @@ def saved_model_choice_signature(served: Any) -> Signature:
 
 
 def _choice_signature(logits: Callable[[Sequence[Row]], Any]) -> Signature:
-    """Returns a signature for a text with a single choice, which is its `text_pair`.
+    """Returns a signature for a text with a single choice as its `text_pair`.
 
-    A choice's logit does not depend on the other choices, so the choices of an example can be
-    computed in different batches.
+    A choice's logit does not depend on the other choices, so an example's choices can be computed
+    in different batches.
     """
 
     def answer(rows: Sequence[Row]) -> list[Row]:
@@ -224,8 +224,8 @@ def warm_up(
         signature: A signature with string inputs.
         batch_sizes: The batch sizes.
         longest: The maximum length in words.
-        compiles: Whether every combination of a length and a batch size is slow at first, as on
-            JAX, rather than every length and every batch size.
+        compiles: Whether every combination of length and batch size is slow at first, as on JAX,
+            rather than every length and every batch size.
     """
     example = example_row(tuple(signature.inputs))
     long_field = next(name for name in ("context", "text") if name in example)

@@ -3,7 +3,7 @@
 
 Endpoints, JSON and errors match TEI's `router/src/http`. An endpoint belongs to the only model that
 supports it. With multiple such models, prefix the path with `/models/NAME`. `POST /` is Hugging
-Face's Inference API, whose options are in `parameters`.
+Face's Inference API, with options in `parameters`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from .server import JSON, ModelServer, Protocol, RejectedRequestError, respond
 from .signatures import BATCH_CHARACTERS, CHOICES, TEXT_PAIR, Row
 
 _EXAMPLE = '{"inputs": "a text"}'
-# The label of a regression, as in Hugging Face configs without labels
+# The label for regression, as in Hugging Face configs without labels
 _ONLY_LABEL = "LABEL_0"
 # Aggregation strategies. In all of them, a word has the label of its first token.
 _STRATEGIES = ("none", "simple", "first")
@@ -66,10 +66,10 @@ _PARAMETERS = {
         "ignore_labels": Field(read_names, [OUTSIDE]),
     },
 }
-_ROWS = "a string, a pair of strings, or a list of lists of one or two strings"
-# Maximum number of tokens in a response. The JSON of a token has about 70 bytes.
+_ROWS = "a string, a pair of strings, or a list whose elements are lists with one or two strings"
+# Maximum number of tokens in a response. Each token's JSON has about 70 bytes.
 _MAX_TOKENS = 1 << 18
-# Maximum number of bytes of {"score":-0.000123456789,"label":""} and a comma
+# Maximum size in bytes of {"score":-0.000123456789,"label":""} and a comma
 _MAX_BYTES_OF_CLASS = 48
 # Maps status codes of this server to TEI's status codes and error types.
 _ERRORS = {
@@ -198,7 +198,7 @@ class _Api:
         return await respond(lambda: encode_json(answer.vectors), answer.cut)
 
     async def similarity(self, request: Request, payload: Row) -> Response:
-        """Computes the similarity of a sentence to other sentences."""
+        """Computes the similarity between one sentence and other sentences."""
         model = self._server.model_for(request, "embeddings", _other_method("embed"))
         sentences = {
             "source_sentence": Field(read_text, is_required=True),
@@ -361,7 +361,7 @@ class _Api:
             rows.append(dict(zip(("text", TEXT_PAIR), read_texts(texts, where), strict=False)))
         return rows, is_single
 
-    # === Answers ===
+    # === Predictions ===
 
     async def _predictions(
         self, request: Request, model: LoadedModel, rows: Sequence[Row], options: Row
@@ -397,14 +397,14 @@ class _Api:
 
 
 def _other_method(*verbs: str) -> Callable[[LoadedModel], str]:
-    """Returns a function that returns why a model has none of these prediction methods."""
+    """Returns a function that returns why a model does not have one of these methods."""
     return lambda model: (
         "" if model.predict_method in verbs else f"has the method {model.predict_method}"
     )
 
 
 def _reason_against_ranking(model: LoadedModel) -> str:
-    """Returns why a model has no relevance score for a text pair, or an empty string if it has."""
+    """Returns why a model cannot score the relevance of text pairs, or `""` if it can."""
     if model.predict_method != "classify":
         return _other_method("choose")(model)
     if not model.text_pairs:
@@ -514,5 +514,5 @@ def _write_error(error: RejectedRequestError) -> Response:
     return Response(encoded_error, status, headers=error.headers, media_type=JSON)
 
 
-# Errors for unknown paths also have this format, which includes TensorFlow Serving's fields.
+# Errors for unknown paths also have this format. It includes TensorFlow Serving's fields.
 PROTOCOL = Protocol(_routes, re.compile(""), _write_error, "POST /embed, /predict or /rerank")

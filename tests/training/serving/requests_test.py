@@ -65,9 +65,9 @@ def test_read_request_returns_rows(signature, request_, rows):
             b'{"instances": [[NaN]], "signature_name": "ids"}',
             "numbers must be finite. Received: NaN",
         ),
-        ({"instances": ["a"], "inputs": ["a"]}, "must have either instances, a list of rows, or"),
-        ({"instances": []}, "instances must be a list of one or more rows"),
-        ({"instances": ["a"] * 4}, "at most 3 rows. Received: 4"),
+        ({"instances": ["a"], "inputs": ["a"]}, "must have either instances, a list of examples"),
+        ({"instances": []}, "instances must be a non-empty list of examples"),
+        ({"instances": ["a"] * 4}, "at most 3 examples. Received: 4"),
         ({"instances": ["a", 5]}, r"instances[1] must be a string"),
         (
             {"instances": ["\ud800"]},
@@ -76,7 +76,7 @@ def test_read_request_returns_rows(signature, request_, rows):
         ({"instances": [{"b64": "é"}]}, r"instances[0].b64 must be base64"),
         (
             {"inputs": {}},
-            "inputs must be an object with text, each a list with one element per row.",
+            "inputs must be an object with text, each a list with one element per example.",
         ),
         ({"signature_name": "other"}, "Received: a string, 'other'"),
         (
@@ -85,7 +85,7 @@ def test_read_request_returns_rows(signature, request_, rows):
         ),
         (
             {"signature_name": "pairs", "inputs": {"text": ["a"], "text_pair": ["b", "c"]}},
-            "number of rows. Received: {'text': 1, 'text_pair': 2}",
+            "number of examples. Received: {'text': 1, 'text_pair': 2}",
         ),
         (
             {"signature_name": "words", "instances": [["a"], ["a", "b"]]},
