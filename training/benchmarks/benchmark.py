@@ -87,8 +87,9 @@ class BenchmarkConfig(WorkOptions):
     Args:
         what: What to measure. One of forward (inference), classify (training steps of a
             classifier), pretrain (masked LM training steps), serve (text requests to a server, or
-            to a SavedModel with a BERT classifier that TensorFlow runs in this process), tokenize (batches of
-            texts), mask (batches of ids) and answers (the span search in question answering).
+            to a SavedModel with a BERT classifier that TensorFlow runs in this process), tokenize
+            (batches of texts), mask (batches of ids) and answers (the span search in question
+            answering).
         subjects: The subjects, each library[+option]:backend[:precision][@model]. Add a precision
             or model if they differ from --precision and --model. Libraries are keras_bert,
             keras_hub, transformers and matmuls (only the matmuls of the non-padding tokens).

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reproduces papers' results: recipes, the GLUE grid, ablations, feature-based tagging."""
+"""Reproduces papers' results, with recipes, a GLUE grid, ablations and feature-based tagging."""

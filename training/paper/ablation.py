@@ -10,9 +10,9 @@ multiple seeds. The command prints a table of the scores, with the paper's score
 
 `--study=tasks` (table 5) pre-trains with three objectives, fine-tunes the left-to-right encoder
 with and without a BiLSTM, and adds an encoder with random weights. `--study=size` (section 5.2,
-table 6) pre-trains encoders of different sizes for the same number of tokens and, with
---match_flops, also for the same number of FLOPs as the first size. As in the paper, all sizes use
-the same learning rate. The learning rate in the recipe wikitext2_cpu is too high for the larger
+table 6) pre-trains encoders of different sizes for the same number of tokens. With --match_flops,
+it also pre-trains them for the same number of FLOPs as the first size. As in the paper, all sizes
+use the same learning rate. The learning rate in the recipe wikitext2_cpu is too high for the larger
 sizes. The paper's six sizes are
 
     --sizes=3x768x12,6x768x3,6x768x12,12x768x12,12x1024x16,24x1024x16
@@ -20,7 +20,7 @@ sizes. The paper's six sizes are
 Each run is a child process. If the command is interrupted, run it again to resume without repeating
 finished runs.
 
-Files written to `output_dir`: each run, and `ablation.json`. With --study=size, also
+The `output_dir` contains all runs and `ablation.json`. With --study=size, it also contains
 `ablation.png`.
 """
 
@@ -64,7 +64,7 @@ _SAME_TOKENS, _SAME_FLOPS = "same tokens", "same FLOPs"
 
 @dataclasses.dataclass(frozen=True)
 class AblationConfig(CommandConfig):
-    """The data and the size of an ablation.
+    """The data and settings for an ablation.
 
     Args:
         study: What differs between the encoders: tasks (the pre-training tasks) or size.
@@ -73,7 +73,7 @@ class AblationConfig(CommandConfig):
         squad_dir: Directory of the files for the recipe minilm_squad_v1. Empty skips SQuAD.
         output_dir: Directory for all runs and the table. Defaults to runs/ablation, or to
             runs/size_ablation with --study=size.
-        num_steps: Training steps of each pre-training run.
+        num_steps: Training steps per pre-training run.
         sizes: The encoders, as layers x hidden size x attention heads. Only for --study=size.
         match_flops: Whether to also train each size with the same number of FLOPs as the first
             size.
@@ -83,7 +83,7 @@ class AblationConfig(CommandConfig):
         sst2_rows: Number of SST-2 examples to fine-tune on. 0 uses all.
         squad_questions: Number of SQuAD questions to fine-tune on. 0 uses all.
         num_seeds: Number of fine-tuning runs per table cell.
-        epochs: Number of epochs of each fine-tuning run.
+        epochs: Number of epochs per fine-tuning run.
         learning_rate: Peak learning rate of fine-tuning.
     """
 
@@ -137,7 +137,7 @@ class AblationConfig(CommandConfig):
 
 
 class Size(NamedTuple):
-    """The size of an encoder, whose feed-forward layers have four times the hidden size."""
+    """An encoder size. Feed-forward layers have four times the hidden size."""
 
     num_layers: int
     hidden_dim: int
@@ -154,7 +154,7 @@ class Size(NamedTuple):
         size = cls(*map(int, match.groups()))
         if size.hidden_dim % size.num_heads:
             raise ValueError(
-                "--sizes must have hidden sizes that are divisible by the heads. Received: "
+                "--sizes must have hidden sizes divisible by the number of heads. Received: "
                 f"{text!r}"
             )
         return size
@@ -177,16 +177,16 @@ class Size(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of the table: an encoder that is pre-trained and fine-tuned.
+    """A pre-trained and fine-tuned encoder, a row in the table.
 
     Args:
-        name: Name of the encoder, which is also part of the names of the fine-tuning directories.
+        name: Name of the encoder. The names of the fine-tuning directories also contain it.
         run: Directory of the pre-training run.
         num_steps: Number of pre-training steps.
         pretraining: The pre-training flags that differ from the recipe wikitext2_cpu.
         finetuning: Additional flags for fine-tuning.
-        paper: The paper's perplexity and scores, by the name of the column.
-        size: The size of the encoder. `None` uses the size in the recipe.
+        paper: The paper's perplexity and scores, by column name.
+        size: The encoder size. `None` uses the size in the recipe.
         column: With --study=size, whether all sizes have the same tokens or the same FLOPs.
     """
 
@@ -201,7 +201,7 @@ class Row(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A column of the table: the flags of `training.finetune`, and the metric to report."""
+    """A column in the table, with the flags for `training.finetune` and the metric to report."""
 
     flags: tuple[str, ...]
     metric: str
@@ -219,7 +219,7 @@ PAPER: Mapping[Size, Mapping[str, float]] = {
 
 
 def rows(config: AblationConfig) -> list[Row]:
-    """Returns the rows of the table. Rows with the same `run` share a pre-trained encoder."""
+    """Returns the table's rows. Rows with the same `run` share a pre-trained encoder."""
     if config.study == _TASKS:
         nsp, causal = ("--sequence_format=next_sentence",), ("--causal",)
         bilstm = (f"--bilstm_units={config.bilstm_units}",)
@@ -254,7 +254,7 @@ def _row_of_size(size: Size, num_steps: int, column: str) -> Row:
 
 
 def tasks(config: AblationConfig) -> dict[str, Task]:
-    """Returns the columns of the table."""
+    """Returns the table's columns."""
     # The recipe pre-trains without dropout, on sequences of at most 64 tokens.
     glue = (f"--data_dir={config.glue_dir}", "--dropout=0.1", "--sequence_length=64")
     sample = f"--train_rows={config.sst2_rows}"
@@ -290,7 +290,7 @@ def pretraining_cells(config: AblationConfig) -> dict[str, Cell]:
 
 
 def finetuning_cells(config: AblationConfig) -> dict[tuple[str, str], Cell]:
-    """Returns the fine-tuning runs by the names of their row and column."""
+    """Returns the fine-tuning runs by row name and column name."""
     cells = {}
     for row in rows(config):
         preset = os.fspath(config.folder / row.run / "preset")
@@ -325,10 +325,10 @@ def ablation(config: AblationConfig) -> list[dict[str, Any]]:
     """Performs the missing runs and writes their scores.
 
     Returns:
-        A record for each row, with `name`, `column` and `scores`. For each task, `scores` lists the
-        score of each seed in percent, without diverged runs. With --study=size, unless pre-training
-        diverged, the record also has `parameters`, `flops`, and the `perplexity` on the validation
-        text.
+        A record per table row, with `name`, `column` and `scores`. For each task, `scores` lists
+        the scores of all seeds in percent, without diverged runs. With --study=size, unless
+        pre-training diverged, the record also has `parameters`, `flops`, and the `perplexity` on
+        the validation text.
 
     Raises:
         subprocess.CalledProcessError: If a run fails.

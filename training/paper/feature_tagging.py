@@ -6,10 +6,9 @@
 The encoder processes each sentence once, and the features of its words are cached in `cache_dir`. A
 two-layer bidirectional LSTM and a classifier are then trained on the features.
 
-Files written to `output_dir`: for each seed, the best model (`seed_N/model.keras`) and the curves
-of
-loss and scores (`seed_N/curves.png`); `results.json`; and the best seed's predictions on the
-validation and test sets (`dev.conll`, `test.conll`) with their scores by entity type
+The `output_dir` contains each seed's best model (`seed_N/model.keras`) and its loss and score
+curves (`seed_N/curves.png`). It also contains `results.json`, and the best seed's predictions on
+the validation and test sets (`dev.conll`, `test.conll`) with their scores by entity type
 (`dev_scores.json`, `test_scores.json`).
 """
 

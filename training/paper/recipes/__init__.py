@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipes: frozen configs. Each file's docstring has the command, hardware, time and score."""
+"""Recipes are frozen configs. Each file's docstring has the command, hardware, time and score."""
 
 import importlib
 import pkgutil
@@ -23,13 +23,13 @@ def load(name: str, kind: type[Config]) -> Config:
     """
     if name not in names():
         raise ValueError(
-            f"--recipe={name} does not exist.{did_you_mean(name, names())} Expected one of "
-            f"{', '.join(names())}"
+            f"--recipe must be one of {', '.join(names())}. Received: {name}."
+            f"{did_you_mean(name, names())}"
         )
     config = importlib.import_module(f"{__name__}.{name}").CONFIG
     if not isinstance(config, kind):
         raise ValueError(
-            f"--recipe={name} belongs to a different command: it has a {type(config).__name__}, "
-            f"expected a {kind.__name__}"
+            f"--recipe={name} must have a {kind.__name__} for this command. Received: a "
+            f"{type(config).__name__}"
         )
     return config

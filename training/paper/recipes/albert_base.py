@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ALBERT base, pre-trained as in the paper: sentence order prediction, n-gram masking, LAMB.
+"""ALBERT base, pre-trained as in the paper, with sentence order prediction and n-gram masking.
 
     python -m training.pretrain --recipe=albert_base --input_files=DIR
 

@@ -6,8 +6,8 @@
 Score and time: not run here.
 Hardware: one GPU.
 
-The paper gives numbers of training steps instead of epochs. For the medium-sized tasks, they are
-close to three epochs.
+The paper specifies training steps instead of epochs. For the medium-sized tasks, they are close to
+three epochs.
 """
 
 from ..glue_grid import FinetuneGlueConfig

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT base, pre-trained as in the paper: 90% of a million steps at length 128, the rest at 512.
+"""BERT base, pre-trained as in the paper, with 900,000 steps at length 128 and 100,000 at 512.
 
     python -m training.pretrain --recipe=bert_base --input_files=DIR --vocabulary=FILE
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT small on one GPU and your own text: packing, whole word masking, no sentence objective.
+"""BERT small, pre-trained on your text on one GPU, with packing and whole word masking.
 
     python -m training.pretrain --recipe=bert_small_gpu --input_files=DIR
 

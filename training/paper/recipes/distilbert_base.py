@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DistilBERT, pre-trained as in the paper: six of BERT base's layers, distilled from BERT base.
+"""DistilBERT, pre-trained as in the paper, with BERT base as the teacher.
 
     python -m training.pretrain --recipe=distilbert_base --input_files=DIR \\
         --teacher=hf://google-bert/bert-base-uncased
 
-The student is initialized with the teacher's layers 0, 2, 4, 7, 9 and 11, and trained with the
-triple loss (weights 5, 2, 1) at temperature 2. The authors compared the distributions at every
-token, but this recipe compares them only at the masked tokens. 6,500 steps are about three passes
-over Wikipedia and BooksCorpus.
+The student has six layers. It is initialized with the teacher's layers 0, 2, 4, 7, 9 and 11, and
+trained with the triple loss (weights 5, 2, 1) at temperature 2. The authors compared the
+distributions at every token, but this recipe compares them only at the masked tokens. 6,500 steps
+are about three passes over Wikipedia and BooksCorpus.
 
 Score and time: not run here.
 Hardware: each training step accumulates 4,000 sequences of up to 512 tokens from 125 batches of 32.

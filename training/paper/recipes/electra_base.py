@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ELECTRA base, pre-trained as in the paper: 766,000 steps of 256 sequences of 512 tokens.
+"""ELECTRA base, pre-trained as in the paper, in 766,000 steps with 256 sequences of 512 tokens.
 
     python -m training.pretrain --recipe=electra_base --input_files=DIR --vocabulary=FILE
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GLUE with ELECTRA-base, as in the paper (appendix B): layer-wise learning rates, no weight decay.
+"""GLUE with ELECTRA-base and layer-wise learning rates, as in the paper (appendix B).
 
     python -m training.paper.finetune_glue --recipe=electra_glue --data_dir=DIR
 

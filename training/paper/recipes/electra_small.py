@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ELECTRA small, pre-trained as in the paper: a million steps of 128 sequences of 128 tokens.
+"""ELECTRA small, pre-trained as in the paper, in a million steps with 128 sequences of 128 tokens.
 
     python -m training.pretrain --recipe=electra_small --input_files=DIR --vocabulary=FILE
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ModernBERT base, pre-trained as in the paper: 30% masked, growing batches, long context last.
+"""ModernBERT base, pre-trained as in the paper, with 30% masked and with long sequences at the end.
 
     python -m training.pretrain --recipe=modernbert_base --input_files=DIR \\
         --dev_files=FILE --dev_masked_lm_probability=0.15
@@ -7,15 +7,14 @@
 The paper counts tokens instead of steps. With 4,608 sequences of 1,024 tokens per step, its 1,719
 billion tokens are 375,000 steps. In the first 50 billion tokens, the batch size grows from 768
 sequences. In the first 3 billion tokens, the learning rate rises. Then follow 250 billion tokens in
-sequences of 8,192, and 50 billion tokens in which the learning rate falls by 1 - √x. In these
+sequences of 8,192. In the last 50 billion tokens, the learning rate falls by 1 - √x. In these
 phases, this recipe keeps the number of tokens per batch.
 
 The recipe differs from the paper in three ways. The base of the global rotary positions is 160,000
-from the start, instead of 10,000 for the sequences of 1,024 tokens. There is no dropout after
-attention, but the paper's code uses 0.1 in pre-training. The paper changes its mixture of texts
+from the start, instead of 10,000 for the sequences of 1,024 tokens. Attention output has no
+dropout, but the paper's code uses 0.1 in pre-training. The paper changes its mixture of texts
 between the phases. The paper's weight decay of 1e-5 is not multiplied by the learning rate, so it
-is
-equal to this recipe's weight decay at the peak learning rate.
+is equal to this recipe's weight decay at the peak learning rate.
 
 Score and time: not run here.
 Hardware: each training step accumulates 48 micro-batches of 98,304 tokens, for one large

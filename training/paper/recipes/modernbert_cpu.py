@@ -4,9 +4,9 @@
     python -m training.pretrain --recipe=wikitext2_cpu --data_dir=DIR
     python -m training.pretrain --recipe=modernbert_cpu --data_dir=DIR
 
-It uses the vocabulary, the examples, the validation masks (15% of the tokens) and the total number
-of FLOPs of `wikitext2_cpu`, so the scores of both are comparable. The batch size is 8 in the first
-steps, and 32 after the first 810 steps.
+Its scores are comparable to `wikitext2_cpu`, because the vocabulary, the examples, the validation
+masks (15% of the tokens) and the total FLOPs are the same. The batch size is 8 in the first steps,
+and 32 after the first 810 steps.
 
 Score: 48.0% of the masked tokens in the validation text predicted, perplexity 16.9, mean of seeds 1
 to 3 in float32 (range 47.5 to 48.7%, 16.3 to 17.4). `wikitext2_cpu` with the same seeds and

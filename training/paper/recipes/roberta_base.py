@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RoBERTa base, pre-trained as in the paper: dynamic masking, full sentences, byte-level BPE.
+"""RoBERTa base, pre-trained as in the paper, with dynamic masks, full sentences and byte-level BPE.
 
     python -m training.pretrain --recipe=roberta_base --input_files=DIR
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small BERT, pre-trained on WikiText-2's raw text on a CPU: vocabulary, records, training.
+"""A small BERT, pre-trained on WikiText-2's raw text on a CPU, including the vocabulary.
 
     python -m training.pretrain --recipe=wikitext2_cpu --data_dir=DIR
 
@@ -9,7 +9,7 @@ lowers the perplexity faster. It does not use dropout, because the network is to
 Score: 38.9% of the masked tokens in the validation text predicted, perplexity 39.1 (a bigram model
 on the same tokens: 21.9%, 130.6).
 Time: 11 minutes.
-Hardware: two CPU cores that were also running tests.
+Hardware: two CPU cores, shared with tests.
 Recorded: 23 November 2026, commit def2c5f.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Continues the small BERT of `wikitext2_cpu` for as many steps, with 30% of the tokens masked.
+"""Trains the small BERT of `wikitext2_cpu` for the same number of steps again, with 30% masked.
 
     python -m training.pretrain --recipe=wikitext2_cpu --data_dir=DIR
     python -m training.pretrain --recipe=wikitext2_cpu_more --data_dir=DIR
@@ -9,7 +9,7 @@ With more masked tokens, each example gives more training signal.
 Score: 41.6% of the masked tokens in the validation text predicted, perplexity 30.3, with 30% of its
 tokens masked.
 Time: 25 minutes.
-Hardware: one CPU core of a machine that was also busy with other work.
+Hardware: one CPU core on a machine with other work.
 Recorded: 21 November 2026, commit 9473c2e.
 """
 

@@ -10,7 +10,7 @@ The second command trains from random weights instead.
 Score: accuracy 79.4, 79.4 and 79.5 with pre-training, 78.2, 78.8 and 78.2 from random weights, with
 seeds 1, 2 and 3.
 Time: 3 minutes per seed.
-Hardware: one CPU core of a machine that was also busy with other work.
+Hardware: one CPU core on a machine with other work.
 Recorded: 21 November 2026, commit f23a1fb.
 
 The gain is small because an encyclopedia contains little sentiment. A linear model on the encoder
