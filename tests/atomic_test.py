@@ -16,8 +16,8 @@ from keras_bert.export.deployment import deploy
 
 pytestmark = pytest.mark.backend_independent
 
-# Runs the module by its file, since importing the package takes seconds
-WRITES_FOR_LONG = """
+# Runs the module from its file, because importing the package takes seconds.
+SLOW_WRITER = """
 import runpy, sys, time
 with runpy.run_path(sys.argv[1])["atomic_path"](sys.argv[2]) as temporary:
     temporary.write_text("half of")
@@ -26,7 +26,7 @@ with runpy.run_path(sys.argv[1])["atomic_path"](sys.argv[2]) as temporary:
 """
 
 
-def hidden(folder):
+def list_hidden(folder):
     return [path for path in folder.iterdir() if path.name.startswith(".")]
 
 
@@ -43,20 +43,20 @@ def deploy_export(folder):
     deploy(export, folder)
 
 
-def test_only_dead_processes_copies_are_removed(tmp_path):
+def test_only_copies_of_dead_processes_are_removed(tmp_path):
     folder = tmp_path / "written"
     folder.mkdir()
-    command = [sys.executable, "-c", WRITES_FOR_LONG, atomic.__file__, str(folder / "a.txt")]
+    command = [sys.executable, "-c", SLOW_WRITER, atomic.__file__, str(folder / "a.txt")]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"writing\n"
-        (copy,) = hidden(folder)
+        (copy,) = list_hidden(folder)
         atomic.write_text(folder / "a.txt", "whole")
         assert (copy / "a.txt").read_text() == "half of"
         process.send_signal(signal.SIGKILL)
-    assert hidden(folder) == [copy]
-    # That of another machine, whose locks may not be seen here, may be in use.
-    foreign = shutil.copytree(copy, copy.with_name(".b.txt.0.partial"))
-    (foreign / ".process").write_text("another machine")
+    assert list_hidden(folder) == [copy]
+    # A copy from another machine may be in use, because its locks may not be visible here.
+    other_copy = shutil.copytree(copy, copy.with_name(".b.txt.0.partial"))
+    (other_copy / ".process").write_text("another machine")
     writers = {
         "file": lambda folder: atomic.write_text(folder / "b.txt", ""),
         "preset": save_preset,
@@ -65,10 +65,10 @@ def test_only_dead_processes_copies_are_removed(tmp_path):
     for name, write in writers.items():
         copied_folder = shutil.copytree(folder, tmp_path / name)
         write(copied_folder)
-        assert hidden(copied_folder) == [copied_folder / foreign.name], name
+        assert list_hidden(copied_folder) == [copied_folder / other_copy.name], name
 
 
-def test_several_write_one_file_at_once(tmp_path):
+def test_concurrent_writes_of_one_file(tmp_path):
     with atomic.atomic_path(tmp_path / "a.txt") as first:
         first.write_text("first")
         with atomic.atomic_path(tmp_path / "a.txt") as second:
@@ -79,7 +79,7 @@ def test_several_write_one_file_at_once(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_a_failure_leaves_nothing(tmp_path, kind):
+def test_failure_keeps_existing_file(tmp_path, kind):
     (tmp_path / "target").write_text("older")
 
     def write(temporary):
@@ -100,7 +100,7 @@ def test_a_failure_leaves_nothing(tmp_path, kind):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
-def test_a_file_on_a_full_disk_is_named(tmp_path):
+def test_full_disk_error_includes_path(tmp_path):
     with (
         pytest.raises(OSError, match="No space left") as caught,
         atomic.atomic_path(tmp_path / "a.txt"),
@@ -110,11 +110,11 @@ def test_a_file_on_a_full_disk_is_named(tmp_path):
     assert caught.value.__notes__ == [f"while {tmp_path / 'a.txt'} was being written"]
 
 
-def test_special_files_stay_what_they_are(tmp_path):
+def test_special_files_are_kept(tmp_path):
     fifo, link, target = (tmp_path / name for name in ("fifo", "link", "target"))
     os.mkfifo(fifo)
     with open(os.open(fifo, os.O_RDWR), "rb", buffering=0) as reader:
-        atomic_text(fifo, "piped")
+        write_atomically(fifo, "piped")
         assert reader.read(5) == b"piped"
     assert fifo.is_fifo()
     target.write_text("old")
@@ -123,7 +123,7 @@ def test_special_files_stay_what_they_are(tmp_path):
     atomic.write_text(link, "new")
     assert (link.is_symlink(), target.read_text()) == (True, "new")
     assert target.stat().st_mode & 0o777 == 0o600
-    atomic_text(Path("/dev/null"), "nothing")
+    write_atomically(Path("/dev/null"), "nothing")
     assert Path("/dev/null").is_char_device()
     with open(target, "ab") as appended:
         atomic.write_text(f"/dev/fd/{appended.fileno()}", "er")
@@ -131,21 +131,21 @@ def test_special_files_stay_what_they_are(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"fifo", "link", "target"}
 
 
-def atomic_text(path, text):
+def write_atomically(path, text):
     with atomic.atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         file.write(text)
 
 
-def test_a_mounted_file_is_overwritten(tmp_path, monkeypatch):
+def test_mounted_file_is_overwritten(tmp_path, monkeypatch):
     (tmp_path / "mounted").write_text("the older, longer text")
 
-    def busy(new, target):
+    def raise_busy(new, target):
         raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), target)
 
     with monkeypatch.context() as patched:
         with atomic.atomic_path(tmp_path / "mounted") as temporary:
             temporary.write_text("new")
-            patched.setattr(os, "replace", busy)
+            patched.setattr(os, "replace", raise_busy)
         patched.undo()
     assert (tmp_path / "mounted").read_text() == "new"
     (tmp_path / "mounted").chmod(0o400)
@@ -163,7 +163,7 @@ def test_exchange_keeps_both(tmp_path, monkeypatch, is_native):
         monkeypatch.setattr(atomic, "_exchanged", lambda *names: False)
     (tmp_path / "new").write_text("a file")
     (tmp_path / "old" / "inner").mkdir(parents=True)
-    (tmp_path / ".old.replaced").mkdir()  # of a killed process
+    (tmp_path / ".old.replaced").mkdir()  # Left by a killed process
     atomic.exchange(tmp_path / "new", tmp_path / "old")
     assert (tmp_path / "old").read_text() == "a file"
     names = [".old.replaced", "inner", "new", "old"]
@@ -173,7 +173,7 @@ def test_exchange_keeps_both(tmp_path, monkeypatch, is_native):
     assert (tmp_path / "old").read_text() == "a file"
 
 
-def test_names_are_limited_in_bytes(tmp_path):
+def test_temporary_name_fits_byte_limit(tmp_path):
     name = "\uac00" * 80 + ".jsonl"
     atomic.write_text(tmp_path / name, "long")
     assert [path.name for path in tmp_path.iterdir()] == [name]

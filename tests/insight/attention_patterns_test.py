@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention patterns, held to the probabilities that `transformers` returns."""
+"""Attention patterns match the probabilities that `transformers` returns."""
 
 import json
 
@@ -26,68 +26,76 @@ FAMILIES = {
 }
 
 
-def preprocessor():
+def make_preprocessor():
     return data.TextClassifierPreprocessor(make_tokenizer(*TOKENS), 24)
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def patterns_and_expected(request, tmp_path_factory):
-    """Our patterns of a random model, and the probabilities of `transformers` by row and layer."""
+    """Patterns of a random model, and the probabilities of `transformers` by row and layer."""
     kind, changes = FAMILIES[request.param]
-    folder = tmp_path_factory.mktemp(request.param)
-    save_model(kind, TOKENS, folder, max_position_embeddings=26, initializer_range=0.4, **changes)
-    backbone = Backbone.from_preset(folder)
-    patterns = insight.attention_patterns(backbone, TEXTS, preprocessor=preprocessor())
-    model = kind.from_pretrained(folder, attn_implementation="eager").eval()
+    directory = tmp_path_factory.mktemp(request.param)
+    save_model(
+        kind, TOKENS, directory, max_position_embeddings=26, initializer_range=0.4, **changes
+    )
+    backbone = Backbone.from_preset(directory)
+    patterns = insight.attention_patterns(backbone, TEXTS, preprocessor=make_preprocessor())
+    model = kind.from_pretrained(directory, attn_implementation="eager").eval()
     expected = []
     for row in patterns.tokens:
         ids = torch.tensor([[TOKENS.index(token) for token in row]])
         second = row.index("[SEP]") + 1
         segments = torch.tensor([[int(index >= second) for index in range(len(row))]])
-        takes_segments = backbone.config.num_segments == 2
+        has_segments = backbone.config.num_segments == 2
         with torch.no_grad():
             outputs = model(
                 ids,
                 output_attentions=True,
-                **({"token_type_ids": segments} if takes_segments else {}),
+                **({"token_type_ids": segments} if has_segments else {}),
             )
         expected.append([layer[0].numpy() for layer in outputs.attentions])
     return patterns, expected
 
 
-def plain_measures(layer, tokens, with_separators):
-    """The measures of one layer of one row, one query at a time."""
-    indices = [index for index, token in enumerate(tokens) if with_separators or token != "[SEP]"]
+def reference_measures(layer, tokens, include_separators):
+    """Computes the measures of one layer in one row, query by query."""
+    indices = [
+        index for index, token in enumerate(tokens) if include_separators or token != "[SEP]"
+    ]
     rows = {name: [] for name in insight.MEASURES}
     for query in indices:
-        shares = layer[:, query, indices].astype("float64")
-        shares = shares / shares.sum(-1, keepdims=True)
-        at = {key: shares[:, column] for column, key in enumerate(indices)}
+        weights = layer[:, query, indices].astype("float64")
+        weights = weights / weights.sum(-1, keepdims=True)
+        attention_to = {key: weights[:, column] for column, key in enumerate(indices)}
         zero = np.zeros(len(layer))
-        rows["entropy"].append(-(shares * np.log(np.maximum(shares, 1e-300))).sum(-1))
-        rows["distance"].append(sum(abs(key - query) * share for key, share in at.items()))
-        rows["first"].append(at[0])
-        rows["separators"].append(sum((at[key] for key in indices if tokens[key] == "[SEP]"), zero))
-        rows["itself"].append(at[query])
-        if query - 1 in at:
-            rows["previous"].append(at[query - 1])
-        if query + 1 in at:
-            rows["next"].append(at[query + 1])
+        rows["entropy"].append(-(weights * np.log(np.maximum(weights, 1e-300))).sum(-1))
+        rows["distance"].append(
+            sum(abs(key - query) * weight for key, weight in attention_to.items())
+        )
+        rows["first"].append(attention_to[0])
+        rows["separators"].append(
+            sum((attention_to[key] for key in indices if tokens[key] == "[SEP]"), zero)
+        )
+        rows["itself"].append(attention_to[query])
+        if query - 1 in attention_to:
+            rows["previous"].append(attention_to[query - 1])
+        if query + 1 in attention_to:
+            rows["next"].append(attention_to[query + 1])
     return rows
 
 
 def test_patterns_match_transformers(patterns_and_expected):
     patterns, expected = patterns_and_expected
     for row, layers in zip(patterns.scores, expected, strict=True):
-        for ours, theirs in zip(row, layers, strict=True):
-            np.testing.assert_allclose(ours, theirs, atol=1e-5)
-    for measures, with_separators in (
+        for actual, reference in zip(row, layers, strict=True):
+            np.testing.assert_allclose(actual, reference, atol=1e-5)
+    for measures, include_separators in (
         (patterns.measures, True),
         (patterns.measures_without_separators, False),
     ):
         for layer in range(len(expected[0])):
             rows = [
-                plain_measures(layers[layer], tokens, with_separators)
+                reference_measures(layers[layer], tokens, include_separators)
                 for layers, tokens in zip(expected, patterns.tokens, strict=True)
             ]
             for name, values in measures.items():
@@ -95,7 +103,7 @@ def test_patterns_match_transformers(patterns_and_expected):
                 np.testing.assert_allclose(values[layer], mean, atol=1e-4, err_msg=name)
 
 
-def test_rollout_is_the_product_of_the_layers(patterns_and_expected):
+def test_rollout_is_product_of_layers(patterns_and_expected):
     patterns, expected = patterns_and_expected
     for number, layers in enumerate(expected):
         product = np.eye(len(patterns.tokens[number]))
@@ -105,11 +113,11 @@ def test_rollout_is_the_product_of_the_layers(patterns_and_expected):
         np.testing.assert_allclose(rolled.sum(axis=-1), 1, atol=1e-6)
 
 
-def flow_by_linear_program(layers, source, sink):
-    """The maximum flow from a token of the last layer to one of the input, over its edges.
+def solve_flow(layers, source, sink):
+    """Returns the maximum flow from a token in the last layer to an input token.
 
     Args:
-        layers: Of each layer the capacities `(tokens, tokens)`, from upper to lower tokens.
+        layers: Capacities `(tokens, tokens)` of each layer, from upper to lower tokens.
     """
     width = len(layers[0])
     edges = [
@@ -135,7 +143,7 @@ def flow_by_linear_program(layers, source, sink):
     return -solution.fun
 
 
-def test_flow_is_that_of_a_linear_program(patterns_and_expected):
+def test_flow_matches_linear_program(patterns_and_expected):
     patterns, expected = patterns_and_expected
     for number, layers in enumerate(expected):
         width = len(patterns.tokens[number])
@@ -145,8 +153,8 @@ def test_flow_is_that_of_a_linear_program(patterns_and_expected):
             flows = patterns.flow(number, positions, layer)
             below = residual if layer == -1 else residual[:1]
             for row, position in zip(flows, positions, strict=True):
-                by_program = [flow_by_linear_program(below, position, key) for key in range(width)]
-                np.testing.assert_allclose(row, by_program, atol=1e-5)
+                expected_flow = [solve_flow(below, position, key) for key in range(width)]
+                np.testing.assert_allclose(row, expected_flow, atol=1e-5)
         np.testing.assert_array_equal(patterns.flow(number, layer=last), patterns.flow(number))
 
 
@@ -155,11 +163,11 @@ def patterns():
     config = BertConfig(
         vocabulary_size=len(TOKENS), num_layers=2, num_heads=2, hidden_dim=8, intermediate_dim=8
     )
-    classifier = TextClassifier(Backbone(config), 2, preprocessor=preprocessor())
+    classifier = TextClassifier(Backbone(config), 2, preprocessor=make_preprocessor())
     return insight.attention_patterns(classifier, TEXTS)
 
 
-def test_results_are_plain_values_and_pages(patterns):
+def test_patterns_export_to_json_text_and_html(patterns):
     plain = json.loads(json.dumps(patterns.to_dict(scores=True)))
     assert [row["tokens"] for row in plain["texts"]] == [list(row) for row in patterns.tokens]
     np.testing.assert_allclose(plain["texts"][0]["scores"][1], patterns.scores[0][1])
@@ -175,7 +183,7 @@ def test_results_are_plain_values_and_pages(patterns):
     assert patterns._repr_html_().count("<tr>") == 5
 
 
-def test_heads_can_be_drawn(patterns):
+def test_patterns_can_be_plotted(patterns):
     pytest.importorskip("matplotlib").use("agg")
     axes = patterns.plot("previous")
     np.testing.assert_array_equal(axes.images[0].get_array(), patterns.measures["previous"])
@@ -188,7 +196,7 @@ def test_heads_can_be_drawn(patterns):
         patterns.plot("length")
 
 
-def test_models_and_inputs_without_text_are_refused():
+def test_invalid_model_or_input_raises():
     config = BertConfig(
         vocabulary_size=len(TOKENS), num_layers=1, num_heads=2, hidden_dim=8, intermediate_dim=8
     )
@@ -197,9 +205,9 @@ def test_models_and_inputs_without_text_are_refused():
         insight.attention_patterns(backbone, "the film")
     for x in (["a", ("a", "b", "c")], 3, ["a", None]):
         with pytest.raises(ValueError, match="must be a text or a pair of texts"):
-            insight.attention_patterns(backbone, x, preprocessor=preprocessor())
+            insight.attention_patterns(backbone, x, preprocessor=make_preprocessor())
     with pytest.raises(ValueError, match="x must have at least one text"):
-        insight.attention_patterns(backbone, [], preprocessor=preprocessor())
+        insight.attention_patterns(backbone, [], preprocessor=make_preprocessor())
     for x in ("film " * 600, [("the film", "dull " * 600)]):
         with pytest.raises(ValueError, match="Received: 600 tokens"):
-            insight.attention_patterns(backbone, x, preprocessor=preprocessor())
+            insight.attention_patterns(backbone, x, preprocessor=make_preprocessor())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attributions, held to Captum on the same weights and to what a trained model must rest on."""
+"""Attributions match Captum, and find the words that a trained model depends on."""
 
 import gc
 import weakref
@@ -34,15 +34,15 @@ SIZES = {"num_layers": 1, "hidden_dim": 32, "num_heads": 2, "intermediate_dim": 
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A small random classifier as Hugging Face stores it."""
+def directory(tmp_path_factory):
+    """A small random classifier in the Hugging Face format."""
     options = {"max_position_embeddings": 32, "initializer_range": 0.3}
     return save_classifier(TOKENS, tmp_path_factory.mktemp("classifier"), **options)
 
 
-def with_captum(folder, ids, segments, target, method):
-    """Captum's attributions of the word embeddings of `transformers`' model."""
-    model = transformers.BertForSequenceClassification.from_pretrained(folder).eval()
+def compute_with_captum(directory, ids, segments, target, method):
+    """Computes Captum's attributions for the word embeddings of the `transformers` model."""
+    model = transformers.BertForSequenceClassification.from_pretrained(directory).eval()
     look_up = model.get_input_embeddings()
 
     def logits(vectors):
@@ -51,13 +51,13 @@ def with_captum(folder, ids, segments, target, method):
 
     special = {TOKENS.index("[CLS]"), TOKENS.index("[SEP]")}
     vectors = look_up(torch.tensor([ids])).detach().requires_grad_(True)
-    without = torch.tensor([[token if token in special else 0 for token in ids]])
+    baseline = torch.tensor([[token if token in special else 0 for token in ids]])
     if method == "gradient_x_input":
         scores = captum_attr.InputXGradient(logits).attribute(vectors, target=target)
     else:
         scores, error = captum_attr.IntegratedGradients(logits).attribute(
             vectors,
-            baselines=look_up(without).detach(),
+            baselines=look_up(baseline).detach(),
             target=target,
             n_steps=20,
             return_convergence_delta=True,
@@ -67,21 +67,21 @@ def with_captum(folder, ids, segments, target, method):
 
 
 @pytest.mark.parametrize("method", ["integrated_gradients", "gradient_x_input"])
-def test_scores_match_captum(folder, method):
-    classifier = TextClassifier.from_preset(folder)
+def test_scores_match_captum(directory, method):
+    classifier = TextClassifier.from_preset(directory)
     for text in ("The films was gripping.", ("A dull film", "bad, who ate?")):
         attributions = insight.attributions(classifier, text, method, target=1, steps=20)
         ids = [TOKENS.index(token) for token in attributions.tokens]
         second = ids.index(TOKENS.index("[SEP]")) + 1
         segments = [int(position >= second) for position in range(len(ids))]
-        expected, error = with_captum(folder, ids, segments, 1, method)
+        expected, error = compute_with_captum(directory, ids, segments, 1, method)
         np.testing.assert_allclose(attributions.scores, expected, atol=1e-5)
         np.testing.assert_allclose(attributions.convergence_delta, error, atol=1e-5)
 
 
 @pytest.mark.on_tensorflow
-def test_more_steps_complete_the_sum(folder):
-    classifier = TextClassifier.from_preset(folder)
+def test_more_steps_reduce_convergence_delta(directory):
+    classifier = TextClassifier.from_preset(directory)
     errors = [
         abs(
             insight.attributions(
@@ -94,23 +94,23 @@ def test_more_steps_complete_the_sum(folder):
 
 
 @pytest.mark.on_tensorflow
-def test_occlusion_is_what_is_lost_without_a_word(folder):
-    classifier = TextClassifier.from_preset(folder)
+def test_occlusion_score_is_output_change(directory):
+    classifier = TextClassifier.from_preset(directory)
     attributions = insight.attributions(classifier, "the films was", "occlusion", target=2)
     assert attributions.tokens == ("[CLS]", "the", "film", "##s", "was", "[SEP]")
     whole = classifier.predict(["the films was"], verbose=0)[0, 2]
     ids = np.array([[TOKENS.index(token) for token in attributions.tokens]])
     ids[0, 2:4] = 0
-    without = classifier.predict(ids, verbose=0)[0, 2]
+    baseline = classifier.predict(ids, verbose=0)[0, 2]
     np.testing.assert_allclose(attributions.output, whole, atol=1e-5)
     films = attributions.words[1]
     assert (films["word"], films["start"], films["end"]) == ("films", 4, 9)
-    np.testing.assert_allclose(films["score"], whole - without, atol=1e-5)
+    np.testing.assert_allclose(films["score"], whole - baseline, atol=1e-5)
     assert attributions.scores[2] == attributions.scores[3]
 
 
 @pytest.mark.on_tensorflow
-def test_a_trained_classifier_rests_on_the_word_that_decides():
+def test_attributions_find_the_decisive_word():
     keras.utils.set_random_seed(1)
     classifier = TextClassifier(
         Backbone(BertConfig(vocabulary_size=len(TOKENS), dropout=0.0, **SIZES)),
@@ -130,7 +130,7 @@ def test_a_trained_classifier_rests_on_the_word_that_decides():
         for what in ("gripping", "dull"):
             attributions = insight.attributions(classifier, f"the film was {what}", method, "good")
             last_word_score[what] = attributions.words[-1]["score"]
-        # One of both words may be what is missed where it is not there
+        # The model may react to only one of the words, and to its absence.
         assert last_word_score["gripping"] - last_word_score["dull"] > 0.5, (
             method,
             last_word_score,
@@ -161,8 +161,8 @@ def random_task(kind, *arguments):
 
 
 @pytest.mark.on_tensorflow
-def test_every_task_explains_the_number_that_it_computes():
-    """Integrated gradients add up to what the task itself predicts, less the baseline's."""
+def test_attributions_explain_each_task_output():
+    """Integrated gradients add up to the task's prediction minus the baseline prediction."""
     tagger = random_task(TokenClassifier, 3)
     target = (np.int64(2), np.int64(1))
     tags = insight.attributions(tagger, ["films", "in", "Paris"], target=target, steps=40)
@@ -202,7 +202,7 @@ def test_every_task_explains_the_number_that_it_computes():
             else:
                 text = each.texts[span[0]][span[1] : span[2]].lower()
                 assert token.removeprefix("##") in text
-    # Without a target the task's own answer is explained
+    # Without a target, the task's prediction is explained.
     for task, row in (
         (answerer, (question, passage)),
         (chooser, x),
@@ -211,15 +211,15 @@ def test_every_task_explains_the_number_that_it_computes():
         assert insight.attributions(task, row, "gradient_x_input").target
 
 
-def test_a_task_is_as_before_afterwards_and_may_train_on(folder):
-    classifier = TextClassifier.from_preset(folder)
+def test_attributions_do_not_change_the_task(directory):
+    classifier = TextClassifier.from_preset(directory)
     before = classifier.predict(["the film"], verbose=0)
     with pytest.raises(ValueError, match="target must be 0 to 2"):
         insight.attributions(classifier, "the film", target=3)
     insight.attributions(classifier, "the film", target=1, steps=60)
     np.testing.assert_array_equal(classifier.predict(["the film"], verbose=0), before)
 
-    # Other weights of the same shapes: nothing of the first ones may have been compiled
+    # New weights of the same shapes: no compiled function may contain the old weights.
     classifier.set_weights([0.7 * weight for weight in classifier.get_weights()])
     for method in insight.attribution.METHODS:
         attributions = insight.attributions(classifier, "the film", method, target=1, steps=60)
@@ -235,8 +235,8 @@ def test_a_task_is_as_before_afterwards_and_may_train_on(folder):
 
 
 @pytest.mark.on_tensorflow
-def test_inputs_of_other_kinds_are_refused(folder):
-    classifier = TextClassifier.from_preset(folder)
+def test_invalid_arguments_raise(directory):
+    classifier = TextClassifier.from_preset(directory)
     for arguments, message in (
         (("the", "lime"), "method must .*lime"),
         ((["a", "b", "c"],), "x must be a text or a pair"),
@@ -262,7 +262,7 @@ def test_inputs_of_other_kinds_are_refused(folder):
 
 
 @pytest.fixture
-def small_classifier():
+def make_small_classifier():
     def make(**options):
         config = BertConfig(
             vocabulary_size=len(TOKENS), max_sequence_length=32, initializer_range=0.3, **SIZES
@@ -276,8 +276,8 @@ def small_classifier():
 
 
 @pytest.mark.on_tensorflow
-def test_static_int8_is_explained_by_occlusion_only(small_classifier):
-    classifier = small_classifier()
+def test_static_int8_supports_only_occlusion(make_small_classifier):
+    classifier = make_small_classifier()
     classifier.quantize("int8", calibration=["the film was good", "a dull film"])
     for explain in (
         lambda: insight.attributions(classifier, "the film", target=0),
@@ -291,8 +291,8 @@ def test_static_int8_is_explained_by_occlusion_only(small_classifier):
 
 @pytest.mark.on_tensorflow
 @pytest.mark.parametrize("method", ["integrated_gradients", "occlusion"])
-def test_unpadded_attributions_are_the_padded_ones(small_classifier, method):
-    padded, unpadded = small_classifier(), small_classifier(unpadded=True)
+def test_unpadded_attributions_match_padded(make_small_classifier, method):
+    padded, unpadded = make_small_classifier(), make_small_classifier(unpadded=True)
     unpadded.set_weights(padded.get_weights())
     one, other = (
         insight.attributions(classifier, "the good film", method, target=0, steps=4)
@@ -302,9 +302,9 @@ def test_unpadded_attributions_are_the_padded_ones(small_classifier, method):
 
 
 @pytest.mark.on_tensorflow
-def test_occlusion_keeps_positions(small_classifier):
-    """In these families, the position of a token counts the tokens before it but padding."""
-    classifier = small_classifier(position_offset=2)
+def test_occlusion_keeps_positions(make_small_classifier):
+    """In some families, a token's position is the number of preceding non-padding tokens."""
+    classifier = make_small_classifier(position_offset=2)
     words = ["the", "good", "film", "was", "dull"]
     explained = insight.attributions(classifier, " ".join(words), "occlusion", target=0)
     packed = Backbone(classifier.config, packed=True)

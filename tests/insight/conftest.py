@@ -14,8 +14,8 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s", "
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A small random BERT as Hugging Face stores it."""
+def directory(tmp_path_factory):
+    """A small random BERT in the Hugging Face format."""
     pytest.importorskip("transformers")
     from tests.insight.hugging_face_models import save_masked_lm
 
@@ -23,17 +23,17 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def masked_lm(folder):
-    return MaskedLM.from_preset(folder)
+def masked_lm(directory):
+    return MaskedLM.from_preset(directory)
 
 
 @pytest.fixture(scope="module")
-def reference(folder):
-    """The same model in `transformers`: its logits `(batch, length, vocabulary)` of token ids."""
+def reference(directory):
+    """The same model in `transformers`: a function from token ids to logits."""
     import torch
     import transformers
 
-    model = transformers.BertForMaskedLM.from_pretrained(folder).eval()
+    model = transformers.BertForMaskedLM.from_pretrained(directory).eval()
 
     def logits(ids):
         with torch.no_grad():
@@ -43,21 +43,23 @@ def reference(folder):
 
 
 @pytest.fixture(scope="module")
-def tokenizer(folder):
+def tokenizer(directory):
     import transformers
 
-    return transformers.BertTokenizerFast(str(folder / "vocab.txt"))
+    return transformers.BertTokenizerFast(str(directory / "vocab.txt"))
 
 
 @pytest.fixture(scope="module")
 def log_probabilities(reference, tokenizer):
-    """Of a text with masks, the log probabilities of the vocabulary at one of them."""
+    """A function that returns the log probabilities of the vocabulary at a mask in a text."""
     import torch
 
     def compute(text, number=0):
         ids = tokenizer.encode(text)
-        places = [place for place, token in enumerate(ids) if token == tokenizer.mask_token_id]
-        logits = reference([ids])[0, places[number]]
+        positions = [
+            position for position, token in enumerate(ids) if token == tokenizer.mask_token_id
+        ]
+        logits = reference([ids])[0, positions[number]]
         scores = torch.log_softmax(logits.double(), dim=0).numpy()
         return dict(zip(TOKENS, scores, strict=True))
 

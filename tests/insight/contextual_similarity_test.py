@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Neighbors of tokens and contexts of a word, held to NumPy on `transformers`' hidden states."""
+"""Nearest tokens and contexts of a word match NumPy on `transformers` hidden states."""
 
 import json
 
@@ -27,23 +27,23 @@ POSITIONS = [[5, 6], [3, 4], [1, 2]]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def directory(tmp_path_factory):
     return save_model(
         transformers.BertModel, TOKENS, tmp_path_factory.mktemp("bert"), initializer_range=0.4
     )
 
 
 @pytest.fixture(scope="module")
-def model(folder):
+def model(directory):
     preprocessor = data.TextClassifierPreprocessor(make_tokenizer(*TOKENS), 16)
-    return Backbone.from_preset(folder), preprocessor
+    return Backbone.from_preset(directory), preprocessor
 
 
 def cosine(a, b):
     return np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b)
 
 
-def test_contexts_are_compared_in_every_layer(folder, model):
+def test_context_similarities_match_transformers(directory, model):
     backbone, preprocessor = model
     contexts = insight.contexts(backbone, "banks", TEXTS, preprocessor=preprocessor)
     assert [text[slice(*span)] for text, span in zip(TEXTS, contexts.spans, strict=True)] == [
@@ -51,7 +51,7 @@ def test_contexts_are_compared_in_every_layer(folder, model):
         "banks",
         "Banks",
     ]
-    reference = transformers.BertModel.from_pretrained(folder).eval()
+    reference = transformers.BertModel.from_pretrained(directory).eval()
     states = []
     for row in ROWS:
         ids = torch.tensor([[TOKENS.index(token) for token in row.split()]])
@@ -64,13 +64,13 @@ def test_contexts_are_compared_in_every_layer(folder, model):
         np.testing.assert_allclose(contexts.similarities[layer], expected, atol=1e-5)
         pairs = [expected[a][b] for a, b in ((0, 1), (0, 2), (1, 2))]
         np.testing.assert_allclose(contexts.self_similarity[layer], np.mean(pairs), atol=1e-5)
-        others = [
+        other_cosines = [
             cosine(a, b)
             for first, second in ((0, 1), (0, 2), (1, 2))
             for a in states[first][layer][1:-1]
             for b in states[second][layer][1:-1]
         ]
-        np.testing.assert_allclose(contexts.baseline[layer], np.mean(others), atol=1e-5)
+        np.testing.assert_allclose(contexts.baseline[layer], np.mean(other_cosines), atol=1e-5)
     plain = json.loads(json.dumps(contexts.to_dict()))
     assert plain["spans"][2] == [0, 5]
     assert str(contexts).splitlines()[1].split()[0] == "embeddings"
@@ -80,13 +80,15 @@ def test_contexts_are_compared_in_every_layer(folder, model):
     np.testing.assert_array_equal(lines[1].get_ydata(), contexts.baseline)
 
 
-def test_neighbors_have_the_nearest_embeddings(folder, model):
+def test_neighbors_match_transformers_embeddings(directory, model):
     backbone, preprocessor = model
     neighbors = insight.neighbors(backbone, "bank", 4, preprocessor=preprocessor)
-    table = transformers.BertModel.from_pretrained(folder).get_input_embeddings().weight
+    table = transformers.BertModel.from_pretrained(directory).get_input_embeddings().weight
     table = table.detach().numpy()
-    own = table[TOKENS.index("bank")]
-    cosines = {token: cosine(row, own) for token, row in zip(TOKENS[1:], table[1:], strict=True)}
+    query_vector = table[TOKENS.index("bank")]
+    cosines = {
+        token: cosine(row, query_vector) for token, row in zip(TOKENS[1:], table[1:], strict=True)
+    }
     del cosines["bank"]
     expected = sorted(cosines, key=lambda token: -cosines[token])[:4]
     assert list(neighbors.tokens) == expected
@@ -98,7 +100,7 @@ def test_neighbors_have_the_nearest_embeddings(folder, model):
     assert [label.get_text() for label in neighbors.plot().get_yticklabels()] == expected[::-1]
 
 
-def test_contexts_are_cut_at_the_tokenizers_side(model):
+def test_contexts_truncate_at_tokenizer_side(model):
     backbone, _ = model
     tokenizer = make_tokenizer(*TOKENS, truncation_side="left")
     preprocessor = data.TextClassifierPreprocessor(tokenizer, 6)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The importance of heads, held to differences of losses, and tasks that have fewer of them."""
+"""Head importance matches loss differences, and heads can be pruned from tasks."""
 
 import contextlib
 import json
@@ -49,19 +49,19 @@ SHARED_HEADS = {0: [1], 2: [3]}
 TEXTS = ["the films was gripping", "a dull film in paris , was bad", ("who ate ?", "ann")]
 
 
-def config_of(family, **changes):
+def make_config(family, **changes):
     fields = {**SIZES[FAMILIES[family]], **SMALL, **changes}
     if "embedding_dim" in fields:
         fields["embedding_dim"] = 8
     return BertConfig(**fields)
 
 
-def preprocessor(kind=data.TextClassifierPreprocessor, **options):
+def make_preprocessor(kind=data.TextClassifierPreprocessor, **options):
     return kind(make_tokenizer(*TOKENS), 24, **options)
 
 
-def randomized(task):
-    """Other biases than 0, so that it shows if one is in another head's place."""
+def randomize_biases(task):
+    """Sets nonzero biases, so that a bias of the wrong head is noticed."""
     random = np.random.default_rng(0)
     for variable in task.weights:
         if variable.path.endswith("bias"):
@@ -69,8 +69,8 @@ def randomized(task):
     return task
 
 
-def without(task, features, heads):
-    """The outputs of a task if the outputs of heads are multiplied by 0."""
+def compute_without_heads(task, features, heads):
+    """Computes a task's outputs with the outputs of `heads` multiplied by 0."""
     config = task.config
     weights = np.ones((config.num_layers, 1, config.num_heads), "float32")
     for layer, numbers in heads.items():
@@ -87,44 +87,46 @@ def without(task, features, heads):
             ]
             attention = task.backbone.blocks[owner].attention
             stack.enter_context(interventions.weigh_heads(attention, layer_weights))
-        return outputs_of(task, features)
+        return compute_outputs(task, features)
 
 
-def outputs_of(task, features):
+def compute_outputs(task, features):
     return keras.tree.map_structure(keras.ops.convert_to_numpy, task(features, training=False))
 
 
-def features_of(rows=2, length=7):
+def make_features(rows=2, length=7):
     random = np.random.default_rng(3)
     mask = np.arange(length) < np.array([[length], [length - 3]] * (rows // 2))
     ids = np.where(mask, random.integers(5, len(TOKENS), mask.shape), 0)
     return {"token_ids": ids.astype("int32"), "padding_mask": mask}
 
 
-def number_removed(task, pruned):
+def count_removed_heads(task, pruned):
     return sum(task.config.effective_heads_by_layer) - sum(pruned.config.effective_heads_by_layer)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_pruned_task_is_the_task_with_these_heads_at_zero(family):
+def test_pruned_task_matches_zeroed_heads(family):
     keras.utils.set_random_seed(1)
-    task = randomized(TextClassifier(Backbone(config_of(family)), 3))
+    task = randomize_biases(TextClassifier(Backbone(make_config(family)), 3))
     heads = SHARED_HEADS if family == "albert" else HEADS
     pruned = insight.prune_heads(task, heads)
-    features = features_of()
-    expected = without(task, features, heads)
-    np.testing.assert_allclose(outputs_of(pruned, features), expected, atol=1e-5)
-    assert np.abs(outputs_of(task, features) - expected).max() > 1e-2
-    # Queries, keys, values and their biases, and the rows of the output, of dimension 4
+    features = make_features()
+    expected = compute_without_heads(task, features, heads)
+    np.testing.assert_allclose(compute_outputs(pruned, features), expected, atol=1e-5)
+    assert np.abs(compute_outputs(task, features) - expected).max() > 1e-2
+    # Queries, keys and values with biases, and the rows of the output projection, of dimension 4
     weights_per_head = 4 * (3 * (16 + 1) + 16)
     stored = 2 if family == "albert" else 5
     assert task.count_params() - pruned.count_params() == stored * weights_per_head
-    assert number_removed(task, pruned) == (6 if family == "albert" else 5)
-    # Once more, of what is left
-    again = insight.prune_heads(pruned, {1: [0]})
+    assert count_removed_heads(task, pruned) == (6 if family == "albert" else 5)
+    # Prune the pruned task again.
+    pruned_twice = insight.prune_heads(pruned, {1: [0]})
     both = {**heads, 1: [0]}
     np.testing.assert_allclose(
-        outputs_of(again, features), without(task, features, both), atol=1e-5
+        compute_outputs(pruned_twice, features),
+        compute_without_heads(task, features, both),
+        atol=1e-5,
     )
 
 
@@ -134,14 +136,16 @@ def test_a_pruned_task_is_the_task_with_these_heads_at_zero(family):
 )
 def test_every_task_can_be_pruned(kind, arguments):
     keras.utils.set_random_seed(1)
-    task = randomized(kind(Backbone(config_of("bert")), *arguments))
-    features = features_of()
+    task = randomize_biases(kind(Backbone(make_config("bert")), *arguments))
+    features = make_features()
     if kind is Pretrainer:
         features["mask_positions"] = np.array([[1, 2]] * 2, "int32")
-    expected = without(task, features, HEADS)
+    expected = compute_without_heads(task, features, HEADS)
     pruned = insight.prune_heads(task, HEADS)
     for actual, masked_output in zip(
-        keras.tree.flatten(outputs_of(pruned, features)), keras.tree.flatten(expected), strict=True
+        keras.tree.flatten(compute_outputs(pruned, features)),
+        keras.tree.flatten(expected),
+        strict=True,
     ):
         np.testing.assert_allclose(actual, masked_output, atol=1e-5)
 
@@ -150,13 +154,13 @@ def test_every_task_can_be_pruned(kind, arguments):
 def pruned():
     keras.utils.set_random_seed(1)
     task = TextClassifier(
-        Backbone(config_of("bert")), class_names=["bad", "good"], preprocessor=preprocessor()
+        Backbone(make_config("bert")), class_names=["bad", "good"], preprocessor=make_preprocessor()
     )
     task.compile("sgd")
-    return insight.prune_heads(randomized(task), HEADS)
+    return insight.prune_heads(randomize_biases(task), HEADS)
 
 
-def test_a_pruned_task_is_trained_saved_and_loaded(pruned, tmp_path):
+def test_pruned_task_trains_and_round_trips(pruned, tmp_path):
     texts = ["the film was good", "the film was bad"] * 8
     pruned.fit(texts, ["good", "bad"] * 8, batch_size=8, verbose=0)
     expected = pruned.predict(texts[:2], verbose=0)
@@ -174,23 +178,23 @@ def test_a_pruned_task_is_trained_saved_and_loaded(pruned, tmp_path):
         checkpoints.save_hugging_face(pruned, tmp_path / "other")
 
 
-def test_low_rank_updates_are_pruned():
+def test_lora_updates_are_pruned():
     keras.utils.set_random_seed(1)
-    task = TextClassifier(Backbone(config_of("bert")), 2)
+    task = TextClassifier(Backbone(make_config("bert")), 2)
     task.backbone.enable_lora(2)
     random = np.random.default_rng(0)
     for variable in task.trainable_variables:
         variable.assign(random.normal(0, 0.3, variable.shape))
     pruned = insight.prune_heads(task, HEADS)
-    features = features_of()
+    features = make_features()
     np.testing.assert_allclose(
-        outputs_of(pruned, features), without(task, features, HEADS), atol=1e-5
+        compute_outputs(pruned, features), compute_without_heads(task, features, HEADS), atol=1e-5
     )
     assert [list(v.shape) for v in pruned.trainable_variables][1] == [2, 3 * 2 * 4]
 
 
-def differences(task, batches, layer, head, step=1e-2):
-    """How much the loss of each row changes with a head's factor, by central differences."""
+def loss_slopes(task, batches, layer, head, step=1e-2):
+    """Returns the derivative of each row's loss by a head's factor, from central differences."""
     slopes = []
     for features, labels, weights in batches:
         losses = []
@@ -208,8 +212,8 @@ def differences(task, batches, layer, head, step=1e-2):
     return np.array(slopes)
 
 
-def batches_of_one(task, x, y):
-    """A batch of each row by itself: features, labels, and sample weights or `None`."""
+def make_single_batches(task, x, y):
+    """Returns a batch for each row: features, labels, and sample weights or `None`."""
     return [
         (*batch, *[None] * (3 - len(batch)))
         for batch in task.evaluation_batches(x, y, batch_size=1)
@@ -218,17 +222,17 @@ def batches_of_one(task, x, y):
 
 CASES = {
     TextClassifier: (
-        (2,), preprocessor, ["the film was good", "a dull film , bad"], [1, 0],
+        (2,), make_preprocessor, ["the film was good", "a dull film , bad"], [1, 0],
     ),
     TokenClassifier: (
         (2,),
-        lambda: preprocessor(data.TokenClassifierPreprocessor),
+        lambda: make_preprocessor(data.TokenClassifierPreprocessor),
         [["films", "in", "paris"], ["ann"]],
         [[0, 0, 1], [1]],
     ),
     QuestionAnswerer: (
         (),
-        lambda: preprocessor(
+        lambda: make_preprocessor(
             data.QuestionAnswererPreprocessor, doc_stride=4, max_query_length=6
         ),
         [
@@ -242,7 +246,7 @@ CASES = {
     ),
     MultipleChoice: (
         (),
-        lambda: preprocessor(data.MultipleChoicePreprocessor),
+        lambda: make_preprocessor(data.MultipleChoicePreprocessor),
         [("ann ate", ["in paris", "a film , dull"]), ("who slept", ["ann .", "a film"])],
         [0, 1],
     ),
@@ -250,29 +254,29 @@ CASES = {
 
 
 @pytest.mark.parametrize("kind", CASES)
-def test_importance_is_the_mean_derivative_of_the_losses_of_rows(kind):
+def test_importance_is_mean_loss_derivative(kind):
     arguments, make, x, y = CASES[kind]
     keras.utils.set_random_seed(1)
-    config = config_of("bert", initializer_range=0.2)
-    task = randomized(kind(Backbone(config), *arguments, preprocessor=make()))
+    config = make_config("bert", initializer_range=0.2)
+    task = randomize_biases(kind(Backbone(config), *arguments, preprocessor=make()))
     importance = insight.head_importance(task, x, y, normalize=False)
-    rows = batches_of_one(task, x, y)
+    rows = make_single_batches(task, x, y)
     assert importance.rows == len(rows)
     for layer, head in ((0, 0), (1, 3), (2, 1)):
-        expected = np.abs(differences(task, rows, layer, head)).mean()
+        expected = np.abs(loss_slopes(task, rows, layer, head)).mean()
         np.testing.assert_allclose(importance.scores[layer, head], expected, rtol=0.03, atol=2e-4)
     normalized = insight.head_importance(task, x, y, batch_size=1)
     norms = np.linalg.norm(importance.scores, axis=1, keepdims=True)
     np.testing.assert_allclose(normalized.scores, importance.scores / norms, rtol=1e-3, atol=1e-4)
 
 
-def test_masked_lms_and_shared_layers_have_importances():
+def test_importance_of_masked_lm_with_shared_layers():
     keras.utils.set_random_seed(1)
-    task = MaskedLM(Backbone(config_of("albert")), preprocessor=preprocessor())
+    task = MaskedLM(Backbone(make_config("albert")), preprocessor=make_preprocessor())
     importance = insight.head_importance(task, ["the films was gripping"] * 4)
     assert importance.rows == 4
     np.testing.assert_allclose(np.linalg.norm(importance.scores, axis=1), 1, rtol=1e-5)
-    # Each layer has its own scores, though the weights are the same
+    # Each layer has separate scores, although the weights are shared.
     assert np.abs(importance.scores[0] - importance.scores[2]).max() > 1e-3
     chosen = importance.least_important(0.5)
     worst = np.argsort(importance.scores.mean(axis=0))[:2]
@@ -296,10 +300,10 @@ def test_least_important_keeps_a_head_per_layer():
     np.testing.assert_array_equal(importance.plot().images[0].get_array().filled(np.nan), scores)
 
 
-def test_a_report_has_scores_parameters_and_time(pruned):
+def test_compare_pruned_report(pruned):
     keras.utils.set_random_seed(1)
     task = TextClassifier(
-        Backbone(config_of("bert")), class_names=["bad", "good"], preprocessor=preprocessor()
+        Backbone(make_config("bert")), class_names=["bad", "good"], preprocessor=make_preprocessor()
     )
     x, y = ["the film was good", "bad"] * 3, ["good", "bad"] * 3
     with pytest.raises(ValueError, match="The TextClassifier must be compiled"):
@@ -317,8 +321,8 @@ def test_a_report_has_scores_parameters_and_time(pruned):
     assert report._repr_html_().count("<tr>") == len(report.rows) + 1
 
 
-def test_models_that_cannot_be_pruned_are_refused():
-    task = TextClassifier(Backbone(config_of("bert")), 2)
+def test_unsupported_pruning_raises():
+    task = TextClassifier(Backbone(make_config("bert")), 2)
     for heads, message in (
         ({3: [0]}, "heads must only contain layers 0 to 2. Received: 3"),
         ({1: [4]}, "heads 0 to 3 in layer 1. Received: 4"),
@@ -329,16 +333,16 @@ def test_models_that_cannot_be_pruned_are_refused():
     task.backbone.blocks[0].feed_forward.intermediate.quantize("int8")
     with pytest.raises(ValueError, match="must be pruned before quantizing"):
         insight.prune_heads(task, HEADS)
-    shared = TextClassifier(Backbone(config_of("bert").replace(num_key_value_heads=2)), 2)
+    shared = TextClassifier(Backbone(make_config("bert").replace(num_key_value_heads=2)), 2)
     with pytest.raises(ValueError, match=r"num_key_value_heads must be None.* Received: 2"):
         insight.prune_heads(shared, HEADS)
-    student = MaskedLM(Backbone(config_of("bert")))
+    student = MaskedLM(Backbone(make_config("bert")))
     with pytest.raises(ValueError, match="A Distiller consists of other tasks"):
-        insight.prune_heads(Distiller(MaskedLM(Backbone(config_of("bert"))), student), HEADS)
-    embedder = TextEmbedder(Backbone(config_of("bert")))
+        insight.prune_heads(Distiller(MaskedLM(Backbone(make_config("bert"))), student), HEADS)
+    embedder = TextEmbedder(Backbone(make_config("bert")))
     with pytest.raises(ValueError, match=r"must be a task with a head .* Received: a TextEmbedder"):
         insight.head_importance(embedder, TEXTS)
     with pytest.raises(ValueError, match="expected text"):
         insight.head_importance(
-            TextClassifier(Backbone(config_of("bert")), 2), features_of(), [0, 1]
+            TextClassifier(Backbone(make_config("bert")), 2), make_features(), [0, 1]
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores of texts by a masked LM, held to its answers."""
+"""Pseudo-log-likelihoods match the predictions of the masked LM."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from keras_bert.checkpoints import CheckpointWarning
 pytestmark = pytest.mark.on_tensorflow
 
 
-def test_a_token_is_scored_from_all_others(masked_lm):
+def test_token_scores_match_fill(masked_lm):
     (scored,) = insight.pseudo_log_likelihood(masked_lm, ["He is kinds."])
     assert scored.tokens == ("he", "is", "kind", "##s", ".")
     assert [scored.text[slice(*span)] for span in scored.spans] == ["He", "is", "kind", "s", "."]
@@ -21,17 +21,17 @@ def test_a_token_is_scored_from_all_others(masked_lm):
     np.testing.assert_allclose(scored.perplexity, np.exp(-scored.total / 5))
 
 
-def test_batches_change_nothing(masked_lm):
+def test_scores_do_not_depend_on_batches(masked_lm):
     texts = ["He is a rich doctor.", "The poor man had to go.", "They is kind."]
     whole = insight.pseudo_log_likelihood(masked_lm, texts)
     for number, text in enumerate(texts):
-        (alone,) = insight.pseudo_log_likelihood(masked_lm, [text], batch_size=2)
+        (separate,) = insight.pseudo_log_likelihood(masked_lm, [text], batch_size=2)
         np.testing.assert_allclose(
-            alone.log_probabilities, whole[number].log_probabilities, atol=1e-5
+            separate.log_probabilities, whole[number].log_probabilities, atol=1e-5
         )
 
 
-def test_texts_and_models_that_cannot_be_scored_are_refused(masked_lm):
+def test_invalid_text_or_model_raises(masked_lm):
     with pytest.raises(ValueError, match=r"Text 1 must have .* Received: 0"):
         insight.pseudo_log_likelihood(masked_lm, ["he", ""])
     with pytest.raises(ValueError, match=r"Text 0 must have 1 to 62 tokens. Received: 100"):
@@ -51,13 +51,13 @@ def test_texts_and_models_that_cannot_be_scored_are_refused(masked_lm):
         insight.pseudo_log_likelihood(causal, ["he is"])
 
 
-def test_a_pretrainer_scores_texts_too(masked_lm, tmp_path):
+def test_pretrainer_scores_match_masked_lm(masked_lm, tmp_path):
     pretrainer = Pretrainer(masked_lm.backbone, masked_lm.preprocessor)
     pretrainer.save_to_preset(tmp_path)
     with pytest.warns(CheckpointWarning, match=r"not used: heads\.next_sentence"):
-        alone = MaskedLM.from_preset(tmp_path)
+        separate = MaskedLM.from_preset(tmp_path)
     scores = [
         insight.pseudo_log_likelihood(model, ["He is kinds."])[0].log_probabilities
-        for model in (pretrainer, alone)
+        for model in (pretrainer, separate)
     ]
     np.testing.assert_allclose(*scores, atol=1e-5)

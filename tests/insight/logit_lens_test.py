@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each layer would fill in, held to `transformers`' head on its hidden states."""
+"""Predictions of each layer match the `transformers` head on its hidden states."""
 
 import json
 
@@ -22,15 +22,15 @@ TEXT = "The film was [MASK]."
 
 @pytest.fixture(scope="module", params=["bert", "albert"])
 def masked_lm_and_reference(request, tmp_path_factory):
-    """A random masked LM, and for each layer its probabilities by `transformers`."""
+    """A random masked LM, and each layer's probabilities computed with `transformers`."""
     kind, changes = {
         "bert": (transformers.BertForMaskedLM, {}),
         "albert": (transformers.AlbertForMaskedLM, {"embedding_size": 8, "num_hidden_layers": 3}),
     }[request.param]
-    folder = tmp_path_factory.mktemp(request.param)
-    save_model(kind, TOKENS, folder, initializer_range=0.6, **changes)
-    masked_lm = MaskedLM.from_preset(folder)
-    model = kind.from_pretrained(folder).eval()
+    directory = tmp_path_factory.mktemp(request.param)
+    save_model(kind, TOKENS, directory, initializer_range=0.6, **changes)
+    masked_lm = MaskedLM.from_preset(directory)
+    model = kind.from_pretrained(directory).eval()
     ids = torch.tensor([[2, 6, 7, 8, 4, 11, 3]])
     with torch.no_grad():
         states = model(ids, output_hidden_states=True).hidden_states
@@ -65,7 +65,7 @@ def test_predictions_match_head_on_each_layer(masked_lm_and_reference):
         assert layer == 0 or names[layer - 1] != names[-1]
 
 
-def test_a_final_norm_precedes_the_head_of_every_layer():
+def test_final_norm_applies_to_every_layer():
     config = BertConfig(
         vocabulary_size=len(TOKENS),
         num_layers=2,
@@ -80,16 +80,16 @@ def test_a_final_norm_precedes_the_head_of_every_layer():
     backbone = masked_lm.backbone
     backbone.final_norm.gamma.assign(np.linspace(-1, 2, 16))
     layers = insight.logit_lens(masked_lm, TEXT, top_k=1)
-    # A last block that adds nothing: both layers are the state before it.
+    # The last block adds nothing, so its output equals its input.
     for product in ("attention", "feed_forward"):
         projection = getattr(backbone.blocks[1], product).output_projection.kernel
         projection.assign(np.zeros(projection.shape))
-    alike = insight.logit_lens(masked_lm, TEXT, top_k=1)
-    assert alike.predictions[1] == alike.predictions[2] == layers.predictions[1]
-    np.testing.assert_allclose(alike.probabilities[1], alike.probabilities[2], atol=1e-6)
+    unchanged = insight.logit_lens(masked_lm, TEXT, top_k=1)
+    assert unchanged.predictions[1] == unchanged.predictions[2] == layers.predictions[1]
+    np.testing.assert_allclose(unchanged.probabilities[1], unchanged.probabilities[2], atol=1e-6)
 
 
-def test_results_are_plain_values_and_pages(masked_lm_and_reference):
+def test_logit_lens_exports_to_json_text_and_html(masked_lm_and_reference):
     layers = insight.logit_lens(masked_lm_and_reference[0], TEXT, top_k=2)
     plain = json.loads(json.dumps(layers.to_dict()))
     assert len(plain["layers"]) == len(layers.predictions)

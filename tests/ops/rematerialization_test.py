@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rematerialization with JAX on a CPU, measured."""
+"""Memory of rematerialization with JAX on a CPU."""
 
 import keras
 import numpy as np
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="for JA
 
 
 def test_rematerialization_needs_less_memory():
-    """XLA on a CPU would share what the forward pass has computed, and keep it."""
+    """Otherwise XLA on a CPU would reuse and keep the results of the forward pass."""
     jax = pytest.importorskip("jax")
     config = BertConfig(
         vocabulary_size=8, num_layers=6, num_heads=2, hidden_dim=16, intermediate_dim=64,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where TensorFlow's compiled functions for CPUs are used, and where they must not be."""
+"""TensorFlow's compiled functions for CPUs: where they are used, and where not."""
 
 import keras
 import numpy as np
@@ -15,7 +15,7 @@ pytestmark = [
 ]
 
 
-def traced(training: bool):
+def trace_backbone(training: bool):
     import tensorflow as tf
 
     backbone = Backbone(SMALL)
@@ -23,7 +23,7 @@ def traced(training: bool):
     return function.get_concrete_function(features())
 
 
-def compiled_functions(function) -> list[str]:
+def list_compiled_functions(function) -> list[str]:
     definition = function.graph.as_graph_def()
     return [
         function.signature.name
@@ -32,14 +32,14 @@ def compiled_functions(function) -> list[str]:
     ]
 
 
-def test_training_compiles_what_lies_between_the_products():
-    names = compiled_functions(traced(training=True))
+def test_training_compiles_elementwise_functions():
+    names = list_compiled_functions(trace_backbone(training=True))
     for part in ("activation", "norm", "apply_dropout"):
         assert any(part in name for name in names), names
 
 
 @pytest.mark.parametrize("name", ["bert_base_uncased", "modernbert_base"])
-def test_layers_share_what_is_traced_for_training(name):
+def test_layers_share_traced_functions(name):
     import tensorflow as tf
 
     def functions(num_layers):
@@ -61,13 +61,13 @@ def test_layers_share_what_is_traced_for_training(name):
     assert len(functions(4)) == len(functions(7))
 
 
-def test_inference_asks_for_no_xla():
-    function = traced(training=False)
-    assert not compiled_functions(function)
+def test_inference_does_not_use_xla():
+    function = trace_backbone(training=False)
+    assert not list_compiled_functions(function)
     assert "xla" not in str(function.graph.as_graph_def()).lower()
 
 
-def test_every_length_shares_one_trace():
+def test_all_lengths_share_one_trace():
     import tensorflow as tf
 
     from keras_bert.ops import tensorflow_cpu
@@ -88,18 +88,18 @@ def test_every_length_shares_one_trace():
     ("dtype", "config"),
     [("float32", SMALL), ("mixed_bfloat16", WITHOUT_DROPOUT.replace(attention_window=2))],
 )
-def test_a_compiled_step_computes_the_same(dtype, config):
+def test_compiled_step_matches_plain_step(dtype, config):
     import tensorflow as tf
 
     batch = (features(), np.ones((3, 16), "float32"))
     specs = tf.nest.map_structure(
         lambda array: tf.TensorSpec((None,) * array.ndim, array.dtype), batch
     )
-    # Lengths are not known to the graph, and functions are shared by all models: they differ where
+    # The graph does not know the lengths, and all models share the functions. Both are different if
     # XLA compiles the whole step.
     batches = tf.data.Dataset.from_generator(lambda: iter([batch]), output_signature=specs)
 
-    def one_step(jit_compile):
+    def train(jit_compile):
         keras.utils.set_random_seed(1)
         backbone = Backbone(config, dtype=dtype)
         model = keras.Model(backbone.input, backbone.output["pooled_output"])
@@ -108,5 +108,5 @@ def test_a_compiled_step_computes_the_same(dtype, config):
         return model.get_weights()
 
     tolerance = 1e-5 if dtype == "float32" else 5e-3
-    for plain, compiled in zip(one_step(False), one_step(True), strict=True):
+    for plain, compiled in zip(train(False), train(True), strict=True):
         np.testing.assert_allclose(plain, compiled, atol=tolerance)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which batches are computed without their padding, for devices that this machine lacks too."""
+"""Which batches are unpadded, including on devices that this machine does not have."""
 
 import contextlib
 
@@ -77,7 +77,7 @@ def test_option_true_unpads_unless_padding_is_needed(backend):
         (False, "jax", {}),
     ],
 )
-def test_default_unpads_where_it_is_faster(expected, case, options):
+def test_default_unpads_if_faster(expected, case, options):
     assert is_unpadded(None, case, **options) == expected
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several micro-batches per update are equivalent to one large batch.
+"""Multiple micro-batches per update are equivalent to one large batch.
 
-A row, or a token, counts alike in all of them, so that a loss is not the mean of their means.
+Each row or token counts the same in all micro-batches, so the loss is not the mean of their means.
 """
 
 import keras
@@ -14,14 +14,14 @@ from keras_bert.optimizers import AdamW, StableAdamW
 from keras_bert.tasks.batch_plan import BatchPlan
 from keras_bert.tasks.micro_batches import MicroBatches
 from tests.optimizers.compiled_apply import compiled_apply
-from tests.optimizers.small_model import fit, small_model, weights_of
+from tests.optimizers.small_model import fit, get_weights, small_model
 from tests.small_tasks import CONFIG, TASKS, make_task
 
 PEAK, TOTAL, WARMUP = 1e-2, 8, 4
 
 
 class RateTrace(keras.callbacks.Callback):
-    """The rate that the next update will use, before each batch."""
+    """Records the rate of the next update before each batch."""
 
     def __init__(self):
         super().__init__()
@@ -32,15 +32,15 @@ class RateTrace(keras.callbacks.Callback):
 
 
 @pytest.mark.parametrize("optimizer", [AdamW, StableAdamW])
-def test_four_micro_batches_are_one_batch(optimizer):
-    """The clipping threshold lies far below the norms: it works on the average alone."""
+def test_four_micro_batches_match_one_batch(optimizer):
+    """The clipping threshold is far below the norms, and applies only to the average."""
     whole = small_model(optimizer(PEAK, TOTAL, WARMUP, global_clipnorm=0.01))
     parts = small_model(
         optimizer(PEAK, TOTAL, WARMUP, global_clipnorm=0.01, gradient_accumulation_steps=4)
     )
     fit(whole, batch_size=16, epochs=3)
     fit(parts, batch_size=4, epochs=3)
-    for a, b in zip(weights_of(whole), weights_of(parts), strict=True):
+    for a, b in zip(get_weights(whole), get_weights(parts), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
 
 
@@ -67,7 +67,7 @@ def test_weights_wait_for_the_last_micro_batch():
 
 
 def test_bfloat16_gradients_accumulate_in_float32():
-    """In bfloat16, 1 + 1/256 is 1: the small gradients would be lost."""
+    """In bfloat16, 1 + 1/256 is 1, so the small gradients would be lost."""
     weight = keras.Variable(np.ones(2), name="kernel", dtype="bfloat16")
     optimizer = AdamW(0.1, gradient_accumulation_steps=3)
     optimizer.build([weight])
@@ -78,8 +78,8 @@ def test_bfloat16_gradients_accumulate_in_float32():
     np.testing.assert_array_equal(ops.convert_to_numpy(accumulator.value), 1 + 1 / 256)
 
 
-def batches_of(task):
-    """Six batches in which a row, and so a token, has another weight than in the next one."""
+def make_batches(task):
+    """Returns six batches whose rows and tokens have different weights."""
     random = np.random.default_rng(0)
     x, y, weights = TASKS[task]()[1]
 
@@ -90,21 +90,21 @@ def batches_of(task):
     return [(x, y, keras.tree.map_structure(weighted, weights)) for _ in range(6)]
 
 
-def joined(batches):
+def join_batches(batches):
     return keras.tree.map_structure(lambda *parts: np.concatenate(parts), *batches)
 
 
-def trained(task, batches, micro_batches_per_update=None, loss=None, **arguments):
-    """The weights after two epochs of SGD, which does not hide the length of a step."""
+def train(task, batches, micro_batches_per_update=None, loss=None, **arguments):
+    """Returns the weights after two epochs of SGD, which does not hide the step size."""
     model = make_task(task, CONFIG.replace(dropout=0.0, attention_dropout=0.0))
     optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=micro_batches_per_update)
     model.compile(optimizer, loss, metrics=[] if loss else None)
-    if task is TokenClassifier:  # `fit` starts its bias of 0 at the tags of arrays only.
+    if task is TokenClassifier:  # `fit` initializes the bias only for arrays.
         model.head.dense.bias.assign(np.ones(model.head.dense.bias.shape))
     x = (batch for batch in batches) if isinstance(batches, list) else batches[0]
     y, weights = (None, None) if isinstance(batches, list) else batches[1:]
     model.fit(x, y, sample_weight=weights, epochs=2, shuffle=False, verbose=0, **arguments)
-    return weights_of(model)
+    return get_weights(model)
 
 
 def assert_same(actual, expected):
@@ -116,35 +116,37 @@ def assert_same(actual, expected):
     ("task", "loss"),
     [
         (TokenClassifier, None),
-        (Pretrainer, None),  # two losses, whose divisors are not in proportion
+        (Pretrainer, None),  # Two losses whose divisors are not proportional
         pytest.param(Distiller, None, marks=pytest.mark.on_torch),
         pytest.param(TextClassifier, "mse", marks=pytest.mark.on_torch),
     ],
 )
-def test_micro_batches_of_a_task_are_one_batch(task, loss):
-    """The last update of an epoch has two micro-batches, one of them smaller."""
-    x, y, weights = keras.tree.map_structure(lambda part: part[:18], joined(batches_of(task)))
+def test_task_micro_batches_match_one_batch(task, loss):
+    """The last update of an epoch has two micro-batches, one of which is smaller."""
+    x, y, weights = keras.tree.map_structure(
+        lambda part: part[:18], join_batches(make_batches(task))
+    )
     rows = x, np.eye(2)[y] if loss else y, weights
     first, last = (
-        keras.tree.map_structure(lambda part, of=of: part[of], rows)
-        for of in (slice(12), slice(12, None))
+        keras.tree.map_structure(lambda part, rows_slice=rows_slice: part[rows_slice], rows)
+        for rows_slice in (slice(12), slice(12, None))
     )
-    expected = trained(task, [first, last] * 2, loss=loss, steps_per_epoch=2)
-    assert_same(trained(task, rows, 3, loss=loss, batch_size=4), expected)
+    expected = train(task, [first, last] * 2, loss=loss, steps_per_epoch=2)
+    assert_same(train(task, rows, 3, loss=loss, batch_size=4), expected)
 
 
 def test_updates_end_with_the_epoch():
-    """A generator goes on in the next epoch."""
-    batches = batches_of(TokenClassifier)
-    groups = [joined(batches[:2]), batches[2], joined(batches[3:5]), batches[5]]
-    expected = trained(TokenClassifier, groups, steps_per_epoch=2)
-    assert_same(trained(TokenClassifier, batches, 2, steps_per_epoch=3), expected)
+    """A generator continues in the next epoch."""
+    batches = make_batches(TokenClassifier)
+    groups = [join_batches(batches[:2]), batches[2], join_batches(batches[3:5]), batches[5]]
+    expected = train(TokenClassifier, groups, steps_per_epoch=2)
+    assert_same(train(TokenClassifier, batches, 2, steps_per_epoch=3), expected)
 
 
-def test_an_update_that_was_begun_before_is_completed():
+def test_resumed_update_is_completed():
     model = make_task(TokenClassifier)
     model.compile("sgd")
-    x, y, weights = joined(batches_of(TokenClassifier))
+    x, y, weights = join_batches(make_batches(TokenClassifier))
     data = {"x": x, "y": y, "sample_weight": weights, "batch_size": 4, "shuffle": False}
 
     def read(skipped):
@@ -157,9 +159,9 @@ def test_an_update_that_was_begun_before_is_completed():
 
 @pytest.mark.needs_tensorflow
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="a dataset of TensorFlow")
-def test_a_distributed_dataset_is_refused_by_name():
+def test_distributed_dataset_raises():
     tf = pytest.importorskip("tensorflow")
-    dataset = tf.data.Dataset.from_tensors(batches_of(TokenClassifier)[0])
+    dataset = tf.data.Dataset.from_tensors(make_batches(TokenClassifier)[0])
     distributed = tf.distribute.MirroredStrategy(["CPU:0"]).experimental_distribute_dataset(dataset)
     model = make_task(TokenClassifier)
     model.compile(AdamW(1e-3, gradient_accumulation_steps=2))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`optimizer.apply` as `fit` runs it: in a graph on TensorFlow, stateless and compiled on JAX.
 
-On PyTorch it is called by a function that is compiled, as with `jit_compile=True`.
+On PyTorch, a compiled function calls it, as with `jit_compile=True`.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ import keras
 def compiled_apply(
     optimizer: keras.optimizers.Optimizer, variables: Sequence[keras.Variable]
 ) -> Callable[[Sequence[Any]], None]:
-    """A function of the gradients that updates the variables; the optimizer must be built."""
+    """Returns a function of the gradients that updates the variables of a built optimizer."""
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
@@ -22,7 +22,7 @@ def compiled_apply(
         return _stateless_apply(optimizer, variables)
     import torch
 
-    # This backend is what Python runs: it is the tracing that can fail.
+    # Only the tracing can fail, so this backend runs the traced code in Python.
     return torch.compile(lambda gradients: optimizer.apply(gradients, variables), backend="eager")
 
 

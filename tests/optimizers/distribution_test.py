@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled steps, and two devices that are equivalent to one."""
+"""Compiled steps match plain steps, and two devices match one."""
 
 import subprocess
 import sys
@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from keras_bert.optimizers import LAMB, StableAdamW
-from tests.optimizers.small_model import fit, small_model, weights_of
+from tests.optimizers.small_model import fit, get_weights, small_model
 from tests.source_imports import ROOT
 
-# JAX always compiles, and tests/parallel_test.py trains it on two devices.
+# JAX always compiles. tests/parallel_test.py trains JAX on two devices.
 pytestmark = [pytest.mark.on_tensorflow, pytest.mark.slow]
 
-# The devices must be configured before anything runs, so this is a separate process. Clipping is
-# strong in it, to detect a norm computed on each device's share.
+# Devices must be configured before any computation, so this is a separate process. Its strong
+# clipping detects a norm that is computed only over each device's rows.
 PROGRAM = """
 import tensorflow as tf
 cpu, two = tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
@@ -23,16 +23,16 @@ tf.config.set_logical_device_configuration(cpu, two)
 import numpy as np
 from keras_bert import optimizers
 from keras_bert.optimizers.fit_updates import apply_accumulated
-from tests.optimizers.small_model import fit, small_model, weights_of
+from tests.optimizers.small_model import fit, small_model, get_weights
 
 def train(strategy):
     with strategy.scope():
         options = {"gradient_accumulation_steps": 3, "use_ema": True, "global_clipnorm": 0.01}
         model = small_model(optimizers.LAMB(1e-2, 8, 2, **options))
     fit(model)
-    # Of the 4 micro-batches, the last of three is left
+    # One of the four micro-batches is left.
     apply_accumulated(model.optimizer, model.trainable_variables)
-    return weights_of(model)
+    return get_weights(model)
 
 mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 one = train(tf.distribute.get_strategy())
@@ -41,16 +41,16 @@ print(max(float(np.abs(a - b).max()) for a, b in zip(one, two)) < 1e-6)
 """
 
 
-def test_two_mirrored_replicas_train_as_one_device():
-    finished = subprocess.run(
+def test_two_mirrored_replicas_match_one_device():
+    process = subprocess.run(
         (sys.executable, "-c", PROGRAM), cwd=ROOT, capture_output=True, text=True
     )
-    assert finished.returncode == 0, finished.stderr
-    assert finished.stdout.split() == ["True"]
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.split() == ["True"]
 
 
 @pytest.mark.parametrize(("optimizer", "steps"), [(LAMB, 2), (StableAdamW, None)])
-def test_a_step_compiled_as_a_whole_is_the_same_step(optimizer, steps):
+def test_compiled_step_matches_plain_step(optimizer, steps):
     plain, compiled = (
         small_model(
             optimizer(1e-2, 8, 2, gradient_accumulation_steps=steps), jit_compile=jit_compile
@@ -59,5 +59,5 @@ def test_a_step_compiled_as_a_whole_is_the_same_step(optimizer, steps):
     )
     fit(plain)
     fit(compiled)
-    for a, b in zip(weights_of(plain), weights_of(compiled), strict=True):
+    for a, b in zip(get_weights(plain), get_weights(compiled), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layer-wise learning rates: the depth of each path, and the resulting updates."""
+"""Layer-wise learning rates: the depth of each path, and the updates."""
 
 import keras
 import numpy as np
@@ -28,12 +28,12 @@ from keras_bert.tasks import TextClassifier
         ("masked_lm_transform/embeddings", 14),
     ],
 )
-def test_depth_of_a_path(path, depth):
+def test_layer_depth_from_path(path, depth):
     assert layer_depth(path, num_layers=12) == depth
 
 
 @pytest.mark.on_torch
-def test_every_variable_of_the_backbone_moves_by_its_layers_rate():
+def test_backbone_variables_use_their_layer_rate():
     config = BertConfig(
         vocabulary_size=5,
         num_layers=2,
@@ -54,7 +54,7 @@ def test_every_variable_of_the_backbone_moves_by_its_layers_rate():
         np.testing.assert_allclose(moved, rate, rtol=1e-4, atol=1e-7, err_msg=variable.path)
 
 
-def test_an_electra_that_is_fine_tuned():
+def test_layer_depths_of_electra_classifier():
     config = BertConfig.from_name("electra_small_discriminator").replace(
         vocabulary_size=5,
         num_layers=2,
@@ -66,24 +66,24 @@ def test_an_electra_that_is_fine_tuned():
     )
     classifier = TextClassifier(Backbone(config), num_classes=2)
     backbone = classifier.backbone
-    # The projection among the embeddings; the pooler, which is the task's, with its head
+    # The projection has the depth of the embeddings. The task's pooler has the depth of its head.
     layers = {
         0: [backbone.token_embedding, backbone.embeddings, backbone.embedding_projection],
         1: [backbone.blocks[0]],
         2: [backbone.blocks[1]],
         4: [classifier.pooler, classifier.head],
     }
-    by_depth = {
+    variables_by_depth = {
         depth: [variable for layer in parts for variable in layer.trainable_variables]
         for depth, parts in layers.items()
     }
-    assert sum(map(len, by_depth.values())) == len(classifier.trainable_variables)
-    for depth, variables in by_depth.items():
+    assert sum(map(len, variables_by_depth.values())) == len(classifier.trainable_variables)
+    for depth, variables in variables_by_depth.items():
         assert {layer_depth(variable.path, num_layers=2) for variable in variables} == {depth}
 
 
 @pytest.mark.on_tensorflow
-def test_frozen_last_layers_need_the_number_of_layers():
+def test_num_layers_sets_depth_with_frozen_layers():
     variable = keras.Variable(np.zeros(2, "float32"), name="kernel")
     variable._path = "layer_0/kernel"
     optimizer = AdamW(1e-2, layer_decay=0.5, num_layers=12, weight_decay=0.0)

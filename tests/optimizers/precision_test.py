@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training under Keras' dtype policies."""
+"""Training under Keras's dtype policies."""
 
 import keras
 import numpy as np
@@ -19,7 +19,7 @@ from tests.optimizers.small_model import fit, small_model
         (LAMB, "bfloat16"),
     ],
 )
-def test_training_lowers_the_loss(optimizer, policy):
+def test_training_lowers_loss_in_half_precision(optimizer, policy):
     keras.config.set_dtype_policy(policy)
     model = small_model(optimizer(3e-2))
     losses = fit(model, epochs=6)
@@ -29,7 +29,7 @@ def test_training_lowers_the_loss(optimizer, policy):
     )
 
 
-def test_loss_scaling_skips_a_step_and_does_not_count_it():
+def test_loss_scaling_skips_infinite_gradients():
     weight = keras.Variable(np.ones(2, "float32"), name="kernel")
     inner = AdamW(0.1)
     optimizer = keras.optimizers.LossScaleOptimizer(inner, initial_scale=8.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hundred steps of each optimizer, against its formula in float64."""
+"""A hundred steps of each optimizer match its formula in float64."""
 
 import keras
 import numpy as np
@@ -20,8 +20,8 @@ def initial_weights() -> dict[str, np.ndarray]:
     return {name: 0.1 * random.standard_normal(shape) for name, shape in SHAPES.items()}
 
 
-def gradients() -> list[dict[str, np.ndarray]]:
-    """Of very different sizes: some steps are clipped, some are not."""
+def make_gradients() -> list[dict[str, np.ndarray]]:
+    """Gradients of very different sizes, so that only some steps are clipped."""
     random = np.random.default_rng(1)
     return [
         {name: size * random.standard_normal(shape) for name, shape in SHAPES.items()}
@@ -29,29 +29,29 @@ def gradients() -> list[dict[str, np.ndarray]]:
     ]
 
 
-def variables_of(weights: dict[str, np.ndarray]) -> list[keras.Variable]:
+def make_variables(weights: dict[str, np.ndarray]) -> list[keras.Variable]:
     return [keras.Variable(value, name=name, dtype="float32") for name, value in weights.items()]
 
 
 def train(optimizer: keras.optimizers.Optimizer) -> dict[str, np.ndarray]:
-    variables = variables_of(initial_weights())
+    variables = make_variables(initial_weights())
     optimizer.build(variables)
     apply = compiled_apply(optimizer, variables)
-    for step in gradients():
+    for step in make_gradients():
         apply([ops.convert_to_tensor(value, "float32") for value in step.values()])
     return {variable.name: ops.convert_to_numpy(variable.value) for variable in variables}
 
 
 def scaled_gradients(clip: float | None):
-    """The gradients of each step, clipped by their global norm."""
-    for step in gradients():
+    """Yields the gradients of each step, clipped by their global norm."""
+    for step in make_gradients():
         norm = np.sqrt(sum(np.sum(g**2) for g in step.values()))
         scale = 1.0 if clip is None else min(1.0, clip / norm)
         yield {name: scale * g for name, g in step.items()}
 
 
 def moments(clip: float | None = CLIP):
-    """Clipped gradient's first and second moments, without correction, for each step."""
+    """Yields the moments of the clipped gradients of each step, without bias correction."""
     m = {name: np.zeros(shape) for name, shape in SHAPES.items()}
     v = {name: np.zeros(shape) for name, shape in SHAPES.items()}
     for step in scaled_gradients(clip):
@@ -102,7 +102,7 @@ def adamw_reference(clip: float | None) -> dict[str, np.ndarray]:
 
 
 def stable_adamw_reference(clip: float | None) -> dict[str, np.ndarray]:
-    """Algorithm 2 of the paper, whose averages have a decay rate that corrects their bias."""
+    """Algorithm 2 of the StableAdamW paper. Its decay rates correct the bias of the averages."""
     weights = initial_weights()
     m = {name: np.zeros(shape) for name, shape in SHAPES.items()}
     v = {name: np.zeros(shape) for name, shape in SHAPES.items()}
@@ -117,11 +117,11 @@ def stable_adamw_reference(clip: float | None) -> dict[str, np.ndarray]:
             v[name] = beta_2 * v[name] + (1 - beta_2) * g**2
             rms = np.sqrt(np.mean(g**2 / np.maximum(v[name], 1e-6**2)))
             divided += rms > 1
-            rate_of_tensor = rate / max(1.0, rms)
+            tensor_rate = rate / max(1.0, rms)
             decay = 0.0 if name in UNDECAYED else DECAY
-            weights[name] = (1 - rate_of_tensor * decay) * weights[name]
-            weights[name] -= rate_of_tensor * m[name] / (np.sqrt(v[name]) + 1e-6)
-    # The case that differs from AdamW must occur, and the other one too.
+            weights[name] = (1 - tensor_rate * decay) * weights[name]
+            weights[name] -= tensor_rate * m[name] / (np.sqrt(v[name]) + 1e-6)
+    # Both the case that differs from AdamW and the other case must occur.
     assert 0.1 < divided / (STEPS * len(SHAPES)) < 0.9
     return weights
 
@@ -131,29 +131,29 @@ def assert_close(trained: dict[str, np.ndarray], expected: dict[str, np.ndarray]
         np.testing.assert_allclose(weight, expected[name], rtol=1e-6, atol=1e-6, err_msg=name)
 
 
-def test_adam_weight_decay_is_the_originals():
+def test_adam_weight_decay_matches_original():
     assert_close(train(AdamWeightDecay(PEAK, STEPS, WARMUP)), adam_weight_decay_reference())
 
 
-def test_lamb_is_the_references():
+def test_lamb_matches_reference():
     assert_close(train(LAMB(PEAK, STEPS, WARMUP)), lamb_reference())
 
 
 @pytest.mark.parametrize("clip", [CLIP, None])
-def test_adamw_is_the_formula(clip):
+def test_adamw_matches_formula(clip):
     trained = train(AdamW(PEAK, STEPS, WARMUP, global_clipnorm=clip))
     assert_close(trained, adamw_reference(clip))
 
 
 @pytest.mark.parametrize("clip", [CLIP, None])
-def test_stable_adamw_is_the_papers(clip):
+def test_stable_adamw_matches_paper(clip):
     trained = train(StableAdamW(PEAK, STEPS, WARMUP, global_clipnorm=clip))
     assert_close(trained, stable_adamw_reference(clip))
 
 
-def applied(optimizer, *steps):
-    """Two variables after updates with the same gradients, one of them all zeros at first."""
-    weights = variables_of({"kernel": np.ones((2, 2)), "bias": np.full(3, 2.0)})
+def apply_steps(optimizer, *steps):
+    """Returns two variables after updates, each with one gradient value per step."""
+    weights = make_variables({"kernel": np.ones((2, 2)), "bias": np.full(3, 2.0)})
     for kernel, bias in steps:
         optimizer.apply(
             [ops.full((2, 2), kernel, dtype="float32"), ops.full((3,), bias, dtype="float32")],
@@ -162,57 +162,59 @@ def applied(optimizer, *steps):
     return [ops.convert_to_numpy(weight.value) for weight in weights]
 
 
-def test_the_first_step_of_stable_adamw_is_adamws():
-    """The second moment is the squared gradient itself, however large that is."""
+def test_first_stable_adamw_step_matches_adamw():
+    """In the first step, the second moment is the squared gradient, whatever its size."""
     options = {"beta_2": 0.98, "epsilon": 1e-6, "global_clipnorm": None}
     for size in (1e-3, 1e6):
-        stable, plain = (applied(o(0.1, **options), (size, -size)) for o in (StableAdamW, AdamW))
+        stable, plain = (
+            apply_steps(o(0.1, **options), (size, -size)) for o in (StableAdamW, AdamW)
+        )
         for a, b in zip(stable, plain, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
-def test_each_variable_of_stable_adamw_has_a_rate_of_its_own():
-    """A gradient that grows a thousandfold is almost all of its average: rms² = 1 / (1 - β̂₂)."""
+def test_stable_adamw_rate_is_per_variable():
+    """If a gradient grows a thousandfold, it dominates its average: rms² = 1 / (1 - β̂₂)."""
     calm, sudden = (1.0, 1.0), (1.0, 1e3)
     options = {"beta_1": 0.0, "beta_2": 0.98, "weight_decay": 0.0, "global_clipnorm": None}
-    before = applied(StableAdamW(0.1, **options), calm)
-    after = applied(StableAdamW(0.1, **options), calm, sudden)
-    plain = applied(AdamW(0.1, epsilon=1e-6, **options), calm, sudden)
+    before = apply_steps(StableAdamW(0.1, **options), calm)
+    after = apply_steps(StableAdamW(0.1, **options), calm, sudden)
+    plain = apply_steps(AdamW(0.1, epsilon=1e-6, **options), calm, sudden)
     np.testing.assert_allclose(after[0], plain[0], rtol=1e-6)
     rms = np.sqrt(1 / ((1 - 0.98) / (1 - 0.98**2)))
-    # m̂ / √v̂ is the rms too, and so the step is the learning rate, as it is with a calm gradient.
+    # m̂ / √v̂ also equals the rms, so the step is the learning rate, as with a calm gradient.
     np.testing.assert_allclose(before[1] - after[1], 0.1, rtol=1e-4)
     np.testing.assert_allclose(before[1] - plain[1], 0.1 * rms, rtol=1e-4)
 
 
-def test_the_first_update_of_the_original_changes_nothing():
-    variables = variables_of(initial_weights())
+def test_first_adam_weight_decay_update_is_zero():
+    variables = make_variables(initial_weights())
     optimizer = AdamWeightDecay(PEAK, STEPS, WARMUP)
     optimizer.apply([ops.ones(variable.shape) for variable in variables], variables)
     for variable, before in zip(variables, initial_weights().values(), strict=True):
         np.testing.assert_array_equal(ops.convert_to_numpy(variable.value), np.float32(before))
 
 
-def test_lamb_takes_queries_keys_and_values_for_three_weights():
+def test_lamb_splits_fused_query_key_value():
     rng = np.random.default_rng(5)
     parts = [rng.normal(size=(4, 2)) * size for size in (1.0, 10.0, 0.0)]
     gradients = [rng.normal(size=(4, 2)) for _ in parts]
     with keras.name_scope("query_key_value"):
         fused = keras.Variable(np.concatenate(parts, axis=1).astype("float32"), name="kernel")
-    alone = [keras.Variable(part.astype("float32"), name="kernel") for part in parts]
+    separate = [keras.Variable(part.astype("float32"), name="kernel") for part in parts]
     LAMB(0.1, global_clipnorm=None).apply(
         [ops.convert_to_tensor(np.concatenate(gradients, 1).astype("float32"))], [fused]
     )
     LAMB(0.1, global_clipnorm=None).apply(
-        [ops.convert_to_tensor(g.astype("float32")) for g in gradients], alone
+        [ops.convert_to_tensor(g.astype("float32")) for g in gradients], separate
     )
-    expected = np.concatenate([ops.convert_to_numpy(v.value) for v in alone], axis=1)
+    expected = np.concatenate([ops.convert_to_numpy(v.value) for v in separate], axis=1)
     np.testing.assert_allclose(ops.convert_to_numpy(fused.value), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["AdamW", "AdamWeightDecay", "LAMB", "StableAdamW"])
-def test_an_infinite_gradient_is_not_passed_over(name):
-    weights = variables_of({"kernel": np.ones((2,)), "other": np.ones((3,))})
+def test_infinite_gradient_makes_weights_nan(name):
+    weights = make_variables({"kernel": np.ones((2,)), "other": np.ones((3,))})
     bad = ops.convert_to_tensor(np.array([np.inf, 1.0], "float32"))
     optimizer = getattr(optimizers, name)(0.1, global_clipnorm=1.0)
     optimizer.apply([bad, ops.ones((3,))], weights)
@@ -230,13 +232,13 @@ def test_an_infinite_gradient_is_not_passed_over(name):
         ),
     ],
 )
-def test_contradictory_schedules_are_refused(arguments, message):
+def test_contradictory_schedules_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         AdamW(**arguments)
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's gradients")
-def test_sparse_gradients_with_repeated_rows_are_clipped_by_the_norm_of_their_sum():
+def test_sparse_clipping_sums_repeated_rows():
     import tensorflow as tf
 
     rows, indices = tf.constant([[3.0, 0.0], [0.0, 1.0], [0.0, 4.0]]), tf.constant([1, 0, 1])
@@ -254,8 +256,8 @@ def test_sparse_gradients_with_repeated_rows_are_clipped_by_the_norm_of_their_su
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's gradients")
-def test_a_sparse_gradient_of_stable_adamw_is_averaged_over_all_rows_of_its_table():
-    """Its one row alone would have a root mean square of 1.4; with three of zeros it is 0.7."""
+def test_stable_adamw_averages_over_all_table_rows():
+    """With three rows of zeros, the rms of the gradient is 0.7 instead of 1.4."""
     import tensorflow as tf
 
     trained = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A saved and reloaded model continues training with the same result."""
+"""Saved and reloaded models continue training with the same results."""
 
 import keras
 import numpy as np
@@ -15,7 +15,7 @@ from keras_bert.optimizers import (
     StableAdamW,
     TrapezoidalWarmupDecay,
 )
-from tests.optimizers.small_model import LABELS, TOKENS, fit, small_model, weights_of
+from tests.optimizers.small_model import LABELS, TOKENS, fit, get_weights, small_model
 
 OPTIMIZERS = {
     "AdamW": lambda: AdamW(1e-2, 20, 4, layer_decay=0.8, num_layers=1),
@@ -31,7 +31,7 @@ OPTIMIZERS = {
 DECAYED = {"kernel", "embeddings", "position_embeddings", "biases_of_people"}
 
 
-def state_of(optimizer: keras.optimizers.Optimizer) -> list[np.ndarray]:
+def get_state(optimizer: keras.optimizers.Optimizer) -> list[np.ndarray]:
     return [ops.convert_to_numpy(variable.value) for variable in optimizer.variables]
 
 
@@ -41,26 +41,26 @@ def train_three_steps(model: keras.Model) -> None:
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_a_reloaded_model_continues_identically(name, tmp_path):
+def test_reloaded_model_continues_training(name, tmp_path):
     model = small_model(OPTIMIZERS[name]())
     fit(model)
     model.save(tmp_path / "model.keras")
     reloaded = keras.models.load_model(tmp_path / "model.keras")
     assert reloaded.optimizer.get_config() == model.optimizer.get_config()
-    for a, b in zip(state_of(model.optimizer), state_of(reloaded.optimizer), strict=True):
+    for a, b in zip(get_state(model.optimizer), get_state(reloaded.optimizer), strict=True):
         np.testing.assert_array_equal(a, b)
     train_three_steps(model)
     train_three_steps(reloaded)
     assert int(reloaded.optimizer._iterations) == 7
-    for a, b in zip(weights_of(model), weights_of(reloaded), strict=True):
+    for a, b in zip(get_weights(model), get_weights(reloaded), strict=True):
         np.testing.assert_array_equal(a, b)
-    for a, b in zip(state_of(model.optimizer), state_of(reloaded.optimizer), strict=True):
+    for a, b in zip(get_state(model.optimizer), get_state(reloaded.optimizer), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.on_tensorflow
 @pytest.mark.parametrize("optimizer", [AdamW, AdamWeightDecay, LAMB, StableAdamW])
-def test_a_reloaded_optimizer_leaves_layer_norm_and_biases_undecayed(optimizer, tmp_path):
+def test_reloaded_optimizer_excludes_norms_and_biases(optimizer, tmp_path):
     model = small_model(optimizer(1e-2, weight_decay=0.5))
     fit(model)
     model.save(tmp_path / "model.keras")
@@ -75,7 +75,7 @@ def test_a_reloaded_optimizer_leaves_layer_norm_and_biases_undecayed(optimizer, 
     assert changed == DECAYED
 
 
-def test_a_reloaded_model_decays_what_the_saved_one_decays(tmp_path):
+def test_reloaded_model_keeps_decay_exclusions(tmp_path):
     model = small_model(AdamW(1e-2, exclude_from_weight_decay=("embeddings",)))
     fit(model)
     model.save(tmp_path / "model.keras")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learning rate schedules, against the formulas of papers and reference codes."""
+"""Learning rate schedules match the formulas of papers and reference implementations."""
 
 import keras
 import numpy as np
@@ -42,7 +42,7 @@ def trapezoid(step: int, decay: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("schedule", "share"),
+    ("schedule", "factor"),
     [
         (LinearWarmupDecay(PEAK, TOTAL, WARMUP), common),
         (LinearWarmupDecay(PEAK, TOTAL, WARMUP, warmup_from_zero=True), hugging_face),
@@ -59,9 +59,9 @@ def trapezoid(step: int, decay: str) -> float:
     ],
     ids=["common", "hugging_face", "original", "electra", "one_minus_sqrt", "linear"],
 )
-def test_every_step_has_the_rate_of_the_formula(schedule, share):
+def test_rates_match_formulas(schedule, factor):
     rates = [float(schedule(step)) for step in range(TOTAL + 1)]
-    expected = [PEAK * share(step) for step in range(TOTAL + 1)]
+    expected = [PEAK * factor(step) for step in range(TOTAL + 1)]
     np.testing.assert_allclose(rates, expected, rtol=1e-5, atol=1e-12)
     assert float(schedule(TOTAL + 7)) == 0
 
@@ -73,13 +73,13 @@ def trapezoid_without_fall(peak: float, total: int, warmup: int) -> TrapezoidalW
 @pytest.mark.parametrize(
     "schedule", [LinearWarmupDecay, BertWarmupDecay, ElectraWarmupDecay, trapezoid_without_fall]
 )
-def test_training_may_be_all_warmup(schedule):
+def test_training_can_be_only_warmup(schedule):
     rates = [float(schedule(PEAK, 4, 4)(step)) for step in range(5)]
     assert np.isfinite(rates).all()
     assert rates[4] == 0
 
 
-def test_a_trapezoid_falls_in_the_last_tenth_or_not_at_all():
+def test_trapezoid_decay_steps():
     tenth = TrapezoidalWarmupDecay(1.0, 20, decay="linear")
     assert [float(tenth(step)) for step in (0, 18, 19, 20)] == [1.0, 1.0, 0.5, 0.0]
     assert TrapezoidalWarmupDecay(1.0, 20, 19).num_decay_steps == 1
@@ -105,7 +105,7 @@ def test_phases_multiply_the_rate():
         (([0], [-1.0]), "factors must be a finite number of at least 0"),
     ],
 )
-def test_phases_that_do_not_fit_are_refused(arguments, message):
+def test_invalid_phases_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         PhasedSchedule(LinearWarmupDecay(PEAK, TOTAL), *arguments)
 
@@ -121,7 +121,7 @@ def test_phases_that_do_not_fit_are_refused(arguments, message):
         ({"decay": "cosine"}, "decay must be one of one_minus_sqrt, linear"),
     ],
 )
-def test_a_trapezoid_that_does_not_fit_is_refused(changes, message):
+def test_invalid_trapezoid_raises(changes, message):
     with pytest.raises(ValueError, match=message):
         TrapezoidalWarmupDecay(PEAK, TOTAL, WARMUP, **changes)
 
@@ -136,12 +136,12 @@ def test_a_trapezoid_that_does_not_fit_is_refused(changes, message):
         PhasedSchedule(TrapezoidalWarmupDecay(PEAK, TOTAL), [0, 100], [1.0, 0.1]),
     ],
 )
-def test_a_schedule_comes_back_from_its_config(schedule):
-    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(schedule))
-    assert type(again) is type(schedule)
-    assert again.get_config() == schedule.get_config()
+def test_schedule_config_round_trip(schedule):
+    loaded = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(schedule))
+    assert type(loaded) is type(schedule)
+    assert loaded.get_config() == schedule.get_config()
     rates = [float(schedule(step)) for step in (0, 99, 100, 190)]
-    assert [float(again(step)) for step in (0, 99, 100, 190)] == rates
+    assert [float(loaded(step)) for step in (0, 99, 100, 190)] == rates
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_schedule_comes_back_from_its_config(schedule):
         ),
     ],
 )
-def test_impossible_numbers_of_steps_are_refused(arguments, message):
+def test_invalid_step_counts_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         BertWarmupDecay(PEAK, **arguments)
     assert BertWarmupDecay(PEAK, 60, 0.1 * 60).get_config()["num_warmup_steps"] == 6.0

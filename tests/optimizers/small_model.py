@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model with every kind of variable that optimizers treat differently, and training data."""
+"""A model with each type of variable that optimizers treat differently, and training data."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ LABELS = TOKENS.sum(axis=1) % 3
 
 
 def small_model(optimizer: keras.optimizers.Optimizer, **compile_arguments: Any) -> keras.Model:
-    """A compiled classifier of 6 tokens; the same weights at every call."""
+    """Returns a compiled classifier of 6 tokens with the same weights in every call."""
     keras.utils.set_random_seed(1)
     model = keras.Sequential(
         [
             keras.Input((6,), dtype="int32"),
-            # Not Keras' small values: LayerNorm's gradients would overflow float16, and Keras' loss
-            # scaling overlooks an infinity in a sparse gradient with repeated rows.
+            # With Keras's smaller initial values, LayerNorm's gradients would overflow float16,
+            # and its loss scaling overlooks an infinity in a sparse gradient with repeated rows.
             layers.Embedding(12, 4, "glorot_normal", name="token_embedding"),
             layers.LayerNormalization(name="embedding_norm"),
             layers.Dense(4, activation="tanh", name="layer_0"),
@@ -32,12 +32,12 @@ def small_model(optimizer: keras.optimizers.Optimizer, **compile_arguments: Any)
 
 
 def fit(model: keras.Model, batch_size: int = 4, epochs: int = 1) -> list[float]:
-    """Trains in the order of the data; the loss of each epoch."""
+    """Trains in the order of the data, and returns the loss of each epoch."""
     history = model.fit(
         TOKENS, LABELS, batch_size=batch_size, epochs=epochs, shuffle=False, verbose=0
     )
     return list(history.history["loss"])
 
 
-def weights_of(model: keras.Model) -> list[np.ndarray]:
+def get_weights(model: keras.Model) -> list[np.ndarray]:
     return [np.asarray(weight, "float32") for weight in model.get_weights()]

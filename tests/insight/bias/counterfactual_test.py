@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Swapped words, and the change of predictions against `transformers`."""
+"""Word swaps, and prediction changes that match `transformers`."""
 
 import numpy as np
 import pytest
@@ -26,20 +26,20 @@ SWAPS = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A small random classifier as Hugging Face stores it."""
+def directory(tmp_path_factory):
+    """A small random classifier in the Hugging Face format."""
     return save_classifier(TOKENS, tmp_path_factory.mktemp("classifier"))
 
 
 @pytest.fixture(scope="module")
-def classifier(folder):
-    return TextClassifier.from_preset(folder)
+def classifier(directory):
+    return TextClassifier.from_preset(directory)
 
 
 @pytest.fixture(scope="module")
-def probabilities(folder):
-    model = transformers.BertForSequenceClassification.from_pretrained(folder).eval()
-    encode = transformers.BertTokenizerFast(str(folder / "vocab.txt")).encode
+def probabilities(directory):
+    model = transformers.BertForSequenceClassification.from_pretrained(directory).eval()
+    encode = transformers.BertTokenizerFast(str(directory / "vocab.txt")).encode
 
     def compute(text):
         with torch.no_grad():
@@ -68,10 +68,10 @@ def test_changes_match_transformers(classifier, probabilities):
     group_measure = measures["change of probability", "groups"]
     np.testing.assert_allclose(group_measure.value, changes[3:].mean(), atol=1e-5)
     assert group_measure.count == 2
-    # Of a text the mean of its changes, then the mean of the texts
-    by_text = [changes[0], changes[1:3].mean(), changes[3:5].mean(), changes[5:].mean()]
+    # Average the changes of each text, then average over the texts.
+    text_changes = [changes[0], changes[1:3].mean(), changes[3:5].mean(), changes[5:].mean()]
     overall = measures["change of probability", "all"]
-    np.testing.assert_allclose(overall.value, np.mean(by_text), atol=1e-5)
+    np.testing.assert_allclose(overall.value, np.mean(text_changes), atol=1e-5)
     assert overall.low <= overall.value <= overall.high
     flips = before.argmax(axis=1) != after.argmax(axis=1)
     np.testing.assert_allclose(measures["other class, %", "gender"].value, 100 * flips[:2].mean())
@@ -99,8 +99,9 @@ def test_directions_are_signed_changes(classifier, probabilities):
     assert {group for group, _ in measures} == swapped.keys()
     for group, swapped_texts in swapped.items():
         expected = [
-            np.mean([probabilities(other) for other in others], axis=0) - probabilities(texts[text])
-            for text, others in swapped_texts.items()
+            np.mean([probabilities(other) for other in variants], axis=0)
+            - probabilities(texts[text])
+            for text, variants in swapped_texts.items()
         ]
         for index, name in enumerate(classifier.class_names or "012"):
             measure = measures[group, f"change of P({name})"]
@@ -110,7 +111,7 @@ def test_directions_are_signed_changes(classifier, probabilities):
                 assert measure.low - 1e-9 <= measure.value <= measure.high + 1e-9
 
 
-def test_words_are_swapped_as_they_are_written():
+def test_swaps_keep_case_and_grammar():
     default = {kind: Swapper(kind, lines) for kind, lines in insight.default_swaps().items()}
     for kind, text, expected in (
         ("gender", "Her idea helped her.", "His idea helped him."),
@@ -127,7 +128,7 @@ def test_words_are_swapped_as_they_are_written():
         assert default[kind].swap(text, 1)[0] == expected, text
 
 
-def test_pairs_and_regressions_are_swapped_too():
+def test_swaps_of_pairs_with_regression():
     sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
     from keras_bert import data
 
@@ -140,10 +141,10 @@ def test_pairs_and_regressions_are_swapped_too():
     np.testing.assert_allclose(result.changes, np.abs(scores[2:] - scores[:2]), atol=1e-5)
     assert {each.metric for each in result.measures()} == {"change of score"}
     assert "swapped_score" in result.largest(1)[0]
-    there, back = result.directions().measures()
-    assert [there.group, back.group] == ["gender: first to second", "gender: second to first"]
-    np.testing.assert_allclose([there.value, back.value], scores[2:] - scores[:2], atol=1e-5)
-    assert there.metric == "change of score"
+    forward, backward = result.directions().measures()
+    assert [forward.group, backward.group] == ["gender: first to second", "gender: second to first"]
+    np.testing.assert_allclose([forward.value, backward.value], scores[2:] - scores[:2], atol=1e-5)
+    assert forward.metric == "change of score"
     errors = insight.error_rates(
         regressor, list(result.texts), [0.5, 1.0], {"first": [True, False]}
     )
@@ -151,7 +152,7 @@ def test_pairs_and_regressions_are_swapped_too():
     assert errors.measures()[1].metric == "absolute error"
 
 
-def test_errors_are_counted_by_slice(classifier, probabilities):
+def test_error_rates_by_slice(classifier, probabilities):
     labels = [0, 1, 2, 0, 1]
     wrong = [
         int(probabilities(text).argmax()) != label
@@ -172,7 +173,7 @@ def test_errors_are_counted_by_slice(classifier, probabilities):
     assert "No text belongs to empty." in str(rates)
 
 
-def test_rows_that_do_not_fit_are_refused(classifier):
+def test_invalid_swaps_or_slices_raise(classifier):
     for swaps, message in (
         ({"x": [("he",)]}, r"swaps\['x'\] must have .* Received: \['he'\]"),
         ({"x": [("he", "she"), ("he", "it")]}, "'he' in 2 lines"),
@@ -189,7 +190,7 @@ def test_rows_that_do_not_fit_are_refused(classifier):
             insight.error_rates(classifier, TEXTS, labels, slices)
 
 
-def test_other_models_and_texts_are_refused(classifier):
+def test_unsupported_model_or_text_raises(classifier):
     masked_lm = MaskedLM(classifier.backbone, classifier.preprocessor)
     for call in (
         lambda model: insight.counterfactuals(model, TEXTS),

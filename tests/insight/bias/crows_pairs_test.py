@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores of CrowS-Pairs, compared with the released program's computation on `transformers`."""
+"""CrowS-Pairs scores match the original code's computation on `transformers`."""
 
 import csv
 import difflib
@@ -23,8 +23,8 @@ PAIRS = [
 ]
 
 
-def released_scores(reference, tokenizer, pair):
-    """`metric.py` of CrowS-Pairs: one masked token at a time, and no batches."""
+def original_scores(reference, tokenizer, pair):
+    """Computes scores like `metric.py` of CrowS-Pairs: one masked token at a time, no batches."""
     rows = [tokenizer.encode(text) for text in pair]
     names = [[str(token) for token in row] for row in rows]
     shared = ([], [])
@@ -46,7 +46,7 @@ def released_scores(reference, tokenizer, pair):
 def real_pairs():
     data = os.environ.get("KERAS_BERT_DATA")
     if data is None:
-        pytest.skip("KERAS_BERT_DATA names no folder of data sets")
+        pytest.skip("KERAS_BERT_DATA is not set")
     path = Path(data) / "bias" / "crows_pairs_anonymized.csv"
     with open(path, encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))[:60]
@@ -54,14 +54,16 @@ def real_pairs():
 
 
 @pytest.mark.parametrize("make_pairs", [lambda: PAIRS, real_pairs], ids=["small", "real"])
-def test_pairs_score_as_by_the_released_program(make_pairs, masked_lm, reference, tokenizer):
+def test_pair_scores_match_original(make_pairs, masked_lm, reference, tokenizer):
     pairs = make_pairs()
-    expected = [released_scores(reference, tokenizer, pair) for pair in pairs]
+    expected = [original_scores(reference, tokenizer, pair) for pair in pairs]
     scores = np.stack(insight.compare_pairs(masked_lm, pairs), axis=1)
-    np.testing.assert_allclose(scores, expected, atol=1.1e-3)  # rounded to three decimals
+    np.testing.assert_allclose(
+        scores, expected, atol=1.1e-3
+    )  # The original code rounds to three decimals.
 
 
-def test_shares_are_told_with_intervals_and_with_their_flaws(masked_lm, tmp_path):
+def test_crows_pairs_measures_and_errors(masked_lm, tmp_path):
     path = tmp_path / "pairs.csv"
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
@@ -77,7 +79,7 @@ def test_shares_are_told_with_intervals_and_with_their_flaws(masked_lm, tmp_path
     ]
     assert measures[0].value == 100 * np.mean(scores.first > scores.second)
     assert all(measure.low <= measure.value <= measure.high for measure in measures)
-    assert not scores.prefers_first[3]  # the two sentences are one
+    assert not scores.prefers_first[3]  # Its sentences are equal.
     assert "Blodgett" in str(scores)
     path.write_text("a,b\n1,2\n", encoding="utf-16")
     with pytest.raises(ValueError, match=r"pairs\.csv has no column bias_type, sent_less"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Intervals, and tables of several results."""
+"""Confidence intervals, and tables that compare results."""
 
 import json
 
@@ -12,27 +12,29 @@ from keras_bert.intervals import proportion_interval
 pytestmark = pytest.mark.backend_independent
 
 
-def test_units_that_all_agree_leave_doubt():
+def test_interval_of_unanimous_units():
     agreed = insight.PairScores(np.ones(20), np.zeros(20), ("age",) * 20)
     overall = agreed.measures()[0]
     assert (overall.value, overall.high) == (100, 100)
     np.testing.assert_allclose(overall.low, 100 * proportion_interval(20, 20)[0])
 
 
-def test_the_same_units_are_drawn_for_two_results():
-    """A model that is better on every pair by as much is better for certain."""
+def test_compare_resamples_the_same_units():
+    """If a model is better by the same amount on every pair, the interval has no width."""
     noise = np.random.default_rng(0).normal(size=40)
     kinds = ("age",) * 20 + ("race",) * 20
     before = insight.PairScores(noise, np.zeros(40), kinds)
     after = insight.PairScores(noise - 10, np.zeros(40), kinds)
     compared = insight.compare({"before": before, "after": after})
     row = compared.rows()[0]
-    share = 100 * np.mean(noise > 0)
+    percentage = 100 * np.mean(noise > 0)
     assert (row["group"], row["count"]) == ("all", 40)
-    np.testing.assert_allclose(row["measures"]["before"]["value"], share)
-    np.testing.assert_allclose(row["differences"]["after"]["value"], -share)
-    same = insight.compare({"one": before, "other": before}).rows()[0]["differences"]["other"]
-    assert same == {"value": 0.0, "low": 0.0, "high": 0.0}
+    np.testing.assert_allclose(row["measures"]["before"]["value"], percentage)
+    np.testing.assert_allclose(row["differences"]["after"]["value"], -percentage)
+    self_difference = insight.compare({"one": before, "other": before}).rows()[0]["differences"][
+        "other"
+    ]
+    assert self_difference == {"value": 0.0, "low": 0.0, "high": 0.0}
     lines = str(compared).splitlines()
     assert lines[2].split()[-6:] == ["pairs", "before", "after", "after", "-", "before"]
     assert "Blodgett" in lines[-1]
@@ -40,7 +42,7 @@ def test_the_same_units_are_drawn_for_two_results():
     assert json.loads(json.dumps(compared.to_dict()))["rows"][0] == row
 
 
-def test_results_are_tables_and_json():
+def test_results_export_to_html_and_json():
     result = insight.PairScores(np.arange(3.0), np.array([1.0, 0, 0]), ("<b>", "<b>", "c"))
     assert "&lt;b&gt;" in result._repr_html_()
     content = json.loads(json.dumps(result.to_dict()))
@@ -49,7 +51,7 @@ def test_results_are_tables_and_json():
     assert [measure["group"] for measure in content["measures"]] == ["all", "<b>", "c"] * 2
 
 
-def test_comparisons_are_drawn_and_checked():
+def test_comparisons_are_plotted_and_validated():
     pytest.importorskip("matplotlib").use("agg")
     one = insight.PairScores(np.arange(4.0), np.ones(4), ("age", "age", "b", "b"))
     axes = insight.compare({"one": one, "other": one}).plot()

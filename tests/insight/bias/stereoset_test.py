@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores of StereoSet, compared with the released program's computation on `transformers`."""
+"""StereoSet scores match the original code's computation on `transformers`."""
 
 import json
 import re
@@ -27,7 +27,7 @@ STEREOSET = {
 
 
 def write_stereoset(path, entries=None):
-    """Writes `STEREOSET` in the released layout; returns the entries."""
+    """Writes `STEREOSET` in the original format, and returns the entries."""
     labels = ("stereotype", "anti-stereotype", "unrelated")
     content = json.loads(json.dumps(STEREOSET))
     content["data"]["intrasentence"] = [
@@ -52,8 +52,8 @@ def write_stereoset(path, entries=None):
     return content["data"]["intrasentence"]
 
 
-def released_word_scores(entry, log_probabilities, tokenizer):
-    """The released program's scores: tokens one at a time, put into the context as text."""
+def original_word_scores(entry, log_probabilities, tokenizer):
+    """Scores words like the original code: token by token, inserted into the context as text."""
     scores = {}
     for sentence in entry["sentences"]:
         *_, slot = [n for n, word in enumerate(entry["context"].split(" ")) if "BLANK" in word]
@@ -68,21 +68,19 @@ def released_word_scores(entry, log_probabilities, tokenizer):
     return [scores[label] for label in ("stereotype", "anti-stereotype", "unrelated")]
 
 
-def test_stereoset_scores_as_by_the_released_program(
-    masked_lm, log_probabilities, tokenizer, tmp_path
-):
+def test_stereoset_scores_match_original(masked_lm, log_probabilities, tokenizer, tmp_path):
     entries = write_stereoset(tmp_path / "dev.json")
     scores = insight.stereoset(masked_lm, tmp_path / "dev.json")
     expected = np.array(
-        [released_word_scores(entry, log_probabilities, tokenizer) for entry in entries]
+        [original_word_scores(entry, log_probabilities, tokenizer) for entry in entries]
     )
     np.testing.assert_allclose(scores.scores, expected, atol=1e-5)
     # Means over targets, not over examples
     pro, anti, unrelated = expected.T
     related = (pro > unrelated).astype(float) + (anti > unrelated)
-    of_doctor, of_nurse = [2, 3, 4], [0, 1]
-    ss = 100 * np.mean([np.mean((pro > anti)[rows]) for rows in (of_doctor, of_nurse)])
-    lms = 50 * np.mean([np.mean(related[rows]) for rows in (of_doctor, of_nurse)])
+    doctor_rows, nurse_rows = [2, 3, 4], [0, 1]
+    ss = 100 * np.mean([np.mean((pro > anti)[rows]) for rows in (doctor_rows, nurse_rows)])
+    lms = 50 * np.mean([np.mean(related[rows]) for rows in (doctor_rows, nurse_rows)])
     measures = {(each.metric, each.group): each.value for each in scores.measures()}
     np.testing.assert_allclose(measures["SS, %", "all"], ss)
     np.testing.assert_allclose(measures["LMS, %", "all"], lms)
@@ -91,7 +89,7 @@ def test_stereoset_scores_as_by_the_released_program(
     assert "2 intersentence examples are excluded" in str(scores)
 
 
-def test_malformed_examples_are_named(masked_lm, tmp_path):
+def test_invalid_examples_raise(masked_lm, tmp_path):
     path = tmp_path / "dev.json"
     for text in ("{", '{"data": []}'):
         path.write_text(text)

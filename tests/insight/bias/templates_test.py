@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Associations in templates, compared with a plain computation on `transformers`."""
+"""Associations in templates match a plain computation on `transformers`."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from keras_bert import insight
 pytestmark = pytest.mark.on_tensorflow
 
 
-def test_templates_score_as_by_transformers(masked_lm, log_probabilities):
+def test_template_scores_match_transformers(masked_lm, log_probabilities):
     templates = ["{target} is {attribute}.", "The very {attribute} told {target} that"]
     attributes = ["a nurse", "an engineer", "doctors"]
     scores = insight.template_log_odds(masked_lm, templates, attributes)
@@ -28,12 +28,12 @@ def test_templates_score_as_by_transformers(masked_lm, log_probabilities):
     last = [[0, 0, 0], [1, 1, 2]]
     for row in range(2):
         for column in range(3):
-            with_attribute = log_probabilities(masked_attributes[row][column])
-            without = log_probabilities(prior[row][column], last[row][column])
+            attribute_scores = log_probabilities(masked_attributes[row][column])
+            prior_scores = log_probabilities(prior[row][column], last[row][column])
             for index, word in enumerate(("he", "she")):
                 np.testing.assert_allclose(
                     scores.associations[row, column, index],
-                    with_attribute[word] - without[word],
+                    attribute_scores[word] - prior_scores[word],
                     atol=1e-5,
                 )
     odds = scores.associations[..., 0] - scores.associations[..., 1]

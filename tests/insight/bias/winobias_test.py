@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pronouns of WinoBias, compared with a plain computation on `transformers`."""
+"""WinoBias pronoun scores match a plain computation on `transformers`."""
 
 import os
 import re
@@ -29,13 +29,13 @@ ANTI = """1 [The doctor] told the nurse that [she] was tired.
 
 @pytest.fixture(scope="module")
 def pronouns(masked_lm, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("winobias")
+    directory = tmp_path_factory.mktemp("winobias")
     for name, content in (("pro", PRO), ("anti", ANTI)):
-        (folder / name).write_text(content)
-    return insight.winobias_pronouns(masked_lm, folder / "pro", folder / "anti")
+        (directory / name).write_text(content)
+    return insight.winobias_pronouns(masked_lm, directory / "pro", directory / "anti")
 
 
-def test_pronouns_are_as_likely_as_by_transformers(pronouns, log_probabilities):
+def test_pronoun_odds_match_transformers(pronouns, log_probabilities):
     def odds(line, pairs):
         masked = re.sub(r"\[(he|she|him|her|his)\]", "#", line.partition(" ")[2])
         masked = re.sub(r"[\[\]]", "", masked).replace("#", "[MASK]")
@@ -51,7 +51,7 @@ def test_pronouns_are_as_likely_as_by_transformers(pronouns, log_probabilities):
         ([("she", "he")], [("he", "she")]),
         ([("her", "his")] * 2, [("his", "her")] * 2),
         ([("him", "her")], [("her", "him")]),
-        # "he" is none of her counterparts
+        # "he" is not a counterpart of "her".
         ([("her", "him", "his")], [("he", "she")]),
     ]
     expected = [[odds(*each) for each in zip(lines, pairs, strict=True)] for lines, pairs in
@@ -62,11 +62,11 @@ def test_pronouns_are_as_likely_as_by_transformers(pronouns, log_probabilities):
     np.testing.assert_allclose(pronouns.pro[0], -pronouns.anti[0])
 
 
-def test_real_sentences_are_read(masked_lm):
+def test_winobias_dataset_is_read(masked_lm):
     data = os.environ.get("KERAS_BERT_DATA")
     if data is None:
-        pytest.skip("KERAS_BERT_DATA names no folder of data sets")
-    # Of the two kinds the one with unaligned, misspelled and nested mentions
+        pytest.skip("KERAS_BERT_DATA is not set")
+    # The type with unaligned, misspelled and nested mentions
     files = [
         Path(data) / "bias" / "winobias" / f"{side}_stereotyped_type2.txt.dev"
         for side in ("pro", "anti")
@@ -76,7 +76,7 @@ def test_real_sentences_are_read(masked_lm):
     assert not any(set("[]") & set(sentence) for sentence in scores.sentences)
 
 
-def test_few_pairs_that_do_not_belong_together_are_left_out_and_counted(masked_lm, tmp_path):
+def test_few_mismatched_pairs_are_excluded(masked_lm, tmp_path):
     files = [tmp_path / name for name in ("pro.txt", "anti.txt")]
     lines = [
         [f"{number} [The doctor] told the nurse that [{own}] was tired.\n" for number in range(100)]
@@ -94,7 +94,7 @@ def test_few_pairs_that_do_not_belong_together_are_left_out_and_counted(masked_l
     assert message in str(scores)
 
 
-def test_malformed_sentences_are_named(masked_lm, tmp_path):
+def test_invalid_sentences_raise(masked_lm, tmp_path):
     pro, anti = tmp_path / "pro.txt", tmp_path / "anti.txt"
     pro.write_text("1 [The doctor] told [him].\n2 [The doctor] told her.\n")
     anti.write_text("1 [The doctor] told [her].\n")
@@ -111,7 +111,7 @@ def test_malformed_sentences_are_named(masked_lm, tmp_path):
         insight.winobias_pronouns(masked_lm, pro, anti)
 
 
-def test_files_that_do_not_belong_together_are_refused(masked_lm, tmp_path):
+def test_mismatched_files_raise(masked_lm, tmp_path):
     pro, anti = tmp_path / "pro.txt", tmp_path / "anti.txt"
     lines = ["1 [The doctor] told [him] that.\n", "2 [The nurse] saw [her] and [her] doctor.\n"]
     pro.write_text("".join(lines))

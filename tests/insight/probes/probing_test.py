@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probes of grammar: their features, scores and control tasks, held to plain definitions."""
+"""Grammar probes: their features, scores and control tasks match plain definitions."""
 
 import json
 
@@ -27,7 +27,7 @@ UPOS = {
     "the": "DET", "a": "DET", "films": "NOUN", "plot": "NOUN", "man": "NOUN", "we": "PRON",
     "was": "AUX", "saw": "VERB", "slept": "VERB", "good": "ADJ", "dullsly": "ADJ", ".": "PUNCT",
 }  # fmt: skip
-# Words with the numbers of their heads
+# Each word has the number of its head and its relation.
 SENTENCES = [
     ("the/2/det films/4/nsubj was/4/cop good/0/root ./4/punct"),
     ("we/2/nsubj saw/0/root the/4/det plot/2/obj ./2/punct"),
@@ -36,7 +36,7 @@ SENTENCES = [
 ]
 
 
-def conllu(sentences):
+def make_conllu(sentences):
     lines = []
     for number, sentence in enumerate(sentences):
         lines += [f"# sent_id = {number}", "1-2\tthefilms" + "\t_" * 8]
@@ -50,10 +50,10 @@ def conllu(sentences):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("treebank")
-    (folder / "train.conllu").write_text(conllu(SENTENCES * 8))
-    (folder / "test.conllu").write_text(conllu(SENTENCES))
-    return folder / "train.conllu", folder / "test.conllu"
+    directory = tmp_path_factory.mktemp("treebank")
+    (directory / "train.conllu").write_text(make_conllu(SENTENCES * 8))
+    (directory / "test.conllu").write_text(make_conllu(SENTENCES))
+    return directory / "train.conllu", directory / "test.conllu"
 
 
 @pytest.fixture(scope="module")
@@ -66,35 +66,37 @@ def model():
     return Backbone(config), data.TextClassifierPreprocessor(make_tokenizer(*TOKENS), 16)
 
 
-def test_words_have_the_hidden_states_of_their_tokens(model, files):
+def test_word_features_are_hidden_states(model, files):
     backbone, preprocessor = model
     words = annotated_words(backbone, preprocessor, [files[1], files[1]], max_sentences=6)
     assert len(words) == 6
     assert words.words[:5] == ("the", "films", "was", "good", ".")
     assert words.upos[:3] == ("DET", "NOUN", "AUX")
     last = words.sentence(3)
-    assert words.relations[last][1] == "nsubj"  # without its subtype
+    assert words.relations[last][1] == "nsubj"  # The subtype is removed.
     assert words.heads[last].tolist() == [1, 2, -1, 5, 5, 2, 2]
     row = ["[CLS]", "the", "man", "saw", "a", "dull", "##s", "##ly", "film", "##s", ".", "[SEP]"]
     ids = np.array([[TOKENS.index(token) for token in row]])
     outputs = backbone.with_hidden_states()(ids, training=False)["hidden_states"]
     states = np.stack([keras.ops.convert_to_numpy(state)[0] for state in outputs], axis=1)
     positions = [[1], [2], [3], [4], [5, 6, 7], [8, 9], [10]]
-    expected = np.stack([states[own].mean(axis=0) for own in positions])
+    expected = np.stack([states[word_positions].mean(axis=0) for word_positions in positions])
     np.testing.assert_allclose(words.features[last], expected, atol=1e-5)
     first = annotated_words(backbone, preprocessor, files[1], pooling="first")
     np.testing.assert_allclose(
-        first.features[last], np.stack([states[own[0]] for own in positions]), atol=1e-5
+        first.features[last],
+        np.stack([states[word_positions[0]] for word_positions in positions]),
+        atol=1e-5,
     )
     short = data.TextClassifierPreprocessor(preprocessor.tokenizer, 10)
     shorter = annotated_words(backbone, short, files[1])
     assert (len(shorter), shorter.num_skipped) == (3, 1)
 
 
-def test_depths_and_distances_are_numbers_of_edges():
+def test_depths_and_distances_count_edges():
     random = np.random.default_rng(0)
     for size in (1, 2, 9):
-        # Each word's head among those before it, in a random order
+        # In a random order, the head of each word precedes it.
         order = random.permutation(size)
         heads = np.full(size, -1)
         for index in range(1, size):
@@ -126,7 +128,7 @@ def test_correlations_and_trees_match_scipy():
     is_word = np.array([True, True, True, True, True, True, False])
     matrices = random.uniform(0.1, 1, (4, 7, 7))
     matrices = matrices + matrices.transpose(0, 2, 1)
-    # The tree itself has all edges
+    # The distances in the tree itself give all edges.
     matrices[0] = distances(heads)
     right = probe_models._num_right_edges(matrices, heads, is_word)
     edges = {(0, 1), (1, 2), (3, 4), (2, 4), (4, 5)}
@@ -147,28 +149,28 @@ def probes(model, files):
     return insight.probe(backbone, *files, tasks, preprocessor=preprocessor, seeds=2, **OPTIONS)
 
 
-def check(task, scores, seeds):
-    """What holds of any result."""
+def check_scores(task, scores, seeds):
+    """Checks properties of any result."""
     main = probe_models.TASKS[task][0]
     for values in (scores.primary_metric, scores.control, scores.cumulative[main]):
         assert values.shape == (seeds, 3)
     np.testing.assert_allclose(scores.mixing_weights.sum(axis=1), 1, rtol=1e-5)
-    # Of the first layer alone there is one probe
+    # For the first layer, the cumulative probe and the layer's probe are the same.
     np.testing.assert_array_equal(scores.cumulative[main][:, 0], scores.primary_metric[:, 0])
     np.testing.assert_allclose(scores.selectivity, scores.primary_metric - scores.control)
     np.testing.assert_allclose(scores.expected_layer, scores.mixing_weights @ np.arange(3))
 
 
-def test_probes_learn_what_is_in_the_words(probes):
+def test_probes_learn_word_properties(probes):
     assert list(probes) == ["upos", "distance"]
-    check("upos", probes["upos"], 2)
-    # Parts of speech, and the labels of the control task, are in the words themselves
+    check_scores("upos", probes["upos"], 2)
+    # The words determine their parts of speech and the labels of the control task.
     assert probes["upos"].primary_metric[:, 0].min() > 0.95
     assert probes["upos"].control[:, 0].min() > 0.9
     assert probes["upos"].baseline == pytest.approx(5 / 21)
     assert probes["upos"].num_words == (8 * 21, 21)
-    check("distance", probes["distance"], 2)
-    # All sentences of the test are in the training data
+    check_scores("distance", probes["distance"], 2)
+    # The training data contains all test sentences.
     assert probes["distance"].scores["uuas"].max() > 0.7
     assert probes["distance"].primary_metric.max() > 0.7
 
@@ -178,7 +180,7 @@ def test_probes_learn_relations_and_depths(model, files):
     tasks = ["relation", "depth"]
     probes = insight.probe(backbone, *files, tasks, preprocessor=preprocessor, seeds=1, **OPTIONS)
     for task, scores in probes.items():
-        check(task, scores, 1)
+        check_scores(task, scores, 1)
     assert probes["relation"].primary_metric.max() > 0.95
     assert probes["depth"].scores["root_accuracy"].max() == 1
     assert probes["depth"].primary_metric.max() > 0.9
@@ -201,7 +203,7 @@ def test_results_have_intervals_over_seeds(probes):
     assert probes["distance"].plot().get_title() == "distance"
 
 
-def test_files_and_models_that_cannot_be_probed_are_refused(model, files, tmp_path):
+def test_invalid_files_or_options_raise(model, files, tmp_path):
     backbone, preprocessor = model
     for changes, message in (
         ({"tasks": ["xpos"]}, r"tasks must be a list of upos, relation"),
@@ -212,7 +214,7 @@ def test_files_and_models_that_cannot_be_probed_are_refused(model, files, tmp_pa
     ):
         with pytest.raises(ValueError, match=message):
             insight.probe(backbone, *files, **{"preprocessor": preprocessor, **changes})
-    (tmp_path / "loop.conllu").write_text(conllu(["the/2/det films/1/nsubj ./1/punct"]))
+    (tmp_path / "loop.conllu").write_text(make_conllu(["the/2/det films/1/nsubj ./1/punct"]))
     with pytest.raises(ValueError, match=r"loop\.conllu, sentence 0 \('the films \.'\): the heads"):
         annotated_words(backbone, preprocessor, tmp_path / "loop.conllu")
     short = data.TextClassifierPreprocessor(preprocessor.tokenizer, 5)
